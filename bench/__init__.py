@@ -1,0 +1,1 @@
+"""What measures and demonstrates: oracle, generators, the demo and the benchmarks."""

@@ -1,0 +1,1 @@
+"""What all three programs share: the wire contract, and the bundled nats-server and its administration."""

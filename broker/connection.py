@@ -1,0 +1,260 @@
+"""The connection to the broker: one client at a time, remade when it is lost.
+
+It never sends anything twice and never reconnects under the feet of its user: whatever was under way when a client
+was lost ends in `ConnectionLost`, and only the user can know what to do about it. nats-py's own reconnect is off: its
+buffer reorders what was published meanwhile.
+"""
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from broker.exits import OperatorError
+
+__all__ = ["BrokerAway", "Connection", "ConnectionLost", "Message", "Rejected"]
+
+Message = Msg
+Answer = TypeVar("Answer")
+
+_LONGEST_PAUSE = 5.0
+_PING_EVERY = (
+    5  # seconds; with one ping outstanding a half-open connection is given up after two of them
+)
+logger = logging.getLogger(__name__)
+
+
+class BrokerAway(OperatorError):
+    """No broker answers at the addresses given."""
+
+
+class ConnectionLost(Exception):
+    """The client was lost, or no answer came in time: what was sent may or may not have arrived."""
+
+
+class Rejected(Exception):
+    """JetStream answered with an error; `error` is its number (`err_code`), 0 where nobody listens (no JetStream, no stream)."""
+
+    def __init__(self, code: int, error: int, description: str) -> None:
+        super().__init__(f"{description} ({code}/{error})")
+        self.code = code
+        self.error = error
+        self.description = description
+
+
+class Connection:
+    """A connection that can be used for ever: each call first makes sure that there is a live client."""
+
+    def __init__(self, servers: Sequence[str], name: str, inbox_prefix: str = "_INBOX") -> None:
+        """Remember where to connect to; nothing is sent before the first call."""
+        self._servers = list(servers)
+        self._name = name
+        self._inbox_prefix = inbox_prefix
+        self._client: Client | None = None
+        self._lost: asyncio.Future[None] | None = None
+        self._connecting = asyncio.Lock()
+        self._complaint = ""
+
+    @property
+    def servers(self) -> str:
+        """The addresses, for messages to a person."""
+        return ", ".join(self._servers)
+
+    async def once(self) -> Client:
+        """Return a live client, or raise `BrokerAway` at once: for commands that a person waits for."""
+        try:
+            return await self._connect()
+        except (OSError, nats.errors.Error, TimeoutError) as error:
+            raise BrokerAway(
+                f"no broker at {self.servers}: {_reason(error, self._complaint)}; "
+                "start one with `logbroker run`, or check --server"
+            ) from None
+
+    async def client(self) -> Client:
+        """Return a live client, however long it takes; says once that the broker is away, and once that it is back."""
+        pause, away = 0.1, False
+        while True:
+            try:
+                client = await self._connect()
+            except (OSError, nats.errors.Error, TimeoutError) as error:
+                if not away:
+                    logger.warning(
+                        "broker away at %s: %s; trying again",
+                        self.servers,
+                        _reason(error, self._complaint),
+                    )
+                away = True
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
+            if away:
+                logger.info(
+                    "broker at %s is back",
+                    client.connected_url.netloc if client.connected_url else "?",
+                )
+            return client
+
+    async def _connect(self) -> Client:
+        async with self._connecting:
+            if self._client is not None and self._client.is_connected:
+                return self._client
+            await self._drop()
+            lost = asyncio.get_running_loop().create_future()
+            client = Client()
+            await client.connect(
+                servers=self._servers,
+                name=self._name,
+                inbox_prefix=self._inbox_prefix,
+                allow_reconnect=False,
+                connect_timeout=3,
+                ping_interval=_PING_EVERY,
+                max_outstanding_pings=1,
+                pending_size=0,
+                error_cb=self._hear,
+                closed_cb=_resolver(lost),
+                disconnected_cb=_resolver(lost),
+            )
+            self._client, self._lost = client, lost
+            return client
+
+    async def _hear(self, error: Exception) -> None:
+        self._complaint = str(error)
+        logger.debug("nats: %s", error)
+
+    async def _drop(self) -> None:
+        if self._client is not None:
+            with suppress(nats.errors.Error, OSError, TimeoutError):
+                await self._client.close()
+        self._client = None
+
+    async def guard(self, call: Coroutine[Any, Any, Answer], patience: float) -> Answer:
+        """Wait for `call`, at most `patience` seconds and no longer than the present client lives.
+
+        Raises `ConnectionLost` when it did not end well; what it sent may have arrived all the same.
+        """
+        if self._lost is None:
+            call.close()
+            raise ConnectionLost("not connected")
+        work = asyncio.ensure_future(call)
+        try:
+            either: set[asyncio.Future[Any]] = {work, self._lost}
+            await asyncio.wait(either, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                raise ConnectionLost(
+                    "connection lost" if self._lost.done() else f"no answer in {patience:g} s"
+                )
+            return work.result()
+        except nats.errors.NoRespondersError:
+            raise Rejected(
+                503, 0, "nobody listens there: no JetStream, or no such stream"
+            ) from None
+        except (nats.errors.Error, OSError) as error:
+            raise ConnectionLost(str(error) or type(error).__name__) from error
+        finally:
+            work.cancel()
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        patience: float = 5.0,
+    ) -> Message:
+        """Send a request and return its answer; raises `ConnectionLost`, or `Rejected` where nobody listens."""
+        client = await self.client()
+        return await self.guard(
+            client.request(
+                subject, payload, timeout=patience + 1, headers=dict(headers) if headers else None
+            ),
+            patience,
+        )
+
+    async def ask(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        patience: float = 5.0,
+    ) -> dict[str, Any]:
+        """Send a request that JetStream answers in JSON, a publish among them; raises `Rejected` for an error answer."""
+        return answer_of((await self.request(subject, payload, headers, patience)).data)
+
+    async def api(
+        self, name: str, body: Mapping[str, Any] | None = None, patience: float = 5.0
+    ) -> dict[str, Any]:
+        """Call the JetStream API, e.g. `api("STREAM.INFO.LOGS")`; raises `Rejected` for an error answer."""
+        payload = b"" if body is None else json.dumps(body).encode()
+        return await self.ask(f"$JS.API.{name}", payload, patience=patience)
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        reply: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Hand a message to the present client; raises `ConnectionLost` when there is none to take it."""
+        client = self._client
+        if client is None or not client.is_connected:
+            raise ConnectionLost("not connected")
+        try:
+            await client.publish(
+                subject, payload, reply=reply, headers=dict(headers) if headers else None
+            )
+        except (nats.errors.Error, OSError) as error:
+            raise ConnectionLost(str(error) or type(error).__name__) from error
+
+    async def subscribe(
+        self,
+        subject: str,
+        callback: Callable[[Message], Awaitable[None]],
+        pending_bytes: int = 64 * 1024 * 1024,
+    ) -> Subscription:
+        """Subscribe on the present client; the subscription ends with it."""
+        client = await self.client()
+        return await client.subscribe(
+            subject, cb=callback, pending_msgs_limit=-1, pending_bytes_limit=pending_bytes
+        )
+
+    def new_inbox(self) -> str:
+        """Return a subject of our own for answers."""
+        if self._client is None:
+            raise ConnectionLost("not connected")
+        return self._client.new_inbox()
+
+    async def close(self) -> None:
+        """Send what is still in hand and end; a broker that is away is no error."""
+        await self._drop()
+
+
+def answer_of(data: bytes) -> dict[str, Any]:
+    """Read an answer of JetStream; raises `Rejected` when it is an error, `ConnectionLost` when it is no answer at all."""
+    try:
+        answer = json.loads(data)
+    except ValueError as error:
+        raise ConnectionLost("an answer that is not JSON") from error
+    if failure := answer.get("error"):
+        raise Rejected(
+            failure.get("code", 0), failure.get("err_code", 0), failure.get("description", "")
+        )
+    return dict(answer)
+
+
+def _resolver(future: "asyncio.Future[None]") -> Callable[[], Coroutine[Any, Any, None]]:
+    async def resolve() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    return resolve
+
+
+def _reason(error: BaseException, complaint: str) -> str:
+    return str(error) or complaint or type(error).__name__

@@ -1,0 +1,101 @@
+"""Subjects, host names and partitions: who may be called what, and where their lines go.
+
+Both ends check every name, since `/` and `..` are legal in a NATS subject and a file path is made of it later.
+"""
+
+import re
+from dataclasses import dataclass
+
+__all__ = [
+    "InvalidHost",
+    "InvalidSubject",
+    "Subject",
+    "consumer_name",
+    "partition_filter",
+    "partition_of",
+    "validate_host",
+]
+
+_FNV_OFFSET = 0x811C9DC5
+_FNV_PRIME = 0x01000193
+_MAX_HOST_BYTES = 253
+_FORBIDDEN = re.compile(r"[\s*>/\x00-\x1f\x7f-\x9f]")
+_PARTITION = re.compile(r"p(0|[1-9][0-9]{0,5})")
+
+
+class InvalidHost(ValueError):
+    """A host name that may not stand in a subject or in a file name."""
+
+
+class InvalidSubject(ValueError):
+    """A subject that is not `logs.p<partition>.<host>`."""
+
+
+def validate_host(host: str) -> str:
+    """Return `host` if both ends accept it, else raise `InvalidHost` with the reason.
+
+    At most 253 bytes of UTF-8 (the length of a domain name, RFC 1035); dots separate non-empty tokens.
+    """
+    if reason := _objection(host):
+        raise InvalidHost(f"host name {host!r} {reason}")
+    return host
+
+
+def _objection(host: str) -> str | None:
+    if not host:
+        return "is empty"
+    if len(host.encode("utf-8", "surrogatepass")) > _MAX_HOST_BYTES:
+        return f"is longer than {_MAX_HOST_BYTES} bytes"
+    if _FORBIDDEN.search(host) or not host.isprintable():
+        return "holds white space, '*', '>', '/' or a control character"
+    if "" in host.split("."):
+        return "starts or ends with a dot, or holds two dots in a row"
+    return None
+
+
+def partition_of(host: str, partitions: int) -> int:
+    """Return the partition of a host: FNV-1a 32 of its name modulo the number of partitions.
+
+    The function of the Go shipper (hash/fnv New32a) and, for names of one token, of nats-server's
+    `{{partition(n,…)}}`. Partitions count from 0.
+    """
+    digest = _FNV_OFFSET
+    for byte in host.encode():
+        digest = ((digest ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
+    return digest % partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Where the lines of a host are published: `logs.p<partition>.<host>`; a host may hold dots."""
+
+    partition: int
+    host: str
+
+    def __str__(self) -> str:
+        return f"logs.p{self.partition}.{self.host}"
+
+    @classmethod
+    def for_host(cls, host: str, partitions: int) -> "Subject":
+        """Return the subject of a host; raise `InvalidHost` when the name is not allowed."""
+        return cls(partition_of(validate_host(host), partitions), host)
+
+    @classmethod
+    def parse(cls, subject: str) -> "Subject":
+        """Read a subject off the wire; raise `InvalidSubject` or `InvalidHost` for anything that we would not send."""
+        prefix, _, rest = subject.partition(".")
+        token, _, host = rest.partition(".")
+        found = _PARTITION.fullmatch(token)
+        if prefix != "logs" or found is None:
+            raise InvalidSubject(f"subject {subject!r} is not logs.p<partition>.<host>")
+        return cls(int(found[1]), validate_host(host))
+
+
+def partition_filter(partition: int) -> str:
+    """Return the subject filter that takes in every host of a partition."""
+    return f"logs.p{partition}.>"
+
+
+def consumer_name(partition: int) -> str:
+    """Return the name of the durable pull consumer of a partition."""
+    return f"receiver-p{partition}"

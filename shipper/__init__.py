@@ -1,0 +1,1 @@
+"""The tail agent: publishes the lines of a host's files, acknowledged."""
