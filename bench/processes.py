@@ -1,0 +1,210 @@
+"""Real programs as processes of their own: started, killed, ended and cleaned up with everything that they started.
+
+Each runs in a session of its own, so that its whole tree is found again by the session id, also after its head was
+killed and its children were adopted. Knows nothing of what the programs do.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+__all__ = ["Process", "Processes", "ProgramDied", "TookTooLong", "wait_until"]
+
+_LAST_WORDS = 2000
+
+
+class ProgramDied(Exception):
+    """A program ended although it was needed; the message holds its last words."""
+
+
+class TookTooLong(Exception):
+    """Something that was waited for did not come about in time."""
+
+
+def wait_until(
+    what: str, holds: Callable[[], bool], seconds: float, watched: Sequence["Process"] = ()
+) -> None:
+    """Return as soon as `holds()` is true.
+
+    Raises `TookTooLong` after `seconds`, and `ProgramDied` when one of the `watched` programs ends meanwhile.
+    """
+    deadline = time.monotonic() + seconds
+    while not holds():
+        for process in watched:
+            process.check()
+        if time.monotonic() > deadline:
+            words = "".join(f"\n{process.name}: {process.last_words()}" for process in watched)
+            raise TookTooLong(f"{what}: not within {seconds:g} s{words}")
+        time.sleep(0.05)
+
+
+@dataclass(slots=True)
+class Process:
+    """A started program; `log` collects what it writes on stdout and stderr, over all of its starts."""
+
+    name: str
+    arguments: tuple[str, ...]
+    log: Path
+    environment: Mapping[str, str]
+    folder: Path | None = None
+    starts: int = 0
+    sessions: list[int] = field(default_factory=list)
+    popen: "subprocess.Popen[bytes] | None" = None
+
+    def start(self) -> None:
+        """Start it, or start it again after it ended."""
+        if self.is_running():
+            raise RuntimeError(f"{self.name} runs already")
+        with self.log.open("ab") as log:
+            self.popen = subprocess.Popen(
+                self.arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env={**os.environ, **self.environment},
+                start_new_session=True,
+            )
+        self.starts += 1
+        self.sessions.append(self.popen.pid)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the latest start; also the id of its session."""
+        if self.popen is None:
+            raise RuntimeError(f"{self.name} was never started")
+        return self.popen.pid
+
+    def is_running(self) -> bool:
+        """Whether the latest start still lives."""
+        return self.popen is not None and self.popen.poll() is None
+
+    def check(self) -> None:
+        """Raise `ProgramDied` when it has ended."""
+        if self.popen is not None and (code := self.popen.poll()) is not None:
+            raise ProgramDied(f"{self.name} ended with {code}: {self.last_words()}")
+
+    def last_words(self) -> str:
+        """Return the end of what it wrote."""
+        if not self.log.exists():
+            return ""
+        return self.log.read_bytes()[-_LAST_WORDS:].decode(errors="replace").strip()
+
+    def kill(self) -> None:
+        """Send -9 to the program itself, as the kernel's OOM killer would; its children have to find out."""
+        self._signal(signal.SIGKILL)
+        self.wait(10)
+
+    def terminate(self) -> None:
+        """Ask it to end (SIGTERM); does not wait."""
+        self._signal(signal.SIGTERM)
+
+    def wait(self, seconds: float) -> int:
+        """Wait for its end and return its exit code; raises `TookTooLong`."""
+        if self.popen is None:
+            raise RuntimeError(f"{self.name} was never started")
+        try:
+            return self.popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise TookTooLong(
+                f"{self.name} did not end within {seconds:g} s: {self.last_words()}"
+            ) from None
+
+    def stop(self, seconds: float = 15) -> int:
+        """Ask it to end and return its exit code; raises `TookTooLong`."""
+        self.terminate()
+        return self.wait(seconds)
+
+    def tree(self) -> list[int]:
+        """Return the process ids of everything that lives in its sessions, of earlier starts too."""
+        return [pid for pid in _pids() if _session_of(pid) in self.sessions]
+
+    def _signal(self, number: int) -> None:
+        if self.is_running():
+            os.kill(self.pid, number)
+
+
+class Processes:
+    """The programs of a test, a demo or a measurement; whatever happens, none of them outlives the `with`."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keep logs in `folder`, which must exist."""
+        self._folder = folder
+        self._started: list[Process] = []
+
+    def __enter__(self) -> "Processes":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end_all()
+
+    def start(
+        self,
+        name: str,
+        arguments: Sequence[str | os.PathLike[str]],
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+    ) -> Process:
+        """Start a program under a name of its own and return it."""
+        process = Process(
+            name,
+            tuple(os.fspath(argument) for argument in arguments),
+            self._folder / f"{name}.log",
+            environment or {},
+            folder,
+        )
+        self._started.append(process)
+        process.start()
+        return process
+
+    def end_all(self, seconds: float = 10) -> None:
+        """End every program that is left: first asked, then killed with all of its children."""
+        for process in reversed(self._started):
+            process.terminate()
+        deadline = time.monotonic() + seconds
+        while any(p.is_running() for p in self._started) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for process in self._started:
+            _kill_tree(process)
+        self._started.clear()
+
+
+def _kill_tree(process: Process) -> None:
+    # several passes, since a child may be starting another one just now
+    for _ in range(20):
+        pids = process.tree()
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        if process.popen is not None:
+            process.popen.poll()
+        if not pids:
+            return
+        time.sleep(0.05)
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _session_of(pid: int) -> int | None:
+    """Return the session of a living process, None when there is none (any more) or it is a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    # the name stands in parentheses and may hold anything, spaces and parentheses too
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else int(fields[3])

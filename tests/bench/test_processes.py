@@ -1,0 +1,84 @@
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bench.processes import Process, Processes, ProgramDied, TookTooLong, wait_until
+
+_PARENT = """
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], process_group=0)
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_children_of_a_killed_program_do_not_outlive_the_with(tmp_path: Path) -> None:
+    with Processes(tmp_path) as processes:
+        parent = processes.start("parent", [sys.executable, "-c", _PARENT])
+        wait_until("child starts", lambda: parent.log.read_bytes().endswith(b"\n"), 10)
+        child = int(parent.last_words())
+        parent.kill()
+        assert parent.tree() == [child]
+
+    wait_until("child is gone", lambda: not _runs(child), 5)
+
+
+def test_clean_up_happens_when_the_body_raises(tmp_path: Path) -> None:
+    def body() -> None:
+        with Processes(tmp_path) as processes:
+            started.append(processes.start("sleeper", ["sleep", "60"]))
+            raise RuntimeError("on purpose")
+
+    started: list[Process] = []
+
+    with pytest.raises(RuntimeError, match="on purpose"):
+        body()
+
+    assert not started[0].is_running()
+
+
+def test_a_program_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+    code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    processes = Processes(tmp_path)
+    stubborn = processes.start("stubborn", [sys.executable, "-c", code])
+    wait_until("it is up", lambda: stubborn.last_words() == "up", 10)
+    began = time.monotonic()
+
+    processes.end_all(seconds=0.3)
+
+    assert not stubborn.is_running()
+    assert time.monotonic() - began < 5
+
+
+def test_waiting_ends_when_the_program_waited_for_dies(tmp_path: Path) -> None:
+    with Processes(tmp_path) as processes:
+        program = processes.start("program", ["sh", "-c", "echo port in use; exit 3"])
+
+        with pytest.raises(ProgramDied, match="program ended with 3: port in use"):
+            wait_until("it listens", lambda: False, 10, [program])
+
+
+def test_waiting_is_bounded() -> None:
+    with pytest.raises(TookTooLong, match="the moon"):
+        wait_until("the moon", lambda: False, 0.1)
+
+
+def test_a_program_can_be_killed_and_started_again(tmp_path: Path) -> None:
+    with Processes(tmp_path) as processes:
+        program = processes.start("sleeper", ["sleep", "60"])
+        first = program.pid
+
+        program.kill()
+        program.start()
+
+        assert program.is_running()
+        assert program.pid != first
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,170 @@
+"""What all rings share: one real nats-server, addresses in it that nobody else uses, and real programs.
+
+| fixture | scope | what a test gets |
+|---|---|---|
+| `nats_url` | session | the server's address, for an account that all tests share; nothing is applied |
+| `fresh_url` | test | the same server, an account of the test's own: empty JetStream, no streams |
+| `logs_url` | test | as `fresh_url`, with the stream and buckets of `Topology(partitions=2)` applied |
+| `own_server` | test | a plain nats-server of the test's own, which it may kill and start again on the same port |
+| `processes` | test | starts programs and cleans up after them |
+| `free_port` | session | a function that returns a free port |
+"""
+
+import asyncio
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import bench.ports
+from bench.processes import Process, Processes, wait_until
+from broker.bucket import write
+from broker.connection import Connection
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, Topology
+
+ACCOUNTS = 400
+PARTITIONS = 2
+
+_CONFIGURATION = """
+listen: "127.0.0.1:{port}"
+max_payload: 8MB
+jetstream {{
+  store_dir: "{store}"
+  max_file_store: 8GB
+  sync_interval: always
+  limits {{ batch {{ max_inflight_per_stream: 5000, max_inflight_total: 20000, max_msgs: 5000 }} }}
+}}
+feature_flags {{ js_ack_fc_v2: false }}
+no_auth_user: "shared"
+accounts {{
+  SHARED {{ jetstream: enabled, users: [ {{ user: "shared", password: "shared" }} ] }}
+{accounts}
+}}
+"""
+
+
+class Server(NamedTuple):
+    """A running plain nats-server."""
+
+    url: str
+    process: Process
+
+    def kill_and_restart(self) -> None:
+        """Kill it with -9 and start it again on the same port and store."""
+        self.process.kill()
+        self.process.start()
+        wait_for_server(self)
+
+    def stop(self) -> None:
+        """End it and leave its port closed."""
+        self.process.kill()
+
+    def start(self) -> None:
+        """Start it again on the same port and store."""
+        self.process.start()
+        wait_for_server(self)
+
+
+def start_server(processes: Processes, folder: Path, accounts: int = 0) -> Server:
+    port = bench.ports.free_port()
+    names = "\n".join(
+        f'  T{n} {{ jetstream: enabled, users: [ {{ user: "t{n}", password: "t{n}" }} ] }}'
+        for n in range(accounts)
+    )
+    path = folder / "nats-server.conf"
+    path.write_text(
+        _CONFIGURATION.format(port=port, store=folder / "store", accounts=names), "utf-8"
+    )
+    binary = Path(sys.executable).with_name("nats-server")
+    server = Server(
+        f"nats://127.0.0.1:{port}",
+        processes.start(f"nats-server-{port}", [binary, "-c", path]),
+    )
+    wait_for_server(server)
+    return server
+
+
+def wait_for_server(server: Server) -> None:
+    def answers() -> bool:
+        async def ask() -> bool:
+            connection = Connection([server.url], "tests")
+            try:
+                await connection.once()
+                await connection.api("INFO", patience=1)
+            finally:
+                await connection.close()
+            return True
+
+        try:
+            return asyncio.run(ask())
+        except Exception:  # noqa: BLE001 - not ready, for whatever reason; wait_until bounds the wait
+            return False
+
+    wait_until("nats-server answers", answers, 20, [server.process])
+
+
+def apply_topology(url: str, topology: Topology) -> None:
+    async def apply() -> None:
+        connection = Connection([url], "tests")
+        try:
+            for configuration in topology.streams():
+                await connection.api(f"STREAM.CREATE.{configuration['name']}", configuration)
+            await write(
+                connection, CONFIG_BUCKET, PARTITIONS_KEY, str(topology.partitions).encode(), 0
+            )
+        finally:
+            await connection.close()
+
+    asyncio.run(apply())
+
+
+@pytest.fixture(scope="session")
+def free_port() -> Callable[[], int]:
+    return bench.ports.free_port
+
+
+@pytest.fixture(scope="session")
+def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("nats-server")
+    with Processes(folder) as processes:
+        yield start_server(processes, folder, ACCOUNTS)
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def nats_url(_server: Server) -> str:
+    return _server.url
+
+
+@pytest.fixture
+def fresh_url(_server: Server) -> str:
+    number = next(_numbers)
+    assert number < ACCOUNTS, "more tests than accounts: raise ACCOUNTS in tests/conftest.py"
+    return _server.url.replace("nats://", f"nats://t{number}:t{number}@")
+
+
+@pytest.fixture
+def logs_url(fresh_url: str) -> str:
+    apply_topology(fresh_url, Topology(partitions=PARTITIONS))
+    return fresh_url
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[Server]:
+    folder = tmp_path / "own-server"
+    folder.mkdir()
+    with Processes(folder) as processes:
+        yield start_server(processes, folder)
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    folder = tmp_path / "programs"
+    folder.mkdir(exist_ok=True)
+    with Processes(folder) as started:
+        yield started
