@@ -1,0 +1,36 @@
+"""What the driver asks of a Spark task: one partition, from one sequence on, into one place. Values that travel."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Assignment", "Destination"]
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where and how lines are written; the same for every task of a receiver.
+
+    `rotate_size` is in bytes, 0 for never.
+    """
+
+    output: Path
+    state: Path
+    rotate_size: int
+    servers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One batch of one partition, as planned: from `first` on, until about `limit` bytes of messages or nothing more.
+
+    How far a batch really went, its `until`, is decided by what the task finds and is part of its outcome; since a
+    repeated attempt first undoes what the earlier one wrote, the two need not agree. `delivery` is the number that the
+    consumer's next delivery must have if nobody else has moved it; None when that is not known, and the consumer is
+    then reset to `first`.
+    """
+
+    partition: int
+    first: int
+    epoch: int
+    limit: int
+    delivery: int | None = None

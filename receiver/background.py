@@ -1,0 +1,52 @@
+"""The event loop of a Spark worker: a thread beside the tasks, so that connections live on from one task to the next.
+
+Workers are forked and reused; whatever is kept here is kept per process.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from broker.connection import Connection
+
+__all__ = ["connection", "submit", "wait"]
+
+Answer = TypeVar("Answer")
+
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+_connections: dict[tuple[int, tuple[str, ...]], Connection] = {}
+_starting = threading.Lock()
+
+
+def submit(call: Coroutine[Any, Any, Answer]) -> "Future[Answer]":
+    """Start a coroutine on the worker's loop."""
+    return asyncio.run_coroutine_threadsafe(call, _loop())
+
+
+def wait(call: Coroutine[Any, Any, Answer], patience: float) -> Answer:
+    """Run a coroutine on the worker's loop and return what it returns; raises TimeoutError after `patience` seconds."""
+    future = submit(call)
+    try:
+        return future.result(patience)
+    finally:
+        future.cancel()
+
+
+def connection(servers: tuple[str, ...]) -> Connection:
+    """Return the connection of this worker to the broker, the same for every task."""
+    key = (os.getpid(), servers)
+    if key not in _connections:
+        _connections[key] = Connection(servers, f"logreceiver worker {os.getpid()}")
+    return _connections[key]
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    with _starting:
+        if os.getpid() not in _loops:
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="receiver-loop", daemon=True).start()
+            _loops[os.getpid()] = loop
+        return _loops[os.getpid()]

@@ -1,0 +1,179 @@
+"""Reads a partition's messages from the broker, in order and without a hole, through its durable pull consumer.
+
+Runs in a Spark worker. In any doubt about where the consumer stands it is reset to the first sequence that is wanted;
+a delivery out of its place is never passed on.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from broker.connection import Connection, ConnectionLost, Message, Rejected
+from broker.subjects import consumer_name
+from broker.topology import STREAM, Topology
+from receiver import background
+from receiver.assignment import Assignment
+from receiver.delivery import Delivery, parse
+
+__all__ = ["Chunk", "read"]
+
+_PULL_BYTES = (
+    16 * 1024 * 1024
+)  # one pull at a time: the server drops a client with more than 64 MB unsent
+_PULL_MESSAGES = 16_384
+_PATIENCE = 30.0  # seconds for a pull to end; its messages are there already, or it ends at once
+_NO_CONSUMER = 10014
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The messages of one pull, in stream order, none missing between them; `last` is the delivery of the last one."""
+
+    messages: tuple[tuple[Delivery, Message], ...]
+    size: int
+
+    @property
+    def last(self) -> Delivery:
+        """The delivery of the last message; there is always one."""
+        return self.messages[-1][0]
+
+
+def read(connection: Connection, assignment: Assignment) -> Iterator[Chunk]:
+    """Yield what the partition has from `assignment.first` on, until about its limit of bytes or nothing more.
+
+    While a chunk is being written the next one is fetched. Raises `ConnectionLost`, `Rejected` or TimeoutError; the
+    consumer then stands nobody knows where, and the next assignment must say so.
+    """
+    source = _Source(connection, assignment)
+    pending = background.submit(source.open())
+    try:
+        size = 0
+        while True:
+            chunk = pending.result(2 * _PATIENCE)
+            if chunk is None:
+                return
+            size += chunk.size
+            more = size < assignment.limit and chunk.last.pending > 0
+            if more:
+                pending = background.submit(source.pull(min(_PULL_BYTES, assignment.limit - size)))
+            yield chunk
+            if not more:
+                return
+    finally:
+        _forget(pending)
+        background.submit(source.close())
+
+
+def _forget(pending: "Future[Any]") -> None:
+    pending.cancel()
+
+
+class _Source:
+    """One batch's pulls. Lives on the loop; every pull has an inbox of its own, so that late deliveries are not mixed in."""
+
+    def __init__(self, connection: Connection, assignment: Assignment) -> None:
+        self._connection = connection
+        self._assignment = assignment
+        self._consumer = consumer_name(assignment.partition)
+        self._pulls = 0
+        self._inbox = ""
+        self._number = assignment.delivery
+        self._sequence = assignment.first
+        self._taken: list[tuple[Delivery, Message]] = []
+        self._size = 0
+        self._ended: asyncio.Future[str] | None = None
+        self._subscription: Any = None
+
+    async def open(self) -> Chunk | None:
+        await self._connection.client()
+        self._inbox = self._connection.new_inbox()
+        self._subscription = await self._connection.subscribe(
+            f"{self._inbox}.*", self._take, 4 * _PULL_BYTES
+        )
+        most = min(_PULL_BYTES, self._assignment.limit)
+        if self._number is not None:
+            with suppress(_Doubt):
+                if chunk := await self.pull(most):
+                    return chunk
+        await self._reset()  # nothing where something is: somebody else has used the consumer, or it was made anew
+        return await self.pull(most)
+
+    async def _reset(self) -> None:
+        await self._ensure()  # a reset of a consumer that is not there is never answered (2.15.1)
+        await self._connection.api(
+            f"CONSUMER.RESET.{STREAM}.{self._consumer}", {"seq": self._assignment.first}
+        )
+        self._number = 1
+
+    async def _ensure(self) -> None:
+        try:
+            await self._connection.api(f"CONSUMER.INFO.{STREAM}.{self._consumer}")
+        except Rejected as error:
+            if error.error != _NO_CONSUMER:
+                raise
+            config = Topology().consumer(self._assignment.partition)
+            await self._connection.api(
+                f"CONSUMER.CREATE.{STREAM}.{self._consumer}.{config['filter_subject']}",
+                {"stream_name": STREAM, "config": config},
+            )
+
+    async def pull(self, most: int) -> Chunk | None:
+        """Pull once; None when there is nothing. Raises `_Doubt` for deliveries that are not the next ones."""
+        self._pulls += 1
+        self._taken, self._size = [], 0
+        self._ended = asyncio.get_running_loop().create_future()
+        # a message larger than what is asked for would never come: ask for one of the largest at least
+        request = {
+            "batch": _PULL_MESSAGES,
+            "max_bytes": max(most, _PULL_BYTES // 2 + 65_536),
+            "no_wait": True,
+        }
+        await self._connection.publish(
+            f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{self._consumer}",
+            json.dumps(request).encode(),
+            reply=f"{self._inbox}.{self._pulls}",
+        )
+        status = await self._connection.guard(_wait_for(self._ended), _PATIENCE)
+        if not self._taken:
+            if status not in {"404", "408", "409"}:
+                raise ConnectionLost(f"pull ended with status {status}")
+            return None
+        return self._checked()
+
+    def _checked(self) -> Chunk:
+        number, sequence = self._number, self._sequence
+        for delivery, _ in self._taken:
+            if delivery.number != number or delivery.sequence < sequence or delivery.attempt != 1:
+                raise _Doubt(f"delivery {delivery} where number {number} was due")
+            number, sequence = delivery.number + 1, delivery.sequence + 1
+        self._number, self._sequence = number, sequence
+        return Chunk(tuple(self._taken), self._size)
+
+    async def _take(self, message: Message) -> None:
+        if message.subject.startswith("logs."):
+            delivery = parse(message.reply)
+            if delivery is not None:
+                self._taken.append((delivery, message))
+                self._size += len(message.data)
+        elif (
+            message.subject == f"{self._inbox}.{self._pulls}"
+            and self._ended
+            and not self._ended.done()
+        ):
+            self._ended.set_result((message.headers or {}).get("Status", ""))
+
+    async def close(self) -> None:
+        if self._subscription is not None:
+            await self._connection.guard(self._subscription.unsubscribe(), 5)
+
+
+class _Doubt(ConnectionLost):
+    """The consumer does not stand where it was left."""
+
+
+async def _wait_for(future: "asyncio.Future[str]") -> str:
+    return await future

@@ -1,0 +1,133 @@
+"""The undo journal of a partition: what every file was like before the batch that KV may not cover yet.
+
+This room encodes, decodes and decides; `logbook.py` keeps it. The law: no byte is appended to a file before the file's
+pre-image is in the journal and on disk.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+__all__ = [
+    "Batch",
+    "DamagedJournal",
+    "PreImage",
+    "Verdict",
+    "decide",
+    "decode",
+    "encode_end",
+    "encode_images",
+    "encode_start",
+]
+
+_VERSION = 1
+_OPENING = b'{"version":'  # how encode_start begins; inside a name the quotes would be escaped
+
+
+class DamagedJournal(ValueError):
+    """A journal that breaks off in its middle or is of a later version."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreImage:
+    """A file before a batch: its name, its length in bytes (None: it was not there), and the number its segment would get."""
+
+    name: str
+    length: int | None
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch as the journal knows it; `until` is None while it has not been written to its end."""
+
+    epoch: int
+    first: int
+    until: int | None
+    images: tuple[PreImage, ...]
+
+
+class Verdict(Enum):
+    """What the last batch of the journal means for an assignment."""
+
+    CLEAN = "clean"
+    """It was committed, or there was none."""
+    UNDO = "undo"
+    """It was not committed: its files go back to their pre-images first."""
+    NEWER = "newer"
+    """A receiver of a later epoch has written here: this task is a zombie."""
+    FOREIGN = "foreign"
+    """Neither: journal and offset do not belong together."""
+
+
+def decide(last: Batch | None, first: int, epoch: int) -> Verdict:
+    """Decide what is to be done before a batch that starts at `first`, which is KV's `next`."""
+    if last is None:
+        return Verdict.CLEAN
+    if last.epoch > epoch:
+        return Verdict.NEWER
+    if last.first == first:
+        return Verdict.UNDO
+    return Verdict.CLEAN if last.until == first else Verdict.FOREIGN
+
+
+def encode_start(epoch: int, first: int) -> bytes:
+    """Return the line that opens a batch."""
+    return _line({"version": _VERSION, "epoch": epoch, "first": first})
+
+
+def encode_images(images: Iterable[PreImage]) -> bytes:
+    """Return the lines that announce files."""
+    return b"".join(_line({"name": i.name, "length": i.length, "number": i.number}) for i in images)
+
+
+def encode_end(until: int) -> bytes:
+    """Return the line that closes a batch: every file of it is on disk."""
+    return _line({"until": until})
+
+
+def decode(data: bytes) -> Batch | None:
+    """Return the last batch; None for an empty journal. Raises `DamagedJournal`.
+
+    A last line without its newline was being written when we died: nothing that it announces was done, so it does
+    not count.
+    """
+    last: _Reading | None = None
+    whole = data[: data.rfind(b"\n") + 1]
+    opening = max(whole.rfind(_OPENING), 0)  # what stands before the last batch is history
+    for number, line in enumerate(whole[opening:].splitlines(), 1):
+        try:
+            last = _read(last, json.loads(line))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DamagedJournal(
+                f"line {number} of its last batch is unreadable: {error}"
+            ) from error
+    return Batch(last.epoch, last.first, last.until, tuple(last.images)) if last else None
+
+
+@dataclass(slots=True)
+class _Reading:
+    epoch: int
+    first: int
+    images: list[PreImage] = field(default_factory=list)
+    until: int | None = None
+
+
+def _read(last: _Reading | None, entry: dict[str, object]) -> _Reading:
+    match entry:
+        case {"version": int(version), "epoch": int(epoch), "first": int(first)}:
+            if version != _VERSION:
+                raise ValueError(f"version {version}; this program reads version {_VERSION}")
+            return _Reading(epoch, first)
+        case {"name": str(name), "length": int() | None as length, "number": int(number)} if last:
+            last.images.append(PreImage(name, length, number))
+            return last
+        case {"until": int(until)} if last:
+            last.until = until
+            return last
+    raise ValueError(f"unexpected entry {entry!r}")
+
+
+def _line(entry: dict[str, object]) -> bytes:
+    return json.dumps(entry, separators=(",", ":")).encode() + b"\n"

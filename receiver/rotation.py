@@ -1,0 +1,55 @@
+"""Names of segments, and when a segment is full. Decides; never touches a file.
+
+A host's live file is `<stem>.log`; closed ones stand beside it as `<stem>.log.<number>`, numbers going up from 000001,
+with `.zst` or `.gz` behind when compressed. No live name can be a closed one's.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable
+
+__all__ = ["closed_name", "closed_segments", "highest_numbers", "is_due", "live_name", "stem_of"]
+
+_LONGEST_STEM = 230  # bytes; a file name has 255, and ".p99999.log.000001.zst" must fit behind
+_CLOSED = re.compile(r"(?P<live>.+\.log)\.(?P<number>[0-9]{6,})(?:\.zst|\.gz)?")
+
+
+def stem_of(host: str) -> str:
+    """Return the file name stem of a host: its name, cut and marked with a digest when a file name cannot hold it."""
+    encoded = host.encode()
+    if len(encoded) <= _LONGEST_STEM:
+        return host
+    digest = hashlib.blake2b(encoded, digest_size=8).hexdigest()
+    return f"{encoded[:200].decode(errors='ignore')}~{digest}"
+
+
+def live_name(stem: str) -> str:
+    """Return the name of the file that is being written."""
+    return f"{stem}.log"
+
+
+def closed_name(live: str, number: int) -> str:
+    """Return the name of a closed segment, not compressed."""
+    return f"{live}.{number:06d}"
+
+
+def closed_segments(names: Iterable[str]) -> dict[str, dict[int, str]]:
+    """Return the closed segments in a listing of the folder: for each live name, number to name."""
+    segments: dict[str, dict[int, str]] = {}
+    for name in names:
+        if found := _CLOSED.fullmatch(name):
+            segments.setdefault(found["live"], {})[int(found["number"])] = name
+    return segments
+
+
+def highest_numbers(names: Iterable[str]) -> dict[str, int]:
+    """Return the highest segment number of each live name in a listing of the folder."""
+    return {live: max(numbers) for live, numbers in closed_segments(names).items()}
+
+
+def is_due(size: int, more: int, limit: int) -> bool:
+    """Say whether a segment of `size` bytes must be closed before `more` bytes are appended.
+
+    A segment is never empty, so a block larger than the limit gets one of its own. A limit of 0 is none.
+    """
+    return 0 < limit < size + more and size > 0

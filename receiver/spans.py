@@ -1,0 +1,70 @@
+"""How far each source file has been received, and what a block means in that light: append, skip, trim, gap. Decides only.
+
+The stream itself cannot hold a repeat within its day (compare-and-set); this covers what is older, and what retention
+removed before it was received.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from broker.block import Origin
+
+__all__ = ["Finding", "Judgement", "Kind", "judge"]
+
+
+class Kind(Enum):
+    """What was found out about a block that does not simply follow its predecessor."""
+
+    GAP = "gap"
+    """Bytes of the source file between what was received and this block never came."""
+    REPEAT = "repeat"
+    """The block, or its beginning, had been received before and was not written again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A gap or a repeat: the bytes `[start, end)` of a source file of a host.
+
+    `sequence` is the stream sequence of the block that showed it and `read_at` when that block was read, in
+    nanoseconds since the epoch.
+    """
+
+    kind: Kind
+    host: str
+    file: str
+    file_id: str
+    start: int
+    end: int
+    sequence: int
+    read_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What to do with a block: write its payload from byte `skip` on (all skipped: nothing), and tell `finding`."""
+
+    skip: int
+    finding: Finding | None = None
+
+
+_WRITE_ALL = Judgement(0)
+
+
+def judge(reached: int | None, origin: Origin, host: str, sequence: int, length: int) -> Judgement:
+    """Judge a block of `length` payload bytes against the end of what its file's earlier blocks brought.
+
+    `reached` is None for a file never received: any start is accepted then, as the shipper may begin at its end.
+    """
+    span = origin.span
+    if span is None or reached is None or span.start == reached:
+        return _WRITE_ALL
+    if span.start > reached:
+        return Judgement(0, _finding(Kind.GAP, origin, host, reached, span.start, sequence))
+    end = min(reached, span.end)
+    skip = length if reached >= span.end else reached - span.start
+    return Judgement(skip, _finding(Kind.REPEAT, origin, host, span.start, end, sequence))
+
+
+def _finding(kind: Kind, origin: Origin, host: str, start: int, end: int, sequence: int) -> Finding:
+    file_id = origin.span.file if origin.span else ""
+    return Finding(kind, host, origin.file, file_id, start, end, sequence, origin.read_at)
