@@ -3,6 +3,7 @@
 Both ends check every name, since `/` and `..` are legal in a NATS subject and a file path is made of it later.
 """
 
+import hashlib
 import re
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ __all__ = [
     "consumer_name",
     "partition_filter",
     "partition_of",
+    "registry_consumer",
     "validate_host",
 ]
 
@@ -20,6 +22,7 @@ _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193
 _MAX_HOST_BYTES = 253
 _FORBIDDEN = re.compile(r"[\s*>/\x00-\x1f\x7f-\x9f]")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _PARTITION = re.compile(r"p(0|[1-9][0-9]{0,5})")
 
 
@@ -99,3 +102,12 @@ def partition_filter(partition: int) -> str:
 def consumer_name(partition: int) -> str:
     """Return the name of the durable pull consumer of a partition."""
     return f"receiver-p{partition}"
+
+
+def registry_consumer(host: str) -> str:
+    """Return the name of the throw-away consumer through which a host's shipper reads its own headers back.
+
+    A consumer's name may hold no dots and at most 255 bytes: hosts that do not fit go by their SHA-256.
+    """
+    plain = _PLAIN_NAME.fullmatch(host)
+    return f"shipper-{host if plain else hashlib.sha256(host.encode()).hexdigest()[:32]}"

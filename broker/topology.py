@@ -8,6 +8,7 @@ from broker.subjects import consumer_name, partition_filter
 
 __all__ = [
     "CONFIG_BUCKET",
+    "MAX_PARTITIONS",
     "MAX_PAYLOAD",
     "OFFSETS_BUCKET",
     "PARTITIONS_KEY",
@@ -21,6 +22,7 @@ STREAM = "LOGS"
 OFFSETS_BUCKET = "LOGS_OFFSETS"
 CONFIG_BUCKET = "LOGS_CONFIG"
 PARTITIONS_KEY = "partitions"
+MAX_PARTITIONS = 10_000
 
 MAX_PAYLOAD = 8 * 1024 * 1024
 """The largest message that the bundled broker takes, in bytes, headers included."""
@@ -28,6 +30,7 @@ PAYLOAD_HEADROOM = 64 * 1024
 """What a payload leaves free for its headers: clients do not count them, the server closes the connection over them."""
 
 _NANOSECONDS = 1_000_000_000
+_DUPLICATE_WINDOW = timedelta(minutes=2)  # the server's default; it may not exceed max_age
 
 
 def offset_key(partition: int) -> str:
@@ -79,12 +82,17 @@ class Topology:
             "retention": "limits",
             "storage": "file",
             "discard": self.discard,
-            "max_age": int(self.max_age.total_seconds() * _NANOSECONDS),
+            "max_age": self._nanoseconds(self.max_age),
             "max_bytes": self.max_bytes,
+            "duplicate_window": self._nanoseconds(min(self.max_age, _DUPLICATE_WINDOW)),
             "num_replicas": self.replicas,
             "allow_direct": True,
             "allow_atomic": True,
         }
+
+    @staticmethod
+    def _nanoseconds(length: timedelta) -> int:
+        return length // timedelta(microseconds=1) * 1000
 
     def _bucket(self, name: str, history: int) -> dict[str, Any]:
         # the same configuration that clients give a key-value bucket, ADR-8

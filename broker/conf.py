@@ -1,0 +1,80 @@
+"""The configuration file of nats-server, rendered from values; never reads or writes a file.
+
+Every name here was checked with `nats-server -t` of 2.15.1, which the server start repeats.
+"""
+
+import json
+from dataclasses import dataclass
+
+from broker.address import Address
+from broker.topology import MAX_PAYLOAD
+
+__all__ = ["ServerConf", "render", "store_limit"]
+
+_LARGEST_RESERVE = 20 * 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConf:
+    """What the configuration of a server is made of; `folder` is absolute, `max_store` in bytes."""
+
+    name: str
+    listen: Address
+    http: Address | None
+    folder: str
+    max_store: int
+
+
+def store_limit(free: int, held: int, total: int, reserve: int | None) -> int:
+    """Return the most that the store may hold, in bytes, so that `reserve` of the disk stays free.
+
+    `free` is what the disk has left, `held` what the store holds already, `total` the disk's size. Never less than
+    `held`: a server that is over its limit would refuse to bring back what it has. A limit that is reached is a clean
+    negative answer; a full disk freezes a stream until the server is restarted.
+    """
+    kept = min(total // 20, _LARGEST_RESERVE) if reserve is None else reserve
+    return max(held + max(0, free - kept), 1)
+
+
+def render(conf: ServerConf) -> str:
+    """Return the text of the configuration file."""
+    lines = [
+        "# written by logbroker at every start: change its settings, not this file",
+        f"server_name: {_quote(conf.name)}",
+        f"listen: {_address(conf.listen)}",
+        *([f"http: {_address(conf.http)}"] if conf.http else []),
+        f"ports_file_dir: {_quote(conf.folder)}",
+        "logtime: false",
+        f"max_payload: {MAX_PAYLOAD}",
+        'write_deadline: "10s"',
+        'ping_interval: "20s"',
+        "ping_max: 2",
+        'lame_duck_grace_period: "2s"',
+        'lame_duck_duration: "30s"',
+        "feature_flags { js_ack_fc_v2: false }  # nats-py cannot read these acknowledgements yet",
+        "jetstream {",
+        f"  store_dir: {_quote(conf.folder)}",
+        f"  max_file_store: {conf.max_store}",
+        "  max_memory_store: 67108864",
+        "  sync_interval: always  # acknowledged means on disk",
+        "  limits {",
+        "    max_request_batch: 10000",
+        "    default_max_consumers: -1  # one per partition, and one per shipper that starts",
+        "    batch {",
+        "      max_msgs: 2000",
+        "      max_inflight_per_stream: 5000  # every shipper has at most one",
+        "      max_inflight_total: 10000",
+        "    }",
+        "  }",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _address(address: Address) -> str:
+    # nats-server takes 0 as its default port, and -1 as any free one
+    return _quote(str(Address(address.host, address.port or -1)))
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,55 @@
+"""What nats-server says of itself: its log lines taken apart, and what its last words mean for a person."""
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Said", "explain", "read_line"]
+
+_LINE = re.compile(r"\[\d+\] (?:\S+ \S+ )?\[(?P<level>[A-Z]{3})\] ?(?P<text>.*)")
+_LEVELS = {
+    "TRC": logging.DEBUG,
+    "DBG": logging.DEBUG,
+    "INF": logging.INFO,
+    "WRN": logging.WARNING,
+    "ERR": logging.ERROR,
+    "FTL": logging.CRITICAL,
+}
+_IN_USE = re.compile(r"listen tcp (?P<address>\S+): bind: address already in use")
+_NO_BIND = re.compile(r"listen tcp (?P<address>\S+): (?:bind: )?(?P<reason>.+?)\"?$")
+_TROUBLE = re.compile(r"^(panic|fatal error|nats-server): ")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A log line of nats-server; `level` is one of Python's."""
+
+    level: int
+    text: str
+
+
+def read_line(line: str) -> Said:
+    """Take a line apart; one in no known form (a Go panic, a usage error) is an error when it begins like one."""
+    found = _LINE.match(line)
+    if found is None:
+        return Said(logging.ERROR if _TROUBLE.match(line) else logging.INFO, line)
+    return Said(_LEVELS.get(found["level"], logging.INFO), found["text"])
+
+
+def explain(said: Sequence[Said]) -> str:
+    """Return, in one line, why nats-server ended, from its last words."""
+    troubles = [one.text for one in said if one.level >= logging.ERROR]
+    for text in troubles:
+        if found := _IN_USE.search(text):
+            return (
+                f"{found['address']} is in use by another program; "
+                "stop that one, or choose another --listen or --http"
+            )
+        if found := _NO_BIND.search(text):
+            return (
+                f"cannot listen on {found['address']}: {found['reason']}; check --listen and --http"
+            )
+    if troubles:
+        return troubles[-1]
+    return said[-1].text if said else "it said nothing"

@@ -1,0 +1,125 @@
+"""What logbroker can be told: every option, environment variable (LOGBROKER_…) and key of the TOML file."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ByteSize, Field, field_validator
+from pydantic_settings import SettingsConfigDict
+
+from broker.address import Address, Listen, OptionalListen
+from broker.configuration import Many, ProgramSettings
+from broker.durations import Duration
+from broker.topology import MAX_PARTITIONS, Topology
+
+__all__ = ["APPLY_FIELDS", "RUN_FIELDS", "STATUS_FIELDS", "BrokerSettings"]
+
+_SHORTEST_AGE = timedelta(seconds=1)
+
+
+class BrokerSettings(ProgramSettings):
+    """The settings of logbroker; a command uses those that concern it."""
+
+    model_config = SettingsConfigDict(env_prefix="LOGBROKER_")
+    program: ClassVar[str] = "logbroker"
+
+    store_dir: Path | None = Field(
+        None,
+        description="Folder of the broker's data, made when it is not there; one broker per folder.",
+        json_schema_extra={"metavar": "DIR"},
+    )
+    listen: Listen = Field(
+        Address("127.0.0.1", 4222),
+        description="Where clients connect; port 0 takes a free one and writes it to DIR/broker.json.",
+        json_schema_extra={"metavar": "HOST:PORT"},
+    )
+    http: OptionalListen = Field(
+        Address("127.0.0.1", 8222),
+        description="Where nats-server's monitoring answers; port 0 takes a free one, '' turns it off.",
+        json_schema_extra={"metavar": "HOST:PORT"},
+    )
+    server: Many = Field(
+        ("nats://127.0.0.1:4222",),
+        description="Address of a running broker; may be given several times.",
+        json_schema_extra={"metavar": "URL"},
+    )
+    partitions: Annotated[int, Field(ge=1, le=MAX_PARTITIONS)] = Field(
+        10,
+        description="Number of partitions that hosts are spread over; fixed once lines are stored.",
+        json_schema_extra={"metavar": "N"},
+    )
+    max_age: Duration = Field(
+        timedelta(days=1),
+        description="How long lines are kept for receivers that are away.",
+        json_schema_extra={"metavar": "TIME"},
+    )
+    max_bytes: ByteSize | None = Field(
+        None,
+        description="The most that the stream may hold, e.g. 50GB; without it the store's limit holds.",
+        json_schema_extra={"metavar": "SIZE"},
+    )
+    discard: Literal["old", "new"] = Field(
+        "new",
+        description="What gives way when the stream is full: new lines wait at their host, or old ones go.",
+        json_schema_extra={"metavar": "old|new"},
+    )
+    replicas: Annotated[int, Field(ge=1, le=5)] = Field(
+        1,
+        description="How many servers of a cluster hold each line.",
+        json_schema_extra={"metavar": "N"},
+    )
+    max_store: ByteSize | None = Field(
+        None,
+        description="The most that all data may take on disk; default: what is free now, less --reserve.",
+        json_schema_extra={"metavar": "SIZE"},
+    )
+    reserve: ByteSize | None = Field(
+        None,
+        description="What stays free on the disk; default: a twentieth of it, at most 20 GiB.",
+        json_schema_extra={"metavar": "SIZE"},
+    )
+    memory: ByteSize = Field(
+        ByteSize(512 * 1024 * 1024),
+        description="Memory that nats-server tries to stay below, in bytes or as 512MiB (GOMEMLIMIT).",
+        json_schema_extra={"metavar": "SIZE"},
+    )
+    server_name: Annotated[str, Field(pattern=r"^[^\s.*>]*$")] = Field(
+        "",
+        description="Name of the server in logs and clusters; default: this machine's name.",
+        json_schema_extra={"metavar": "NAME"},
+    )
+    nats_server: Path | None = Field(
+        None,
+        description="The nats-server to run; default: the one of the package, then the one on PATH.",
+        json_schema_extra={"metavar": "PATH"},
+    )
+
+    @field_validator("max_age")
+    @classmethod
+    def _long_enough(cls, age: timedelta) -> timedelta:
+        if age < _SHORTEST_AGE:
+            raise ValueError("must be at least 1s")
+        return age
+
+    @field_validator("max_bytes", "max_store", "memory")
+    @classmethod
+    def _not_nothing(cls, size: ByteSize | None) -> ByteSize | None:
+        if size is not None and size <= 0:
+            raise ValueError("must be more than 0 bytes")
+        return size
+
+    def topology(self) -> Topology:
+        """Return what must exist on the broker."""
+        return Topology(
+            partitions=self.partitions,
+            max_age=self.max_age,
+            max_bytes=-1 if self.max_bytes is None else int(self.max_bytes),
+            discard=self.discard,
+            replicas=self.replicas,
+        )
+
+
+_TOPOLOGY = {"partitions", "max_age", "max_bytes", "discard", "replicas", "log_level"}
+RUN_FIELDS = frozenset(BrokerSettings.model_fields) - {"server"}
+APPLY_FIELDS = frozenset(_TOPOLOGY | {"server"})
+STATUS_FIELDS = frozenset({"server", "log_level"})
