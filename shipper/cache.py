@@ -1,0 +1,81 @@
+"""The positions file: what a restart need not read back from the stream. Never the truth, so never a reason to stop.
+
+Durable by tmp + fsync + rename + fsync of the folder: after a crash it is the old one or the new one, whole.
+"""
+
+import logging
+import os
+import threading
+from pathlib import Path
+
+from broker.exits import ConfigurationError
+from shipper.positions import Positions, PositionsUnreadable
+
+__all__ = ["FILE_NAME", "Cache"]
+
+FILE_NAME = "positions.json"
+logger = logging.getLogger(__name__)
+
+
+class Cache:
+    """One host's positions file, in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        """Remember the folder; nothing is touched before `load`."""
+        self._folder = folder
+        self._path = folder / FILE_NAME
+        self._saved: Positions | None = None
+        self._writing = threading.Lock()
+
+    def load(self) -> Positions:
+        """Return the saved positions, none where there are none or where they cannot be read; blocks on the disk.
+
+        An unreadable file is set aside as `positions.json.damaged` and said. Raises `ConfigurationError` when the
+        folder cannot be used.
+        """
+        try:
+            self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+            self._tidy()
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return Positions()
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot use the state folder {self._folder}: {error.strerror}; check --state-dir"
+            ) from None
+        try:
+            return Positions.decode(data)
+        except PositionsUnreadable as error:
+            damaged = self._path.with_name(f"{FILE_NAME}.damaged")
+            self._path.replace(damaged)
+            logger.warning(
+                "%s: %s; kept as %s, reading the stream", self._path, error, damaged.name
+            )
+            return Positions()
+
+    def save(self, positions: Positions) -> None:
+        """Write the positions unless they are those last written; blocks on the disk; raises OSError."""
+        with self._writing:  # a save that was cancelled may still be at it on its thread
+            if positions is not self._saved:
+                self._write(positions)
+
+    def _write(self, positions: Positions) -> None:
+        # a name of its own per process, so that a second agent on its way out cannot tear the first one's file
+        temporary = self._path.with_name(f"{FILE_NAME}.{os.getpid()}.tmp")
+        with temporary.open("wb") as file:
+            file.write(positions.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._path)
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        self._saved = positions
+
+    def _tidy(self) -> None:
+        probe = self._folder / f"{FILE_NAME}.{os.getpid()}.tmp"
+        probe.touch()  # says now, not at the first save, that the folder cannot be written
+        for left_over in self._folder.glob(f"{FILE_NAME}.*.tmp"):
+            left_over.unlink(missing_ok=True)

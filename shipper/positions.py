@@ -1,0 +1,109 @@
+"""Positions: how far every file is safely stored, and the stream sequence up to which that was learnt.
+
+A value and its form on disk. Moves only over what the stream has; the stream is the truth, this is what need not be
+read from it again.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from broker.block import Identity, Origin
+from shipper.cursor import Cursor, after
+
+__all__ = ["Positions", "PositionsUnreadable"]
+
+_VERSION = 1
+_KEPT = 7 * 86_400 * 1_000_000_000  # nanoseconds
+
+
+class PositionsUnreadable(ValueError):
+    """A positions file that is damaged, or of another version of this program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """The next byte to ship of every file, by file id, as of a message of the own subject.
+
+    `sequence` is that message's (0: none) and `agent` who wrote it: a stream that was recreated, restored or has let
+    the message expire holds no such message, and is then read from its beginning.
+    """
+
+    sequence: int = 0
+    agent: str = ""
+    files: Mapping[str, Cursor] = field(default_factory=dict)
+
+    def advance(self, origins: Iterable[Origin], sequence: int) -> "Positions":
+        """Return the positions behind blocks that are stored, the last of them at `sequence`; never moves back."""
+        files = dict(self.files)
+        agent = self.agent
+        for origin in origins:
+            agent = origin.agent
+            cursor = after(origin)
+            if cursor is None:
+                continue
+            # a file's id never comes back with a lower offset, so an older block read again changes nothing
+            known = files.get(cursor.file)
+            if known is None or known.offset <= cursor.offset:
+                files[cursor.file] = cursor
+        return Positions(sequence, agent, files)
+
+    def without(self, files: Iterable[str]) -> "Positions":
+        """Return the positions without some files, by id."""
+        gone = set(files)
+        return replace(
+            self, files={name: cursor for name, cursor in self.files.items() if name not in gone}
+        )
+
+    def forgettable(self, following: Collection[str], now: int) -> list[Cursor]:
+        """Return the entries of files that are not followed and have not been read for 7 days; `now` in nanoseconds.
+
+        They may go once their file is gone: the stream, which is kept for a day, could not bring them back.
+        """
+        return [
+            cursor
+            for cursor in self.files.values()
+            if cursor.file not in following and now - cursor.seen > _KEPT
+        ]
+
+    def encode(self) -> bytes:
+        """Return the form on disk: JSON with a version."""
+        files = {
+            cursor.file: {
+                "path": cursor.path,
+                "offset": cursor.offset,
+                "identity": str(cursor.identity),
+                "seen": cursor.seen,
+            }
+            for cursor in self.files.values()
+        }
+        document = {
+            "version": _VERSION,
+            "agent": self.agent,
+            "sequence": self.sequence,
+            "files": files,
+        }
+        return json.dumps(document, indent=1).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> "Positions":
+        """Read the form on disk; raises `PositionsUnreadable`."""
+        try:
+            document = json.loads(data)
+            version = document["version"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise PositionsUnreadable(f"damaged ({type(error).__name__})") from error
+        if version != _VERSION:
+            raise PositionsUnreadable(f"version {version!r}; this program reads {_VERSION}")
+        try:
+            files = {name: _cursor(name, entry) for name, entry in document["files"].items()}
+            return cls(int(document["sequence"]), str(document["agent"]), files)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PositionsUnreadable(f"damaged ({type(error).__name__})") from error
+
+
+def _cursor(file: str, entry: Mapping[str, str | int]) -> Cursor:
+    offset, seen = int(entry["offset"]), int(entry["seen"])
+    if offset < 0:
+        raise ValueError("negative offset")
+    return Cursor(file, str(entry["path"]), offset, Identity.parse(str(entry["identity"])), seen)

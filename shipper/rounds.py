@@ -1,0 +1,82 @@
+"""Rounds: the blocks that are published together, whole or not at all, and the messages that they become.
+
+Cuts and labels; never sends. One round is in flight at a time, so its first message can name the subject's last sequence.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from broker.block import Block, Origin, encode_origin
+
+__all__ = ["MAX_BLOCKS", "Outgoing", "Round", "cut", "outgoing", "unacknowledged"]
+
+MAX_BLOCKS = 500
+"""The most blocks of a round: servers take 1000 messages in a batch unless they are told otherwise."""
+
+_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+_BATCH_ID, _BATCH_SEQUENCE = "Nats-Batch-Id", "Nats-Batch-Sequence"
+_BATCH_COMMIT = "Nats-Batch-Commit"
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Blocks in the order in which they were read; there is at least one."""
+
+    blocks: tuple[Block, ...]
+
+    @property
+    def last(self) -> Origin:
+        """The origin of the last block: once that is stored, the whole round is."""
+        return self.blocks[-1].origin
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message as it is sent; `answered` says whether the sender wants to hear of it."""
+
+    headers: dict[str, str]
+    payload: bytes
+    answered: bool
+
+
+def cut(blocks: Sequence[Block], most_bytes: int, most_blocks: int = MAX_BLOCKS) -> list[Round]:
+    """Cut blocks into rounds of at most `most_bytes` of payload, or of one block that is larger; keeps their order."""
+    rounds: list[Round] = []
+    taken: list[Block] = []
+    size = 0
+    for block in blocks:
+        if taken and (len(taken) == most_blocks or size + len(block.payload) > most_bytes):
+            rounds.append(Round(tuple(taken)))
+            taken, size = [], 0
+        taken.append(block)
+        size += len(block.payload)
+    return [*rounds, Round(tuple(taken))] if taken else rounds
+
+
+def outgoing(round_: Round, expected: int, batch: str) -> list[Outgoing]:
+    """Return the messages of a round; stored only if `expected` is still the subject's last sequence.
+
+    One block is a plain publish, more are an atomic batch (ADR-50) named `batch`, at most 64 characters. The commit's
+    answer is the round's; the first message asks for one too, since its refusal would go unheard.
+    """
+    count = len(round_.blocks)
+    messages = []
+    for number, block in enumerate(round_.blocks, start=1):
+        headers = encode_origin(block.origin)
+        if number == 1:
+            headers[_EXPECTED] = str(expected)
+        if count > 1:
+            headers[_BATCH_ID] = batch
+            headers[_BATCH_SEQUENCE] = str(number)
+        if number == count > 1:
+            headers[_BATCH_COMMIT] = "1"
+        messages.append(Outgoing(headers, block.payload, answered=number in {1, count}))
+    return messages
+
+
+def unacknowledged(round_: Round) -> list[Outgoing]:
+    """Return the messages of a round that nobody waits for."""
+    return [
+        Outgoing(encode_origin(block.origin), block.payload, answered=False)
+        for block in round_.blocks
+    ]

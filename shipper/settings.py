@@ -1,0 +1,94 @@
+"""What a shipper can be told; options, variables (LOGSHIPPER_…), keys, defaults and help all come from here."""
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, ByteSize, Field
+from pydantic_settings import SettingsConfigDict
+
+from broker.configuration import Many, ProgramSettings
+from broker.durations import Duration
+from broker.subjects import validate_host
+
+__all__ = ["Compression", "ShipperSettings", "default_state_dir"]
+
+Compression = Literal["auto", "zstd", "none"]
+SHARED_STATE = Path("/var/lib/logshipper")
+
+
+def _host(value: str) -> str:
+    return validate_host(value) if value else value
+
+
+class ShipperSettings(ProgramSettings):
+    """The settings of `logshipper`."""
+
+    model_config = SettingsConfigDict(env_prefix="LOGSHIPPER_")
+    program = "logshipper"
+
+    file: Many = Field(
+        (),
+        description="File to follow, or a glob in quotes; may be given several times.",
+        json_schema_extra={"metavar": "PATH_OR_GLOB"},
+    )
+    server: Many = Field(
+        ("nats://127.0.0.1:4222",),
+        description="Address of the broker; may be given several times.",
+        json_schema_extra={"metavar": "URL"},
+    )
+    host: Annotated[str, AfterValidator(_host)] = Field(
+        "",
+        description="Name that the lines are shipped under; by default the name of this machine.",
+        json_schema_extra={"metavar": "NAME"},
+    )
+    state_dir: Path | None = Field(
+        None,
+        description=(
+            "Folder of the saved positions; by default $STATE_DIRECTORY, /var/lib/logshipper where "
+            "that can be written, else ~/.local/state/logship."
+        ),
+        json_schema_extra={"metavar": "DIR"},
+    )
+    once: bool = Field(False, description="Ship what is there, and end when it is acknowledged.")
+    patience: Duration = Field(
+        timedelta(seconds=30), description="With --once: how long to wait for the broker."
+    )
+    ack: bool = Field(
+        True,
+        description="Wait for acknowledgements; without them lines may be lost, repeated or reordered.",
+    )
+    compression: Compression = Field(
+        "auto", description="Compression of blocks: auto (from 4 KiB on), zstd or none."
+    )
+    max_line: Annotated[ByteSize, Field(ge=1024, le=4 * 1024 * 1024)] = Field(
+        ByteSize(1024 * 1024),
+        description="Longest line in bytes that is shipped in one piece.",
+        json_schema_extra={"metavar": "BYTES"},
+    )
+    round_size: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024 * 1024)] = Field(
+        ByteSize(4 * 1024 * 1024),
+        description="Most bytes of lines that are published at a time.",
+        json_schema_extra={"metavar": "BYTES"},
+    )
+    grace: Duration = Field(
+        timedelta(seconds=5),
+        description="How long a rotated file's last line may stay unfinished before it is shipped.",
+    )
+    registry_api: str = Field(
+        "$JS.API",
+        description="Prefix of the JetStream API for reading back the own lines; another one in accounts that import it.",
+        json_schema_extra={"metavar": "PREFIX"},
+    )
+
+
+def default_state_dir(environment: Mapping[str, str], home: Path) -> Path:
+    """Return the folder of the saved positions when none is given; systemd's STATE_DIRECTORY wins."""
+    if given := environment.get("STATE_DIRECTORY"):
+        return Path(given.split(":")[0])
+    for folder in (SHARED_STATE, SHARED_STATE.parent):
+        if folder.is_dir():
+            return SHARED_STATE if os.access(folder, os.W_OK) else home / ".local/state/logship"
+    return home / ".local/state/logship"

@@ -1,0 +1,132 @@
+"""What tests of the publishing side share: the stream read back, blocks made by hand, and a line that can be cut."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from broker.block import Block, Identity, Origin, Span, decode_origin, decode_payload
+from broker.connection import Connection
+from broker.subjects import Subject
+
+HOST = "web01"
+IDENTITY = Identity(7, 4, "ab", 0, "")
+
+
+@dataclass(frozen=True)
+class Read:
+    sequence: int
+    origin: Origin | None
+    lines: bytes
+
+
+@pytest.fixture
+def web01() -> Subject:
+    return Subject.for_host(HOST, 2)
+
+
+@pytest.fixture
+def make_block() -> Callable[..., Block]:
+    def make(agent: str, start: int, lines: bytes, file: str = "f1") -> Block:
+        span = Span(file, start, start + len(lines))
+        return Block(Origin(agent, "/log/a", span, IDENTITY, lines.count(b"\n"), 1), lines)
+
+    return make
+
+
+@pytest.fixture
+async def connection(logs_url: str) -> AsyncIterator[Connection]:
+    connection = Connection([logs_url], "test")
+    yield connection
+    await connection.close()
+
+
+async def read_stream(connection: Connection) -> list[Read]:
+    """Return every message of the stream in order."""
+    found: list[Read] = []
+    while True:
+        body = {"seq": found[-1].sequence + 1 if found else 1, "next_by_subj": "logs.>"}
+        answer = await connection.request("$JS.API.DIRECT.GET.LOGS", json.dumps(body).encode())
+        headers = answer.headers or {}
+        if "Status" in headers:
+            return found
+        origin, lines = decode_origin(headers), decode_payload(headers, answer.data)
+        found.append(Read(int(headers["Nats-Sequence"]), origin, lines))
+
+
+@pytest.fixture
+def stream(connection: Connection) -> Callable[[], object]:
+    return lambda: read_stream(connection)
+
+
+@dataclass
+class Line:
+    """A TCP proxy to the broker that can lose the broker's answers, hold them, or be cut."""
+
+    target: tuple[str, int]
+    url: str = ""
+    deaf: bool = False
+    cut_after: bytes = b""
+    seen: int = 0
+    _writers: list[asyncio.StreamWriter] = field(default_factory=list)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _server: asyncio.Server | None = None
+
+    async def open(self, credentials: str) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        port = self._server.sockets[0].getsockname()[1]
+        self.url = f"nats://{credentials}127.0.0.1:{port}"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up_reader, up_writer = await asyncio.open_connection(*self.target)
+        self._writers += [writer, up_writer]
+        for work in (
+            self._pump(reader, up_writer, to_broker=True),
+            self._pump(up_reader, writer, to_broker=False),
+        ):
+            task = asyncio.create_task(work)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, to_broker: bool
+    ) -> None:
+        try:
+            while data := await reader.read(65536):
+                if not to_broker and self.cut_after and self.cut_after in data:
+                    self.cut_after, self.seen = b"", self.seen + 1
+                    self.cut()
+                    return
+                if to_broker or not self.deaf:
+                    writer.write(data)
+                    await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    def cut(self) -> None:
+        """End every connection, as a router that was switched off."""
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.cut()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@pytest.fixture
+async def line(logs_url: str) -> AsyncIterator[Line]:
+    credentials, at, address = logs_url.removeprefix("nats://").rpartition("@")
+    host, _, port = address.partition(":")
+    line = Line((host, int(port)))
+    await line.open(credentials + at)
+    yield line
+    await line.close()

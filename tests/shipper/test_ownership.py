@@ -1,0 +1,134 @@
+"""Positions are rebuilt from the stream, with or without what was saved."""
+
+from collections.abc import Callable
+
+import pytest
+
+from broker.block import Block
+from broker.connection import Connection
+from broker.subjects import Subject
+from shipper.ownership import Ownership, take_over
+from shipper.positions import Positions
+from shipper.publisher import Publisher
+from shipper.registry import Registry
+from shipper.rounds import Round
+from shipper.waiting import Waiting
+
+pytestmark = pytest.mark.nats
+
+Make = Callable[..., Block]
+
+
+def clock() -> int:
+    return 1_700_000_000_000_000_000
+
+
+async def take(
+    connection: Connection, subject: Subject, cached: Positions, tag: str = "bbbbbbbb"
+) -> Ownership:
+    return await take_over(Registry(connection, subject), cached, tag, clock, Waiting())
+
+
+async def fill(
+    connection: Connection, subject: Subject, make: Make, rounds: int, start: int = 0
+) -> Positions:
+    """Publish rounds of ten blocks, two files in turn, and return the positions that they leave."""
+    owner = await take(connection, subject, Positions(), "aaaaaaaa")
+    publisher = Publisher(connection, Registry(connection, subject), owner, Waiting())
+    positions = owner.positions
+    for number in range(start, start + rounds):
+        blocks = [
+            make(str(owner.agent), 100 * number + 10 * i, b"123456789\n", f"f{number % 2}")
+            for i in range(10)
+        ]
+        sequence = await publisher.publish(Round(tuple(blocks)))
+        positions = positions.advance([b.origin for b in blocks], sequence)
+    return positions
+
+
+async def test_an_empty_stream_gives_no_positions(connection: Connection, web01: Subject) -> None:
+    ownership = await take(connection, web01, Positions())
+
+    assert ownership.positions.files == {}
+    assert ownership.positions.sequence == ownership.claim == 1
+
+
+async def test_lost_positions_are_rebuilt_from_thousands_of_headers(
+    connection: Connection, web01: Subject, make_block: Make
+) -> None:
+    positions = await fill(connection, web01, make_block, 230)
+
+    ownership = await take(connection, web01, Positions())
+
+    assert ownership.positions.files == positions.files
+    assert {c.offset for c in ownership.positions.files.values()} == {22900, 23000}
+
+
+async def test_older_positions_are_brought_up_to_date(
+    connection: Connection, web01: Subject, make_block: Make
+) -> None:
+    older = await fill(connection, web01, make_block, 3)
+    newer = await fill(connection, web01, make_block, 4, start=3)
+
+    ownership = await take(connection, web01, older)
+
+    assert ownership.positions.files == newer.files
+
+
+async def test_positions_of_a_stream_that_was_recreated_are_kept_and_its_sequence_is_not_believed(
+    connection: Connection, web01: Subject, make_block: Make
+) -> None:
+    old = await fill(connection, web01, make_block, 2)
+    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
+    await connection.api("STREAM.DELETE.LOGS")
+    await connection.api("STREAM.CREATE.LOGS", config)
+    new = await fill(connection, web01, make_block, 3, start=2)
+    assert new.sequence > old.sequence
+
+    ownership = await take(connection, web01, old)
+
+    assert {f: c.offset for f, c in ownership.positions.files.items()} == {"f0": 500, "f1": 400}
+
+
+async def test_positions_whose_lines_have_expired_are_kept(
+    connection: Connection, web01: Subject, make_block: Make
+) -> None:
+    saved = await fill(connection, web01, make_block, 3)
+    await connection.api("STREAM.PURGE.LOGS")
+
+    ownership = await take(connection, web01, saved)
+
+    assert ownership.positions.files == saved.files
+
+
+async def test_other_hosts_and_plain_clients_leave_no_trace_in_the_positions(
+    connection: Connection, web01: Subject, make_block: Make
+) -> None:
+    await fill(connection, Subject.for_host("web02.example.net", 2), make_block, 2)
+    await connection.ask(str(web01), b"hello\n")
+    await connection.ask(str(web01), b"x", {"Log-Agent": "1-aaaaaaaa", "Log-Span": "broken"})
+
+    ownership = await take(connection, web01, Positions())
+
+    assert ownership.positions.files == {}
+
+
+async def test_a_host_with_dots_rebuilds_as_any_other(
+    connection: Connection, make_block: Make
+) -> None:
+    dotted = Subject.for_host("web02.example.net", 2)
+    positions = await fill(connection, dotted, make_block, 2)
+
+    ownership = await take(connection, dotted, Positions())
+
+    assert ownership.positions.files == positions.files
+
+
+async def test_reading_back_leaves_no_consumer_behind(
+    connection: Connection, web01: Subject, make_block: Make
+) -> None:
+    await fill(connection, web01, make_block, 1)
+
+    await take(connection, web01, Positions())
+
+    assert (await connection.api("STREAM.INFO.LOGS"))["state"]["consumer_count"] == 0

@@ -1,0 +1,233 @@
+"""Rounds are stored once and in order, whatever has to be retried; an older agent is fenced."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from broker.block import Block
+from broker.connection import Connection
+from broker.exits import FencedError
+from broker.subjects import Subject
+from shipper.agent_id import AgentId
+from shipper.ownership import Ownership, take_over
+from shipper.positions import Positions
+from shipper.publisher import OwnershipLost, Publisher, UnacknowledgedPublisher
+from shipper.registry import Registry
+from shipper.rounds import Round, outgoing
+from shipper.waiting import Waiting
+
+pytestmark = pytest.mark.nats
+
+Make = Callable[..., Block]
+Stream = Callable[[], Awaitable[list[Any]]]
+
+
+def clock() -> int:
+    return 1_700_000_000_000_000_000
+
+
+async def own(
+    connection: Connection, subject: Subject, tag: str = "aaaaaaaa", cached: Positions | None = None
+) -> tuple[Publisher, Ownership]:
+    registry, waiting = Registry(connection, subject), Waiting()
+    ownership = await take_over(registry, cached or Positions(), tag, clock, waiting)
+    return Publisher(connection, registry, ownership, waiting), ownership
+
+
+def round_of(make: Make, agent: AgentId, number: int, blocks: int = 3) -> Round:
+    lines = [f"line {number}.{i:03}\n".encode() for i in range(blocks)]
+    starts = [1000 * number + sum(map(len, lines[:i])) for i in range(blocks)]
+    return Round(
+        tuple(make(str(agent), start, line) for start, line in zip(starts, lines, strict=True))
+    )
+
+
+def lines_of(messages: list[Any]) -> list[bytes]:
+    return [message.lines for message in messages if message.lines]
+
+
+async def until_stored(stream: Stream, count: int) -> None:
+    while len(lines_of(await stream())) < count:  # noqa: ASYNC110 - the broker sets no event
+        await asyncio.sleep(0.01)
+
+
+async def test_rounds_follow_each_other_in_the_stream(
+    connection: Connection, web01: Subject, make_block: Make, stream: Stream
+) -> None:
+    publisher, owner = await own(connection, web01)
+    rounds = [round_of(make_block, owner.agent, n, blocks) for n, blocks in enumerate([3, 1, 400])]
+
+    sequences = [await publisher.publish(r) for r in rounds]
+
+    assert sequences == [4, 5, 405]
+    assert lines_of(await stream()) == [b.payload for r in rounds for b in r.blocks]
+
+
+@pytest.mark.parametrize("blocks", [1, 5], ids=["one block", "batch"])
+async def test_a_round_whose_acknowledgement_was_lost_is_stored_once(
+    line: Any, web01: Subject, make_block: Make, stream: Stream, blocks: int
+) -> None:
+    connection = Connection([line.url], "test")
+    publisher, owner = await own(connection, web01)
+    rounds = [round_of(make_block, owner.agent, n, blocks) for n in range(4)]
+
+    for r in rounds:
+        line.cut_after = b'"seq"'
+        await publisher.publish(r)
+    await connection.close()
+
+    assert line.seen == 4
+    assert lines_of(await stream()) == [b.payload for r in rounds for b in r.blocks]
+
+
+async def test_a_line_cut_at_random_moments_repeats_nothing_and_reorders_nothing(
+    line: Any, web01: Subject, make_block: Make, stream: Stream
+) -> None:
+    connection = Connection([line.url], "test")
+    publisher, owner = await own(connection, web01)
+    rounds = [round_of(make_block, owner.agent, n, 20) for n in range(60)]
+
+    async def cut_now_and_then() -> None:
+        for number in range(12):
+            await asyncio.sleep(0.003 * (number % 4))
+            line.cut()
+            await asyncio.sleep(0.1)
+
+    cutting = asyncio.create_task(cut_now_and_then())
+    for r in rounds:
+        await publisher.publish(r)
+    await cutting
+    await connection.close()
+
+    assert lines_of(await stream()) == [b.payload for r in rounds for b in r.blocks]
+
+
+async def test_half_a_batch_stores_nothing_and_hinders_nothing(
+    connection: Connection, web01: Subject, make_block: Make, stream: Stream
+) -> None:
+    publisher, owner = await own(connection, web01)
+    r = round_of(make_block, owner.agent, 1, 10)
+    for message in outgoing(r, owner.claim, "half")[:9]:
+        await connection.publish(str(web01), message.payload, "", message.headers)
+
+    stored_before = lines_of(await stream())
+    await publisher.publish(r)
+
+    assert stored_before == []
+    assert lines_of(await stream()) == [b.payload for b in r.blocks]
+
+
+async def test_a_newer_agent_fences_the_older_one(
+    connection: Connection, web01: Subject, make_block: Make, stream: Stream
+) -> None:
+    older, first = await own(connection, web01, "aaaaaaaa")
+    await older.publish(round_of(make_block, first.agent, 1))
+    newer, second = await own(connection, web01, "bbbbbbbb")
+
+    with pytest.raises(FencedError, match=str(second.agent)):
+        await older.publish(round_of(make_block, first.agent, 2))
+    await newer.publish(round_of(make_block, second.agent, 3))
+
+    assert second.agent > first.agent
+    assert len(lines_of(await stream())) == 6
+
+
+async def test_a_late_claim_of_an_older_agent_makes_the_newer_one_claim_again(
+    connection: Connection, web01: Subject, make_block: Make
+) -> None:
+    publisher, owner = await own(connection, web01)
+    ghost = AgentId(owner.agent.start - 1, "ffffffff")
+    await Registry(connection, web01).claim(ghost, clock())
+
+    with pytest.raises(OwnershipLost):
+        await publisher.publish(round_of(make_block, owner.agent, 1))
+    again, _ = await own(connection, web01)
+
+    assert await again.publish(round_of(make_block, owner.agent, 1)) == 6
+
+
+async def test_an_expired_subject_is_no_conflict(
+    connection: Connection, web01: Subject, make_block: Make, stream: Stream
+) -> None:
+    publisher, owner = await own(connection, web01)
+    await publisher.publish(round_of(make_block, owner.agent, 1))
+    await connection.api("STREAM.PURGE.LOGS")
+    r = round_of(make_block, owner.agent, 2)
+
+    await publisher.publish(r)
+
+    assert lines_of(await stream()) == [b.payload for b in r.blocks]
+
+
+async def test_a_plain_clients_message_between_rounds_stands_between_them(
+    connection: Connection, web01: Subject, make_block: Make, stream: Stream
+) -> None:
+    publisher, owner = await own(connection, web01)
+    first, second = (round_of(make_block, owner.agent, n, 1) for n in (1, 2))
+
+    await publisher.publish(first)
+    await connection.ask(str(web01), b"hello\n")
+    await publisher.publish(second)
+
+    expected = [first.blocks[0].payload, b"hello\n", second.blocks[0].payload]
+    assert lines_of(await stream()) == expected
+
+
+async def test_a_plain_clients_message_after_a_lost_acknowledgement_hides_no_stored_round(
+    line: Any, connection: Connection, web01: Subject, make_block: Make, stream: Stream
+) -> None:
+    through = Connection([line.url], "test")
+    publisher, owner = await own(through, web01)
+    r = round_of(make_block, owner.agent, 1)
+    line.deaf = True
+    publishing = asyncio.create_task(publisher.publish(r))
+    await until_stored(stream, 3)
+    await connection.ask(str(web01), b"hello\n")
+    line.deaf = False
+    line.cut()
+
+    assert await publishing == 5
+    await through.close()
+    assert lines_of(await stream()) == [*(b.payload for b in r.blocks), b"hello\n"]
+
+
+async def test_a_full_stream_is_waited_for_and_goes_on_in_order(
+    connection: Connection,
+    web01: Subject,
+    make_block: Make,
+    stream: Stream,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    publisher, owner = await own(connection, web01)
+    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
+    await connection.api("STREAM.UPDATE.LOGS", {**config, "max_bytes": 2000})
+    rounds = [round_of(make_block, owner.agent, n) for n in range(8)]
+
+    async def publish_all() -> None:
+        for r in rounds:
+            await publisher.publish(r)
+
+    caplog.set_level("INFO")
+    publishing = asyncio.create_task(publish_all())
+    await asyncio.sleep(1.0)
+    assert not publishing.done()
+    await connection.api("STREAM.UPDATE.LOGS", config)
+    await publishing
+
+    assert lines_of(await stream()) == [b.payload for r in rounds for b in r.blocks]
+    assert len([m for m in caplog.messages if "full" in m]) == 1
+    assert [m for m in caplog.messages if "going on" in m]
+
+
+async def test_unacknowledged_rounds_reach_the_stream_too(
+    connection: Connection, web01: Subject, make_block: Make, stream: Stream
+) -> None:
+    publisher = UnacknowledgedPublisher(connection, str(web01), Waiting())
+    r = round_of(make_block, AgentId(1, "aaaaaaaa"), 1)
+
+    assert await publisher.publish(r) == 0
+
+    await until_stored(stream, 3)
+    assert lines_of(await stream()) == [b.payload for b in r.blocks]

@@ -1,0 +1,61 @@
+"""Rounds are cut within their limits and published whole."""
+
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.block import Block, Identity, Origin, Span
+from shipper.rounds import Round, cut, outgoing
+
+
+def block(size: int, start: int = 0) -> Block:
+    span = Span("f", start, start + size)
+    return Block(Origin("1-aaaaaaaa", "/a", span, Identity(1, 0, "", 0, ""), 1, 1), b"x" * size)
+
+
+@given(st.lists(st.integers(1, 50)), st.integers(1, 100), st.integers(1, 5))
+def test_cutting_keeps_every_block_in_order_and_every_limit(
+    sizes: list[int], most_bytes: int, most_blocks: int
+) -> None:
+    blocks = [block(size, number) for number, size in enumerate(sizes)]
+
+    rounds = cut(blocks, most_bytes, most_blocks)
+
+    assert [b for r in rounds for b in r.blocks] == blocks
+    for r in rounds:
+        size = sum(len(b.payload) for b in r.blocks)
+        assert 1 <= len(r.blocks) <= most_blocks
+        assert size <= most_bytes or len(r.blocks) == 1
+
+
+def test_one_block_is_a_plain_publish_with_the_expectation() -> None:
+    (message,) = outgoing(Round((block(3),)), 41, "id")
+
+    assert message.answered
+    assert message.headers["Nats-Expected-Last-Subject-Sequence"] == "41"
+    assert not [name for name in message.headers if name.startswith("Nats-Batch")]
+
+
+def test_more_blocks_are_a_batch_that_begins_with_the_expectation_and_ends_with_the_commit() -> (
+    None
+):
+    messages = outgoing(Round((block(3), block(3, 3), block(3, 6))), 41, "id")
+
+    assert [m.headers["Nats-Batch-Sequence"] for m in messages] == ["1", "2", "3"]
+    assert {m.headers["Nats-Batch-Id"] for m in messages} == {"id"}
+    assert [m.headers.get("Nats-Batch-Commit") for m in messages] == [None, None, "1"]
+    assert [m.headers.get("Nats-Expected-Last-Subject-Sequence") for m in messages] == [
+        "41",
+        None,
+        None,
+    ]
+    assert [m.answered for m in messages] == [True, False, True]
+
+
+def test_the_last_origin_of_a_round_is_that_of_its_last_block(
+    make_block: Callable[..., Block],
+) -> None:
+    first, last = make_block("1-aaaaaaaa", 0, b"a\n"), make_block("1-aaaaaaaa", 2, b"b\n")
+
+    assert Round((first, last)).last == last.origin

@@ -1,0 +1,73 @@
+"""What a refused round means."""
+
+import pytest
+
+from broker.block import Identity, Origin, Span
+from shipper.agent_id import AgentId
+from shipper.verdict import Ruling, Stored, Verdict, judge
+
+OWN, OLDER, NEWER = AgentId(200, "aaaaaaaa"), AgentId(100, "bbbbbbbb"), AgentId(300, "cccccccc")
+IDENTITY = Identity(1, 0, "", 0, "")
+
+
+def origin(agent: AgentId, end: int) -> Origin:
+    return Origin(str(agent), "/a", Span("f", 0, end), IDENTITY, 1, 1)
+
+
+def claim(agent: AgentId) -> Origin:
+    return Origin(str(agent), "", None, None, 0, 1)
+
+
+LAST = origin(OWN, 50)
+
+
+@pytest.mark.parametrize(
+    ("seen", "complete", "expected"),
+    [
+        pytest.param([], False, Verdict(Ruling.AGAIN), id="all expired"),
+        pytest.param([Stored(9, LAST)], False, Verdict(Ruling.GO_ON, 9), id="it was stored"),
+        pytest.param(
+            [Stored(9, origin(OWN, 40))], False, Verdict(Ruling.AGAIN, 9), id="an earlier block"
+        ),
+        pytest.param([Stored(9, claim(OWN))], False, Verdict(Ruling.AGAIN, 9), id="own claim"),
+        pytest.param(
+            [Stored(9, claim(NEWER))], False, Verdict(Ruling.FENCED, 9, NEWER), id="newer claim"
+        ),
+        pytest.param(
+            [Stored(9, origin(NEWER, 50))],
+            False,
+            Verdict(Ruling.FENCED, 9, NEWER),
+            id="newer block",
+        ),
+        pytest.param(
+            [Stored(9, claim(OLDER))], False, Verdict(Ruling.RECLAIM, 9, OLDER), id="late claim"
+        ),
+        pytest.param([Stored(9, None)], False, Verdict(Ruling.LOOK_BACK, 9), id="plain client"),
+        pytest.param(
+            [Stored(8, LAST), Stored(9, None)],
+            True,
+            Verdict(Ruling.GO_ON, 9),
+            id="stored, then a plain client",
+        ),
+        pytest.param(
+            [Stored(8, None), Stored(9, None)],
+            True,
+            Verdict(Ruling.AGAIN, 9),
+            id="plain clients only",
+        ),
+        pytest.param(
+            [Stored(7, LAST), Stored(8, claim(NEWER)), Stored(9, None)],
+            True,
+            Verdict(Ruling.FENCED, 9, NEWER),
+            id="a newer agent hidden by a plain client",
+        ),
+    ],
+)
+def test_a_refused_round_is_judged(seen: list[Stored], complete: bool, expected: Verdict) -> None:
+    assert judge(seen, LAST, complete) == expected
+
+
+def test_the_same_span_of_another_agent_is_not_the_own_round() -> None:
+    verdict = judge([Stored(9, origin(OLDER, 50))], LAST, complete=False)
+
+    assert verdict.ruling is Ruling.RECLAIM
