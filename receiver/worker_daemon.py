@@ -1,0 +1,36 @@
+"""The process that Spark's Python workers are forked from: pyspark's own, but quiet at the end and cheap between tasks.
+
+Spark starts it by name (`spark.python.daemon.module`). Nothing may be imported here that starts threads: they would not
+live on in the workers.
+"""
+
+import gc
+import socket
+
+from pyspark import daemon
+
+_work = daemon.worker
+_frozen = False
+
+
+def _worker(sock: socket.socket, authenticated: bool) -> int:
+    try:
+        code = _work(sock, authenticated)
+    except (BrokenPipeError, ConnectionResetError):
+        return 1  # the JVM has ended, or given this worker up: nobody is left to be told
+    _freeze()
+    return code
+
+
+def _freeze() -> None:
+    # pyspark collects garbage after every task; what was imported for the first one never is garbage
+    global _frozen
+    if not _frozen:
+        gc.collect()
+        gc.freeze()
+        _frozen = True
+
+
+if __name__ == "__main__":
+    daemon.worker = _worker
+    daemon.manager()

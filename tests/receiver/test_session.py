@@ -1,0 +1,123 @@
+"""Spark as a program of ours starts and ends it: real programs, real JVMs, real signals."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from bench.processes import Processes, wait_until
+from receiver.session import local_master
+
+pytestmark = pytest.mark.spark
+
+TWICE = """
+import signal, sys, time
+from receiver.session import spark_context
+before = signal.getsignal(signal.SIGINT)
+for start in range(2):
+    with spark_context("local[*]", slots=2) as sc:
+        assert sc.parallelize([1, 2], 2).map(lambda n: n + 1).collect() == [2, 3]
+        print(sc.master, sc._jvm.System.getProperty("java.version"), flush=True)
+        assert signal.getsignal(signal.SIGINT) is before
+        ended = time.monotonic()
+    print(time.monotonic() - ended, flush=True)
+"""
+
+BUSY = """
+import time
+from receiver.session import spark_context
+with spark_context("local[2]") as sc:
+    sc.parallelize([1], 1).map(lambda n: n).collect()
+    print("ready", flush=True)
+    sc.parallelize([1, 2], 2).map(lambda n: time.sleep(600)).collect()
+"""
+
+
+def run_twice(environment: dict[str, str], folder: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", TWICE],
+        env={**os.environ, "TMPDIR": folder, **environment},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("java", "version"),
+    [
+        pytest.param({}, "", id="this machine's Java"),
+        pytest.param({"PATH": "/nowhere", "JAVA_HOME": ""}, "25.", id="the Java of the wheel"),
+    ],
+)
+def test_spark_starts_twice_in_a_process_and_ends_quickly_cleanly_and_silently(
+    java: dict[str, str], version: str
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="s") as folder:
+        done = run_twice(java, folder)
+        left = list(Path(folder).iterdir())
+
+    assert (done.stderr, done.returncode) == ("", 0)
+    first, first_end, second, second_end = done.stdout.splitlines()
+    assert first == second
+    assert first.startswith(f"local[2,4] {version}")
+    assert max(float(first_end), float(second_end)) < 2
+    assert left == []
+
+
+def test_a_killed_driver_leaves_no_jvm_and_no_python_worker(tmp_path: Path) -> None:
+    with Processes(tmp_path) as processes:
+        driver = processes.start("driver", [sys.executable, "-c", BUSY])
+        wait_until("Spark runs", lambda: "ready" in driver.last_words(), 60, [driver])
+        time.sleep(0.5)
+        before = len(driver.tree())
+
+        driver.kill()
+
+        assert before >= 4, "driver, JVM, daemon, worker"
+        wait_until("all of them end", lambda: driver.tree() == [], 5)
+
+
+def test_ctrl_c_reaches_the_program_and_not_its_jvm(tmp_path: Path) -> None:
+    program = BUSY.replace(
+        "sc.parallelize([1, 2], 2).map(lambda n: time.sleep(600)).collect()",
+        """try: time.sleep(600)
+    except KeyboardInterrupt: print(sc.parallelize([20], 1).map(lambda n: n + 1).collect())""",
+    )
+    with Processes(tmp_path) as processes:
+        driver = processes.start("driver", [sys.executable, "-c", program])
+        wait_until("Spark runs", lambda: "ready" in driver.last_words(), 60, [driver])
+
+        os.killpg(driver.pid, signal.SIGINT)
+        code = driver.wait(10)
+
+    assert (driver.last_words().splitlines(), code) == (["ready", "[21]"], 0)
+
+
+@pytest.mark.parametrize(
+    ("master", "slots", "expected"),
+    [
+        ("local", None, "local[1,4]"),
+        ("local[3]", None, "local[3,4]"),
+        ("local[3]", 5, "local[5,4]"),
+        ("local[*]", 7, "local[7,4]"),
+        ("local[*]", None, f"local[{len(os.sched_getaffinity(0))},4]"),
+        ("local[2,9]", 5, "local[2,9]"),
+        ("spark://central:7077", 5, "spark://central:7077"),
+    ],
+)
+def test_a_local_master_tries_a_task_four_times(
+    master: str, slots: int | None, expected: str
+) -> None:
+    assert local_master(master, slots) == expected
+
+
+def test_sql_works_on_the_same_spark(spark: SparkSession) -> None:
+    assert [row.n for row in spark.sql("SELECT count(*) AS n FROM range(5)").collect()] == [5]
