@@ -1,0 +1,5 @@
+"""`python -m shipper` is `logshipper`."""
+
+from shipper.cli import main
+
+main()

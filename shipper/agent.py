@@ -1,0 +1,168 @@
+"""The wiring of a shipper: claim, rebuild, follow, publish, save, and the order in which all of it ends.
+
+    files ──follower──▶ blocks ──shipping──▶ rounds ──publisher──▶ stream
+                                    │                                 │
+              positions.json ◀──keeper─── positions ◀───── ack ───────┘
+
+Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. save the positions, 4. close the connection.
+"""
+
+import asyncio
+import itertools
+import logging
+import secrets
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from broker.connection import BrokerAway, Connection
+from broker.exits import FencedError, OperatorError
+from shipper.cache import Cache
+from shipper.crew import Crew, Errand, follower_for, muster
+from shipper.keeper import Keeper
+from shipper.positions import Positions
+from shipper.publisher import OwnershipLost
+from shipper.settings import ShipperSettings
+from shipper.shipping import Pace, Shipping
+from shipper.waiting import Waiting
+
+__all__ = ["Agent", "connection_for"]
+
+_LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
+_CLOSING = 2.0
+logger = logging.getLogger(__name__)
+
+
+def connection_for(settings: ShipperSettings, host: str) -> Connection:
+    """Return the connection of a host's shipper; answers come to inboxes that its rights can be limited to."""
+    return Connection(settings.server, f"logshipper {host}", f"_INBOX_{host}")
+
+
+class Agent:
+    """One run of the shipper for one host."""
+
+    def __init__(
+        self, settings: ShipperSettings, host: str, folder: Path, clock: Callable[[], int]
+    ) -> None:
+        """Remember what to do; `folder` is that of the host's positions, `clock` nanoseconds since the epoch."""
+        connection, numbers = connection_for(settings, host), itertools.count(1)
+        self._errand = Errand(
+            settings,
+            host,
+            connection,
+            Waiting(),
+            secrets.token_hex(4),
+            clock,
+            lambda: next(numbers),
+        )
+        self._cache = Cache(folder)
+        self._keeper = Keeper(self._cache, clock)
+        self._stopping = asyncio.Event()
+        self._limit = asyncio.Timeout(None)
+        self._shipping: Shipping | None = None
+        self._patience = settings.patience.total_seconds() if settings.once else None
+
+    async def run(self) -> None:
+        """Ship until a signal or, with `once`, until all that is there is acknowledged.
+
+        Raises `OperatorError` kinds; positions are saved in every case but that of another owner.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        try:
+            async with self._limit:
+                await self._work()
+        except TimeoutError:
+            logger.info("ended; what is not acknowledged will be shipped at the next start")
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSING):
+                    await self._errand.connection.close()
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        flying = self._shipping is not None and self._shipping.is_in_flight
+        self._limit.reschedule(asyncio.get_running_loop().time() + (_LANDING if flying else 1.0))
+
+    async def _work(self) -> None:
+        positions = await asyncio.to_thread(self._cache.load)
+        if self._patience is not None:
+            await self._reach(self._patience)
+        while True:
+            crew = await self._muster(positions)
+            try:
+                await self._ship(crew)
+            except OwnershipLost as error:
+                # in doubt, forget what was gathered and ask the stream; that's fine, positions only grow
+                logger.warning("%s; claiming the subject again", error)
+                positions = crew.positions
+                continue
+            return
+
+    async def _reach(self, patience: float) -> None:
+        """Wait for a broker; raises `BrokerAway` when there is none within `patience` seconds."""
+        deadline = asyncio.get_running_loop().time() + patience
+        while True:
+            try:
+                await self._errand.connection.once()
+            except BrokerAway:
+                if asyncio.get_running_loop().time() >= deadline:
+                    raise
+                await asyncio.sleep(min(0.5, patience))
+                continue
+            return
+
+    async def _muster(self, cached: Positions) -> Crew:
+        try:
+            async with asyncio.timeout(self._patience):
+                return await muster(self._errand, cached)
+        except TimeoutError:
+            reason = self._errand.waiting.reason or "the broker did not answer"
+            raise BrokerAway(f"gave up after {self._patience:g} s: {reason}") from None
+
+    async def _ship(self, crew: Crew) -> None:
+        settings = self._errand.settings
+        pace = Pace(settings.round_size, settings.compression, settings.once, self._patience)
+        follower = await follower_for(self._errand, crew)
+        shipping = Shipping(follower, crew.publish, crew.positions, pace, self._stopping)
+        self._shipping = shipping
+        try:
+            await self._run_and_keep(shipping)
+            if settings.once and not self._stopping.is_set():
+                shipping.conclude()
+        finally:
+            self._shipping = None
+            await follower.close()
+
+    async def _run_and_keep(self, shipping: Shipping) -> None:
+        owner = True
+        try:
+            async with asyncio.TaskGroup() as group:
+                keeping = group.create_task(self._keeper.run(shipping))
+                await shipping.run(group)
+                keeping.cancel()
+        except BaseExceptionGroup as errors:
+            first = _first(errors)
+            owner = not isinstance(first, FencedError | OwnershipLost)
+            raise first from None
+        finally:
+            if owner:
+                await self._keeper.save(shipping.positions)
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error that a person is to be told of, else the first one."""
+    inner = list(_leaves(errors))
+    for error in inner:
+        if isinstance(error, OperatorError):
+            return error
+    return inner[0]
+
+
+def _leaves(errors: BaseExceptionGroup[BaseException]) -> "itertools.chain[BaseException]":
+    return itertools.chain.from_iterable(
+        _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+        for error in errors.exceptions
+    )

@@ -1,0 +1,114 @@
+"""The command line of the shipper: reads settings, starts the agent or a report, and turns the end into an exit code.
+
+Imports what talks to the broker only when it is needed: `logshipper --help` is quick.
+"""
+
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from broker.exits import ConfigurationError, Exit
+from broker.options import given, settings_options, spread
+from broker.program import log_to_stderr, run
+from broker.subjects import InvalidHost, validate_host
+from shipper.settings import ShipperSettings, default_state_dir
+
+__all__ = ["logshipper", "main"]
+
+
+@click.group("logshipper", invoke_without_command=True, context_settings={"max_content_width": 100})
+@settings_options(ShipperSettings)
+@click.pass_context
+def logshipper(context: click.Context, /, **options: Any) -> None:
+    """Ship the lines of log files, each exactly once and in order, to a NATS JetStream broker.
+
+    Follows files through rotation and truncation. Without a command it runs until a signal ends it.
+    """
+    context.obj = options
+    if context.invoked_subcommand is not None:
+        return
+    settings = _settings(options)
+    _require_files(settings)
+    host = _host(settings)
+    log_to_stderr(settings.log_level)
+    import asyncio
+
+    from shipper.agent import Agent
+
+    asyncio.run(Agent(settings, host, _state_dir(settings) / host, time.time_ns).run())
+
+
+@logshipper.command("status")
+@settings_options(ShipperSettings, only={"state_dir", "host"})
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def _status(context: click.Context, /, as_json: bool, **options: Any) -> None:
+    """Show how far each file is shipped; works whether or not an agent runs."""
+    from shipper.status import render, render_json, survey
+
+    settings = _settings(_merged(context, options))
+    hosts = survey(_state_dir(settings), settings.host)
+    click.echo(render_json(hosts) if as_json else render(hosts))
+
+
+@logshipper.command("check")
+@settings_options(ShipperSettings, only={"file", "server", "host", "state_dir"})
+@click.pass_context
+def _check(context: click.Context, /, **options: Any) -> int:
+    """Check the configuration, the broker and the files, and say what would be followed."""
+    import asyncio
+
+    from shipper.agent import connection_for
+    from shipper.check import check_broker, check_files
+
+    settings = _settings(_merged(context, options))
+    _require_files(settings)
+    host = _host(settings)
+    findings = [
+        *check_files(settings.file),
+        *asyncio.run(check_broker(connection_for(settings, host), host)),
+    ]
+    for finding in findings:
+        click.echo(f"{'ok ' if finding.ok else 'BAD'} {finding.text}")
+    return Exit.DONE if all(finding.ok for finding in findings) else Exit.FAILED
+
+
+def _merged(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
+    # `logshipper --host a status` and `logshipper status --host a` are the same
+    own = {name: value for name, value in options.items() if value not in (None, ())}
+    return {**context.obj, **own}
+
+
+def _settings(options: dict[str, Any]) -> ShipperSettings:
+    return given(ShipperSettings, options)
+
+
+def _require_files(settings: ShipperSettings) -> None:
+    if not any(settings.file):
+        raise click.UsageError(
+            "--file is required (or LOGSHIPPER_FILE, or file in the --config file)"
+        )
+
+
+def _host(settings: ShipperSettings) -> str:
+    try:
+        return settings.host or validate_host(socket.gethostname())
+    except InvalidHost as error:
+        raise ConfigurationError(
+            f"the name of this machine will not do: {error}; give --host"
+        ) from None
+
+
+def _state_dir(settings: ShipperSettings) -> Path:
+    return settings.state_dir or default_state_dir(os.environ, Path.home())
+
+
+def main() -> None:
+    """Run the program named `logshipper`."""
+    arguments = spread(sys.argv[1:], {"--file", "--server"}, {"status", "check"})
+    run(logshipper, arguments)

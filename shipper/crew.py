@@ -1,0 +1,103 @@
+"""What an agent works with once it owns its subject: claimed, positions rebuilt, ready to read and to publish."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from broker.bucket import read
+from broker.connection import Connection, ConnectionLost, Rejected
+from broker.exits import ConfigurationError
+from broker.subjects import Subject
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, PAYLOAD_HEADROOM
+from shipper.agent_id import AgentId
+from shipper.follower import Follower
+from shipper.ownership import take_over
+from shipper.positions import Positions
+from shipper.publisher import Publisher, UnacknowledgedPublisher
+from shipper.registry import Registry
+from shipper.rounds import Round
+from shipper.settings import ShipperSettings
+from shipper.waiting import Waiting, reason_of
+
+__all__ = ["Crew", "Errand", "follower_for", "muster", "partitions_of"]
+
+_BLOCK_SIZE = 256 * 1024
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What a run of the shipper is to do; `tag` is eight random hex digits, `clock` nanoseconds since the epoch."""
+
+    settings: ShipperSettings
+    host: str
+    connection: Connection
+    waiting: Waiting
+    tag: str
+    clock: Callable[[], int]
+    new_number: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """What one ownership of the subject works with."""
+
+    agent: AgentId
+    publish: Callable[[Round], Awaitable[int]]
+    positions: Positions
+
+
+async def muster(errand: Errand, cached: Positions) -> Crew:
+    """Claim the subject and rebuild the positions; without acknowledgements there is nothing to claim."""
+    subject = Subject.for_host(errand.host, await partitions_of(errand.connection, errand.waiting))
+    if not errand.settings.ack:
+        agent = AgentId.following(None, errand.clock() // 1_000_000, errand.tag)
+        plain = UnacknowledgedPublisher(errand.connection, str(subject), errand.waiting)
+        return Crew(agent, plain.publish, cached)
+    registry = Registry(errand.connection, subject, errand.settings.registry_api)
+    ownership = await take_over(registry, cached, errand.tag, errand.clock, errand.waiting)
+    publisher = Publisher(errand.connection, registry, ownership, errand.waiting)
+    logger.info("agent %s ships on %s", ownership.agent, subject)
+    return Crew(ownership.agent, publisher.publish, ownership.positions)
+
+
+async def partitions_of(connection: Connection, waiting: Waiting) -> int:
+    """Return the number of partitions, however long it takes until the broker says it.
+
+    Raises `ConfigurationError` when it is no such number.
+    """
+    while True:
+        reason = "the number of partitions is not set; run `logbroker apply`"
+        try:
+            if entry := await read(connection, CONFIG_BUCKET, PARTITIONS_KEY):
+                waiting.over()
+                return _number(entry.value)
+        except Rejected as error:
+            reason = reason_of(error)
+        except ConnectionLost as error:
+            reason = f"the broker did not answer: {error}"
+        await waiting.pause(reason)
+
+
+def _number(value: bytes) -> int:
+    text = value.decode("ascii", "replace")
+    if not text.isdigit() or not 0 < int(text) <= 1_000_000:
+        raise ConfigurationError(
+            f"the broker names {text!r} as its number of partitions; run `logbroker apply`"
+        )
+    return int(text)
+
+
+async def follower_for(errand: Errand, crew: Crew) -> Follower:
+    """Return a follower that starts at the crew's positions, with blocks that the broker takes."""
+    most = (await errand.connection.client()).max_payload - PAYLOAD_HEADROOM
+    return Follower(
+        errand.settings.file,
+        crew.positions.files.values(),
+        agent=str(crew.agent),
+        new_id=lambda: f"{crew.agent}.{errand.new_number()}",
+        clock=errand.clock,
+        block_size=min(_BLOCK_SIZE, most),
+        max_line=min(errand.settings.max_line, most),
+        grace=errand.settings.grace.total_seconds(),
+    )

@@ -1,0 +1,66 @@
+"""Keeps the positions of a running agent: saves them about once a second, and forgets files that are long gone."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterable
+
+from shipper.cache import Cache
+from shipper.cursor import Cursor
+from shipper.positions import Positions
+from shipper.shipping import Shipping
+
+__all__ = ["Keeper"]
+
+_SAVE_EVERY = 1.0
+_FORGET_EVERY = 600.0  # seconds
+logger = logging.getLogger(__name__)
+
+
+class Keeper:
+    """Writes what a shipping has safely stored; a disk that is full is said once and costs nothing but a re-read."""
+
+    def __init__(self, cache: Cache, clock: Callable[[], int]) -> None:
+        """Remember where to save; `clock` is nanoseconds since the epoch."""
+        self._cache = cache
+        self._clock = clock
+        self._complained = False
+
+    async def run(self, shipping: Shipping) -> None:
+        """Save until cancelled."""
+        forgotten = float("-inf")
+        while True:
+            now = asyncio.get_running_loop().time()
+            if now - forgotten >= _FORGET_EVERY:
+                forgotten = now
+                await self._forget(shipping)
+            await self.save(shipping.positions)
+            await asyncio.sleep(_SAVE_EVERY)
+
+    async def save(self, positions: Positions) -> None:
+        """Save now."""
+        try:
+            await asyncio.to_thread(self._cache.save, positions)
+        except OSError as error:
+            if not self._complained:
+                logger.warning("cannot save the positions: %s; the stream has them too", error)
+            self._complained = True
+        else:
+            self._complained = False
+
+    async def _forget(self, shipping: Shipping) -> None:
+        old = shipping.positions.forgettable(shipping.following(), self._clock())
+        gone = await asyncio.to_thread(_gone, old)
+        if gone:
+            shipping.positions = shipping.positions.without(gone)
+
+
+def _gone(cursors: Iterable[Cursor]) -> list[str]:
+    return [cursor.file for cursor in cursors if _inode(cursor.path) != cursor.identity.inode]
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_ino  # noqa: PTH116 - a path of any bytes, as it was followed
+    except OSError:
+        return None

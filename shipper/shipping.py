@@ -1,0 +1,182 @@
+"""The loop of an agent: gathers a round while the one before is in flight, and moves the positions with its ack.
+
+Never more than one round in flight and one in hand, so a broker that is away costs neither memory nor lines: the
+source files wait. What to do about troubles is decided elsewhere; this room only keeps the order.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from broker.connection import BrokerAway
+from broker.exits import OperatorError
+from shipper.compression import compress
+from shipper.follower import Follower
+from shipper.notice import Notice, NoticeKind
+from shipper.positions import Positions
+from shipper.rounds import Round, cut
+from shipper.settings import Compression
+
+__all__ = ["Pace", "Shipping"]
+
+_WARNED = {NoticeKind.TRUNCATED, NoticeKind.GONE, NoticeKind.UNWATCHED}
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How the loop breathes; lengths in seconds, sizes in bytes.
+
+    `look_after` is how soon after the last look another one may follow when files came or went (ten times what a look
+    takes, if that is more), `look_every` how often to look anyway. After a round of less than `small` bytes the next one waits until `breath` after its start, so that a
+    busy log makes some dozens of rounds in a second, not a thousand. `patience` bounds one round with `once`.
+    """
+
+    round_size: int
+    compression: Compression
+    once: bool
+    patience: float | None
+    look_after: float = 0.1
+    look_every: float = 5.0
+    breath: float = 0.02
+    small: int = 128 * 1024
+
+
+class Shipping:
+    """Ships what a follower finds, from the claim to the end of the agent or of its ownership."""
+
+    def __init__(
+        self,
+        follower: Follower,
+        publish: Callable[[Round], Awaitable[int]],
+        positions: Positions,
+        pace: Pace,
+        stopping: asyncio.Event,
+    ) -> None:
+        """Begin at `positions`; `publish` returns the sequence of a stored round; `stopping` asks for the end."""
+        self.positions = positions
+        self._troubles: dict[str, Notice] = {}
+        self._follower = follower
+        self._publish = publish
+        self._pace = pace
+        self._stopping = stopping
+        self._flight: asyncio.Task[None] | None = None
+        self._looked = float("-inf")
+        self._look_after = pace.look_after
+        self._started = float("-inf")
+        self._goals: dict[str, int] = {}
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether a round has been sent and not been acknowledged."""
+        return self._flight is not None and not self._flight.done()
+
+    def following(self) -> set[str]:
+        """Return the ids of the files that are followed now."""
+        return {state.file for state in self._follower.states()}
+
+    async def run(self, group: asyncio.TaskGroup) -> None:
+        """Ship until asked to stop or, with `once`, until all that was there at the start is acknowledged.
+
+        Rounds fly as tasks of `group`; the last one has landed at the end. Raises what `publish` raises.
+        """
+        await self._look()
+        self._goals = {state.file: state.size for state in self._follower.states()}
+        while not self._stopping.is_set():
+            rounds = await self._gather()
+            for round_ in rounds:
+                await self._launch(round_, group)
+            if not rounds and self._flight is not None:
+                await self._land()
+            elif self._pace.once and (not rounds or self._is_past_goals()):
+                break
+            elif not rounds:
+                await self._idle()
+            await self._look_when_due()
+        await self._land()
+
+    def conclude(self) -> None:
+        """Say what is held back at the end of `once`; raises `OperatorError` when files could not be read."""
+        for state in self._follower.states():
+            if state.held:
+                logger.info("%s: %d bytes of an unfinished last line held", state.path, state.held)
+        if self._troubles:
+            first = next(iter(self._troubles.values()))
+            more = f" (and {len(self._troubles) - 1} more)" if len(self._troubles) > 1 else ""
+            raise OperatorError(f"{first.path}: {first.text}{more}; check --file")
+
+    async def _look(self) -> None:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        notices = await self._follower.look()
+        self._looked = clock()
+        self._look_after = max(self._pace.look_after, 10 * (self._looked - began))
+        troubles = {notice.path: notice for notice in notices if notice.kind.is_trouble}
+        self._troubles.update(troubles)
+        # with `once` troubles are what it ends with
+        _say(notice for notice in notices if not (self._pace.once and notice.path in troubles))
+
+    async def _look_when_due(self) -> None:
+        if asyncio.get_running_loop().time() - self._looked >= self._look_interval():
+            await self._look()
+
+    def _look_interval(self) -> float:
+        return self._look_after if self._follower.look_due else self._pace.look_every
+
+    async def _gather(self) -> list[Round]:
+        blocks = await self._follower.gather(self._pace.round_size)
+        if not blocks:
+            return []
+        if self._pace.compression != "none":
+            blocks = await asyncio.to_thread(compress, blocks, self._pace.compression)
+        return cut(blocks, self._pace.round_size)
+
+    async def _launch(self, round_: Round, group: asyncio.TaskGroup) -> None:
+        await self._land()
+        if self._stopping.is_set():
+            return  # it is read again at the next start
+        self._started = asyncio.get_running_loop().time()
+        self._flight = group.create_task(self._fly(round_))
+
+    async def _fly(self, round_: Round) -> None:
+        try:
+            async with asyncio.timeout(self._pace.patience):
+                sequence = await self._publish(round_)
+        except TimeoutError:
+            raise BrokerAway(
+                f"gave up: no acknowledgement from the broker within {self._pace.patience:g} s; "
+                "what is not acknowledged will be shipped the next time"
+            ) from None
+        origins = [block.origin for block in round_.blocks]
+        self.positions = self.positions.advance(origins, sequence)
+        if sum(len(block.payload) for block in round_.blocks) < self._pace.small:
+            rest = self._started + self._pace.breath - asyncio.get_running_loop().time()
+            await asyncio.sleep(max(0.0, rest))
+
+    async def _land(self) -> None:
+        if self._flight is not None:
+            await self._flight
+        self._flight = None
+
+    async def _idle(self) -> None:
+        stop = asyncio.ensure_future(self._stopping.wait())
+        wake = asyncio.ensure_future(self._follower.wait(self._look_interval()))
+        try:
+            await asyncio.wait({stop, wake}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+            wake.cancel()
+
+    def _is_past_goals(self) -> bool:
+        return all(
+            state.offset >= self._goals.get(state.file, 0) for state in self._follower.states()
+        )
+
+
+def _say(notices: Iterable[Notice]) -> None:
+    for notice in notices:
+        troubled = notice.kind.is_trouble or notice.kind in _WARNED or notice.lost
+        logger.log(
+            logging.WARNING if troubled else logging.INFO, "%s: %s", notice.path, notice.text
+        )
