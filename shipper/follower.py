@@ -1,0 +1,206 @@
+"""Finds the files, reads whole lines from them, and remembers how far it has read (not how far is acknowledged).
+
+    folders --scan--> roster --chains--> tailers --read, cut--> blocks
+       watcher: wakes, marks files as changed and looks as due
+
+Publishes nothing. A look decides what every file is; a gathering only reads, and what it finds doubtful it leaves to the next look.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Sequence
+
+from aiofiles.os import wrap
+
+from broker.block import Block
+from shipper.cursor import Cursor
+from shipper.discovery import scan
+from shipper.filestate import FileState
+from shipper.handles import Handles
+from shipper.limits import Limits
+from shipper.notice import Notice, NoticeKind
+from shipper.reading import Request, read
+from shipper.roster import Roster
+from shipper.sampling import Sample, sample
+from shipper.tailer import Tailer
+from shipper.troubles import Troubles
+from shipper.watcher import Watcher
+
+__all__ = ["Follower"]
+
+_MOST_PER_READ = 2 * 1024 * 1024
+"""Bytes taken from one file at a time: enough to make the visit to a thread cheap, few enough to be fair."""
+
+_read = wrap(read)
+
+
+class Follower:
+    """Follows all files of one host; the read cursors begin at `known`, and files never seen at their beginning.
+
+    `clock` gives nanoseconds since the epoch, `block_size` and `max_line` are bytes, `grace` is in seconds. `wake` is
+    set on any change, `look_due` when a file came, went or was renamed or truncated. One task at a time may look
+    or gather; another waits.
+    """
+
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        known: Iterable[Cursor],
+        *,
+        agent: str,
+        new_id: Callable[[], str],
+        clock: Callable[[], int],
+        block_size: int = 256 * 1024,
+        max_line: int = 1024 * 1024,
+        grace: float = 5.0,
+        open_files: int = 500,
+    ) -> None:
+        self._patterns = [os.path.abspath(pattern) for pattern in patterns]  # noqa: PTH100 - Path would fold `//`, not `..`
+        self._agent = agent
+        self._clock = clock
+        self._limits = Limits(block_size, max_line, int(grace * 1_000_000_000), open_files)
+        self._roster = Roster(self._patterns, known, new_id)
+        self._handles = Handles(open_files)
+        self._troubles = Troubles()
+        self._watcher = Watcher(self._changed)
+        self._by_path: dict[str, Tailer] = {}
+        self._turns: dict[str, None] = {}
+        self._lock = asyncio.Lock()
+        self.wake = asyncio.Event()
+        self.look_due = True
+
+    async def look(self) -> list[Notice]:
+        """Look at the folders now; return what changed since the last look."""
+        async with self._lock:
+            return await self._look(self._clock())
+
+    async def gather(self, budget: int) -> list[Block]:
+        """Return about `budget` bytes of lines that are readable now, and move the read cursors behind them.
+
+        Takes turns over the chains, within a chain oldest first. Empty when there is nothing to read.
+        """
+        async with self._lock:
+            blocks: list[Block] = []
+            while budget > 0 and (turn := await self._turn(budget)):
+                got = await self._read(turn)
+                budget -= sum(len(block.payload) for block in got)
+                blocks += got
+            await self._handles.trim(self._roster.tailers)
+            return blocks
+
+    async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - running out of it is no error here
+        """Return when something changed since the last call, or after `timeout` seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self.wake.wait()
+        except TimeoutError:
+            return
+        self.wake.clear()
+
+    def states(self) -> list[FileState]:
+        """Return every followed file as it was last seen."""
+        return [tailer.state() for tailer in self._roster.tailers.values()]
+
+    def cursors(self) -> list[Cursor]:
+        """Return the read cursor of every followed file, those at 0 as well, of which the stream knows nothing."""
+        return [tailer.cursor for tailer in self._roster.tailers.values()]
+
+    async def close(self) -> None:
+        """Stop watching and close all files."""
+        await self._watcher.close()
+        async with self._lock:
+            await self._handles.trim(())
+
+    async def _look(self, now: int) -> list[Notice]:
+        self.look_due = False
+        shown = await asyncio.to_thread(scan, self._patterns, tuple(self._roster.lives))
+        notices = await self._watcher.follow(shown.folders)
+        asks, renamed = self._roster.sight(shown.sightings, now)
+        samples = await asyncio.to_thread(sample, asks) if asks else {}
+        refused = [seen for seen in samples.values() if isinstance(seen, Notice)]
+        readable = {key: seen for key, seen in samples.items() if isinstance(seen, Sample)}
+        notices += self._troubles.changes((*shown.troubles, *refused))
+        notices += renamed + self._roster.settle(readable, now) + self._let_go(now)
+        await self._open_early()
+        await self._handles.trim(self._roster.tailers)
+        self._by_path = {t.sighting.real: t for t in self._roster.tailers.values()}
+        self._turns.update(dict.fromkeys(self._roster.chains))
+        return notices
+
+    def _let_go(self, now: int) -> list[Notice]:
+        notices = []
+        for tailer in self._roster.unseen():
+            finished = not (tailer.dirty or tailer.held) and tailer.is_settled(
+                now, self._limits.grace
+            )
+            if tailer.sighting.key in self._handles and not (finished or tailer.suspect):
+                tailer.unseen(now)
+                continue
+            self._roster.leave(tailer)
+            lost = tailer.unread
+            text = f"is gone, {lost} bytes were not read" if lost else "is gone, read to its end"
+            notices.append(Notice(NoticeKind.GONE, tailer.sighting.path, text, lost))
+        return notices
+
+    async def _open_early(self) -> None:
+        # an open file can be read to its end whatever becomes of its name
+        for tailer in self._roster.tailers.values():
+            if tailer.dirty and self._handles.has_room and tailer.sighting.key not in self._handles:
+                await self._handles.descriptor(tailer)
+
+    def _changed(self, path: str, moved: bool) -> None:
+        tailer = self._by_path.get(path)
+        if tailer is not None:
+            tailer.dirty = True
+            self._turns.setdefault(tailer.sighting.family)
+        if moved or tailer is None:
+            self.look_due = True
+        self.wake.set()
+
+    async def _turn(self, budget: int) -> list[tuple[Tailer, Request]]:
+        now = self._clock()
+        ready = [(f, t) for f in list(self._turns) if (t := self._next_of(f, now)) is not None]
+        share = max(self._limits.block_size, min(_MOST_PER_READ, budget // max(1, len(ready))))
+        turn: list[tuple[Tailer, Request]] = []
+        for family, tailer in ready:
+            if budget <= 0:
+                break
+            # who had a turn goes to the end of the queue
+            self._turns[family] = self._turns.pop(family)
+            if request := await self._request(tailer, min(share, budget)):
+                turn.append((tailer, request))
+                budget -= request.limit
+        return turn
+
+    def _next_of(self, family: str, now: int) -> Tailer | None:
+        chain = self._roster.chains.get(family, [])
+        for tailer in chain:
+            if tailer.suspect:
+                break
+            settled = tailer.is_settled(now, self._limits.grace)
+            if tailer.dirty or (tailer.held and settled):
+                return tailer
+            if tailer.held and tailer.rotated is not None:
+                return None  # its last line may yet be finished; the successor waits for that
+        self._turns.pop(family, None)
+        return None
+
+    async def _request(self, tailer: Tailer, limit: int) -> Request | None:
+        descriptor = await self._handles.descriptor(tailer)
+        if descriptor is None:
+            # its successor waits as well: the next look finds where the file went
+            self._turns.pop(tailer.sighting.family, None)
+            self.look_due = True
+            return None
+        return tailer.request(descriptor, limit, self._limits)
+
+    async def _read(self, turn: Sequence[tuple[Tailer, Request]]) -> list[Block]:
+        readings = await _read([request for _, request in turn])
+        now = self._clock()
+        blocks: list[Block] = []
+        for (tailer, _), reading in zip(turn, readings, strict=True):
+            blocks += tailer.accept(reading, now, self._agent, self._limits)
+            if tailer.suspect:
+                self.look_due = True
+                self.wake.set()
+        return blocks

@@ -1,0 +1,157 @@
+"""Follows one file: how far it has been read, what recognises it, and whether there is more. Finds no files."""
+
+from broker.block import Block, Origin, Span
+from shipper.blocks import cut
+from shipper.cursor import Cursor
+from shipper.filestate import FileState
+from shipper.identity import HEAD_BYTES, TAIL_BYTES, fingerprint, identify
+from shipper.limits import Limits
+from shipper.reading import Reading, Request
+from shipper.rotation import age
+from shipper.sighting import Sighting
+
+__all__ = ["Tailer"]
+
+
+class Tailer:
+    """One followed file; its file id and label stay, its path is where it was seen last.
+
+    `rotated` is when it was found to stand no longer at its live path, in nanoseconds; None while it does.
+    """
+
+    def __init__(self, cursor: Cursor, sighting: Sighting, head: bytes, tail: bytes) -> None:
+        self.file = cursor.file
+        self.label = cursor.path
+        self.offset = cursor.offset
+        self.seen = cursor.seen
+        self.sighting = sighting
+        self.rotated: int | None = None if sighting.is_live else sighting.modified
+        self.unseen_since: int | None = None
+        self.dirty = sighting.size > cursor.offset
+        self.suspect = False
+        self.note = ""
+        self._head = head
+        self._tail = tail
+        self._head_hash = fingerprint(head)
+        self._end = self.offset
+        self._size = sighting.size
+        self._modified = sighting.modified
+        self._grew = sighting.modified
+        self._wants_whole_line = False
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where the next line begins, and what the file looks like there."""
+        identity = identify(self.sighting.key.inode, self._head, self._tail)
+        return Cursor(self.file, self.label, self.offset, identity, self.seen)
+
+    @property
+    def held(self) -> int:
+        """Bytes of an unfinished last line that were seen and not taken."""
+        return self._end - self.offset
+
+    @property
+    def unread(self) -> int:
+        """Bytes that were seen to be there and not taken."""
+        return max(self._size, self._end) - self.offset
+
+    @property
+    def age(self) -> tuple[bool, tuple[int, int, str]]:
+        """What the files of a chain are sorted by: oldest first, the live one last."""
+        live = self.rotated is None
+        return live, age(self.sighting.modified, self.sighting.path)
+
+    def sighted(self, sighting: Sighting, now: int) -> None:
+        """Take note of where the file stands and how large it is."""
+        self.sighting = sighting
+        self.unseen_since = None
+        if sighting.is_live:
+            self.rotated = None
+        elif self.rotated is None:
+            self.rotated = now
+        if sighting.size < self.offset:
+            self.suspect = True
+            return
+        self._size = sighting.size
+        if sighting.size != self._end or sighting.modified != self._modified:
+            self.dirty = True
+
+    def unseen(self, now: int) -> None:
+        """Take note that the file stands at no path that we look at; it may still be open, and written to."""
+        if self.unseen_since is None:
+            self.unseen_since = now
+        if self.rotated is None:
+            self.rotated = now
+        self.dirty = True
+
+    def is_settled(self, now: int, grace: int) -> bool:
+        """Whether the file was rotated away and has not grown for `grace` nanoseconds: its last line is finished."""
+        return self.rotated is not None and now >= max(self.rotated, self._grew) + grace
+
+    def request(self, descriptor: int, limit: int, limits: Limits) -> Request:
+        """Return what to read next."""
+        least = limits.max_line if self._wants_whole_line else limits.block_size
+        return Request(descriptor, self.offset, max(limit, least), self._head, self._tail)
+
+    def accept(self, reading: Reading, now: int, agent: str, limits: Limits) -> list[Block]:
+        """Take what was read: move the offset, and return the blocks.
+
+        An unfinished last line is taken only when the file is settled, with a newline added that no span counts.
+        """
+        self.note = reading.error
+        if reading.error or not reading.intact:
+            self.suspect = not reading.intact
+            self.dirty = False
+            return []
+        end = self.offset + len(reading.data) - reading.start
+        if end > self._end:
+            self._grew = now
+        self._end, self._size, self._modified = end, reading.size, reading.modified
+        self.dirty = end < reading.size
+        settled = not self.dirty and self.is_settled(now, limits.grace)
+        runs = cut(reading.data, reading.start, limits.block_size, limits.max_line)
+        blocks = [self._take(run, run, now, agent) for run in runs]
+        self._wants_whole_line = self.dirty and not blocks
+        if settled and self.held:
+            rest = reading.data[len(reading.data) - self.held :]
+            blocks.append(self._take(rest, rest + b"\n", now, agent))
+        return blocks
+
+    def state(self) -> FileState:
+        """Return what a person may want to know."""
+        return FileState(
+            path=self.sighting.path,
+            file=self.file,
+            size=max(self._size, self._end),
+            offset=self.offset,
+            inode=self.sighting.key.inode,
+            held=self.held if not self.dirty else 0,
+            note=self.note or self._describe(),
+        )
+
+    def _describe(self) -> str:
+        if self.suspect:
+            return "truncated or replaced, to be looked at"
+        if self.unseen_since is not None:
+            return "deleted or moved away, read to its end"
+        return "" if self.rotated is None else "rotated away"
+
+    def _take(self, run: bytes, payload: bytes, now: int, agent: str) -> Block:
+        start = self.offset
+        self.offset += len(run)
+        self.seen = now
+        if len(self._head) < HEAD_BYTES:
+            self._head += run[: HEAD_BYTES - len(self._head)]
+            self._head_hash = fingerprint(self._head)
+        self._tail = (
+            run[-TAIL_BYTES:] if len(run) >= TAIL_BYTES else (self._tail + run)[-TAIL_BYTES:]
+        )
+        origin = Origin(
+            agent=agent,
+            file=self.label,
+            span=Span(self.file, start, self.offset),
+            identity=identify(self.sighting.key.inode, self._head, self._tail),
+            lines=payload.count(b"\n"),
+            read_at=now,
+        )
+        return Block(origin, payload)

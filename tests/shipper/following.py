@@ -1,0 +1,89 @@
+"""A follower in a folder of its own, with what it shipped kept by file: what the following tests share."""
+
+import itertools
+import os
+import time
+from pathlib import Path
+
+from broker.block import Block
+from shipper.cursor import Cursor, after
+from shipper.follower import Follower
+from shipper.notice import Notice, NoticeKind
+
+__all__ = ["Host"]
+
+SECOND = 1_000_000_000
+
+
+class Host:
+    """Log files in `folder`, and the agent that follows them; the clock is real time plus what the test adds."""
+
+    def __init__(self, folder: Path, *patterns: str, grace: float = 5.0, **sizes: int) -> None:
+        self.folder = folder
+        self.patterns = [str(folder / pattern) for pattern in patterns or ("app.log",)]
+        self.blocks: list[Block] = []
+        self.notices: list[Notice] = []
+        self.later = 0
+        self._grace = grace
+        self._sizes = sizes
+        self._ids = (f"id{n}" for n in itertools.count())
+        self.follower = self._start([])
+
+    def _start(self, known: list[Cursor]) -> Follower:
+        return Follower(
+            self.patterns,
+            known,
+            agent="agent-1",
+            new_id=lambda: next(self._ids),
+            clock=self.clock,
+            grace=self._grace,
+            **self._sizes,
+        )
+
+    def clock(self) -> int:
+        return time.time_ns() + self.later
+
+    async def restart(self) -> None:
+        """Stop the agent and start it with the cursors that the blocks give, as they stand in the stream."""
+        await self.follower.close()
+        self.follower = self._start(self.cursors())
+
+    def cursors(self) -> list[Cursor]:
+        cursors = {c.file: c for block in self.blocks if (c := after(block.origin))}
+        return list(cursors.values())
+
+    def write(self, name: str, data: bytes) -> None:
+        with (self.folder / name).open("ab") as file:
+            file.write(data)
+
+    def move(self, name: str, to: str) -> None:
+        (self.folder / name).rename(self.folder / to)
+
+    def copy_truncate(self, name: str, to: str) -> None:
+        (self.folder / to).write_bytes((self.folder / name).read_bytes())
+        os.truncate(self.folder / name, 0)
+
+    async def look(self) -> list[Notice]:
+        notices = await self.follower.look()
+        self.notices += notices
+        return notices
+
+    async def gather(self, budget: int = 1 << 22) -> bytes:
+        """Gather until nothing more comes; return what came, in order, of all files."""
+        got: list[Block] = []
+        while blocks := await self.follower.gather(budget):
+            got += blocks
+        self.blocks += got
+        return b"".join(block.payload for block in got)
+
+    async def ship(self) -> bytes:
+        """Look and gather."""
+        await self.look()
+        return await self.gather()
+
+    @property
+    def shipped(self) -> bytes:
+        return b"".join(block.payload for block in self.blocks)
+
+    def said(self, kind: NoticeKind) -> list[Notice]:
+        return [notice for notice in self.notices if notice.kind is kind]

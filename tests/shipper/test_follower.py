@@ -1,0 +1,496 @@
+"""Following files: what is read, from where on, and what is said."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from shipper.cursor import after
+from shipper.notice import NoticeKind
+from tests.shipper.following import SECOND, Host
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    host = Host(tmp_path)
+    yield host
+    await host.follower.close()
+
+
+async def test_lines_of_a_new_file_are_read_from_its_beginning(host: Host) -> None:
+    host.write("app.log", b"one\ntwo\n")
+
+    assert await host.ship() == b"one\ntwo\n"
+
+
+async def test_a_block_says_where_its_lines_came_from(host: Host) -> None:
+    host.write("app.log", b"one\n")
+    await host.ship()
+    host.write("app.log", b"two\nthree\n")
+    await host.ship()
+
+    origin = host.blocks[-1].origin
+
+    assert origin.file == str(host.folder / "app.log")
+    assert origin.span is not None
+    assert (origin.span.start, origin.span.end, origin.lines) == (4, 14, 2)
+    assert origin.identity is not None
+    assert origin.identity.inode == (host.folder / "app.log").stat().st_ino
+    assert after(origin) == host.follower.cursors()[0]
+
+
+async def test_nothing_new_gives_nothing(host: Host) -> None:
+    host.write("app.log", b"one\n")
+    await host.ship()
+
+    assert await host.ship() == b""
+
+
+async def test_an_unfinished_line_is_held_until_it_is_finished(host: Host) -> None:
+    host.write("app.log", b"one\ntw")
+    assert await host.ship() == b"one\n"
+    assert host.follower.states()[0].held == 2
+    host.later = 60 * SECOND
+    assert await host.ship() == b""
+
+    host.write("app.log", b"o\n")
+
+    assert await host.ship() == b"two\n"
+
+
+async def test_raw_bytes_pass_unchanged(host: Host) -> None:
+    raw = b"\xef\xbb\xbfbom\r\n\n\n\0\0nul\n\xff\xfe\xc3(\n\r\n"
+    host.write("app.log", raw)
+
+    assert await host.ship() == raw
+
+
+async def test_long_lines_come_whole_or_in_pieces(tmp_path: Path) -> None:
+    host = Host(tmp_path, block_size=100, max_line=300)
+    raw = b"a\n" + b"b" * 250 + b"\n" + b"c" * 1000 + b"\nd\n"
+    host.write("app.log", raw)
+
+    await host.ship()
+
+    assert host.shipped == raw
+    assert max(len(block.payload) for block in host.blocks) == 300
+    assert b"b" * 250 + b"\n" in [block.payload for block in host.blocks]
+    await host.follower.close()
+
+
+async def test_a_gathering_keeps_to_its_budget_and_is_fair(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log", block_size=1000)
+    host.write("flood.log", b"x" * 99 + b"\n")
+    for _ in range(10):
+        host.write("flood.log", (b"x" * 99 + b"\n") * 1000)
+    host.write("quiet.log", b"quiet\n")
+    await host.look()
+
+    blocks = await host.follower.gather(10_000)
+
+    assert sum(len(block.payload) for block in blocks) <= 12_000
+    assert b"quiet\n" in [block.payload for block in blocks]
+    await host.follower.close()
+
+
+async def test_a_restart_goes_on_exactly_where_the_cursors_say(host: Host) -> None:
+    host.write("app.log", b"one\ntwo\n")
+    await host.ship()
+    await host.restart()
+    host.write("app.log", b"three\n")
+
+    assert await host.ship() == b"three\n"
+    assert len({block.origin.span.file for block in host.blocks if block.origin.span}) == 1
+
+
+async def test_a_renamed_file_is_read_to_its_end_before_its_successor(host: Host) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", b"2\n")
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"3\n")
+
+    await host.ship()
+
+    assert host.shipped == b"1\n2\n3\n"
+    assert [notice.text for notice in host.said(NoticeKind.ROTATED)] == [
+        f"is now {host.folder}/app.log.1"
+    ]
+
+
+async def test_a_writer_may_go_on_writing_to_the_renamed_file(host: Host) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    await host.ship()
+    host.write("app.log.1", b"2\n")
+    host.write("app.log", b"3\n")
+
+    await host.ship()
+
+    assert host.shipped == b"1\n2\n3\n"
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["running", "down"])
+async def test_files_renamed_twice_between_two_looks_are_all_shipped_oldest_first(
+    host: Host, restarted: bool
+) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", b"2\n")
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"3\n")
+    host.move("app.log.1", "app.log.2")
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"4\n")
+    if restarted:
+        await host.restart()
+
+    await host.ship()
+
+    assert host.shipped == b"1\n2\n3\n4\n"
+
+
+@pytest.mark.parametrize("name", ["app.log-20260101", "app-20260101.log", "app.log.old"])
+async def test_dated_names_are_followed_as_well(host: Host, name: str) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", b"2\n")
+    host.move("app.log", name)
+    host.write("app.log", b"3\n")
+    await host.restart()
+
+    await host.ship()
+
+    assert host.shipped == b"1\n2\n3\n"
+
+
+async def test_old_siblings_are_not_shipped_on_a_first_start(host: Host) -> None:
+    host.write("app.log.1", b"old\n")
+    host.write("app.log", b"new\n")
+
+    assert await host.ship() == b"new\n"
+    assert await host.ship() == b""
+
+
+async def test_siblings_that_a_glob_shows_are_shipped_oldest_first(tmp_path: Path) -> None:
+    host = Host(tmp_path, "app.log*")
+    for number, name in enumerate(["app.log.2", "app.log.1", "app.log"]):
+        host.write(name, b"%d\n" % number)
+        os.utime(tmp_path / name, ns=(number * SECOND, number * SECOND))
+    host.write("app.log.3.gz", b"\x1f\x8b")
+
+    assert await host.ship() == b"0\n1\n2\n"
+    assert [notice.path for notice in host.said(NoticeKind.REFUSED)] == [
+        str(tmp_path / "app.log.3.gz")
+    ]
+    await host.follower.close()
+
+
+async def test_a_successor_waits_for_the_last_line_of_the_renamed_file(host: Host) -> None:
+    host.write("app.log", b"1\nunfinis")
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"2\n")
+    assert await host.ship() == b""
+
+    host.write("app.log.1", b"hed\n")
+
+    assert await host.ship() == b"unfinished\n2\n"
+
+
+async def test_an_unfinished_line_of_a_renamed_file_is_shipped_after_the_grace(host: Host) -> None:
+    host.write("app.log", b"1\nunfinished")
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"2\n")
+    await host.ship()
+
+    host.later = 6 * SECOND
+
+    assert await host.gather() == b"unfinished\n2\n"
+    span = host.blocks[-2].origin.span
+    assert span is not None
+    assert (span.start, span.end) == (2, 12)
+
+
+async def test_a_truncated_file_is_read_anew_under_a_new_id(host: Host) -> None:
+    host.write("app.log", b"1\n2\n")
+    await host.ship()
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", b"3\n")
+
+    await host.ship()
+
+    assert host.shipped == b"1\n2\n3\n"
+    spans = [str(block.origin.span) for block in host.blocks]
+    assert spans == ["id0:0-4", "id1:0-2"]
+    assert host.said(NoticeKind.TRUNCATED)
+
+
+async def test_a_file_truncated_and_grown_past_the_old_offset_is_read_anew(host: Host) -> None:
+    host.write("app.log", b"1\n2\n")
+    await host.ship()
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", b"3\n4\n5\n")
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == b"1\n2\n3\n4\n5\n"
+
+
+async def test_bytes_that_were_seen_and_lost_to_a_truncation_are_counted(host: Host) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", b"unread\n")
+    await host.look()
+    os.truncate(host.folder / "app.log", 0)
+    await host.ship()
+
+    assert [notice.lost for notice in host.said(NoticeKind.TRUNCATED)] == [7]
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["running", "down"])
+async def test_the_unread_rest_of_a_truncated_file_is_taken_from_its_copy(
+    host: Host, restarted: bool
+) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", b"2\n")
+    host.copy_truncate("app.log", "app.log.1")
+    host.write("app.log", b"3\n4\n5\n")
+    if restarted:
+        await host.restart()
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == b"1\n2\n3\n4\n5\n"
+    assert [str(b.origin.span) for b in host.blocks][:2] == ["id0:0-2", "id0:2-4"]
+
+
+async def test_a_copy_is_not_shipped_before_the_truncation_nor_after_it(host: Host) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", b"2\n")
+    (host.folder / "app.log.1").write_bytes(b"1\n2\n")
+    await host.ship()
+    await host.ship()
+    assert host.shipped == b"1\n2\n"
+
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", b"3\n")
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == b"1\n2\n3\n"
+
+
+async def test_a_copy_in_the_making_is_not_shipped(host: Host) -> None:
+    host.write("app.log", b"1\n2\n3\n")
+    await host.ship()
+    for part in (b"", b"1\n", b"1\n2\n"):
+        (host.folder / "app.log.1").write_bytes(part)
+        await host.ship()
+
+    assert host.shipped == b"1\n2\n3\n"
+
+
+async def test_lines_read_between_copy_and_truncation_are_not_repeated(host: Host) -> None:
+    host.write("app.log", b"1\n")
+    (host.folder / "app.log.1").write_bytes(b"1\n")
+    host.write("app.log", b"2\n")
+    await host.ship()
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", b"3\n")
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == b"1\n2\n3\n"
+
+
+async def test_a_file_recreated_on_the_same_inode_is_another_file(host: Host) -> None:
+    host.write("app.log", b"1\n2\n")
+    await host.ship()
+    await host.follower.close()
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", b"another\nfile\n")
+    await host.restart()
+
+    await host.ship()
+
+    assert host.shipped == b"1\n2\nanother\nfile\n"
+
+
+async def test_a_deleted_file_is_read_to_its_end_and_let_go(host: Host) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", b"2\nlast")
+    (host.folder / "app.log").unlink()
+    host.write("app.log", b"3\n")
+    assert await host.ship() == b"2\n"
+    host.later = 6 * SECOND
+    assert await host.gather() == b"last\n3\n"
+    host.later = 12 * SECOND
+
+    await host.ship()
+
+    assert [(n.lost, n.text) for n in host.said(NoticeKind.GONE)] == [
+        (0, "is gone, read to its end")
+    ]
+    assert len(host.follower.states()) == 1
+
+
+async def test_a_file_moved_out_of_sight_is_read_to_its_end(host: Host) -> None:
+    (host.folder / "archive").mkdir()
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", b"2\n")
+    host.move("app.log", "archive/x")
+    host.write("app.log", b"3\n")
+
+    await host.ship()
+
+    assert host.shipped == b"1\n2\n3\n"
+
+
+async def test_a_missing_file_is_said_once_and_again_when_it_goes_missing_again(host: Host) -> None:
+    await host.look()
+    await host.look()
+    assert len(host.said(NoticeKind.MISSING)) == 1
+
+    host.write("app.log", b"1\n")
+    await host.ship()
+    (host.folder / "app.log").unlink()
+    await host.look()
+
+    assert len(host.said(NoticeKind.MISSING)) == 2
+
+
+async def test_a_folder_that_appears_later_is_followed(tmp_path: Path) -> None:
+    host = Host(tmp_path, "later/*.log", "**/deep.log")
+    await host.look()
+    (tmp_path / "later").mkdir()
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    host.write("later/app.log", b"1\n")
+    host.write("a/b/deep.log", b"2\n")
+
+    assert sorted((await host.ship()).split()) == [b"1", b"2"]
+    await host.follower.close()
+
+
+async def test_hard_and_symbolic_links_are_followed_once(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log")
+    host.write("a.log", b"1\n")
+    (tmp_path / "b.log").hardlink_to(tmp_path / "a.log")
+    (tmp_path / "c.log").symlink_to(tmp_path / "a.log")
+
+    assert await host.ship() == b"1\n"
+    assert len(host.follower.states()) == 1
+    await host.follower.close()
+
+
+async def test_a_switched_symbolic_link_leads_to_the_new_target(tmp_path: Path) -> None:
+    host = Host(tmp_path, "current.log")
+    host.write("day1", b"1\n")
+    (tmp_path / "current.log").symlink_to("day1")
+    await host.ship()
+    host.write("day1", b"2\n")
+    host.write("day2", b"3\n")
+    (tmp_path / "current.log").unlink()
+    (tmp_path / "current.log").symlink_to("day2")
+
+    await host.ship()
+
+    assert host.shipped == b"1\n2\n3\n"
+    await host.follower.close()
+
+
+async def test_pipes_and_folders_are_refused(tmp_path: Path) -> None:
+    host = Host(tmp_path, "pipe", "folder")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+
+    await host.ship()
+
+    assert {notice.path for notice in host.notices} == {f"{tmp_path}/pipe", f"{tmp_path}/folder"}
+    await host.follower.close()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+async def test_an_unreadable_file_is_said_once_and_read_when_it_may_be(host: Host) -> None:
+    host.write("app.log", b"1\n")
+    (host.folder / "app.log").chmod(0)
+    await host.ship()
+    await host.ship()
+    assert len(host.said(NoticeKind.UNREADABLE)) == 1
+
+    (host.folder / "app.log").chmod(0o600)
+
+    assert await host.ship() == b"1\n"
+
+
+async def test_a_change_wakes_the_follower(host: Host) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    await host.follower.wait(0.2)
+
+    host.write("app.log", b"2\n")
+    async with asyncio.timeout(5):
+        await host.follower.wait(60)
+
+    assert await host.gather() == b"2\n"
+    assert not host.follower.look_due
+
+
+async def test_a_rename_makes_a_look_due(host: Host) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    await host.follower.wait(0.2)
+
+    host.move("app.log", "app.log.1")
+    async with asyncio.timeout(5):
+        while not host.follower.look_due:
+            await host.follower.wait(60)
+
+
+async def test_watching_survives_a_folder_that_vanishes_and_comes_back(tmp_path: Path) -> None:
+    host = Host(tmp_path, "logs/app.log")
+    for number in range(3):
+        (tmp_path / "logs").mkdir()
+        host.write("logs/app.log", b"%d\n" % number)
+        await host.ship()
+        (tmp_path / "logs" / "app.log").unlink()
+        (tmp_path / "logs").rmdir()
+        await host.ship()
+    (tmp_path / "logs").mkdir()
+    host.write("logs/app.log", b"3\n")
+    await host.ship()
+    await host.follower.wait(0.2)
+
+    host.write("logs/app.log", b"4\n")
+    async with asyncio.timeout(5):
+        await host.follower.wait(60)
+
+    await host.gather()
+    assert host.shipped == b"0\n1\n2\n3\n4\n"
+    await host.follower.close()
+
+
+async def test_few_descriptors_are_enough_for_many_files(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log", open_files=5)
+    for number in range(50):
+        host.write(f"{number}.log", b"1\n")
+    await host.ship()
+    for number in range(50):
+        host.write(f"{number}.log", b"2\n")
+
+    await host.ship()
+
+    assert len(host.shipped) == 200
+    assert len(list(Path(f"/proc/{os.getpid()}/fd").iterdir())) < 40
+    await host.follower.close()
