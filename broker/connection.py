@@ -114,6 +114,9 @@ class Connection:
                 name=self._name,
                 inbox_prefix=self._inbox_prefix,
                 allow_reconnect=False,
+                # nats-py holds on to its first connect all the same, 60 attempts of 2 s unless told otherwise
+                max_reconnect_attempts=1,
+                reconnect_time_wait=0,
                 connect_timeout=3,
                 ping_interval=_PING_EVERY,
                 max_outstanding_pings=1,
@@ -257,4 +260,6 @@ def _resolver(future: "asyncio.Future[None]") -> Callable[[], Coroutine[Any, Any
 
 
 def _reason(error: BaseException, complaint: str) -> str:
+    if isinstance(error, nats.errors.NoServersError) and complaint:
+        return complaint  # why, rather than that there is no server left to try
     return str(error) or complaint or type(error).__name__
