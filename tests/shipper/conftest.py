@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from broker.block import Block, Identity, Origin, Span, decode_origin, decode_payload
+from broker.bucket import write
 from broker.connection import Connection
 from broker.subjects import Subject
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, Topology
 
 HOST = "web01"
 IDENTITY = Identity(7, 4, "ab", 0, "")
@@ -59,6 +61,34 @@ async def read_stream(connection: Connection) -> list[Read]:
 @pytest.fixture
 def stream(connection: Connection) -> Callable[[], object]:
     return lambda: read_stream(connection)
+
+
+@pytest.fixture
+def read_back() -> Callable[[str], bytes]:
+    """Return a function from an address to all lines of its stream, in order."""
+
+    async def read(url: str) -> bytes:
+        connection = Connection([url], "test")
+        try:
+            return b"".join(message.lines for message in await read_stream(connection))
+        finally:
+            await connection.close()
+
+    return lambda url: asyncio.run(read(url))
+
+
+@pytest.fixture
+def apply_logs() -> Callable[[str], None]:
+    """Return a function that sets up the stream and the buckets at an address."""
+
+    async def apply(url: str) -> None:
+        connection, topology = Connection([url], "test"), Topology(partitions=2)
+        for configuration in topology.streams():
+            await connection.api(f"STREAM.CREATE.{configuration['name']}", configuration)
+        await write(connection, CONFIG_BUCKET, PARTITIONS_KEY, b"2", 0)
+        await connection.close()
+
+    return lambda url: asyncio.run(apply(url))
 
 
 @dataclass

@@ -1,0 +1,270 @@
+"""The real program on real files against a real broker: ended, killed, cut off, fenced; nothing lost, nothing twice."""
+
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.oracle import judge
+from bench.processes import Process, Processes, wait_until
+
+pytestmark = pytest.mark.nats
+
+Ship = Callable[..., Process]
+Received = Callable[[], bytes]
+
+
+@pytest.fixture
+def ship(processes: Processes, tmp_path: Path) -> Iterator[Ship]:
+    numbers = iter(range(1000))
+
+    def start(url: str, *options: object, host: str = "web01", state: str = "state") -> Process:
+        arguments = ["--server", url, "--host", host, "--state-dir", tmp_path / state, *options]
+        return processes.start(
+            f"shipper-{next(numbers)}",
+            [sys.executable, "-m", "shipper", *map(str, arguments)],
+            folder=Path(__file__).parents[2],
+        )
+
+    return start
+
+
+@pytest.fixture
+def received(logs_url: str, read_back: Callable[[str], bytes]) -> Received:
+    """Return the lines of the stream of one host in order."""
+
+    def read() -> bytes:
+        return read_back(logs_url)
+
+    return read
+
+
+def lines(first: int, until: int) -> bytes:
+    return b"".join(b"%08d the quick brown fox\n" % number for number in range(first, until))
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def wait_for(received: Received, expected: bytes, *watched: Process, seconds: float = 30) -> None:
+    wait_until(
+        "all lines are in the stream",
+        lambda: len(received()) >= len(expected),
+        seconds,
+        watched,
+    )
+    verdict = judge([expected], received())
+    assert verdict.is_perfect, str(verdict)
+
+
+def test_once_ships_what_is_there_and_only_once(
+    logs_url: str, ship: Ship, received: Received, tmp_path: Path
+) -> None:
+    log = tmp_path / "a.log"
+    append(log, lines(0, 50_000) + b"unfinished")
+
+    first = ship(logs_url, "--file", log, "--once")
+    assert first.wait(20) == 0, first.last_words()
+    second = ship(logs_url, "--file", log, "--once")
+    assert second.wait(20) == 0, second.last_words()
+
+    assert received() == lines(0, 50_000)
+    assert "10 bytes of an unfinished last line" in first.last_words()
+
+
+def test_lines_are_followed_while_they_are_written(
+    logs_url: str, ship: Ship, received: Received, tmp_path: Path
+) -> None:
+    log = tmp_path / "a.log"
+    process = ship(logs_url, "--file", log)
+    wait_until("waits", lambda: "a.log" in process.last_words(), 10, [process])
+
+    for number in range(20):
+        append(log, lines(number, number + 1))
+        time.sleep(0.01)
+
+    wait_for(received, lines(0, 20), process)
+    assert process.stop(10) == 0
+
+
+def test_sigterm_saves_the_positions_that_status_shows(
+    logs_url: str, ship: Ship, received: Received, tmp_path: Path, processes: Processes
+) -> None:
+    log = tmp_path / "a.log"
+    append(log, lines(0, 100))
+    process = ship(logs_url, "--file", log)
+    wait_for(received, lines(0, 100), process)
+
+    assert process.stop(10) == 0
+
+    status = processes.start(
+        "status",
+        [sys.executable, "-m", "shipper", "status", "--state-dir", str(tmp_path / "state")],
+        folder=Path(__file__).parents[2],
+    )
+    assert status.wait(10) == 0
+    assert "host web01" in status.last_words()
+    assert f"{len(lines(0, 100))}       0" in status.last_words()
+
+
+def test_sigterm_ends_it_within_ten_seconds_while_the_broker_is_away(
+    own_server: Any, ship: Ship, tmp_path: Path, apply_logs: Callable[[str], None]
+) -> None:
+    apply_logs(own_server.url)
+    log = tmp_path / "a.log"
+    append(log, lines(0, 10))
+    process = ship(own_server.url, "--file", log)
+    wait_until("ships", lambda: "ships on" in process.last_words(), 10, [process])
+    own_server.process.kill()
+    append(log, lines(10, 20))
+    time.sleep(1)
+
+    began = time.monotonic()
+    code = process.stop(15)
+
+    assert code == 0
+    assert time.monotonic() - began < 10
+
+
+def test_sigterm_ends_it_while_it_still_looks_for_a_broker(
+    ship: Ship, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    append(tmp_path / "a.log", lines(0, 10))
+    process = ship(f"nats://127.0.0.1:{free_port()}", "--file", tmp_path / "a.log")
+    wait_until("says so", lambda: "broker away" in process.last_words(), 10, [process])
+
+    assert process.stop(10) == 0
+    assert process.last_words().count("broker away") == 1
+
+
+def test_a_broker_killed_and_started_again_costs_no_line_and_repeats_none(
+    own_server: Any,
+    ship: Ship,
+    tmp_path: Path,
+    apply_logs: Callable[[str], None],
+    read_back: Callable[[str], bytes],
+) -> None:
+    apply_logs(own_server.url)
+    log = tmp_path / "a.log"
+    log.touch()
+    process = ship(own_server.url, "--file", log, "--round-size", 65536)
+    for part in range(30):
+        append(log, lines(part * 2000, (part + 1) * 2000))
+        if part % 8 == 4:
+            own_server.kill_and_restart()
+        time.sleep(0.02)
+
+    wait_for(lambda: read_back(own_server.url), lines(0, 60_000), process, seconds=60)
+    assert process.stop(10) == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_shipper_killed_at_random_moments_loses_nothing_and_repeats_nothing(
+    logs_url: str, ship: Ship, received: Received, tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    log = tmp_path / "a.log"
+    log.touch()
+    process = ship(logs_url, "--file", log, "--round-size", 65536)
+    written = 0
+    for _ in range(5):
+        deadline = time.monotonic() + chance.uniform(0.3, 1.2)
+        while time.monotonic() < deadline:
+            count = chance.randrange(1, 3000)
+            append(log, lines(written, written + count))
+            written += count
+            time.sleep(chance.uniform(0, 0.02))
+        process.kill()
+        state = tmp_path / "state/web01/positions.json"
+        match chance.randrange(4):
+            case 0:
+                state.unlink(missing_ok=True)
+            case 1 if state.exists():
+                state.write_bytes(state.read_bytes()[: chance.randrange(60)])
+            case _:
+                pass
+        process.start()
+
+    wait_for(received, lines(0, written), process)
+    assert process.stop(10) == 0
+
+
+def test_an_older_positions_file_repeats_nothing(
+    logs_url: str, ship: Ship, received: Received, tmp_path: Path
+) -> None:
+    log, state = tmp_path / "a.log", tmp_path / "state/web01/positions.json"
+    append(log, lines(0, 100))
+    assert ship(logs_url, "--file", log, "--once").wait(20) == 0
+    older = state.read_bytes()
+    append(log, lines(100, 200))
+    assert ship(logs_url, "--file", log, "--once").wait(20) == 0
+    state.write_bytes(older)
+    append(log, lines(200, 300))
+
+    assert ship(logs_url, "--file", log, "--once").wait(20) == 0
+
+    assert received() == lines(0, 300)
+
+
+def test_a_second_agent_for_the_host_ends_the_first_with_78(
+    logs_url: str, ship: Ship, received: Received, tmp_path: Path
+) -> None:
+    log = tmp_path / "a.log"
+    append(log, lines(0, 10))
+    first = ship(logs_url, "--file", log)
+    wait_for(received, lines(0, 10), first)
+    second = ship(logs_url, "--file", log, state="other")
+    wait_until("ships", lambda: "ships on" in second.last_words(), 10, [second])
+
+    append(log, lines(10, 20))
+
+    assert first.wait(20) == 78
+    assert "Traceback" not in first.last_words()
+    wait_for(received, lines(0, 20), second)
+    assert second.stop(10) == 0
+
+
+def test_without_acknowledgements_lines_are_shipped_and_positions_move(
+    logs_url: str, ship: Ship, received: Received, tmp_path: Path
+) -> None:
+    log = tmp_path / "a.log"
+    append(log, lines(0, 1000))
+
+    assert ship(logs_url, "--file", log, "--once", "--no-ack").wait(20) == 0
+    assert ship(logs_url, "--file", log, "--once", "--no-ack").wait(20) == 0
+
+    assert received() == lines(0, 1000)
+
+
+def test_several_files_in_one_round_keep_the_order_of_each(
+    logs_url: str, ship: Ship, received: Received, tmp_path: Path
+) -> None:
+    contents = [lines(number * 10_000, number * 10_000 + 700) for number in range(40)]
+    for number, content in enumerate(contents):
+        append(tmp_path / f"{number}.log", content)
+
+    assert ship(logs_url, "--file", tmp_path / "*.log", "--once").wait(20) == 0
+
+    verdict = judge(contents, received())
+    assert verdict.is_perfect, str(verdict)
+
+
+def test_an_interrupt_from_the_keyboard_ends_it_as_sigterm_does(
+    logs_url: str, ship: Ship, received: Received, tmp_path: Path
+) -> None:
+    append(tmp_path / "a.log", lines(0, 10))
+    process = ship(logs_url, "--file", tmp_path / "a.log")
+    wait_for(received, lines(0, 10), process)
+
+    assert process.popen is not None
+    process.popen.send_signal(signal.SIGINT)
+
+    assert process.wait(10) == 0
+    assert "Traceback" not in process.last_words()
