@@ -84,11 +84,13 @@ class ShipperSettings(ProgramSettings):
     )
 
 
-def default_state_dir(environment: Mapping[str, str], home: Path) -> Path:
+def default_state_dir(
+    environment: Mapping[str, str], home: Path, shared: Path = SHARED_STATE
+) -> Path:
     """Return the folder of the saved positions when none is given; systemd's STATE_DIRECTORY wins."""
     if given := environment.get("STATE_DIRECTORY"):
         return Path(given.split(":")[0])
-    for folder in (SHARED_STATE, SHARED_STATE.parent):
+    for folder in (shared, shared.parent):
         if folder.is_dir():
-            return SHARED_STATE if os.access(folder, os.W_OK) else home / ".local/state/logship"
+            return shared if os.access(folder, os.W_OK) else home / ".local/state/logship"
     return home / ".local/state/logship"

@@ -1,0 +1,200 @@
+"""The command line: one line for whatever a person must mend, the right exit code, and quick help."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def call(tmp_path: Path) -> Call:
+    def run(
+        *arguments: object, environment: Mapping[str, str] | None = None
+    ) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "shipper", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=ROOT,
+            check=False,
+            env={
+                **os.environ,
+                "LOGSHIPPER_STATE_DIR": str(tmp_path / "state"),
+                **(environment or {}),
+            },
+        )
+
+    return run
+
+
+def assert_one_line(done: "subprocess.CompletedProcess[str]", code: int, *words: str) -> None:
+    assert done.returncode == code, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("logshipper: ")
+    for word in words:
+        assert word in done.stderr
+
+
+def test_help_takes_less_than_half_a_second_of_cpu_and_no_pyspark() -> None:
+    script = (
+        "import resource, sys; sys.argv = ['logshipper', '--help']\n"
+        "from shipper.cli import main\n"
+        "try:\n    main()\n"
+        "except SystemExit as end:\n    assert not end.code\n"
+        "usage = resource.getrusage(resource.RUSAGE_SELF)\n"
+        "late = {'pyspark', 'nats', 'watchdog', 'zstandard'} & set(sys.modules)\n"
+        "print('CPU', usage.ru_utime + usage.ru_stime, sorted(late))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+
+    _, cpu, late = done.stdout.strip().splitlines()[-1].split(maxsplit=2)
+    assert float(cpu) < 0.5
+    assert late == "[]"
+
+
+def test_no_file_is_a_usage_error(call: Call) -> None:
+    assert_one_line(call("--once"), 2, "--file is required", "--help")
+
+
+def test_a_misspelt_option_is_a_usage_error(call: Call) -> None:
+    assert_one_line(call("--flie", "x"), 2, "--flie")
+
+
+def test_a_misspelt_variable_is_a_configuration_error(call: Call) -> None:
+    done = call("--file", "x", environment={"LOGSHIPPER_HOTS": "web01"})
+
+    assert_one_line(done, 78, "LOGSHIPPER_HOTS", "LOGSHIPPER_HOST")
+
+
+def test_a_misspelt_key_is_a_configuration_error(call: Call, tmp_path: Path) -> None:
+    config = tmp_path / "logshipper.toml"
+    config.write_text('fiel = ["x"]\n')
+
+    assert_one_line(call("--config", config), 78, "fiel", "did you mean file?")
+
+
+@pytest.mark.parametrize("host", ["../../etc/x", "a b", "a..b", ".", "a*", "a>", "x" * 300])
+def test_a_host_name_that_is_not_allowed_is_a_usage_error(call: Call, host: str) -> None:
+    assert_one_line(call("--file", "x", "--host", host), 2, "--host", "host name")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--compression", "gzip"), ("--max-line", "1"), ("--grace", "soon"), ("--round-size", "x")],
+)
+def test_a_value_that_will_not_do_is_a_usage_error(call: Call, option: str, value: str) -> None:
+    assert_one_line(call("--file", "x", option, value), 2, option)
+
+
+def test_once_without_a_broker_gives_up_after_its_patience(
+    call: Call, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    (tmp_path / "a.log").write_text("line\n")
+    began = time.monotonic()
+
+    done = call(
+        *("--file", tmp_path / "a.log", "--server", f"nats://127.0.0.1:{free_port()}"),
+        *("--once", "--patience", "1s"),
+    )
+
+    assert_one_line(done, 1, "no broker at nats://127.0.0.1", "logbroker run")
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.nats
+def test_once_without_a_stream_gives_up_after_its_patience(
+    call: Call, tmp_path: Path, fresh_url: str
+) -> None:
+    (tmp_path / "a.log").write_text("line\n")
+
+    done = call(
+        *("--file", tmp_path / "a.log", "--server", fresh_url),
+        *("--once", "--patience", "1s", "--log-level", "error"),
+    )
+
+    assert_one_line(done, 1, "logbroker apply")
+
+
+@pytest.mark.nats
+def test_once_with_a_missing_file_fails_and_ships_the_others(
+    call: Call, tmp_path: Path, logs_url: str
+) -> None:
+    (tmp_path / "a.log").write_text("line\n")
+    files = ("--file", tmp_path / "a.log", tmp_path / "missing.log")
+
+    done = call(*files, "--server", logs_url, "--once", "--log-level", "warning", "--host", "web01")
+
+    assert_one_line(done, 1, "missing.log")
+    (status,) = json.loads(call("status", "--json").stdout)
+    assert [file["position"] for file in status["files"]] == [5]
+
+
+@pytest.mark.nats
+def test_once_with_a_folder_for_a_file_fails(call: Call, tmp_path: Path, logs_url: str) -> None:
+    (tmp_path / "folder.log").mkdir()
+
+    done = call(
+        *("--file", tmp_path / "folder.log", "--server", logs_url),
+        *("--once", "--log-level", "warning", "--host", "web01"),
+    )
+
+    assert_one_line(done, 1, "folder.log")
+
+
+def test_a_state_folder_that_cannot_be_used_is_a_configuration_error(
+    call: Call, tmp_path: Path
+) -> None:
+    (tmp_path / "state").touch()
+
+    assert_one_line(call("--file", "x", "--host", "web01"), 78, "--state-dir")
+
+
+def test_status_without_positions_says_where_it_looked(call: Call, tmp_path: Path) -> None:
+    assert_one_line(call("status"), 1, str(tmp_path / "state"))
+
+
+@pytest.mark.nats
+def test_check_names_the_files_and_the_broker(call: Call, tmp_path: Path, logs_url: str) -> None:
+    (tmp_path / "a.log").write_text("line\n")
+    options = ("--server", logs_url, "--host", "web01")
+
+    good = call("check", "--file", tmp_path / "*.log", *options)
+    bad = call("check", "--file", tmp_path / "missing.log", *options)
+
+    assert good.returncode == 0, good.stdout
+    assert f"ok  {tmp_path / 'a.log'}: 5 bytes" in good.stdout
+    assert "stream LOGS, logs.p" in good.stdout
+    assert bad.returncode == 1
+    assert "BAD" in bad.stdout
+
+
+def test_check_without_a_broker_fails(
+    call: Call, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    (tmp_path / "a.log").write_text("line\n")
+
+    done = call(
+        *("check", "--file", tmp_path / "a.log", "--server", f"nats://127.0.0.1:{free_port()}")
+    )
+
+    assert done.returncode == 1
+    assert "BAD no broker at" in done.stdout
+
+
+def test_a_version_of_the_positions_that_is_not_ours_is_named(call: Call, tmp_path: Path) -> None:
+    folder = tmp_path / "state/web01"
+    folder.mkdir(parents=True)
+    (folder / "positions.json").write_text('{"version": 0}')
+
+    assert_one_line(call("status"), 1, "version 0", "rebuilds")
