@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from broker.address import Address
 from broker.topology import MAX_PAYLOAD
 
-__all__ = ["ServerConf", "render", "store_limit"]
+__all__ = ["ServerConf", "render", "store_limit", "stream_limit"]
 
 _LARGEST_RESERVE = 20 * 1024**3
+_BUCKETS_SHARE = (
+    32 * 1024**2
+)  # room for the buckets in the store, and 16 KiB for each partition's history
+_PARTITION_SHARE = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,16 @@ def store_limit(free: int, held: int, total: int, reserve: int | None) -> int:
     """
     kept = min(total // 20, _LARGEST_RESERVE) if reserve is None else reserve
     return max(held + max(0, free - kept), 1)
+
+
+def stream_limit(store: int, partitions: int, asked: int | None) -> int:
+    """Return the most that the stream may hold in a store of `store` bytes, at most what was asked for.
+
+    Always less than the store: in a store that is full, receivers could no longer commit their offsets.
+    """
+    share = min(_BUCKETS_SHARE + partitions * _PARTITION_SHARE, store // 4)
+    room = max(store - share, 1)
+    return room if asked is None else min(asked, room)
 
 
 def render(conf: ServerConf) -> str:

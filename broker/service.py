@@ -9,19 +9,20 @@ import logging
 import platform
 import signal
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from broker.binary import find
-from broker.conf import ServerConf, render, store_limit
+from broker.conf import ServerConf, render, store_limit, stream_limit
 from broker.connection import Connection, ConnectionLost, Rejected
 from broker.exits import OperatorError
 from broker.provision import apply
 from broker.server import Ports, Server, check, started
 from broker.settings import BrokerSettings
 from broker.sizes import format_size
-from broker.store import held_store, measure, write_whole
-from broker.topology import STREAM
+from broker.store import Space, held_store, measure, write_whole
+from broker.topology import STREAM, Topology
 
 __all__ = ["serve"]
 
@@ -41,23 +42,33 @@ async def serve(settings: BrokerSettings, folder: Path) -> None:
     binary = find(settings.nats_server)
     with held_store(folder) as lock:
         (folder / _READY).unlink(missing_ok=True)
-        conf = _configure(settings, folder)
+        space = measure(folder)
+        limit = _limit(settings, space)
+        conf = _configure(settings, folder, max(limit, space.promised))
+        bound = stream_limit(limit, settings.partitions, settings.max_bytes)
+        topology = replace(settings.topology(), max_bytes=bound)
         path = folder / _CONF
         write_whole(path, render(conf))
         await check(binary, path)
         try:
             async with started(binary, path, int(settings.memory), lock) as server:
                 loop.add_signal_handler(signal.SIGHUP, server.reload)
-                await _first_of(stop.wait(), server.attend(), _work(settings, conf, server))
+                await _first_of(stop.wait(), server.attend(), _work(conf, topology, server))
                 logger.info("stopping")
         finally:
             (folder / _READY).unlink(missing_ok=True)
 
 
-def _configure(settings: BrokerSettings, folder: Path) -> ServerConf:
-    space = measure(folder)
+def _limit(settings: BrokerSettings, space: Space) -> int:
+    if settings.max_store is not None:
+        return int(settings.max_store)
     reserve = None if settings.reserve is None else int(settings.reserve)
-    limit = store_limit(space.free, space.held, space.total, reserve)
+    return store_limit(space.free, space.held, space.total, reserve)
+
+
+def _configure(settings: BrokerSettings, folder: Path, max_store: int) -> ServerConf:
+    # a limit below what a stream was promised earlier makes the server refuse every change of that stream, the one
+    # to a smaller promise included; so it is at least that, and the stream's own limit follows the disk
     for address in filter(None, (settings.listen, settings.http)):
         if not address.is_loopback:
             logger.warning("%s is open to the network, without credentials", address)
@@ -66,7 +77,7 @@ def _configure(settings: BrokerSettings, folder: Path) -> ServerConf:
         listen=settings.listen,
         http=settings.http,
         folder=str(folder),
-        max_store=limit if settings.max_store is None else int(settings.max_store),
+        max_store=max_store,
     )
 
 
@@ -74,13 +85,13 @@ def _machine() -> str:
     return platform.node().replace(".", "-") or "logbroker"
 
 
-async def _work(settings: BrokerSettings, conf: ServerConf, server: Server) -> None:
+async def _work(conf: ServerConf, topology: Topology, server: Server) -> None:
     """Make the broker ready, say so, and wait for ever."""
     ports = await _patiently(server.ports())
     address = f"nats://{conf.listen.reached_at(ports.client)}"
     connection = Connection([address], "logbroker")
     try:
-        await _provision(connection, settings)
+        await _provision(connection, topology)
         info = await connection.api(f"STREAM.INFO.{STREAM}")
     except (ConnectionLost, Rejected) as error:
         raise OperatorError(
@@ -90,19 +101,19 @@ async def _work(settings: BrokerSettings, conf: ServerConf, server: Server) -> N
         await connection.close()
     _write_ready(conf, ports, server)
     logger.info(
-        "ready: %s, store %s (limit %s), stream %s with %d partitions, %d messages",
+        "ready: %s, store %s, stream %s of at most %s, %d partitions, %d messages",
         address,
         conf.folder,
-        format_size(conf.max_store),
         STREAM,
-        settings.partitions,
+        format_size(info["config"]["max_bytes"]),
+        topology.partitions,
         info["state"]["messages"],
     )
     await asyncio.Event().wait()
 
 
-async def _provision(connection: Connection, settings: BrokerSettings) -> None:
-    done = await apply(connection, settings.topology())
+async def _provision(connection: Connection, topology: Topology) -> None:
+    done = await apply(connection, topology)
     for step in done.steps:
         for change in step.changes:
             logger.info(

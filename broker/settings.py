@@ -55,7 +55,7 @@ class BrokerSettings(ProgramSettings):
     )
     max_bytes: ByteSize | None = Field(
         None,
-        description="The most that the stream may hold, e.g. 50GB; without it the store's limit holds.",
+        description="The most that the stream may hold, e.g. 50GB; never more than fits into the store.",
         json_schema_extra={"metavar": "SIZE"},
     )
     discard: Literal["old", "new"] = Field(
@@ -113,7 +113,7 @@ class BrokerSettings(ProgramSettings):
         return Topology(
             partitions=self.partitions,
             max_age=self.max_age,
-            max_bytes=-1 if self.max_bytes is None else int(self.max_bytes),
+            max_bytes=None if self.max_bytes is None else int(self.max_bytes),
             discard=self.discard,
             replicas=self.replicas,
         )

@@ -47,7 +47,8 @@ class PartitionStatus:
 class Status:
     """The broker; sizes in bytes, times in RFC 3339, None where there is nothing yet.
 
-    `store_limit` is the most that this user's account may store, None for no limit of its own.
+    `store_limit` is the most that this user's account may store, `max_bytes` the most that the stream may hold; None
+    for no limit of its own.
     """
 
     server: str

@@ -1,11 +1,12 @@
 """The broker's folder on disk: made, locked, measured, and its small files written whole or not at all."""
 
 import fcntl
+import json
 import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,11 +21,15 @@ _DATA = "jetstream"
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Room on the disk of a store, in bytes: left free, held by the store already, and the disk's size."""
+    """Room on the disk of a store, in bytes: left free, held by the store already, and the disk's size.
+
+    `promised` is what the streams in the store may grow to, by their own limits.
+    """
 
     free: int
     held: int
     total: int
+    promised: int
 
 
 @contextmanager
@@ -70,7 +75,17 @@ def _lock(descriptor: int, folder: Path) -> None:
 def measure(folder: Path) -> Space:
     """Return the room there is, and what the store takes of it already."""
     usage = shutil.disk_usage(folder)
-    return Space(free=usage.free, held=_size(folder / _DATA), total=usage.total)
+    data = folder / _DATA
+    return Space(usage.free, _size(data), usage.total, _promised(data))
+
+
+def _promised(data: Path) -> int:
+    promised = 0
+    for path in data.glob("*/streams/*/meta.inf"):
+        with suppress(OSError, ValueError, AttributeError):  # not ours to judge: nats-server will
+            limit = json.loads(path.read_bytes()).get("max_bytes", 0)
+            promised += limit if isinstance(limit, int) and limit > 0 else 0
+    return promised
 
 
 def _size(folder: Path) -> int:

@@ -42,13 +42,13 @@ def offset_key(partition: int) -> str:
 class Topology:
     """The whole declaration, from which `streams`, `consumer` and the bucket entries follow.
 
-    `max_bytes` -1 is no limit of the stream's own (the store's limit holds). `max_age` bounds how long a receiver may
+    `max_bytes` bounds the stream, -1 not at all, and None leaves what is there. `max_age` bounds how long a receiver may
     be away.
     """
 
     partitions: int = 10
     max_age: timedelta = timedelta(days=1)
-    max_bytes: int = -1
+    max_bytes: int | None = None
     discard: Literal["old", "new"] = "new"
     replicas: int = 1
 
@@ -76,6 +76,7 @@ class Topology:
         }
 
     def _logs(self) -> dict[str, Any]:
+        bound = {} if self.max_bytes is None else {"max_bytes": self.max_bytes}
         return {
             "name": STREAM,
             "subjects": ["logs.>"],
@@ -83,11 +84,11 @@ class Topology:
             "storage": "file",
             "discard": self.discard,
             "max_age": self._nanoseconds(self.max_age),
-            "max_bytes": self.max_bytes,
             "duplicate_window": self._nanoseconds(min(self.max_age, _DUPLICATE_WINDOW)),
             "num_replicas": self.replicas,
             "allow_direct": True,
             "allow_atomic": True,
+            **bound,
         }
 
     @staticmethod
