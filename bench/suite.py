@@ -1,0 +1,149 @@
+"""The three programs of the suite, run for real in one folder: command lines, readiness, and what they have done so far.
+
+Reads what the programs promise to everybody (files, the broker's own state), never what they log.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bench.ports import free_port
+from bench.processes import Process, Processes, wait_until
+from broker.bucket import read
+from broker.connection import BrokerAway, Connection, ConnectionLost, Rejected
+from broker.offset import Offset
+from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, offset_key
+
+__all__ = ["Suite"]
+
+Answer = TypeVar("Answer")
+
+
+class Suite:
+    """A broker, shippers and receivers that share a folder: `store/`, `state/`, `out/` and the programs' logs."""
+
+    def __init__(self, folder: Path, processes: Processes, partitions: int = 2) -> None:
+        """Nothing is started yet; the port is chosen, and stays through restarts of the broker."""
+        self.folder = folder
+        self.output = folder / "out"
+        self.partitions = partitions
+        self.url = f"nats://127.0.0.1:{free_port()}"
+        self._processes = processes
+        for name in ("out", "state", "hosts"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+
+    def start_broker(self) -> Process:
+        """Start the broker and wait until it is set up."""
+        broker = self._processes.start(
+            "logbroker",
+            [
+                *_program("logbroker"),
+                *("run", "--store-dir", self.folder / "store"),
+                *("--listen", self.url.removeprefix("nats://"), "--http", ""),
+                *("--partitions", str(self.partitions)),
+            ],
+        )
+        self.wait_for_broker(broker)
+        return broker
+
+    def wait_for_broker(self, broker: Process) -> None:
+        """Wait until the stream is there and the number of partitions can be read."""
+        wait_until("the broker is ready", self._is_ready, 30, [broker])
+
+    def start_shipper(self, host: str, files: Sequence[Path | str], *options: str) -> Process:
+        """Start a shipper that follows `files` as `host`; does not wait."""
+        return self._processes.start(
+            f"logshipper-{host}",
+            [
+                *_program("logshipper"),
+                *(word for file in files for word in ("--file", file)),
+                *("--server", self.url, "--host", host),
+                *("--state-dir", self.shipper_state(host)),
+                *options,
+            ],
+        )
+
+    def shipper_state(self, host: str) -> Path:
+        """Return the folder of a shipper's positions."""
+        return self.folder / "state" / f"shipper-{host}"
+
+    def start_receiver(self, partitions: Sequence[int], *options: str) -> Process:
+        """Start one receiver for the given partitions; does not wait."""
+        name = "logreceiver-p" + "-".join(map(str, partitions))
+        return self._processes.start(
+            name,
+            [
+                *_program("logreceiver"),
+                *(word for number in partitions for word in ("--partition", str(number))),
+                *("--server", self.url, "--output", self.output),
+                *("--state-dir", self.folder / "state" / name),
+                *options,
+            ],
+        )
+
+    def wait_for_receiver(
+        self, receiver: Process, partitions: Sequence[int], epoch: int = 1, seconds: float = 60
+    ) -> None:
+        """Wait until the receiver owns its partitions: each is claimed for the `epoch`-th time or later."""
+
+        def owns() -> bool:
+            offsets = [self.offset(number) for number in partitions]
+            return all(offset is not None and offset.epoch >= epoch for offset in offsets)
+
+        wait_until(f"{receiver.name} owns its partitions", owns, seconds, [receiver])
+
+    def offset(self, partition: int) -> Offset | None:
+        """Return what a receiver has committed; None when it has not begun, or while the broker is away."""
+
+        async def ask(connection: Connection) -> Offset | None:
+            entry = await read(connection, OFFSETS_BUCKET, offset_key(partition))
+            return Offset.decode(entry.value) if entry else None
+
+        return self._ask(ask)
+
+    def last_sequence(self) -> int:
+        """Return the stream's last sequence; 0 while the broker is away."""
+
+        async def ask(connection: Connection) -> int:
+            state = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
+            return int(state["last_seq"])
+
+        return self._ask(ask) or 0
+
+    def publish(self, subject: str, payload: bytes) -> int:
+        """Publish as any NATS client might, without headers, and return the sequence."""
+
+        async def ask(connection: Connection) -> int:
+            return int((await connection.ask(subject, payload))["seq"])
+
+        sequence = self._ask(ask)
+        if sequence is None:
+            raise ConnectionLost(f"not stored: {subject}")
+        return sequence
+
+    def _is_ready(self) -> bool:
+        async def ask(connection: Connection) -> bool:
+            await connection.api(f"STREAM.INFO.{STREAM}")
+            return await read(connection, CONFIG_BUCKET, PARTITIONS_KEY) is not None
+
+        return self._ask(ask) or False
+
+    def _ask(self, question: Callable[[Connection], Coroutine[Any, Any, Answer]]) -> Answer | None:
+        async def connected() -> Answer | None:
+            connection = Connection([self.url], "bench")
+            try:
+                await connection.once()
+                return await question(connection)
+            except (BrokerAway, ConnectionLost, Rejected):
+                return None
+            finally:
+                await connection.close()
+
+        return asyncio.run(connected())
+
+
+def _program(name: str) -> list[str]:
+    """Return the command of a program that is installed beside this Python."""
+    return [str(Path(sys.executable).with_name(name))]
