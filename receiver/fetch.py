@@ -24,9 +24,10 @@ __all__ = ["Chunk", "read"]
 _PULL_BYTES = (
     16 * 1024 * 1024
 )  # one pull at a time: the server drops a client with more than 64 MB unsent
-_PULL_MESSAGES = 16_384
+_PULL_MESSAGES = 8192  # the bundled broker refuses more than 10,000
 _PATIENCE = 30.0  # seconds for a pull to end; its messages are there already, or it ends at once
 _NO_CONSUMER = 10014
+_NOTHING_THERE = ("404", "408")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,9 @@ class _Source:
             with suppress(_Doubt):
                 if chunk := await self.pull(most):
                     return chunk
-        await self._reset()  # nothing where something is: somebody else has used the consumer, or it was made anew
+        await (
+            self._reset()
+        )  # nothing where something is: somebody else has used the consumer, or it was made anew
         return await self.pull(most)
 
     async def _reset(self) -> None:
@@ -138,11 +141,11 @@ class _Source:
             reply=f"{self._inbox}.{self._pulls}",
         )
         status = await self._connection.guard(_wait_for(self._ended), _PATIENCE)
-        if not self._taken:
-            if status not in {"404", "408", "409"}:
-                raise ConnectionLost(f"pull ended with status {status}")
-            return None
-        return self._checked()
+        if self._taken:
+            return self._checked()
+        if not status.startswith(_NOTHING_THERE):
+            raise ConnectionLost(f"the broker ended a pull with {status}")
+        return None
 
     def _checked(self) -> Chunk:
         number, sequence = self._number, self._sequence
@@ -164,7 +167,8 @@ class _Source:
             and self._ended
             and not self._ended.done()
         ):
-            self._ended.set_result((message.headers or {}).get("Status", ""))
+            headers = message.headers or {}
+            self._ended.set_result(f"{headers.get('Status', '')} {headers.get('Description', '')}")
 
     async def close(self) -> None:
         if self._subscription is not None:

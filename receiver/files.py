@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from receiver import rotation
+from receiver.faults import fault
 from receiver.journal import PreImage
 from receiver.logbook import sync_folder
 
@@ -154,6 +155,7 @@ class Output:
         _sync_and_close(descriptor)
         closed = rotation.closed_name(live, number)
         os.rename(live, closed, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        fault("rotated")
         self._numbers()[live] = number
         self._names_changed = True
         self._sizes[live] = 0

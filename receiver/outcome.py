@@ -41,6 +41,8 @@ class Cause(Enum):
     """The broker is away or answers with an error."""
     LOCKED = "locked"
     """Another process holds the partition's lock."""
+    SPARK = "spark"
+    """Spark gave up on the task after its attempts."""
     STATE = "state"
     """Journal, files and offset contradict each other; a person has to decide."""
 

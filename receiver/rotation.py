@@ -8,7 +8,16 @@ import hashlib
 import re
 from collections.abc import Iterable
 
-__all__ = ["closed_name", "closed_segments", "highest_numbers", "is_due", "live_name", "stem_of"]
+__all__ = [
+    "closed_name",
+    "closed_segments",
+    "highest_numbers",
+    "is_closed",
+    "is_due",
+    "live_name",
+    "live_of",
+    "stem_of",
+]
 
 _LONGEST_STEM = 230  # bytes; a file name has 255, and ".p99999.log.000001.zst" must fit behind
 _CLOSED = re.compile(r"(?P<live>.+\.log)\.(?P<number>[0-9]{6,})(?:\.zst|\.gz)?")
@@ -31,6 +40,17 @@ def live_name(stem: str) -> str:
 def closed_name(live: str, number: int) -> str:
     """Return the name of a closed segment, not compressed."""
     return f"{live}.{number:06d}"
+
+
+def is_closed(name: str) -> bool:
+    """Say whether a name is a closed segment's."""
+    return _CLOSED.fullmatch(name) is not None
+
+
+def live_of(closed: str) -> str:
+    """Return the name of the live file that a closed segment came from."""
+    found = _CLOSED.fullmatch(closed)
+    return found["live"] if found else closed
 
 
 def closed_segments(names: Iterable[str]) -> dict[str, dict[int, str]]:

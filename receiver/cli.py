@@ -1,0 +1,55 @@
+"""The command line of logreceiver: options in, exit codes out; decides nothing."""
+
+import asyncio
+import sys
+from typing import Any
+
+import click
+
+from broker.exits import ConfigurationError
+from broker.options import given, settings_options, spread
+from broker.program import log_to_stderr, run
+from receiver.settings import STATUS_FIELDS, ReceiverSettings
+
+__all__ = ["main"]
+
+_COMMANDS = ("status",)
+
+
+@click.group("logreceiver", invoke_without_command=True)
+@settings_options(ReceiverSettings)
+@click.version_option(package_name="logship")
+@click.pass_context
+def logreceiver(context: click.Context, /, **options: Any) -> None:
+    """Receive the lines of partitions into ordered, per-host, rotated files, on Spark."""
+    if context.invoked_subcommand is not None:
+        return
+    settings = given(ReceiverSettings, options)
+    if not settings.partition:
+        raise click.UsageError("--partition is required: a number from 0, several, or all")
+    log_to_stderr(settings.log_level)
+    try:
+        from receiver.pipeline import receive  # not before --help: it brings Spark
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"{error.name} is not installed; pip install 'logship[receiver]'"
+        ) from None
+    receive(settings)
+
+
+@logreceiver.command()
+@settings_options(ReceiverSettings, STATUS_FIELDS)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(as_json: bool, **options: Any) -> None:
+    """Show how far each partition has been received, and by whom."""
+    settings = given(ReceiverSettings, options)
+    log_to_stderr(settings.log_level)
+    from receiver import status as view
+
+    partitions = asyncio.run(view.gather(settings.server))
+    click.echo(view.as_json(partitions) if as_json else view.as_table(partitions))
+
+
+def main() -> None:
+    """Run logreceiver."""
+    run(logreceiver, spread(sys.argv[1:], ("--partition", "--server"), _COMMANDS))

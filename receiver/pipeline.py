@@ -1,0 +1,183 @@
+"""The wiring of a receiver.
+
+    broker ◀── wake ── follower (one per partition) ── ledger ──▶ KV
+                          │   ▲
+               assignment ▼   │ outcome
+                         jobs (a slot each) ──▶ Spark job, one task per partition ──▶ files
+
+Everything is started and ended here; what happens in it is decided elsewhere.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+from broker import bucket
+from broker.connection import Connection, ConnectionLost, Rejected
+from broker.exits import ConfigurationError, OperatorError
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
+from receiver.assignment import Destination
+from receiver.closet import tidy
+from receiver.files import make_folder
+from receiver.follower import Follower, Pace
+from receiver.jobs import Jobs
+from receiver.ledger import Ledger
+from receiver.runner import run_job
+from receiver.session import spark_context
+from receiver.settings import ReceiverSettings
+from receiver.wake import Wake
+
+__all__ = ["receive"]
+
+_LAST = ("",)  # behind the last commit's closed segments
+_STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
+
+logger = logging.getLogger(__name__)
+
+
+def receive(settings: ReceiverSettings) -> None:
+    """Run a receiver until it is told to stop (SIGTERM, SIGINT) or, with --once, until nothing is left.
+
+    Raises OperatorError kinds; what is not committed when it ends in whatever way is undone by the next one.
+    """
+    os.umask(0o027)  # everything made here is for its owner and group; workers inherit it
+    asyncio.run(_Pipeline(settings).run())
+
+
+class _Pipeline:
+    def __init__(self, settings: ReceiverSettings) -> None:
+        self._settings = settings
+        self._owner = f"{socket.gethostname()}:{os.getpid()}"
+        self._connection = Connection(settings.server, f"logreceiver {self._owner}")
+        self._stop = asyncio.Event()
+        self._closed: asyncio.Queue[tuple[str, ...]] = asyncio.Queue()
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        _check_folders(self._settings)
+        partitions = await self._partitions()
+        if not partitions:
+            return
+        slots = min(len(partitions), len(os.sched_getaffinity(0)))
+        with spark_context(
+            self._settings.master, slots=slots, scratch=self._settings.state
+        ) as spark:
+            logger.info(
+                "receiving partitions %s into %s",
+                ", ".join(map(str, partitions)),
+                self._settings.output,
+            )
+            await self._follow(
+                partitions, Jobs(partial(run_job, spark, self._destination()), slots)
+            )
+        await self._connection.close()
+
+    async def _partitions(self) -> tuple[int, ...]:
+        if self._settings.once:
+            await self._connection.once()
+        told = False
+        while not self._stop.is_set():
+            try:
+                entry = await bucket.read(self._connection, CONFIG_BUCKET, PARTITIONS_KEY)
+            except ConnectionLost:
+                continue
+            except Rejected:
+                entry = None
+            if entry is not None:
+                return self._settings.wanted(int(entry.value))
+            if self._settings.once:
+                raise ConfigurationError(
+                    f"bucket {CONFIG_BUCKET} is not there; run `logbroker apply` first"
+                )
+            if not told:
+                logger.warning(
+                    "bucket %s is not there yet; waiting for `logbroker apply`", CONFIG_BUCKET
+                )
+            told = True
+            await asyncio.sleep(1)
+        return ()
+
+    async def _follow(self, partitions: Sequence[int], jobs: Jobs) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._tidy())
+                await self._until_done(
+                    {group.create_task(self._one(number, jobs)) for number in partitions}
+                )
+                self._closed.put_nowait(_LAST)
+        except* OperatorError as errors:
+            raise errors.exceptions[0] from None
+
+    async def _until_done(self, followers: "set[asyncio.Task[None]]") -> None:
+        """Wait for the followers; once told to stop, no longer than the bound."""
+        stop = asyncio.ensure_future(self._stop.wait())
+        running = followers
+        while running and not stop.done():
+            await asyncio.wait({*running, stop}, return_when=asyncio.FIRST_COMPLETED)
+            running = {follower for follower in running if not follower.done()}
+        stop.cancel()
+        if running:
+            await asyncio.wait(running, timeout=_STOP_WITHIN)
+        for follower in running:
+            follower.cancel()  # its batch is not committed, so that the next start undoes it
+
+    async def _one(self, partition: int, jobs: Jobs) -> None:
+        settings = self._settings
+        wake = Wake(self._connection, partition, str(os.getpid()))
+        follower = Follower(
+            partition,
+            self._connection,
+            jobs,
+            Ledger(self._connection, partition, self._owner),
+            wake,
+            Pace(settings.max_batch, settings.linger.total_seconds(), settings.once),
+            _now,
+            self._closed.put_nowait,
+        )
+        await follower.run(self._stop)
+        await wake.close()
+
+    async def _tidy(self) -> None:
+        """Compress and prune closed segments, a commit's at a time; at the start those that were left behind."""
+        settings = self._settings
+        closed: tuple[str, ...] | None = None
+        while closed != _LAST:
+            if closed != ():
+                await asyncio.to_thread(
+                    tidy, settings.output, closed, settings.compress, settings.keep
+                )
+            closed = await self._closed.get()
+
+    def _destination(self) -> Destination:
+        settings = self._settings
+        return Destination(
+            settings.output.absolute(),
+            settings.state.absolute(),
+            settings.rotate_size,
+            settings.server,
+        )
+
+
+def _check_folders(settings: ReceiverSettings) -> None:
+    for folder in (settings.output, settings.state):
+        try:
+            make_folder(folder)
+        except OSError as error:
+            raise OperatorError(
+                f"cannot use {folder}: {error.strerror}; choose --output and --state-dir"
+            ) from None
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise OperatorError(
+                f"cannot write to {folder}: permission denied; choose --output and --state-dir"
+            )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given

@@ -1,0 +1,119 @@
+"""What logreceiver can be told: every option, environment variable (LOGRECEIVER_…) and key of the TOML file."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, ByteSize, Field, field_validator
+from pydantic_settings import NoDecode, SettingsConfigDict
+
+from broker.configuration import Many, ProgramSettings
+from broker.durations import Duration
+from broker.exits import ConfigurationError
+
+__all__ = ["STATUS_FIELDS", "ReceiverSettings"]
+
+STATUS_FIELDS = ("server", "log_level")
+
+_SMALLEST_BATCH = 1024 * 1024
+
+
+def _split_partitions(value: object) -> object:
+    parts = (value,) if isinstance(value, str | int) else value
+    if not isinstance(parts, list | tuple):
+        return value
+    return tuple(word.strip() for part in parts for word in str(part).split(","))
+
+
+class ReceiverSettings(ProgramSettings):
+    """The settings of logreceiver."""
+
+    model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
+    program: ClassVar[str] = "logreceiver"
+
+    partition: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_partitions)] = Field(
+        (),
+        description="Partition to receive, or `all`; may be given several times, or as 0,3,5.",
+        json_schema_extra={"metavar": "N"},
+    )
+    server: Many = Field(
+        ("nats://127.0.0.1:4222",),
+        description="Address of the broker; may be given several times.",
+        json_schema_extra={"metavar": "URL"},
+    )
+    output: Path = Field(
+        Path("/var/log/logship"),
+        description="Folder of the received files, one per host.",
+        json_schema_extra={"metavar": "DIR"},
+    )
+    state_dir: Path | None = Field(
+        None,
+        description="Folder of journals and locks; it belongs to the files. Default: .logreceiver in --output.",
+        json_schema_extra={"metavar": "DIR"},
+    )
+    master: str = Field(
+        "local[*]",
+        description="Where Spark runs: local[*], or spark://host:7077 of an existing cluster.",
+        json_schema_extra={"metavar": "URL"},
+    )
+    once: bool = Field(
+        False,
+        description="Receive what is there, commit it, and exit 0 instead of waiting for more.",
+    )
+    rotate_size: ByteSize = Field(
+        ByteSize(100_000_000),
+        description="Size from which a file is closed and numbered; 0 for never.",
+        json_schema_extra={"metavar": "SIZE"},
+    )
+    keep: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="Closed files to keep per host; 0 keeps all.",
+        json_schema_extra={"metavar": "N"},
+    )
+    compress: Literal["none", "zstd", "gzip"] = Field(
+        "none",
+        description="How closed files are compressed, after their commit.",
+        json_schema_extra={"metavar": "zstd|gzip|none"},
+    )
+    max_batch: ByteSize = Field(
+        ByteSize(64_000_000),
+        description="Bytes of messages that a batch takes in, at most; bounds memory and repeated work.",
+        json_schema_extra={"metavar": "SIZE"},
+    )
+    linger: Duration = Field(
+        timedelta(milliseconds=100),
+        description="Pause between the beginnings of small batches: less latency or less CPU.",
+        json_schema_extra={"metavar": "TIME"},
+    )
+
+    @field_validator("partition")
+    @classmethod
+    def _check_partition(cls, words: tuple[str, ...]) -> tuple[str, ...]:
+        for word in words:
+            if word != "all" and not (word.isascii() and word.isdigit()):
+                raise ValueError(f"{word!r} is no partition: give numbers from 0, or all")
+        return words
+
+    @field_validator("max_batch")
+    @classmethod
+    def _check_max_batch(cls, size: ByteSize) -> ByteSize:
+        if size < _SMALLEST_BATCH:
+            raise ValueError("a batch takes in at least 1MiB")
+        return size
+
+    @property
+    def state(self) -> Path:
+        """The state folder."""
+        return self.state_dir or self.output / ".logreceiver"
+
+    def wanted(self, partitions: int) -> tuple[int, ...]:
+        """Return the partitions to receive, of `partitions` that there are; raises ConfigurationError."""
+        if "all" in self.partition:
+            return tuple(range(partitions))
+        numbers = sorted({int(word) for word in self.partition})
+        if beyond := [number for number in numbers if number >= partitions]:
+            raise ConfigurationError(
+                f"partition {beyond[0]} does not exist: the broker has {partitions}, 0 to {partitions - 1}; "
+                "give another --partition, or all"
+            )
+        return tuple(numbers)

@@ -1,0 +1,197 @@
+"""The data source `jetstream`: rows of the stream for Spark SQL and Structured Streaming.
+
+    spark.read.format("jetstream").option("servers", "nats://central:4222").load()
+
+It keeps no state at the broker: what was read is known by the query's checkpoint alone, and a range is read again as
+often as Spark wants it. It must not touch the receivers' consumers or offsets.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from broker.connection import Connection
+from broker.exits import ConfigurationError
+from receiver import background, direct
+from receiver.ranges import Range, StreamState, advance, between, split, without_loss
+from receiver.schema import columns, record_batches
+from receiver.source_options import Edge, SourceOptions
+from receiver.survey import look, place
+
+__all__ = ["JetStreamSource"]
+
+_PLANNING = 60.0  # seconds for all questions of one planning step
+Answer = TypeVar("Answer")
+
+
+class JetStreamSource(DataSource):
+    """`spark.read.format("jetstream")` and `spark.readStream.format("jetstream")`.
+
+    Columns: partition, sequence, time (of storage), subject, host, file, span (file, start, end), lines, payload (the
+    lines, unfolded), and headers with `includeHeaders`. A row is a block: one or more whole lines of one file.
+    Options: servers, stream (LOGS), partitions (`0,3` or `all`), startingOffsets (earliest, latest, or sequences such
+    as `{"3": 123}`), endingOffsets, startingTimestamp, endingTimestamp (milliseconds or ISO 8601), maxBytesPerTrigger
+    (about, as stored), maxOffsetsPerTrigger, minPartitions, failOnDataLoss (true), includeHeaders (false).
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what `format()` takes."""
+        return "jetstream"
+
+    def schema(self) -> StructType:
+        """Return the columns; they depend on `includeHeaders` only."""
+        return columns(SourceOptions.parse(self.options).include_headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of a bounded query."""
+        return _BatchReader(SourceOptions.parse(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader of a streaming query."""
+        return _StreamReader(SourceOptions.parse(self.options))
+
+
+class _BatchReader(DataSourceReader):
+    def __init__(self, options: SourceOptions) -> None:
+        if options.starting is Edge.LATEST:
+            raise ConfigurationError("startingOffsets latest leaves nothing to read in a batch")
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(item) for item in _ask(self._options, self._plan)]
+
+    async def _plan(self, connection: Connection) -> list[Range]:
+        options = self._options
+        state = await look(connection, options.stream)
+        start = await place(connection, options, options.starting or Edge.EARLIEST, state)
+        end = await place(connection, options, options.ending, state)
+        ranges = without_loss(between(start, end), state, options.fail_on_data_loss)
+        return split(ranges, options.least_partitions)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _rows(self._options, partition)
+
+
+class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are `{"<partition>": <next sequence>}`, in the order of the partitions."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        if options.ending is not Edge.LATEST:
+            raise ConfigurationError("a streaming query has no end: endingOffsets is for batches")
+        self._options = options
+        self._target: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:
+        async def plan(connection: Connection) -> dict[int, int]:
+            state = await look(connection, self._options.stream)
+            starting = self._options.starting or Edge.LATEST
+            return await place(connection, self._options, starting, state)
+
+        return _written(_ask(self._options, plan))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self._options.most_offsets is not None:
+            return ReadMaxRows(self._options.most_offsets)
+        if self._options.most_bytes is not None:
+            return ReadMaxBytes(self._options.most_bytes)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        state = self._state()
+        target = state.until if self._target is None else min(self._target, state.until)
+        window = None if isinstance(limit, ReadAllAvailable) else self._window(state)
+        reached = {
+            partition: max(first, min(state.first, target))
+            for partition, first in _parsed(start).items()
+        }
+        return _written(advance(reached, target, window))
+
+    def _window(self, state: StreamState) -> int | None:
+        options = self._options
+        by_size = None if options.most_bytes is None else state.window_of(options.most_bytes)
+        return min((n for n in (by_size, options.most_offsets) if n is not None), default=None)
+
+    def reportLatestOffset(self) -> dict[str, int]:
+        async def plan(connection: Connection) -> dict[int, int]:
+            state = await look(connection, self._options.stream)
+            return await place(connection, self._options, Edge.LATEST, state)
+
+        return _written(_ask(self._options, plan))
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._state().until
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        options = self._options
+        ranges = without_loss(
+            between(_parsed(start), _parsed(end)), self._state(), options.fail_on_data_loss
+        )
+        return [InputPartition(item) for item in split(ranges, options.least_partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _rows(self._options, partition)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Do nothing: the query's checkpoint is the only one that knows."""
+
+    def stop(self) -> None:
+        background.wait(background.connection(self._options.servers).close(), _PLANNING)
+
+    def _state(self) -> StreamState:
+        async def ask(connection: Connection) -> StreamState:
+            return await direct.patiently(
+                connection, lambda: look(connection, self._options.stream)
+            )
+
+        return _ask(self._options, ask)
+
+
+def _ask(options: SourceOptions, question: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+    async def ask() -> Answer:
+        return await question(background.connection(options.servers))
+
+    return background.wait(ask(), _PLANNING)
+
+
+def _rows(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    item: Any = partition.value
+    if not isinstance(item, Range):
+        return  # Spark asks for one partition even where there is none to read
+    connection = background.connection(options.servers)
+    position = item.first
+    for run in direct.read(connection, options.stream, item):
+        _refuse_loss(options, Range(item.partition, position, item.until))
+        yield from record_batches(item.partition, run, options.include_headers)
+        position = run[-1].sequence + 1 if run else item.until
+    _refuse_loss(options, Range(item.partition, position, item.until))
+
+
+def _refuse_loss(options: SourceOptions, rest: Range) -> None:
+    # retention may have passed a range between its planning and its reading
+    if options.fail_on_data_loss and rest.first < rest.until:
+        state = _ask(options, lambda connection: look(connection, options.stream))
+        without_loss([rest], state, fail=True)
+
+
+def _written(sequences: dict[int, int]) -> dict[str, int]:
+    return {str(partition): sequences[partition] for partition in sorted(sequences)}
+
+
+def _parsed(offsets: dict[str, int]) -> dict[int, int]:
+    return {int(partition): int(sequence) for partition, sequence in offsets.items()}

@@ -1,0 +1,127 @@
+"""What a Spark task does with an assignment: lock, check, undo, fetch, write, sync; and an outcome as a value.
+
+It never raises for what an operator can run into; an exception here is a defect, and Spark's retry is safe since every
+attempt first undoes what is not committed.
+"""
+
+from broker import bucket
+from broker.connection import ConnectionLost, Rejected
+from broker.offset import Offset, UnreadableOffset
+from broker.topology import OFFSETS_BUCKET, offset_key
+from receiver import background, journal
+from receiver.assignment import Assignment, Destination
+from receiver.batch import Batch
+from receiver.faults import fault
+from receiver.fetch import read
+from receiver.files import Damaged, Output, make_folder
+from receiver.journal import DamagedJournal, Verdict
+from receiver.lock import Locked, partition_lock
+from receiver.logbook import Logbook
+from receiver.outcome import Blocked, Cause, Done, Outcome, Superseded
+from receiver.spanbook import SpanBook
+
+__all__ = ["run"]
+
+_LOCK_PATIENCE = 20.0
+_KV_PATIENCE = 10.0
+
+
+def run(assignment: Assignment, destination: Destination) -> Outcome:
+    """Do one batch of one partition and tell how it ended."""
+    try:
+        make_folder(destination.output)
+        make_folder(destination.state)
+        make_folder(destination.state / "hosts")
+        with partition_lock(destination.state / f"p{assignment.partition}.lock", _LOCK_PATIENCE):
+            return _locked(assignment, destination)
+    except Locked as error:
+        return Blocked(assignment.partition, Cause.LOCKED, str(error))
+    except (ConnectionLost, Rejected, TimeoutError) as error:
+        return Blocked(assignment.partition, Cause.BROKER, str(error) or type(error).__name__)
+    except OSError as error:
+        return Blocked(assignment.partition, Cause.DISK, _describe(error))
+    except (Damaged, DamagedJournal, UnreadableOffset) as error:
+        return Blocked(assignment.partition, Cause.STATE, str(error))
+
+
+def _locked(assignment: Assignment, destination: Destination) -> Outcome:
+    if objection := _check_epoch(assignment, destination):
+        return objection
+    path = destination.state / f"p{assignment.partition}"
+    with (
+        Logbook(path.with_suffix(".journal")) as logbook,
+        Output(destination.output, destination.rotate_size) as output,
+    ):
+        spans = SpanBook(path.with_suffix(".spans"))
+        match journal.decide(logbook.last, assignment.first, assignment.epoch):
+            case Verdict.NEWER:
+                return Superseded(
+                    assignment.partition, "a receiver of a later epoch has written here"
+                )
+            case Verdict.FOREIGN:
+                return Blocked(
+                    assignment.partition, Cause.STATE, _foreign(assignment, destination, logbook)
+                )
+            case Verdict.UNDO:
+                _undo(logbook.last.images if logbook.last else (), output, spans)
+            case Verdict.CLEAN:
+                spans.compact()
+        return _write(
+            assignment, destination, Batch(assignment, destination, logbook, output, spans), output
+        )
+
+
+def _write(assignment: Assignment, destination: Destination, batch: Batch, output: Output) -> Done:
+    try:
+        for chunk in read(background.connection(destination.servers), assignment):
+            fault("fetched")
+            batch.write(chunk)
+            fault("appended")
+        return batch.finish()
+    except OSError:
+        # Nothing torn stays in sight while the disk is full: cutting files back takes no room. Should it fail as well,
+        # the journal still says what is to be undone.
+        output.undo(batch.images.values())
+        raise
+
+
+def _undo(images: tuple[journal.PreImage, ...], output: Output, spans: SpanBook) -> None:
+    mine = spans.image().name
+    for image in images:
+        if image.name == mine:
+            spans.undo(image)
+    output.undo(image for image in images if image.name != mine)
+    fault("undone")
+
+
+def _check_epoch(assignment: Assignment, destination: Destination) -> Outcome | None:
+    connection = background.connection(destination.servers)
+    entry = background.wait(
+        bucket.read(connection, OFFSETS_BUCKET, offset_key(assignment.partition)), _KV_PATIENCE
+    )
+    offset = Offset.decode(entry.value) if entry else None
+    if offset is None or offset.epoch != assignment.epoch:
+        owner = offset.owner if offset else "nobody"
+        return Superseded(assignment.partition, f"the partition belongs to {owner} by now")
+    if offset.next != assignment.first:
+        return Blocked(
+            assignment.partition,
+            Cause.STATE,
+            f"the offset is {offset.next}, not {assignment.first}: somebody has moved it",
+        )
+    return None
+
+
+def _foreign(assignment: Assignment, destination: Destination, logbook: Logbook) -> str:
+    last = logbook.last
+    reached = (last.until or last.first) if last else 0
+    return (
+        f"the files under {destination.output} were written up to sequence {reached}, but the offset of partition "
+        f"{assignment.partition} is {assignment.first}: they do not belong together; bring back the right files or "
+        f"offset, or receive into an empty --output and --state-dir"
+    )
+
+
+def _describe(error: OSError) -> str:
+    name = f"{error.filename}: " if error.filename else ""
+    return f"{name}{error.strerror or error}"
