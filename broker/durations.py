@@ -19,12 +19,15 @@ def parse_duration(value: object) -> timedelta:
         return value
     text = str(value).strip().lower()
     if re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", text):
-        return timedelta(seconds=float(text))
-    if not _WHOLE.fullmatch(text):
+        seconds = float(text)
+    elif _WHOLE.fullmatch(text):
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in _TOKEN.findall(text))
+    else:
         raise ValueError(f"{text!r} is not a length of time such as 30s, 15m, 12h or 1d")
-    return timedelta(
-        seconds=sum(float(number) * _UNITS[unit] for number, unit in _TOKEN.findall(text))
-    )
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError:
+        raise ValueError(f"{text!r} is longer than any time can be") from None
 
 
 def format_duration(length: timedelta) -> str:

@@ -40,11 +40,17 @@ class Offset:
         try:
             entry = json.loads(data)
             version = entry.pop("version")
-        except (ValueError, KeyError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UnreadableOffset(f"not an offset: {data[:80]!r}") from error
         if version != _VERSION:
             raise UnreadableOffset(
                 f"offset of version {version}; this program reads version {_VERSION}"
             )
-        known = {field.name for field in fields(cls)}
-        return cls(**{key: value for key, value in entry.items() if key in known})
+        kinds = {field.name: field.type for field in fields(cls)}
+        known = {key: value for key, value in entry.items() if key in kinds}
+        if any(type(value) is not kinds[key] for key, value in known.items()):
+            raise UnreadableOffset(f"not an offset: {data[:80]!r}")
+        try:
+            return cls(**known)
+        except TypeError as error:
+            raise UnreadableOffset(f"not an offset: {data[:80]!r}") from error

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_origin
 
 import click
-from pydantic import BaseModel
+from pydantic import BaseModel, ByteSize
 from pydantic.fields import FieldInfo
 
 from broker.configuration import ProgramSettings, load
@@ -102,6 +102,8 @@ def _default_text(field: FieldInfo) -> str:
         return ""
     default = field.default
     shown = ",".join(default) if isinstance(default, tuple) else default
+    if isinstance(shown, ByteSize):
+        shown = shown.human_readable().replace(".0", "")
     if isinstance(shown, timedelta):
         shown = format_duration(shown)
     return f"  [default: {shown}]"

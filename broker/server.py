@@ -88,12 +88,16 @@ class Server:
                 self._hear(line)
             rest = rest[-65536:]
         code = await self._process.wait()
-        raise OperatorError(f"nats-server ended ({_ending(code)}): {explain(tuple(self._said))}")
+        reason = explain(tuple(self._said))
+        raise OperatorError(f"nats-server ended ({_ending(code)}){': ' if reason else ''}{reason}")
 
     def _hear(self, line: bytes) -> None:
         said = read_line(line.decode("utf-8", "replace").rstrip())
         self._said.append(said)
-        logger.log(said.level, "%s", said.text)
+        if (
+            said.level < logging.CRITICAL
+        ):  # what it dies of is said once, by whoever asks why it ended
+            logger.log(said.level, "%s", said.text)
 
     def reload(self) -> None:
         """Make the server read its configuration again."""

@@ -38,7 +38,7 @@ def read_line(line: str) -> Said:
 
 
 def explain(said: Sequence[Said]) -> str:
-    """Return, in one line, why nats-server ended, from its last words."""
+    """Return, in one line, why nats-server ended, from its last words; empty when they complain of nothing."""
     troubles = [one.text for one in said if one.level >= logging.ERROR]
     for text in troubles:
         if found := _IN_USE.search(text):
@@ -50,6 +50,4 @@ def explain(said: Sequence[Said]) -> str:
             return (
                 f"cannot listen on {found['address']}: {found['reason']}; check --listen and --http"
             )
-    if troubles:
-        return troubles[-1]
-    return said[-1].text if said else "it said nothing"
+    return troubles[-1] if troubles else ""

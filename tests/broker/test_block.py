@@ -1,0 +1,125 @@
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.block import (
+    MAX_LINES_BYTES,
+    Identity,
+    MalformedBlock,
+    Origin,
+    Span,
+    decode_origin,
+    decode_payload,
+    encode_origin,
+)
+
+numbers = st.integers(0, 10**18)
+hexes = st.text("0123456789abcdef", max_size=32)
+spans = st.builds(
+    lambda file, start, length: Span(file, start, start + length),
+    st.text("0123456789abcdef:-", min_size=1),
+    numbers,
+    st.integers(0, 10**9),
+)
+identities = st.builds(Identity, numbers, st.integers(0, 1024), hexes, st.integers(0, 1024), hexes)
+paths = st.binary(max_size=80).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
+origins = st.builds(
+    Origin,
+    agent=st.text("0123456789abcdef-", min_size=1),
+    file=paths,
+    span=spans,
+    identity=identities,
+    lines=numbers,
+    read_at=numbers,
+    compressed=st.booleans(),
+)
+
+
+@given(origins)
+def test_an_origin_comes_back_as_it_was_sent(origin: Origin) -> None:
+    assert decode_origin(encode_origin(origin)) == origin
+
+
+@given(origins)
+def test_no_path_can_break_out_of_its_header(origin: Origin) -> None:
+    for value in encode_origin(origin).values():
+        assert value.isascii()
+        assert value.isprintable()
+        assert value == value.strip()
+
+
+def test_a_claim_has_no_span_and_comes_back_as_a_claim() -> None:
+    claim = Origin("1-a", "", None, None, 0, 5)
+
+    assert decode_origin(encode_origin(claim)) == claim
+    assert claim.is_claim
+
+
+@pytest.mark.parametrize("headers", [None, {}, {"Log-File": "/x"}, {"Nats-Msg-Id": "1"}])
+def test_a_message_without_our_headers_is_nobodys(headers: dict[str, str] | None) -> None:
+    assert decode_origin(headers) is None
+
+
+GOOD = encode_origin(Origin("1-a", "/x", Span("f", 0, 9), Identity(1, 0, "", 0, ""), 1, 5))
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("Log-Span", "f:9-0"),
+        ("Log-Span", "f:0"),
+        ("Log-Span", ":0-9"),
+        ("Log-Span", "f:-1-9"),
+        ("Log-Span", "f:0-99999999999999999999"),
+        ("Log-Span", "f:\u0660-9"),
+        ("Log-Identity", "1:2:3"),
+        ("Log-Identity", "x:0::0:"),
+        ("Log-Lines", ""),
+        ("Log-Lines", "-1"),
+        ("Log-Read-At", "soon"),
+        ("Content-Encoding", "gzip"),
+    ],
+)
+def test_a_header_that_does_not_hold_together_is_malformed(header: str, value: str) -> None:
+    with pytest.raises(MalformedBlock):
+        decode_origin({**GOOD, header: value})
+
+
+@pytest.mark.parametrize("header", ["Log-Span", "Log-Identity", "Log-Lines", "Log-Read-At"])
+def test_a_missing_header_is_malformed(header: str) -> None:
+    with pytest.raises(MalformedBlock):
+        decode_origin({key: value for key, value in GOOD.items() if key != header})
+
+
+@given(st.dictionaries(st.sampled_from(sorted([*GOOD, "Content-Encoding"])), st.text()))
+def test_hostile_headers_are_read_or_refused_and_nothing_else(headers: dict[str, str]) -> None:
+    try:
+        decode_origin(headers)
+    except MalformedBlock:
+        return
+
+
+@given(st.binary())
+def test_lines_come_back_from_both_encodings(lines: bytes) -> None:
+    folded = zstandard.ZstdCompressor().compress(lines)
+
+    assert decode_payload({"Content-Encoding": "zstd"}, folded) == lines
+    assert decode_payload(None, lines) == lines
+
+
+@given(st.binary())
+def test_a_damaged_frame_is_malformed_and_never_half_read(garbage: bytes) -> None:
+    folded = zstandard.ZstdCompressor().compress(b"line\n" * 100)
+
+    with pytest.raises(MalformedBlock):
+        decode_payload({"Content-Encoding": "zstd"}, folded[:-1])
+    with pytest.raises(MalformedBlock):
+        decode_payload({"Content-Encoding": "zstd"}, b"\x00" + garbage)
+
+
+def test_a_frame_that_unfolds_to_too_much_is_refused_before_it_is_unfolded() -> None:
+    bomb = zstandard.ZstdCompressor().compress(bytes(MAX_LINES_BYTES + 1))
+
+    with pytest.raises(MalformedBlock, match="over"):
+        decode_payload({"Content-Encoding": "zstd"}, bomb)

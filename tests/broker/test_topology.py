@@ -1,0 +1,36 @@
+from datetime import timedelta
+
+from broker.topology import Topology, offset_key
+
+
+def test_the_duplicate_window_never_exceeds_the_age_that_the_server_would_refuse() -> None:
+    logs = Topology(max_age=timedelta(seconds=5)).streams()[0]
+
+    assert logs["duplicate_window"] == logs["max_age"] == 5_000_000_000
+
+
+def test_a_limit_that_nobody_asked_for_is_not_declared() -> None:
+    assert "max_bytes" not in Topology().streams()[0]
+    assert Topology(max_bytes=9).streams()[0]["max_bytes"] == 9
+
+
+def test_the_stream_takes_atomic_batches_and_direct_reads_on_disk() -> None:
+    logs = Topology().streams()[0]
+
+    assert (logs["allow_atomic"], logs["allow_direct"], logs["storage"]) == (True, True, "file")
+
+
+def test_offsets_are_never_expired_or_pushed_out_by_other_keys() -> None:
+    for bucket in Topology().streams()[1:]:
+        assert "max_age" not in bucket
+        assert bucket["discard"] == "new"
+        assert bucket["max_msgs_per_subject"] >= 1
+
+
+def test_each_partition_has_a_consumer_of_its_own_filter() -> None:
+    consumer = Topology().consumer(7)
+
+    assert consumer["durable_name"] == "receiver-p7"
+    assert consumer["filter_subject"] == "logs.p7.>"
+    assert consumer["ack_policy"] == "all"
+    assert offset_key(7) == "p7"
