@@ -17,7 +17,7 @@ from shipper.waiting import Waiting, reason_of
 __all__ = ["OwnershipLost", "Publisher", "UnacknowledgedPublisher"]
 
 _PATIENCE = 30.0  # seconds; a round of some MiB over a slow line takes its time, a dead one is noticed by pings
-_WRONG_LAST_SEQUENCE = 10071
+_WRONG_LAST_SEQUENCE = {10071, 10164}
 _MESSAGE_TOO_LARGE = 10054
 
 
@@ -67,7 +67,7 @@ class Publisher:
         try:
             return await self._send(round_)
         except Rejected as error:
-            if error.error != _WRONG_LAST_SEQUENCE:
+            if error.error not in _WRONG_LAST_SEQUENCE:
                 raise
         return await self._settle(round_)
 

@@ -37,7 +37,7 @@ class Pace:
     compression: Compression
     once: bool
     patience: float | None
-    look_after: float = 0.1
+    look_after: float = 0.2
     look_every: float = 5.0
     breath: float = 0.02
     small: int = 128 * 1024

@@ -10,7 +10,6 @@ __all__ = ["Waiting", "reason_of"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _FULL = {10077, 10023, 10002, 10047}
-_BUSY = {10199, 10210, 10211}  # batches of others, or this one given up by the server
 _NOT_ATOMIC = {10174}
 logger = logging.getLogger(__name__)
 
