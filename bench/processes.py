@@ -1,7 +1,7 @@
 """Real programs as processes of their own: started, killed, ended and cleaned up with everything that they started.
 
-Each runs in a session of its own, so that its whole tree is found again by the session id, also after its head was
-killed and its children were adopted. Knows nothing of what the programs do.
+Each runs in a session of its own, and sessions that its children open are remembered, so that its whole tree is found
+again after its head was killed and its children were adopted. Knows nothing of what the programs do.
 """
 
 import os
@@ -53,7 +53,7 @@ class Process:
     environment: Mapping[str, str]
     folder: Path | None = None
     starts: int = 0
-    sessions: list[int] = field(default_factory=list)
+    sessions: set[int] = field(default_factory=set)
     popen: "subprocess.Popen[bytes] | None" = None
 
     def start(self) -> None:
@@ -71,7 +71,7 @@ class Process:
                 start_new_session=True,
             )
         self.starts += 1
-        self.sessions.append(self.popen.pid)
+        self.sessions.add(self.popen.pid)
 
     @property
     def pid(self) -> int:
@@ -97,6 +97,7 @@ class Process:
 
     def kill(self) -> None:
         """Send -9 to the program itself, as the kernel's OOM killer would; its children have to find out."""
+        self.tree()
         self._signal(signal.SIGKILL)
         self.wait(10)
 
@@ -121,8 +122,17 @@ class Process:
         return self.wait(seconds)
 
     def tree(self) -> list[int]:
-        """Return the process ids of everything that lives in its sessions, of earlier starts too."""
-        return [pid for pid in _pids() if _session_of(pid) in self.sessions]
+        """Return the process ids of all that it started and that still lives, from earlier starts too."""
+        found: dict[int, _Living] = {}
+        living = _all_living()
+        while more := [
+            one
+            for one in living
+            if one.pid not in found and (one.session in self.sessions or one.parent in found)
+        ]:
+            found.update({one.pid: one for one in more})
+            self.sessions.update(one.session for one in more)
+        return sorted(found)
 
     def _signal(self, number: int) -> None:
         if self.is_running():
@@ -195,16 +205,26 @@ def _kill_tree(process: Process) -> None:
         time.sleep(0.05)
 
 
-def _pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+@dataclass(frozen=True, slots=True)
+class _Living:
+    """A process that is there, with its parent and its session (proc(5))."""
+
+    pid: int
+    parent: int
+    session: int
 
 
-def _session_of(pid: int) -> int | None:
-    """Return the session of a living process, None when there is none (any more) or it is a zombie."""
+def _all_living() -> list[_Living]:
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [one for pid in pids if (one := _living(pid)) is not None]
+
+
+def _living(pid: int) -> _Living | None:
+    """Return what is known of a process, None when there is none (any more) or it is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
     # the name stands in parentheses and may hold anything, spaces and parentheses too
     fields = stat.rpartition(")")[2].split()
-    return None if fields[0] == "Z" else int(fields[3])
+    return None if fields[0] == "Z" else _Living(pid, int(fields[1]), int(fields[3]))

@@ -8,15 +8,25 @@ from bench.processes import Process, Processes, ProgramDied, TookTooLong, wait_u
 
 _PARENT = """
 import os, subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], process_group=0)
+mode, value = sys.argv[1], int(sys.argv[2])
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], **{mode: value})
 print(child.pid, flush=True)
 time.sleep(60)
 """
 
 
-def test_children_of_a_killed_program_do_not_outlive_the_with(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        pytest.param("process_group", "0", id="child in a process group of its own"),
+        pytest.param("start_new_session", "1", id="child in a session of its own"),
+    ],
+)
+def test_children_of_a_killed_program_do_not_outlive_the_with(
+    tmp_path: Path, option: str, value: str
+) -> None:
     with Processes(tmp_path) as processes:
-        parent = processes.start("parent", [sys.executable, "-c", _PARENT])
+        parent = processes.start("parent", [sys.executable, "-c", _PARENT, option, value])
         wait_until("child starts", lambda: parent.log.read_bytes().endswith(b"\n"), 10)
         child = int(parent.last_words())
         parent.kill()

@@ -1,0 +1,89 @@
+"""Applications that write logs: appends to files from a thread of its own, in pieces that break anywhere, as programs do."""
+
+import random
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from bench.lines import LogLines
+
+__all__ = ["Traffic"]
+
+_TICK = 0.05
+
+
+class Traffic:
+    """Writes to several files at once until it is stopped; remembers what it wrote, in order, per file."""
+
+    def __init__(self, files: Sequence[Path], lines_per_second: int, seed: int = 1) -> None:
+        """Write at about that rate to each of the files; a file's name and folder are its lines' tag."""
+        self._lines = {
+            path: LogLines(f"{path.parent.name}/{path.name}", seed + number)
+            for number, path in enumerate(files)
+        }
+        self._written = {path: bytearray() for path in files}
+        self._chance = random.Random(seed)
+        self._per_tick = max(1, round(lines_per_second * _TICK))
+        self._ended = threading.Event()
+        self._writing = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="traffic")
+
+    def __enter__(self) -> "Traffic":
+        for path in self._lines:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop at the end of a line."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    @property
+    def written(self) -> Mapping[Path, bytes]:
+        """What was written to each file so far, over all of its rotations."""
+        with self._writing:
+            return {path: bytes(content) for path, content in self._written.items()}
+
+    def lines_of(self, path: Path) -> int:
+        """Return how many lines were written to a file so far."""
+        return self._lines[path].count
+
+    def rotate(self, path: Path) -> None:
+        """Rename the file and the older ones as logrotate does: `log` to `log.1` to `log.2` and so on."""
+        with self._writing:
+            number = 1
+            while path.with_name(f"{path.name}.{number}").exists():
+                number += 1
+            for older in range(number, 1, -1):
+                path.with_name(f"{path.name}.{older - 1}").rename(
+                    path.with_name(f"{path.name}.{older}")
+                )
+            path.rename(path.with_name(f"{path.name}.1"))
+            path.touch()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_TICK):
+            for path in self._lines:
+                with self._writing:
+                    self._append(path)
+
+    def _append(self, path: Path) -> None:
+        text = self._lines[path].take(self._chance.randrange(1, 2 * self._per_tick))
+        middle = self._chance.randrange(len(text))
+        with path.open("ab", buffering=0) as file:
+            for piece in (text[:middle], text[middle:]):
+                file.write(piece)
+                if self._chance.random() < 0.1:
+                    self._ended.wait(0.01)
+        self._written[path] += text
