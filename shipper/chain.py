@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from shipper.cursor import Cursor
-from shipper.identity import Glimpse, Match, fingerprint, judge
+from shipper.identity import HEAD_BYTES, TAIL_BYTES, Glimpse, Match, fingerprint, judge
+from shipper.rotation import age
 from shipper.sighting import Sighting
 
-__all__ = ["Live", "Ruling", "Stranger", "Verdict", "rule_live", "rule_rotated"]
+__all__ = ["Chain", "Ruling", "Stranger", "Verdict", "rule_known", "rule_rotated"]
 
 _CLOCK_SLACK = 20_000_000
 """Nanoseconds that a file's time of change may lie behind the clock: the kernel stamps files by its tick."""
@@ -36,11 +37,17 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
-    """A file that is not followed; `tails` holds, by file id, what stands before the offset of each likely cursor."""
+    """A file to decide on; `tails` holds, by file id, what stands before the offset of each likely cursor.
+
+    `ends` holds, by size, what stands before the size that a copy has; `copy_of` is the file that it
+    was a beginning of when both were seen.
+    """
 
     sighting: Sighting
     head: bytes
     tails: Mapping[str, bytes]
+    ends: Mapping[int, bytes]
+    copy_of: str | None = None
 
     def judged(self, cursor: Cursor) -> Match:
         """Return what this file is to a cursor."""
@@ -50,12 +57,20 @@ class Stranger:
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
-    """The file at a family's live path: its cursor if its inode is known, its first bytes, and whether those are new."""
+class Chain:
+    """What is known of a stranger's family.
 
-    cursor: Cursor | None
-    head: bytes
-    truncated: bool
+    `live` is the file at the live path, if it still holds what was read of it. `truncated` are the cursors whose inode
+    is there and holds other bytes, `gone` those whose inode is not there, `cursors` all. `oldest` is the age of the oldest rotated file that is followed,
+    `newest` when the family was last read, in nanoseconds; None when there is none.
+    """
+
+    live: Stranger | None
+    truncated: tuple[Cursor, ...]
+    gone: tuple[Cursor, ...]
+    cursors: tuple[Cursor, ...]
+    oldest: tuple[int, int, str] | None
+    newest: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,61 +81,77 @@ class Ruling:
     cursor: Cursor | None = None
 
 
-def rule_live(stranger: Stranger, cursors: Iterable[Cursor]) -> Ruling:
-    """Decide on a file at a live path: it is one of the cursors' that kept its inode, or it is new."""
-    return _known(stranger, cursors) or Ruling(Verdict.BEGIN)
+def rule_known(stranger: Stranger, cursors: Iterable[Cursor]) -> Ruling | None:
+    """Return how to go on with a file that is one of the cursors' and kept its inode; None when it is not.
 
-
-def rule_rotated(
-    stranger: Stranger, cursors: Iterable[Cursor], live: Live | None, newest: int | None
-) -> Ruling:
-    """Decide on a rotated sibling.
-
-    `newest` is when the family was last read, in nanoseconds; None when we know nothing of it. What was written
-    before that and never read was there before us, since whoever rotates renames the file that we read last.
+    All files of a family must have been asked this before `rule_rotated` is asked of any.
     """
-    if known := _known(stranger, cursors):
-        return known
-    if not stranger.sighting.size:
-        return Ruling(Verdict.EMPTY)
-    if live is not None and live.cursor is not None:
-        copy = _rule_copy(stranger, live, live.cursor)
-        if copy is not None:
-            return copy
-    came_after = newest is not None and stranger.sighting.modified + _CLOCK_SLACK >= newest
-    return Ruling(Verdict.BEGIN if stranger.sighting.wanted or came_after else Verdict.OLD)
-
-
-def _known(stranger: Stranger, cursors: Iterable[Cursor]) -> Ruling | None:
     same = [cursor for cursor in cursors if stranger.judged(cursor) is Match.SAME]
     if not same:
         return None
     return Ruling(Verdict.CONTINUE, max(same, key=lambda cursor: (cursor.offset, cursor.seen)))
 
 
-def _rule_copy(stranger: Stranger, live: Live, cursor: Cursor) -> Ruling | None:
-    match = stranger.judged(cursor)
-    if not live.truncated:
-        return Ruling(Verdict.COPY) if _looks_like(stranger, live, match, cursor) else None
-    if match is Match.COPY:
-        return Ruling(Verdict.INHERIT, cursor)
-    return Ruling(Verdict.COPY) if _was_read(stranger, cursor) else None
+def rule_rotated(stranger: Stranger, chain: Chain) -> Ruling:
+    """Decide on a rotated sibling that kept no inode that we know.
+
+    One that was never read is new when it is younger than a file that we know, since those that were there before
+    us are older than all of them; when none is left to compare with, when it was written after we last read.
+    """
+    if not stranger.sighting.size:
+        return Ruling(Verdict.EMPTY)
+    for cursor in (*chain.truncated, *(c for c in chain.gone if _is_likely(stranger, c))):
+        if stranger.judged(cursor) is Match.COPY:
+            return Ruling(Verdict.INHERIT, cursor)
+    if _is_copy(stranger, chain):
+        return Ruling(Verdict.COPY)
+    new = stranger.sighting.wanted or _came_after(stranger.sighting, chain)
+    return Ruling(Verdict.BEGIN if new else Verdict.OLD)
 
 
-def _looks_like(stranger: Stranger, live: Live, match: Match, cursor: Cursor) -> bool:
-    # a copy may still be growing, so a shorter beginning of the live file counts
-    common = min(len(stranger.head), len(live.head))
-    if not common or stranger.head[:common] != live.head[:common]:
-        return False
-    whole = stranger.sighting.size >= cursor.offset > 0
-    return match is Match.COPY if whole else True
+def _is_copy(stranger: Stranger, chain: Chain) -> bool:
+    return (
+        (chain.live is not None and _is_beginning(stranger, chain.live))
+        or any(_was_read(stranger, cursor) for cursor in chain.truncated)
+        or any(_is_left_copy(stranger, cursor) for cursor in chain.cursors)
+    )
+
+
+def _came_after(sighting: Sighting, chain: Chain) -> bool:
+    if chain.oldest is not None and age(sighting.modified, sighting.path) > chain.oldest:
+        return True
+    return chain.newest is not None and sighting.modified + _CLOCK_SLACK >= chain.newest
+
+
+def _is_likely(stranger: Stranger, cursor: Cursor) -> bool:
+    # a few bytes in common with a file that is gone may be chance
+    return stranger.copy_of == cursor.file or cursor.offset >= TAIL_BYTES
+
+
+def _is_beginning(stranger: Stranger, live: Stranger) -> bool:
+    # a copy may still be growing, and the live file may have grown since
+    head = live.head[: len(stranger.head)]
+    return head == stranger.head and any(
+        stranger.ends[size] == live.ends[size] for size in stranger.ends.keys() & live.ends.keys()
+    )
 
 
 def _was_read(stranger: Stranger, cursor: Cursor) -> bool:
     # lines written between the copy and the truncation, which we read, make the copy shorter than the offset
+    if stranger.sighting.size >= cursor.offset:
+        return False
+    return stranger.copy_of == cursor.file or _has_head(stranger, cursor)
+
+
+def _is_left_copy(stranger: Stranger, cursor: Cursor) -> bool:
+    # one that stayed when its original was renamed, or that a person made; one that we did not see beside its
+    # original is judged only by a whole kilobyte, since less may be a common heading
+    if stranger.copy_of != cursor.file and cursor.identity.head_length < HEAD_BYTES:
+        return False
+    return _was_read(stranger, cursor) or stranger.judged(cursor) is Match.COPY
+
+
+def _has_head(stranger: Stranger, cursor: Cursor) -> bool:
     length = cursor.identity.head_length
-    return (
-        0 < length <= len(stranger.head)
-        and stranger.sighting.size < cursor.offset
-        and fingerprint(stranger.head[:length]) == cursor.identity.head_hash
-    )
+    head = stranger.head[:length]
+    return 0 < length == len(head) and fingerprint(head) == cursor.identity.head_hash

@@ -116,11 +116,12 @@ class Follower:
         shown = await asyncio.to_thread(scan, self._patterns, tuple(self._roster.lives))
         notices = await self._watcher.follow(shown.folders)
         asks, renamed = self._roster.sight(shown.sightings, now)
+        gone = self._let_go(now)
         samples = await asyncio.to_thread(sample, asks) if asks else {}
         refused = [seen for seen in samples.values() if isinstance(seen, Notice)]
         readable = {key: seen for key, seen in samples.items() if isinstance(seen, Sample)}
         notices += self._troubles.changes((*shown.troubles, *refused))
-        notices += renamed + self._roster.settle(readable, now) + self._let_go(now)
+        notices += renamed + self._roster.settle(readable, now) + gone
         await self._open_early()
         await self._handles.trim(self._roster.tailers)
         self._by_path = {t.sighting.real: t for t in self._roster.tailers.values()}

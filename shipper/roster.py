@@ -4,14 +4,16 @@ A file is in one of three places: followed by a tailer (by device and inode), kn
 passed over because it was rotated before our time.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from shipper.chain import Live, Ruling, Stranger, Verdict, rule_live, rule_rotated
+from shipper.chain import Chain, Ruling, Stranger, Verdict, rule_known, rule_rotated
 from shipper.cursor import Cursor
 from shipper.families import family_of
 from shipper.identity import Match, identify
+from shipper.index import Index
 from shipper.notice import Notice, NoticeKind
 from shipper.rotation import age
 from shipper.sampling import Ask, Sample
@@ -33,13 +35,18 @@ class Roster:
         self.lives = {c.path for c in self.known.values() if _is_shown(c.path, patterns)}
         self._new_id = new_id
         self._old: dict[FileKey, int] = {}
+        self._copies: dict[FileKey, str] = {}
         self._sighted: dict[FileKey, Sighting] = {}
         self._live: dict[str, Sighting] = {}
+        self._inodes: defaultdict[str, set[int]] = defaultdict(set)
 
     def sight(self, sightings: Iterable[Sighting], now: int) -> tuple[list[Ask], list[Notice]]:
         """Take note of a look; return which files must be glimpsed at before `settle`, and what there is to say."""
         self._sighted = self._each_once(sightings)
         self._live = {s.path: s for s in self._sighted.values() if s.is_live}
+        self._inodes = defaultdict(set)
+        for shown in self._sighted.values():
+            self._inodes[shown.family].add(shown.key.inode)
         self.lives |= {s.path for s in self._sighted.values() if s.wanted}
         notices = []
         for key, tailer in self.tailers.items():
@@ -49,23 +56,26 @@ class Roster:
                 if sighting.path != before:
                     notices.append(Notice(NoticeKind.ROTATED, before, f"is now {sighting.path}"))
         self._old = {k: m for k, m in self._old.items() if self._is_old(k, m)}
+        self._copies = {k: f for k, f in self._copies.items() if k in self._sighted}
         return self._asks(), notices
 
     def settle(self, samples: Mapping[FileKey, Sample], now: int) -> list[Notice]:
         """Decide what the files that were glimpsed at are, and follow those that are to be followed."""
-        truncated = {
-            key: self._remember(key)
+        truncated = [
+            self._remember(key)
             for key in list(self.tailers)
-            if self.tailers[key].suspect and key in samples and not self._is_same(key, samples[key])
-        }
-        strangers = self._strangers(samples)
-        notices = []
-        for family in dict.fromkeys(s.sighting.family for s in strangers):
-            chain = [s for s in strangers if s.sighting.family == family]
-            notices += self._settle_family(family, chain, samples, now)
-        notices += [
-            _truncated(tailer, self._follower_of(tailer.file)) for tailer in truncated.values()
+            if key in samples and not self._is_same(key, samples[key])
         ]
+        families: dict[str, list[Stranger]] = {}
+        for key, seen in samples.items():
+            if key not in self.tailers and key in self._sighted:
+                stranger = self._stranger(key, seen)
+                families.setdefault(stranger.sighting.family, []).append(stranger)
+        notices = []
+        index = self._index() if families else Index()
+        for family, strangers in families.items():
+            notices += self._settle_family(family, strangers, samples, index, now)
+        notices += [_truncation(t, self._follower_of(t.file)) for t in truncated]
         self.order()
         return notices
 
@@ -117,102 +127,109 @@ class Roster:
         )
         if not wanted:
             return []
-        by_family, by_inode = self._index()
-        return [
-            Ask(
-                s,
-                tuple(
-                    {
-                        c.file: c
-                        for c in (*by_family.get(s.family, ()), *by_inode.get(s.key.inode, ()))
-                    }.values()
-                ),
-            )
-            for s in wanted
-        ]
+        index = self._index()
+        sizes: dict[str, set[int]] = {}
+        for sighting in fresh:
+            if not sighting.is_live:
+                sizes.setdefault(sighting.family, set()).add(sighting.size)
+        return [Ask(s, index.cursors_near(s), tuple(sizes.get(s.family, ()))) for s in wanted]
 
-    def _index(self) -> tuple[dict[str, list[Cursor]], dict[int, list[Cursor]]]:
-        by_family: dict[str, list[Cursor]] = {}
-        by_inode: dict[int, list[Cursor]] = {}
+    def _index(self) -> Index:
+        index = Index()
         for tailer in self.tailers.values():
-            by_family.setdefault(tailer.sighting.family, []).append(tailer.cursor)
+            index.add_tailer(tailer)
         for cursor in self.known.values():
-            by_family.setdefault(family_of(cursor.path, self.lives), []).append(cursor)
-            by_inode.setdefault(cursor.identity.inode, []).append(cursor)
-        return by_family, by_inode
+            index.add_known(cursor, family_of(cursor.path, self.lives))
+        return index
+
+    def _stranger(self, key: FileKey, seen: Sample) -> Stranger:
+        sighting = replace(self._sighted[key], size=seen.size)
+        return Stranger(sighting, seen.head, seen.tails, seen.ends, self._copies.get(key))
 
     def _is_same(self, key: FileKey, sample: Sample) -> bool:
         tailer = self.tailers[key]
-        stranger = _stranger(self._sighted[key], sample)
+        stranger = self._stranger(key, sample)
         tailer.suspect = stranger.judged(tailer.cursor) is not Match.SAME
         tailer.dirty = True
         return not tailer.suspect
 
-    def _strangers(self, samples: Mapping[FileKey, Sample]) -> list[Stranger]:
-        return [
-            _stranger(self._sighted[key], sample)
-            for key, sample in samples.items()
-            if key not in self.tailers and key in self._sighted
-        ]
-
     def _settle_family(
-        self, family: str, strangers: list[Stranger], samples: Mapping[FileKey, Sample], now: int
+        self,
+        family: str,
+        strangers: list[Stranger],
+        samples: Mapping[FileKey, Sample],
+        index: Index,
+        now: int,
     ) -> list[Notice]:
-        by_family, _ = self._index()
-        cursors = by_family.get(family, [])
-        newest = max((cursor.seen for cursor in cursors), default=None)
         notices = []
-        live = self._live_of(family, cursors, samples)
+        rest = []
         for stranger in sorted(strangers, key=_order):
-            candidates = [
-                c for c in self.known.values() if c.identity.inode == stranger.sighting.key.inode
-            ]
-            if stranger.sighting.is_live:
-                ruling = rule_live(stranger, candidates)
+            candidates = index.by_inode[stranger.sighting.key.inode]
+            if ruling := rule_known(stranger, candidates):
+                notices += self._act(ruling, stranger, index, now)
             else:
-                ruling = rule_rotated(stranger, candidates, live, newest)
-            notices += self._act(ruling, stranger, now)
+                rest.append(stranger)
+        chain = self._chain(family, samples, index)
+        for stranger in rest:
+            if stranger.sighting.is_live:
+                ruling = Ruling(Verdict.BEGIN)
+            else:
+                ruling = rule_rotated(stranger, replace(chain, oldest=index.oldest(family)))
+            notices += self._act(ruling, stranger, index, now)
         return notices
 
-    def _live_of(
-        self, family: str, cursors: Iterable[Cursor], samples: Mapping[FileKey, Sample]
-    ) -> Live | None:
+    def _chain(self, family: str, samples: Mapping[FileKey, Sample], index: Index) -> Chain:
+        cursors = tuple(index.cursors[family])
+        inodes = self._inodes[family]
+        homeless = sorted(
+            (c for c in cursors if c.file in self.known), key=lambda c: c.seen, reverse=True
+        )
         sighting = self._live.get(family)
-        sample = None if sighting is None else samples.get(sighting.key)
-        if sighting is None or sample is None:
-            return None
-        kept = [c for c in cursors if c.identity.inode == sighting.key.inode]
-        if not kept:
-            return Live(None, sample.head, truncated=False)
-        stranger = _stranger(sighting, sample)
-        same = [c for c in kept if stranger.judged(c) is Match.SAME]
-        cursor = max(same or kept, key=lambda c: c.seen)
-        return Live(cursor, sample.head, truncated=not same)
+        seen = None if sighting is None else samples.get(sighting.key)
+        return Chain(
+            live=None if sighting is None or seen is None else self._stranger(sighting.key, seen),
+            truncated=tuple(c for c in homeless if c.identity.inode in inodes),
+            gone=tuple(c for c in homeless if c.identity.inode not in inodes),
+            cursors=cursors,
+            oldest=None,
+            newest=max((cursor.seen for cursor in cursors), default=None),
+        )
 
-    def _act(self, ruling: Ruling, stranger: Stranger, now: int) -> list[Notice]:
+    def _act(self, ruling: Ruling, stranger: Stranger, index: Index, now: int) -> list[Notice]:
         sighting = stranger.sighting
         match ruling.verdict:
             case Verdict.CONTINUE | Verdict.INHERIT if ruling.cursor is not None:
-                return self._go_on(ruling.cursor, stranger)
+                return self._go_on(ruling.cursor, stranger, index)
             case Verdict.BEGIN:
                 label = sighting.path if sighting.wanted else sighting.family
                 identity = identify(sighting.key.inode, b"", b"")
                 cursor = Cursor(self._new_id(), label, 0, identity, now)
-                self.tailers[sighting.key] = Tailer(cursor, sighting, b"", b"")
+                self._follow(Tailer(cursor, sighting, b"", b""), index)
                 return [Notice(NoticeKind.FOUND, sighting.path, "is followed from its beginning")]
             case Verdict.OLD:
                 self._old[sighting.key] = sighting.modified
+            case Verdict.COPY:
+                self._note_copy(sighting)
             case _:
-                pass  # copies and empty siblings are looked at again
+                pass  # an empty sibling is looked at again
         return []
 
-    def _go_on(self, cursor: Cursor, stranger: Stranger) -> list[Notice]:
+    def _follow(self, tailer: Tailer, index: Index) -> None:
+        self.tailers[tailer.sighting.key] = tailer
+        index.tailers[tailer.sighting.family].append(tailer)
+
+    def _note_copy(self, sighting: Sighting) -> None:
+        live = self._live.get(sighting.family)
+        if live is not None and live.key in self.tailers:
+            self._copies.setdefault(sighting.key, self.tailers[live.key].file)
+
+    def _go_on(self, cursor: Cursor, stranger: Stranger, index: Index) -> list[Notice]:
         if self.known.pop(cursor.file, None) is None:
             return []  # another copy was first
         head = stranger.head[: cursor.identity.head_length]
         tail = stranger.tails.get(cursor.file, b"")
         sighting = stranger.sighting
-        self.tailers[sighting.key] = Tailer(cursor, sighting, head, tail)
+        self._follow(Tailer(cursor, sighting, head, tail), index)
         return [Notice(NoticeKind.FOUND, sighting.path, f"goes on at byte {cursor.offset}")]
 
     def _remember(self, key: FileKey) -> Tailer:
@@ -224,16 +241,12 @@ class Roster:
         return next((t for t in self.tailers.values() if t.file == file), None)
 
 
-def _stranger(sighting: Sighting, sample: Sample) -> Stranger:
-    return Stranger(replace(sighting, size=sample.size), sample.head, sample.tails)
-
-
 def _order(stranger: Stranger) -> tuple[bool, tuple[int, int, str]]:
     sighting = stranger.sighting
     return not sighting.is_live, age(sighting.modified, sighting.path)
 
 
-def _truncated(tailer: Tailer, copy: Tailer | None) -> Notice:
+def _truncation(tailer: Tailer, copy: Tailer | None) -> Notice:
     path = tailer.sighting.path
     if copy is not None:
         text = f"was truncated; its rest is read from {copy.sighting.path}"

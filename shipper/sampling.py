@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shipper.cursor import Cursor
-from shipper.identity import HEAD_BYTES
+from shipper.identity import HEAD_BYTES, TAIL_BYTES
 from shipper.notice import Notice, NoticeKind
 from shipper.sighting import FileKey, Sighting
 
@@ -14,19 +14,21 @@ __all__ = ["Ask", "Sample", "open_read_only", "sample"]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A file to glimpse at, and the cursors whose offset it may have reached."""
+    """A file to glimpse at, the cursors whose offset it may have reached, and the sizes that copies of it have."""
 
     sighting: Sighting
     cursors: tuple[Cursor, ...]
+    sizes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The first bytes of a file, its size then, and by file id the bytes before each cursor's offset."""
+    """The first bytes of a file, its size then, and the bytes before each cursor's offset and before each size."""
 
     size: int
     head: bytes
     tails: Mapping[str, bytes]
+    ends: Mapping[int, bytes]
 
 
 def open_read_only(path: str, flags: int = os.O_RDONLY) -> int:
@@ -57,14 +59,18 @@ def _sample(ask: Ask) -> Sample | Notice | None:
         if FileKey(status.st_dev, status.st_ino) != ask.sighting.key:
             return None
         head = os.pread(descriptor, HEAD_BYTES, 0)
-        tails = {cursor.file: _tail(descriptor, cursor) for cursor in ask.cursors}
-        return Sample(status.st_size, head, tails)
+        tails = {
+            cursor.file: _before(descriptor, cursor.offset, cursor.identity.tail_length)
+            for cursor in ask.cursors
+        }
+        ends = {size: _before(descriptor, size, TAIL_BYTES) for size in ask.sizes}
+        return Sample(status.st_size, head, tails, ends)
     except OSError as error:
         return Notice(NoticeKind.UNREADABLE, path, f"cannot be read: {error.strerror}")
     finally:
         os.close(descriptor)
 
 
-def _tail(descriptor: int, cursor: Cursor) -> bytes:
-    length = cursor.identity.tail_length
-    return os.pread(descriptor, length, max(0, cursor.offset - length))
+def _before(descriptor: int, offset: int, length: int) -> bytes:
+    start = max(0, offset - length)
+    return os.pread(descriptor, offset - start, start)
