@@ -9,7 +9,17 @@ from dataclasses import dataclass
 
 from broker.exits import OperatorError
 
-__all__ = ["Loss", "Next", "Range", "StreamState", "advance", "between", "split", "without_loss"]
+__all__ = [
+    "Loss",
+    "Next",
+    "Range",
+    "StreamState",
+    "advance",
+    "between",
+    "refuse_rewind",
+    "split",
+    "without_loss",
+]
 
 Next = Mapping[int, int]
 """For each partition the next sequence to read."""
@@ -63,17 +73,9 @@ def between(start: Next, end: Next) -> list[Range]:
 
 
 def without_loss(ranges: Sequence[Range], state: StreamState, fail: bool) -> list[Range]:
-    """Return the ranges, begun where the stream now begins if that is later; raise `Loss` instead when `fail`.
-
-    A range behind the end of the stream belongs to another stream, whatever `fail` says: `Loss`.
-    """
+    """Return the ranges, begun where the stream now begins if that is later; raise `Loss` instead when `fail`."""
     kept = []
     for item in ranges:
-        if item.until > state.until:
-            raise Loss(
-                f"sequence {item.until - 1} is not in the stream yet, it ends at {state.until - 1}: the stream was "
-                "made anew or went back; start the query with a new checkpoint"
-            )
         if item.first < state.first and fail:
             raise Loss(
                 f"partition {item.partition}: sequences {item.first} to {min(state.first, item.until) - 1} were "
@@ -85,14 +87,21 @@ def without_loss(ranges: Sequence[Range], state: StreamState, fail: bool) -> lis
     return kept
 
 
+def refuse_rewind(position: Next, state: StreamState) -> None:
+    """Raise `Loss` when a position lies behind the end of the stream: it belongs to another stream of that name."""
+    for partition, sequence in sorted(position.items()):
+        if sequence > state.until:
+            raise Loss(
+                f"partition {partition}: the stream ends at sequence {state.until - 1}, before {sequence - 1}: it was "
+                "made anew or went back; correct the offsets, or start the query with a new checkpoint"
+            )
+
+
 def split(ranges: Sequence[Range], pieces: int) -> list[Range]:
-    """Return the ranges cut into at least `pieces` where their lengths allow it: tasks that run beside each other."""
-    if not ranges:
-        return []
-    each = -(-pieces // len(ranges))
-    result = []
-    for item in ranges:
-        length = -(-(item.until - item.first) // max(1, each))
-        for first in range(item.first, item.until, length):
-            result.append(Range(item.partition, first, min(first + length, item.until)))
-    return result
+    """Return the ranges cut into at least `pieces` of about one length, where there are as many sequences."""
+    length = max(1, sum(item.until - item.first for item in ranges) // pieces)
+    return [
+        Range(item.partition, first, min(first + length, item.until))
+        for item in ranges
+        for first in range(item.first, item.until, length)
+    ]

@@ -27,8 +27,18 @@ from pyspark.sql.types import StructType
 
 from broker.connection import Connection
 from broker.exits import ConfigurationError
-from receiver import background, direct
-from receiver.ranges import Range, StreamState, advance, between, split, without_loss
+from receiver import background
+from receiver.direct import patiently
+from receiver.ranges import (
+    Range,
+    StreamState,
+    advance,
+    between,
+    refuse_rewind,
+    split,
+    without_loss,
+)
+from receiver.reread import read
 from receiver.schema import columns, record_batches
 from receiver.source_options import Edge, SourceOptions
 from receiver.survey import look, place
@@ -62,7 +72,7 @@ class JetStreamSource(DataSource):
         """Return the reader of a bounded query."""
         return _BatchReader(SourceOptions.parse(self.options))
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a streaming query."""
         return _StreamReader(SourceOptions.parse(self.options))
 
@@ -72,6 +82,8 @@ class _BatchReader(DataSourceReader):
         if options.starting is Edge.LATEST:
             raise ConfigurationError("startingOffsets latest leaves nothing to read in a batch")
         self._options = options
+        # earliest is whatever is still there; what expires meanwhile was never promised
+        self._fail = options.fail_on_data_loss and options.starting not in (None, Edge.EARLIEST)
 
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(item) for item in _ask(self._options, self._plan)]
@@ -81,11 +93,12 @@ class _BatchReader(DataSourceReader):
         state = await look(connection, options.stream)
         start = await place(connection, options, options.starting or Edge.EARLIEST, state)
         end = await place(connection, options, options.ending, state)
-        ranges = without_loss(between(start, end), state, options.fail_on_data_loss)
+        refuse_rewind(end, state)
+        ranges = without_loss(between(start, end), state, self._fail)
         return split(ranges, options.least_partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _rows(self._options, partition)
+        return _rows(self._options, partition, self._fail)
 
 
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -97,7 +110,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._target: int | None = None
 
-    def initialOffset(self) -> dict[str, int]:
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         async def plan(connection: Connection) -> dict[int, int]:
             state = await look(connection, self._options.stream)
             starting = self._options.starting or Edge.LATEST
@@ -105,17 +118,18 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         return _written(_ask(self._options, plan))
 
-    def getDefaultReadLimit(self) -> ReadLimit:
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         if self._options.most_offsets is not None:
             return ReadMaxRows(self._options.most_offsets)
         if self._options.most_bytes is not None:
             return ReadMaxBytes(self._options.most_bytes)
         return ReadAllAvailable()
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
         state = self._state()
         target = state.until if self._target is None else min(self._target, state.until)
         window = None if isinstance(limit, ReadAllAvailable) else self._window(state)
+        refuse_rewind(_parsed(start), state)
         reached = {
             partition: max(first, min(state.first, target))
             for partition, first in _parsed(start).items()
@@ -127,14 +141,14 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         by_size = None if options.most_bytes is None else state.window_of(options.most_bytes)
         return min((n for n in (by_size, options.most_offsets) if n is not None), default=None)
 
-    def reportLatestOffset(self) -> dict[str, int]:
+    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         async def plan(connection: Connection) -> dict[int, int]:
             state = await look(connection, self._options.stream)
             return await place(connection, self._options, Edge.LATEST, state)
 
         return _written(_ask(self._options, plan))
 
-    def prepareForTriggerAvailableNow(self) -> None:
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._target = self._state().until
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
@@ -145,7 +159,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(item) for item in split(ranges, options.least_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _rows(self._options, partition)
+        return _rows(self._options, partition, self._options.fail_on_data_loss)
 
     def commit(self, end: dict[str, int]) -> None:
         """Do nothing: the query's checkpoint is the only one that knows."""
@@ -155,9 +169,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _state(self) -> StreamState:
         async def ask(connection: Connection) -> StreamState:
-            return await direct.patiently(
-                connection, lambda: look(connection, self._options.stream)
-            )
+            return await patiently(connection, lambda: look(connection, self._options.stream))
 
         return _ask(self._options, ask)
 
@@ -169,24 +181,15 @@ def _ask(options: SourceOptions, question: Callable[[Connection], Awaitable[Answ
     return background.wait(ask(), _PLANNING)
 
 
-def _rows(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def _rows(
+    options: SourceOptions, partition: InputPartition, fail: bool
+) -> Iterator[pa.RecordBatch]:
     item: Any = partition.value
     if not isinstance(item, Range):
         return  # Spark asks for one partition even where there is none to read
     connection = background.connection(options.servers)
-    position = item.first
-    for run in direct.read(connection, options.stream, item):
-        _refuse_loss(options, Range(item.partition, position, item.until))
+    for run in read(connection, options.stream, item, fail):
         yield from record_batches(item.partition, run, options.include_headers)
-        position = run[-1].sequence + 1 if run else item.until
-    _refuse_loss(options, Range(item.partition, position, item.until))
-
-
-def _refuse_loss(options: SourceOptions, rest: Range) -> None:
-    # retention may have passed a range between its planning and its reading
-    if options.fail_on_data_loss and rest.first < rest.until:
-        state = _ask(options, lambda connection: look(connection, options.stream))
-        without_loss([rest], state, fail=True)
 
 
 def _written(sequences: dict[int, int]) -> dict[str, int]:

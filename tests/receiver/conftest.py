@@ -1,12 +1,18 @@
 """One Spark for all tests of this folder: it takes seconds to start, and a process holds one at a time."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from broker.connection import Connection
 from receiver.session import spark_session
+
+Store = Callable[..., list[int]]
+Call = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +20,38 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     scratch: Path = tmp_path_factory.mktemp("spark")
     with spark_session("local[2]", app_name="tests", scratch=scratch) as session:
         yield session
+
+
+@pytest.fixture
+def store() -> Store:
+    """Return a function that publishes messages one by one, acknowledged, and returns their sequences."""
+
+    def publish_all(url: str, *messages: tuple[str, bytes, dict[str, str] | None]) -> list[int]:
+        async def publish() -> list[int]:
+            connection = Connection([url], "tests")
+            try:
+                answers = [await connection.ask(*message) for message in messages]
+            finally:
+                await connection.close()
+            return [int(answer["seq"]) for answer in answers]
+
+        return asyncio.run(publish())
+
+    return publish_all
+
+
+@pytest.fixture
+def call() -> Call:
+    """Return a function that calls the JetStream API of a server and returns its answer."""
+
+    def call_api(url: str, name: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        async def ask() -> dict[str, Any]:
+            connection = Connection([url], "tests")
+            try:
+                return await connection.api(name, body)
+            finally:
+                await connection.close()
+
+        return asyncio.run(ask())
+
+    return call_api
