@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from broker.connection import Connection, Rejected
+from broker.connection import Connection, Message, Rejected
 
 __all__ = ["Conflict", "Entry", "read", "write"]
 
@@ -27,11 +27,8 @@ async def read(connection: Connection, bucket: str, key: str) -> Entry | None:
 
     Raises `Rejected` when there is no such bucket, `ConnectionLost`.
     """
-    answer = await connection.request(f"$JS.API.DIRECT.GET.KV_{bucket}.$KV.{bucket}.{key}")
-    headers = answer.headers or {}
-    if headers.get("Status") == _NO_MESSAGE or headers.get("KV-Operation") in {"DEL", "PURGE"}:
-        return None
-    return Entry(answer.data, int(headers["Nats-Sequence"]))
+    answer = await _newest(connection, bucket, key)
+    return None if _is_gone(answer) else Entry(answer.data, _revision(answer))
 
 
 async def write(connection: Connection, bucket: str, key: str, value: bytes, revision: int) -> int:
@@ -39,6 +36,18 @@ async def write(connection: Connection, bucket: str, key: str, value: bytes, rev
 
     Raises `Conflict` when it is another by now. After `ConnectionLost` the caller must read before it writes again.
     """
+    try:
+        return await _put(connection, bucket, key, value, revision)
+    except Conflict:
+        answer = await _newest(connection, bucket, key)
+        if revision or not _is_gone(answer) or not _revision(answer):
+            raise
+        return await _put(
+            connection, bucket, key, value, _revision(answer)
+        )  # over the marker of a deletion
+
+
+async def _put(connection: Connection, bucket: str, key: str, value: bytes, revision: int) -> int:
     headers = {"Nats-Expected-Last-Subject-Sequence": str(revision)}
     try:
         answer = await connection.ask(f"$KV.{bucket}.{key}", value, headers)
@@ -47,3 +56,16 @@ async def write(connection: Connection, bucket: str, key: str, value: bytes, rev
             raise Conflict(f"{bucket}/{key} is no longer at revision {revision}") from None
         raise
     return int(answer["seq"])
+
+
+async def _newest(connection: Connection, bucket: str, key: str) -> Message:
+    return await connection.request(f"$JS.API.DIRECT.GET.KV_{bucket}.$KV.{bucket}.{key}")
+
+
+def _is_gone(answer: Message) -> bool:
+    headers = answer.headers or {}
+    return headers.get("Status") == _NO_MESSAGE or headers.get("KV-Operation") in {"DEL", "PURGE"}
+
+
+def _revision(answer: Message) -> int:
+    return int((answer.headers or {}).get("Nats-Sequence", 0))

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
+import nats.aio.client
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -30,6 +31,9 @@ _PING_EVERY = (
     5  # seconds; with one ping outstanding a half-open connection is given up after two of them
 )
 logger = logging.getLogger(__name__)
+
+# nats-py reads 32 KiB at a time, less than a block; with 256 KiB receiving costs a third less CPU (bench/, 2.16.0)
+nats.aio.client.DEFAULT_BUFFER_SIZE = 256 * 1024
 
 
 class BrokerAway(OperatorError):
