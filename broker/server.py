@@ -132,7 +132,7 @@ async def started(binary: Path, conf: Path, memory: int, inherited: int) -> Asyn
     """Run nats-server; it ends with this block, and with this process in every case.
 
     `memory` is its GOMEMLIMIT in bytes, `inherited` the descriptor of the store's lock, which it keeps. Its own
-    session keeps a terminal's Ctrl-C from it: it is told to stop by us.
+    process group keeps a terminal's Ctrl-C from it: it is told to stop by us.
     """
     folder = conf.parent
     for stale in folder.glob(
@@ -150,7 +150,7 @@ async def started(binary: Path, conf: Path, memory: int, inherited: int) -> Asyn
         stderr=subprocess.STDOUT,
         env={**os.environ, "GOMEMLIMIT": str(memory)},
         pass_fds=(inherited,),
-        start_new_session=True,
+        process_group=0,
     )
     server = Server(process, folder)
     try:

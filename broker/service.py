@@ -6,6 +6,7 @@ settings ─▶ store (lock, room) ─▶ conf ─▶ server (check, start, port
 import asyncio
 import json
 import logging
+import os
 import platform
 import signal
 from collections.abc import Coroutine
@@ -132,6 +133,7 @@ def _write_ready(conf: ServerConf, ports: Ports, server: Server) -> None:
         "server": f"nats://{conf.listen.reached_at(ports.client)}",
         "http": f"http://{http}" if http else None,
         "store_dir": conf.folder,
+        "pid": os.getpid(),
         "nats_server_pid": server.pid,
     }
     write_whole(Path(conf.folder) / _READY, json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,88 @@
+"""What the broker's tests share: `logbroker run` as a real program, on a free port and a folder of the test's own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LOGBROKER = (sys.executable, "-m", "broker")
+
+
+class Broker:
+    """A running `logbroker run`."""
+
+    def __init__(self, store: Path, log: Path, *options: str) -> None:
+        self.store = store
+        self.log = log
+        (store / "broker.json").unlink(missing_ok=True)  # a broker that was killed leaves its own
+        with log.open("ab") as sink:
+            self.popen = subprocess.Popen(
+                [
+                    *LOGBROKER,
+                    "run",
+                    "--store-dir",
+                    store,
+                    "--listen",
+                    "127.0.0.1:0",
+                    "--http",
+                    "",
+                    *options,
+                ],
+                stderr=sink,
+            )
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text("utf-8")
+
+    def wait_ready(self) -> dict[str, Any]:
+        deadline = time.monotonic() + 20
+        while not (self.store / "broker.json").exists():
+            assert self.popen.poll() is None, self.said
+            assert time.monotonic() < deadline, self.said
+            time.sleep(0.01)
+        ready: dict[str, Any] = json.loads((self.store / "broker.json").read_text("utf-8"))
+        return ready
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.popen.send_signal(number)
+        return self.popen.wait(10)
+
+
+StartBroker = Callable[..., Broker]
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
+    started: list[Broker] = []
+
+    def start(*options: str, store: Path | None = None) -> Broker:
+        log = tmp_path / f"broker-{len(started)}.log"
+        started.append(Broker(store or tmp_path / "store", log, *options))
+        return started[-1]
+
+    yield start
+    for broker in started:
+        broker.popen.kill()  # its nats-server goes with it; a test proves that
+        broker.popen.wait()
+
+
+@pytest.fixture
+def logbroker() -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    def call(*arguments: str | Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [*LOGBROKER, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            env={**os.environ, **environment},
+        )
+
+    return call

@@ -1,0 +1,56 @@
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker import bucket
+from broker.connection import Connection, Rejected
+
+pytestmark = pytest.mark.nats
+
+
+@pytest.fixture
+async def connection(logs_url: str) -> AsyncIterator[Connection]:
+    connection = Connection([logs_url], "test")
+    yield connection
+    await connection.close()
+
+
+async def test_a_key_that_was_never_written_is_none(connection: Connection) -> None:
+    assert await bucket.read(connection, "LOGS_OFFSETS", "p9") is None
+
+
+async def test_a_written_key_comes_back_with_its_revision(connection: Connection) -> None:
+    revision = await bucket.write(connection, "LOGS_OFFSETS", "p0", b"one", 0)
+
+    assert await bucket.read(connection, "LOGS_OFFSETS", "p0") == bucket.Entry(b"one", revision)
+
+
+async def test_of_two_writers_that_read_the_same_revision_one_fails(connection: Connection) -> None:
+    revision = await bucket.write(connection, "LOGS_OFFSETS", "p0", b"start", 0)
+
+    results = await asyncio.gather(
+        *(bucket.write(connection, "LOGS_OFFSETS", "p0", text, revision) for text in (b"a", b"b")),
+        return_exceptions=True,
+    )
+
+    assert sorted(type(result).__name__ for result in results) == ["Conflict", "int"]
+
+
+async def test_a_key_that_exists_cannot_be_created(connection: Connection) -> None:
+    await bucket.write(connection, "LOGS_OFFSETS", "p0", b"one", 0)
+
+    with pytest.raises(bucket.Conflict):
+        await bucket.write(connection, "LOGS_OFFSETS", "p0", b"two", 0)
+
+
+async def test_a_deleted_key_is_none(connection: Connection) -> None:
+    await bucket.write(connection, "LOGS_OFFSETS", "p0", b"one", 0)
+    await connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
+
+    assert await bucket.read(connection, "LOGS_OFFSETS", "p0") is None
+
+
+async def test_a_bucket_that_is_not_there_is_rejected(connection: Connection) -> None:
+    with pytest.raises(Rejected):
+        await bucket.read(connection, "NOWHERE", "p0")

@@ -1,0 +1,180 @@
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker import bucket
+from broker.connection import Connection
+from broker.offset import Offset
+
+Call = Callable[..., Any]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--partitions", "0"],
+        ["--partitions", "10001"],
+        ["--partitions", "many"],
+        ["--max-age", "1y"],
+        ["--max-age", "0s"],
+        ["--max-bytes", "5Q"],
+        ["--max-bytes", "0"],
+        ["--discard", "some"],
+        ["--listen", "here"],
+        ["--memory", "-1"],
+        ["--server-name", "a b"],
+        ["--colour", "blue"],
+    ],
+    ids=" ".join,
+)
+def test_a_bad_option_is_one_line_and_exit_code_2(
+    tmp_path: Path, logbroker: Call, options: list[str]
+) -> None:
+    ended = logbroker("run", "--store-dir", tmp_path / "s", *options)
+
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+    assert options[0] in ended.stderr
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("LOGBROKER_PARTITONS", "3"), ("LOGBROKER_PARTITIONS", "0"), ("LOGBROKER_MAX_AGE", "soon")],
+)
+def test_a_bad_variable_is_one_line_and_exit_code_78(
+    logbroker: Call, variable: str, value: str
+) -> None:
+    ended = logbroker("status", **{variable: value})
+
+    assert ended.returncode == 78
+    assert ended.stderr.count("\n") == 1
+    assert variable in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [("partitins = 3", "did you mean partitions?"), ('max_age = "soon"', "max_age"), ("=", "TOML")],
+)
+def test_a_bad_file_is_one_line_and_exit_code_78(
+    tmp_path: Path, logbroker: Call, content: str, named: str
+) -> None:
+    path = tmp_path / "logbroker.toml"
+    path.write_text(content, "utf-8")
+
+    ended = logbroker("status", "--config", path)
+
+    assert ended.returncode == 78
+    assert ended.stderr.count("\n") == 1
+    assert named in ended.stderr
+
+
+def test_run_without_a_folder_says_which_option_is_missing(logbroker: Call) -> None:
+    ended = logbroker("run")
+
+    assert ended.returncode == 2
+    assert "--store-dir is required" in ended.stderr
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "/proc/nowhere"])
+def test_a_folder_that_cannot_be_used_is_one_line(
+    tmp_path: Path, logbroker: Call, place: str
+) -> None:
+    (tmp_path / "file").touch()
+
+    ended = logbroker("run", "--store-dir", tmp_path / place)
+
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert place in ended.stderr
+
+
+def test_a_missing_nats_server_is_a_matter_of_configuration(
+    tmp_path: Path, logbroker: Call
+) -> None:
+    ended = logbroker("run", "--store-dir", tmp_path / "s", "--nats-server", tmp_path / "none")
+
+    assert ended.returncode == 78
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["status", "apply"])
+def test_a_broker_that_is_away_is_one_line_and_exit_code_1(logbroker: Call, command: str) -> None:
+    ended = logbroker(command, "--server", "nats://127.0.0.1:1")
+
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert "no broker at nats://127.0.0.1:1" in ended.stderr
+
+
+@pytest.mark.nats
+def test_status_of_a_server_without_our_stream_says_what_to_do(
+    logbroker: Call, fresh_url: str
+) -> None:
+    ended = logbroker("status", "--server", fresh_url)
+
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert "logbroker apply" in ended.stderr
+
+
+@pytest.mark.nats
+def test_apply_sets_up_a_foreign_server_once(logbroker: Call, fresh_url: str) -> None:
+    options = ("apply", "--server", fresh_url, "--partitions", "2")
+
+    dry, first, second = (logbroker(*options, *more) for more in (["--dry-run"], [], []))
+
+    assert [one.returncode for one in (dry, first, second)] == [0, 0, 0]
+    assert "+ create stream LOGS" in first.stdout
+    assert dry.stdout == first.stdout
+    assert second.stdout == "nothing to do\n"
+
+
+@pytest.mark.nats
+def test_apply_shows_a_changed_field_before_and_after(logbroker: Call, fresh_url: str) -> None:
+    options = ("apply", "--server", fresh_url, "--partitions", "1")
+    logbroker(*options)
+
+    changed = logbroker(*options, "--max-age", "2d")
+
+    assert changed.stdout == "~ update stream LOGS\n    - max_age: 1d  + max_age: 2d\n"
+    assert logbroker(*options, "--max-age", "2d").stdout == "nothing to do\n"
+
+
+async def _publish_and_commit(url: str) -> None:
+    connection = Connection([url], "test")
+    try:
+        for number in range(3):
+            await connection.ask("logs.p1.web01", b"line %d\n" % number)
+        offset = Offset(3, 2, "", "central-1", committed_at="2026-11-20T19:00:00.123456Z")
+        await bucket.write(connection, "LOGS_OFFSETS", "p1", offset.encode(), 0)
+    finally:
+        await connection.close()
+
+
+@pytest.mark.nats
+def test_status_tells_the_stream_and_how_far_each_receiver_has_come(
+    logbroker: Call, fresh_url: str
+) -> None:
+    logbroker("apply", "--server", fresh_url, "--partitions", "2", "--max-bytes", "1MB")
+    asyncio.run(_publish_and_commit(fresh_url))
+
+    found = json.loads(logbroker("status", "--server", fresh_url, "--json").stdout)
+    shown = logbroker("status", "--server", fresh_url).stdout
+
+    assert (found["stream"], found["messages"], found["hosts"]) == ("LOGS", 3, 1)
+    assert (found["first_sequence"], found["last_sequence"]) == (1, 3)
+    assert found["first_time"] < found["last_time"]
+    assert found["max_bytes"] == 1_000_000
+    assert [one["pending"] for one in found["partitions"]] == [0, 3]
+    assert found["partitions"][0]["next"] is None
+    assert (
+        found["partitions"][1] | {"next": 3, "epoch": 2, "owner": "central-1"}
+        == found["partitions"][1]
+    )
+    assert "central-1" in shown
+    assert "2026-11-20T19:00:00Z" in shown

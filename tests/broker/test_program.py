@@ -1,0 +1,63 @@
+import click
+import pytest
+
+from broker.exits import ConfigurationError, FencedError, OperatorError
+from broker.program import run
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OperatorError("mend it"), 1),
+        (ConfigurationError("mend it"), 78),
+        (FencedError("mend it"), 78),
+        (click.UsageError("mend it"), 2),
+        (click.ClickException("mend it"), 1),
+    ],
+)
+def test_an_error_that_a_person_must_mend_is_one_line_and_its_code(
+    error: Exception, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command(name="example")
+    def command() -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as ended:
+        run(command, [])
+
+    said = capsys.readouterr().err
+    assert ended.value.code == code
+    assert said.startswith("example: mend it")
+    assert said.count("\n") == 1
+
+
+def test_a_reader_of_our_output_that_went_away_is_no_traceback() -> None:
+    @click.command(name="example")
+    def command() -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(SystemExit) as ended:
+        run(command, [])
+
+    assert ended.value.code == 1
+
+
+def test_a_defect_of_ours_is_not_hidden() -> None:
+    @click.command(name="example")
+    def command() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(command, [])
+
+
+def test_done_is_0(capsys: pytest.CaptureFixture[str]) -> None:
+    @click.command(name="example")
+    def command() -> None:
+        click.echo("fine")
+
+    with pytest.raises(SystemExit) as ended:
+        run(command, [])
+
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == "fine\n"
