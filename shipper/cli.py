@@ -4,6 +4,7 @@ Imports what talks to the broker only when it is needed: `logshipper --help` is 
 """
 
 import os
+import signal
 import socket
 import sys
 import time
@@ -112,5 +113,7 @@ def _state_dir(settings: ShipperSettings) -> Path:
 
 def main() -> None:
     """Run the program named `logshipper`."""
+    # until the agent takes over, nothing is under way and nothing is lost by ending at once
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(Exit.DONE))
     arguments = spread(sys.argv[1:], {"--file", "--server"}, {"status", "check"})
     run(logshipper, arguments)

@@ -64,6 +64,13 @@ def wait_for(received: Received, expected: bytes, *watched: Process, seconds: fl
     assert verdict.is_perfect, str(verdict)
 
 
+def handles_sigterm(pid: int) -> bool:
+    """Return whether a program that was started a moment ago has come as far as to end in order."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    caught = next(int(entry.split()[1], 16) for entry in status if entry.startswith("SigCgt"))
+    return bool(caught & 1 << (signal.SIGTERM - 1))
+
+
 def test_once_ships_what_is_there_and_only_once(
     logs_url: str, ship: Ship, received: Received, tmp_path: Path
 ) -> None:
@@ -193,7 +200,51 @@ def test_a_shipper_killed_at_random_moments_loses_nothing_and_repeats_nothing(
         process.start()
 
     wait_for(received, lines(0, written), process)
+    wait_until("runs", lambda: handles_sigterm(process.pid), 20, [process])
     assert process.stop(10) == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
+    logs_url: str, ship: Ship, received: Received, tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    log = tmp_path / "log" / "a.log"
+    log.parent.mkdir()
+    log.touch()
+    process = ship(logs_url, "--file", log, "--round-size", 65536, "--grace", "1s")
+    # what was rotated away before the first start was never followed, and is nobody's
+    wait_until("follows", lambda: "is followed" in process.last_words(), 20, [process])
+    written = 0
+    for _ in range(6):
+        for _ in range(chance.randrange(10, 40)):
+            count = chance.randrange(1, 2000)
+            append(log, lines(written, written + count))
+            written += count
+            if chance.random() < 0.1:
+                rotate(log)
+            time.sleep(chance.uniform(0, 0.03))
+        process.kill()
+        if chance.random() < 0.5:
+            (tmp_path / "state/web01/positions.json").unlink(missing_ok=True)
+        if chance.random() < 0.5:
+            append(log, lines(written, written + 100))
+            written += 100
+            rotate(log)
+        process.start()
+
+    wait_for(received, lines(0, written), process)
+    wait_until("runs", lambda: handles_sigterm(process.pid), 20, [process])
+    assert process.stop(10) == 0
+
+
+def rotate(log: Path) -> None:
+    """Rename `a.log.1` to `a.log.2` and so on, and begin a new `a.log`."""
+    siblings = sorted(log.parent.glob("a.log.*"), key=lambda path: int(path.suffix[1:]))
+    for path in reversed(siblings):
+        path.rename(path.with_suffix(f".{int(path.suffix[1:]) + 1}"))
+    log.rename(log.with_name("a.log.1"))
+    log.touch()
 
 
 def test_an_older_positions_file_repeats_nothing(
