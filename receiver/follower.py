@@ -18,7 +18,8 @@ from receiver.wake import Wake
 
 __all__ = ["Follower", "Pace"]
 
-_SMALL = 1024 * 1024  # bytes of lines; smaller batches are spaced out, larger ones follow at once
+_SMALL = 1024 * 1024  # bytes of lines; while batches are larger, rate matters more than latency
+_LONG = 2.5  # how much longer the pause is then
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between attempts of a blocked partition
 _ONCE_ATTEMPTS = 3  # blocked attempts after which --once gives up
 
@@ -27,11 +28,24 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How large batches are, in bytes of messages, how far apart small ones begin, in seconds, and whether to stop at the end."""
+    """How large batches are and how often they begin.
+
+    `limit` is in bytes of messages; `linger` in seconds, between batches that empty the stream; with `once` a follower
+    ends when nothing is left.
+    """
 
     limit: int
     linger: float
     once: bool
+
+    def rest(self, done: Done) -> float:
+        """Return how many seconds after a batch that emptied the stream began the next one may begin.
+
+        A job costs the same for a line as for megabytes; what arrives meanwhile makes the next batch worth it.
+        """
+        if self.once:
+            return 0
+        return self.linger if done.size < _SMALL else self.linger * _LONG
 
 
 class Follower:
@@ -74,8 +88,8 @@ class Follower:
             began = loop.time()
             done = await self._batch(stop)
             pending = done.pending if done else 0
-            if done and done.size < _SMALL and not (pending and self._pace.once):
-                await _pause(stop, began + self._pace.linger - loop.time())
+            if done and not pending:
+                await _pause(stop, began + self._pace.rest(done) - loop.time())
 
     async def _claim(self) -> bool:
         offset = await self._ledger.claim(self._clock())
