@@ -61,13 +61,15 @@ class Chain:
     """What is known of a stranger's family.
 
     `live` is the file at the live path, if it still holds what was read of it. `truncated` are the cursors whose inode
-    is there and holds other bytes, `gone` those whose inode is not there, `cursors` all. `oldest` is the age of the oldest rotated file that is followed,
+    is there and holds other bytes, `gone` those whose inode is not there, `unseen` those of
+    open files that have no name any more, `cursors` all. `oldest` is the age of the oldest rotated file that is followed,
     `newest` when the family was last read, in nanoseconds; None when there is none.
     """
 
     live: Stranger | None
     truncated: tuple[Cursor, ...]
     gone: tuple[Cursor, ...]
+    unseen: tuple[Cursor, ...]
     cursors: tuple[Cursor, ...]
     oldest: tuple[int, int, str] | None
     newest: int | None
@@ -100,8 +102,8 @@ def rule_rotated(stranger: Stranger, chain: Chain) -> Ruling:
     """
     if not stranger.sighting.size:
         return Ruling(Verdict.EMPTY)
-    for cursor in (*chain.truncated, *(c for c in chain.gone if _is_likely(stranger, c))):
-        if stranger.judged(cursor) is Match.COPY:
+    for cursor in (*chain.truncated, *chain.gone):
+        if _is_heir(stranger, cursor, chain):
             return Ruling(Verdict.INHERIT, cursor)
     if _is_copy(stranger, chain):
         return Ruling(Verdict.COPY)
@@ -113,7 +115,7 @@ def _is_copy(stranger: Stranger, chain: Chain) -> bool:
     return (
         (chain.live is not None and _is_beginning(stranger, chain.live))
         or any(_was_read(stranger, cursor) for cursor in chain.truncated)
-        or any(_is_left_copy(stranger, cursor) for cursor in chain.cursors)
+        or any(_is_left_copy(stranger, cursor, chain) for cursor in chain.cursors)
     )
 
 
@@ -123,9 +125,12 @@ def _came_after(sighting: Sighting, chain: Chain) -> bool:
     return chain.newest is not None and sighting.modified + _CLOCK_SLACK >= chain.newest
 
 
-def _is_likely(stranger: Stranger, cursor: Cursor) -> bool:
+def _is_heir(stranger: Stranger, cursor: Cursor, chain: Chain) -> bool:
+    if stranger.copy_of == cursor.file and cursor.offset == 0:
+        return True
     # a few bytes in common with a file that is gone may be chance
-    return stranger.copy_of == cursor.file or cursor.offset >= TAIL_BYTES
+    likely = stranger.copy_of == cursor.file or cursor.offset >= TAIL_BYTES
+    return (likely or cursor in chain.truncated) and stranger.judged(cursor) is Match.COPY
 
 
 def _is_beginning(stranger: Stranger, live: Stranger) -> bool:
@@ -143,10 +148,11 @@ def _was_read(stranger: Stranger, cursor: Cursor) -> bool:
     return stranger.copy_of == cursor.file or _has_head(stranger, cursor)
 
 
-def _is_left_copy(stranger: Stranger, cursor: Cursor) -> bool:
+def _is_left_copy(stranger: Stranger, cursor: Cursor, chain: Chain) -> bool:
     # one that stayed when its original was renamed, or that a person made; one that we did not see beside its
     # original is judged only by a whole kilobyte, since less may be a common heading
-    if stranger.copy_of != cursor.file and cursor.identity.head_length < HEAD_BYTES:
+    enough = TAIL_BYTES if cursor in chain.unseen else HEAD_BYTES
+    if stranger.copy_of != cursor.file and cursor.identity.head_length < enough:
         return False
     return _was_read(stranger, cursor) or stranger.judged(cursor) is Match.COPY
 

@@ -116,7 +116,7 @@ class Follower:
         shown = await asyncio.to_thread(scan, self._patterns, tuple(self._roster.lives))
         notices = await self._watcher.follow(shown.folders)
         asks, renamed = self._roster.sight(shown.sightings, now)
-        gone = self._let_go(now)
+        gone = await self._let_go(now)
         samples = await asyncio.to_thread(sample, asks) if asks else {}
         refused = [seen for seen in samples.values() if isinstance(seen, Notice)]
         readable = {key: seen for key, seen in samples.items() if isinstance(seen, Sample)}
@@ -128,9 +128,10 @@ class Follower:
         self._turns.update(dict.fromkeys(self._roster.chains))
         return notices
 
-    def _let_go(self, now: int) -> list[Notice]:
+    async def _let_go(self, now: int) -> list[Notice]:
         notices = []
         for tailer in self._roster.unseen():
+            await self._check(tailer)
             finished = not (tailer.dirty or tailer.held) and tailer.is_settled(
                 now, self._limits.grace
             )
@@ -142,6 +143,13 @@ class Follower:
             text = f"is gone, {lost} bytes were not read" if lost else "is gone, read to its end"
             notices.append(Notice(NoticeKind.GONE, tailer.sighting.path, text, lost))
         return notices
+
+    async def _check(self, tailer: Tailer) -> None:
+        # truncated and then deleted: its rest may be in a copy
+        if tailer.sighting.key in self._handles:
+            descriptor = await self._handles.descriptor(tailer)
+            if descriptor is not None and not (await _read([tailer.probe(descriptor)]))[0].intact:
+                tailer.suspect = True
 
     async def _open_early(self) -> None:
         # an open file can be read to its end whatever becomes of its name

@@ -29,6 +29,11 @@ class Index:
         self.cursors[family].append(cursor)
         self.by_inode[cursor.identity.inode].append(cursor)
 
+    def part(self, cursor: Cursor) -> None:
+        """Forget that a file with the cursor's inode may be its file: it was truncated."""
+        same = self.by_inode[cursor.identity.inode]
+        self.by_inode[cursor.identity.inode] = [c for c in same if c.file != cursor.file]
+
     def cursors_near(self, sighting: Sighting) -> tuple[Cursor, ...]:
         """Return the cursors that a file may belong to."""
         near = (*self.cursors[sighting.family], *self.by_inode[sighting.key.inode])

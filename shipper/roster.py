@@ -73,6 +73,8 @@ class Roster:
                 families.setdefault(stranger.sighting.family, []).append(stranger)
         notices = []
         index = self._index() if families else Index()
+        for tailer in truncated:
+            index.part(tailer.cursor)
         for family, strangers in families.items():
             notices += self._settle_family(family, strangers, samples, index, now)
         notices += [_truncation(t, self._follower_of(t.file)) for t in truncated]
@@ -149,7 +151,9 @@ class Roster:
     def _is_same(self, key: FileKey, sample: Sample) -> bool:
         tailer = self.tailers[key]
         stranger = self._stranger(key, sample)
-        tailer.suspect = stranger.judged(tailer.cursor) is not Match.SAME
+        tailer.suspect = stranger.judged(
+            tailer.cursor
+        ) is not Match.SAME or not stranger.head.startswith(tailer.beginning)
         tailer.dirty = True
         return not tailer.suspect
 
@@ -190,6 +194,9 @@ class Roster:
             live=None if sighting is None or seen is None else self._stranger(sighting.key, seen),
             truncated=tuple(c for c in homeless if c.identity.inode in inodes),
             gone=tuple(c for c in homeless if c.identity.inode not in inodes),
+            unseen=tuple(
+                t.cursor for t in index.tailers[family] if t.sighting.key not in self._sighted
+            ),
             cursors=cursors,
             oldest=None,
             newest=max((cursor.seen for cursor in cursors), default=None),
@@ -204,7 +211,7 @@ class Roster:
                 label = sighting.path if sighting.wanted else sighting.family
                 identity = identify(sighting.key.inode, b"", b"")
                 cursor = Cursor(self._new_id(), label, 0, identity, now)
-                self._follow(Tailer(cursor, sighting, b"", b""), index)
+                self._follow(Tailer(cursor, sighting, stranger.head, b""), index)
                 return [Notice(NoticeKind.FOUND, sighting.path, "is followed from its beginning")]
             case Verdict.OLD:
                 self._old[sighting.key] = sighting.modified
@@ -226,10 +233,9 @@ class Roster:
     def _go_on(self, cursor: Cursor, stranger: Stranger, index: Index) -> list[Notice]:
         if self.known.pop(cursor.file, None) is None:
             return []  # another copy was first
-        head = stranger.head[: cursor.identity.head_length]
         tail = stranger.tails.get(cursor.file, b"")
         sighting = stranger.sighting
-        self._follow(Tailer(cursor, sighting, head, tail), index)
+        self._follow(Tailer(cursor, sighting, stranger.head, tail), index)
         return [Notice(NoticeKind.FOUND, sighting.path, f"goes on at byte {cursor.offset}")]
 
     def _remember(self, key: FileKey) -> Tailer:

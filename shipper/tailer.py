@@ -4,7 +4,7 @@ from broker.block import Block, Origin, Span
 from shipper.blocks import cut
 from shipper.cursor import Cursor
 from shipper.filestate import FileState
-from shipper.identity import HEAD_BYTES, TAIL_BYTES, fingerprint, identify
+from shipper.identity import HEAD_BYTES, TAIL_BYTES, identify
 from shipper.limits import Limits
 from shipper.reading import Reading, Request
 from shipper.rotation import age
@@ -20,6 +20,7 @@ class Tailer:
     """
 
     def __init__(self, cursor: Cursor, sighting: Sighting, head: bytes, tail: bytes) -> None:
+        """Follow from the cursor on; `head` is what the file begins with now, read before or not."""
         self.file = cursor.file
         self.label = cursor.path
         self.offset = cursor.offset
@@ -30,9 +31,10 @@ class Tailer:
         self.dirty = sighting.size > cursor.offset
         self.suspect = False
         self.note = ""
-        self._head = head
+        self._head = head[: cursor.identity.head_length]
         self._tail = tail
-        self._head_hash = fingerprint(head)
+        # a file that nothing was read of yet must be told apart from what replaces it, too
+        self._first = head
         self._end = self.offset
         self._size = sighting.size
         self._modified = sighting.modified
@@ -44,6 +46,11 @@ class Tailer:
         """Where the next line begins, and what the file looks like there."""
         identity = identify(self.sighting.key.inode, self._head, self._tail)
         return Cursor(self.file, self.label, self.offset, identity, self.seen)
+
+    @property
+    def beginning(self) -> bytes:
+        """The first bytes that were ever seen in the file; while they stand there it was not written anew."""
+        return max(self._head, self._first, key=len)
 
     @property
     def held(self) -> int:
@@ -91,7 +98,11 @@ class Tailer:
     def request(self, descriptor: int, limit: int, limits: Limits) -> Request:
         """Return what to read next."""
         least = limits.max_line if self._wants_whole_line else limits.block_size
-        return Request(descriptor, self.offset, max(limit, least), self._head, self._tail)
+        return Request(descriptor, self.offset, max(limit, least), self.beginning, self._tail)
+
+    def probe(self, descriptor: int) -> Request:
+        """Return a request that reads nothing, to know whether what was read is still there."""
+        return Request(descriptor, self.offset, 0, self.beginning, self._tail)
 
     def accept(self, reading: Reading, now: int, agent: str, limits: Limits) -> list[Block]:
         """Take what was read: move the offset, and return the blocks.
@@ -142,7 +153,6 @@ class Tailer:
         self.seen = now
         if len(self._head) < HEAD_BYTES:
             self._head += run[: HEAD_BYTES - len(self._head)]
-            self._head_hash = fingerprint(self._head)
         self._tail = (
             run[-TAIL_BYTES:] if len(run) >= TAIL_BYTES else (self._tail + run)[-TAIL_BYTES:]
         )
