@@ -160,7 +160,7 @@ def decode_payload(headers: Mapping[str, str] | None, payload: bytes) -> bytes:
         size = zstandard.frame_content_size(payload)
         if not 0 <= size <= MAX_LINES_BYTES:
             raise MalformedBlock(f"zstd frame of unknown size or over {MAX_LINES_BYTES} bytes")
-        return zstandard.ZstdDecompressor().decompress(payload)
+        return zstandard.ZstdDecompressor().decompress(payload, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise MalformedBlock(f"damaged zstd frame: {error}") from error
 

@@ -69,8 +69,8 @@ class Connection:
 
     @property
     def servers(self) -> str:
-        """The addresses, for messages to a person."""
-        return ", ".join(self._servers)
+        """The addresses, for messages to a person: without the passwords that may stand in them."""
+        return ", ".join(map(_public, self._servers))
 
     async def once(self) -> Client:
         """Return a live client, or raise `BrokerAway` at once: for commands that a person waits for."""
@@ -102,7 +102,7 @@ class Connection:
             if away:
                 logger.info(
                     "broker at %s is back",
-                    client.connected_url.netloc if client.connected_url else "?",
+                    _public(client.connected_url.netloc) if client.connected_url else "?",
                 )
             return client
 
@@ -112,7 +112,7 @@ class Connection:
                 return self._client
             await self._drop()
             lost = asyncio.get_running_loop().create_future()
-            client = Client()
+            client = _Client()
             await client.connect(
                 servers=self._servers,
                 name=self._name,
@@ -242,6 +242,28 @@ class Connection:
         await self._drop()
 
 
+class _Client(Client):
+    """A client that outlives what anybody may publish: its read loop would end, in silence, at text that is not UTF-8."""
+
+    def _build_message(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
+    ) -> Msg:
+        message: Msg
+        try:
+            message = super()._build_message(sid, subject, reply, data, headers)
+        except UnicodeDecodeError:
+            message = super()._build_message(sid, b"", reply, data, headers)
+            message.subject = subject.decode(errors="surrogateescape")
+        return message
+
+    async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
+        try:
+            found: dict[str, str] | None = await super()._process_headers(headers)
+        except UnicodeDecodeError:
+            return None
+        return found
+
+
 def answer_of(data: bytes) -> dict[str, Any]:
     """Read an answer of JetStream; raises `Rejected` when it is an error, `ConnectionLost` when it is no answer at all."""
     try:
@@ -253,6 +275,11 @@ def answer_of(data: bytes) -> dict[str, Any]:
             failure.get("code", 0), failure.get("err_code", 0), failure.get("description", "")
         )
     return dict(answer)
+
+
+def _public(address: str) -> str:
+    scheme, separator, rest = address.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
 def _resolver(future: "asyncio.Future[None]") -> Callable[[], Coroutine[Any, Any, None]]:
