@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from broker import program
-from broker.connection import Connection, ConnectionLost
+from broker.connection import Connection, ConnectionLost, Rejected
 from broker.difference import describe
 from broker.exits import OperatorError
 from broker.options import given, settings_options, spread
@@ -62,9 +62,9 @@ async def _apply(settings: BrokerSettings, *, dry_run: bool) -> None:
         click.echo(describe(made))
         if not dry_run:
             await carry_out(connection, made)
-    except ConnectionLost as error:
+    except (ConnectionLost, Rejected) as error:
         raise OperatorError(
-            f"the broker at {connection.servers} does not answer: {error}"
+            f"the broker at {connection.servers} does not answer as it should: {error}"
         ) from None
     finally:
         await connection.close()

@@ -227,9 +227,12 @@ class Connection:
     ) -> Subscription:
         """Subscribe on the present client; the subscription ends with it."""
         client = await self.client()
-        return await client.subscribe(
-            subject, cb=callback, pending_msgs_limit=-1, pending_bytes_limit=pending_bytes
-        )
+        try:
+            return await client.subscribe(
+                subject, cb=callback, pending_msgs_limit=-1, pending_bytes_limit=pending_bytes
+            )
+        except (nats.errors.Error, OSError) as error:
+            raise ConnectionLost(str(error) or type(error).__name__) from error
 
     def new_inbox(self) -> str:
         """Return a subject of our own for answers."""

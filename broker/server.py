@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from broker.exits import ConfigurationError, OperatorError
-from broker.serverlog import Said, explain, read_line
+from broker.serverlog import Level, Said, explain, read_line
 
 __all__ = ["Ports", "Server", "check", "started"]
 
@@ -94,9 +94,7 @@ class Server:
     def _hear(self, line: bytes) -> None:
         said = read_line(line.decode("utf-8", "replace").rstrip())
         self._said.append(said)
-        if (
-            said.level < logging.CRITICAL
-        ):  # what it dies of is said once, by whoever asks why it ended
+        if said.level < Level.FATAL:  # what it dies of is said once, by whoever asks why it ended
             logger.log(said.level, "%s", said.text)
 
     def reload(self) -> None:

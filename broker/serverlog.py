@@ -1,20 +1,31 @@
 """What nats-server says of itself: its log lines taken apart, and what its last words mean for a person."""
 
-import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
-__all__ = ["Said", "explain", "read_line"]
+__all__ = ["Level", "Said", "explain", "read_line"]
+
+
+class Level(IntEnum):
+    """How serious a line is; the numbers are those of Python's logging."""
+
+    DEBUG = 10
+    INFO = 20
+    WARNING = 30
+    ERROR = 40
+    FATAL = 50
+
 
 _LINE = re.compile(r"\[\d+\] (?:\S+ \S+ )?\[(?P<level>[A-Z]{3})\] ?(?P<text>.*)")
 _LEVELS = {
-    "TRC": logging.DEBUG,
-    "DBG": logging.DEBUG,
-    "INF": logging.INFO,
-    "WRN": logging.WARNING,
-    "ERR": logging.ERROR,
-    "FTL": logging.CRITICAL,
+    "TRC": Level.DEBUG,
+    "DBG": Level.DEBUG,
+    "INF": Level.INFO,
+    "WRN": Level.WARNING,
+    "ERR": Level.ERROR,
+    "FTL": Level.FATAL,
 }
 _IN_USE = re.compile(r"listen tcp (?P<address>\S+): bind: address already in use")
 _NO_BIND = re.compile(r"listen tcp (?P<address>\S+): (?:bind: )?(?P<reason>.+?)\"?$")
@@ -23,9 +34,9 @@ _TROUBLE = re.compile(r"^(panic|fatal error|nats-server): ")
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A log line of nats-server; `level` is one of Python's."""
+    """A log line of nats-server."""
 
-    level: int
+    level: Level
     text: str
 
 
@@ -33,13 +44,13 @@ def read_line(line: str) -> Said:
     """Take a line apart; one in no known form (a Go panic, a usage error) is an error when it begins like one."""
     found = _LINE.match(line)
     if found is None:
-        return Said(logging.ERROR if _TROUBLE.match(line) else logging.INFO, line)
-    return Said(_LEVELS.get(found["level"], logging.INFO), found["text"])
+        return Said(Level.ERROR if _TROUBLE.match(line) else Level.INFO, line)
+    return Said(_LEVELS.get(found["level"], Level.INFO), found["text"])
 
 
 def explain(said: Sequence[Said]) -> str:
     """Return, in one line, why nats-server ended, from its last words; empty when they complain of nothing."""
-    troubles = [one.text for one in said if one.level >= logging.ERROR]
+    troubles = [one.text for one in said if one.level >= Level.ERROR]
     for text in troubles:
         if found := _IN_USE.search(text):
             return (

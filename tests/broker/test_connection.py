@@ -86,3 +86,9 @@ async def test_nothing_is_kept_back_for_a_broker_that_is_away(own_server: Any) -
 
     await asyncio.to_thread(own_server.start)
     await connection.close()
+
+
+def test_a_password_in_an_address_is_never_shown() -> None:
+    connection = Connection(["nats://web01:secret@broker:4222", "other:4222"], "test")
+
+    assert connection.servers == "nats://broker:4222, other:4222"

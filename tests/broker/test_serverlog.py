@@ -1,20 +1,18 @@
-import logging
-
 import pytest
 
-from broker.serverlog import Said, explain, read_line
+from broker.serverlog import Level, Said, explain, read_line
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("[7] [INF] Server is ready", Said(logging.INFO, "Server is ready")),
-        ("[7] [WRN] slow", Said(logging.WARNING, "slow")),
-        ("[7] [FTL] dead", Said(logging.CRITICAL, "dead")),
-        ("[7] 2026/11/20 19:00:00.1 [ERR] bad", Said(logging.ERROR, "bad")),
-        ("panic: runtime error", Said(logging.ERROR, "panic: runtime error")),
-        ("goroutine 1 [running]:", Said(logging.INFO, "goroutine 1 [running]:")),
-        ("", Said(logging.INFO, "")),
+        ("[7] [INF] Server is ready", Said(Level.INFO, "Server is ready")),
+        ("[7] [WRN] slow", Said(Level.WARNING, "slow")),
+        ("[7] [FTL] dead", Said(Level.FATAL, "dead")),
+        ("[7] 2026/11/20 19:00:00.1 [ERR] bad", Said(Level.ERROR, "bad")),
+        ("panic: runtime error", Said(Level.ERROR, "panic: runtime error")),
+        ("goroutine 1 [running]:", Said(Level.INFO, "goroutine 1 [running]:")),
+        ("", Said(Level.INFO, "")),
     ],
 )
 def test_a_line_of_nats_server_keeps_its_level(line: str, said: Said) -> None:
@@ -29,15 +27,15 @@ def test_a_line_of_nats_server_keeps_its_level(line: str, said: Said) -> None:
     ],
 )
 def test_a_port_in_use_is_named_with_what_to_do(text: str) -> None:
-    reason = explain([Said(logging.CRITICAL, text)])
+    reason = explain([Said(Level.FATAL, text)])
 
     assert reason.startswith("127.0.0.1:4222 is in use")
     assert "--listen" in reason
 
 
 def test_the_last_trouble_is_the_reason_and_chatter_is_none() -> None:
-    said = [Said(logging.ERROR, "first"), Said(logging.ERROR, "last"), Said(logging.INFO, "bye")]
+    said = [Said(Level.ERROR, "first"), Said(Level.ERROR, "last"), Said(Level.INFO, "bye")]
 
     assert explain(said) == "last"
-    assert explain([Said(logging.INFO, "Server is ready")]) == ""
+    assert explain([Said(Level.INFO, "Server is ready")]) == ""
     assert explain([]) == ""
