@@ -101,6 +101,7 @@ def gateway_to_jvm(
     try:
         _wait(process, connection, clock)
         gateway = _connect(connection)
+        gateway.proc = process  # where pyspark keeps it
         try:
             yield gateway
         finally:

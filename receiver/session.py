@@ -6,10 +6,13 @@ import re
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -93,10 +96,11 @@ def spark_context(
             with _interrupts_kept():
                 context = SparkContext(conf=settings, gateway=gateway)
             context.pythonExec = sys.executable
+            context._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
             try:
                 yield context
             finally:
-                context.stop()
+                _stop(context)
         finally:
             SparkContext._gateway = SparkContext._jvm = None  # the next start has a JVM of its own
 
@@ -118,7 +122,21 @@ def spark_session(
         try:
             yield session
         finally:
-            session.stop()
+            with suppress(OSError, Py4JError):  # a JVM that has died has nothing to stop
+                session.stop()
+
+
+def _stop(context: SparkContext) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # that the JVM has died is known by then
+        try:
+            context.stop()
+        except (OSError, Py4JError):
+            context.stop()  # the first call left off at the JVM; this one stops what is on our side
+
+
+def _say_nothing(request: Any, client_address: Any) -> None:
+    """Take the place of a traceback: the JVM's death raises where a job is waited for."""
 
 
 @contextmanager

@@ -38,6 +38,17 @@ with spark_context("local[2]") as sc:
     sc.parallelize([1, 2], 2).map(lambda n: time.sleep(600)).collect()
 """
 
+JVM_DIES = """
+import os, signal, sys
+from receiver.session import spark_context
+with spark_context("local[1]") as sc:
+    os.kill(sc._gateway.proc.pid, signal.SIGKILL)
+    try: sc.parallelize([1], 1).map(lambda n: n).collect()
+    except Exception as error: print("job failed", flush=True)
+with spark_context("local[1]") as sc:
+    print(sc.parallelize([1], 1).map(lambda n: n + 1).collect(), flush=True)
+"""
+
 
 def run_twice(environment: dict[str, str], folder: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
@@ -83,6 +94,17 @@ def test_a_killed_driver_leaves_no_jvm_and_no_python_worker(tmp_path: Path) -> N
 
         assert before >= 4, "driver, JVM, daemon, worker"
         wait_until("all of them end", lambda: driver.tree() == [], 5)
+
+
+def test_the_death_of_the_jvm_fails_the_job_and_the_next_start_is_whole(tmp_path: Path) -> None:
+    with Processes(tmp_path) as processes:
+        driver = processes.start("driver", [sys.executable, "-c", JVM_DIES])
+        code = driver.wait(60)
+
+        lines = driver.last_words().splitlines()
+        assert (lines[-1], code) == ("[2]", 0)
+        assert "job failed" in lines
+        wait_until("workers end", lambda: driver.tree() == [], 5)
 
 
 def test_ctrl_c_reaches_the_program_and_not_its_jvm(tmp_path: Path) -> None:

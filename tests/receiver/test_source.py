@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from broker.block import Identity, Origin, Span, encode_origin
+from broker.topology import Topology
 from receiver.source import JetStreamSource
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
@@ -163,6 +164,34 @@ def test_a_streaming_query_begins_with_what_is_new(
         query.stop()
 
     assert [bytes(row.payload) for row in spark.table("news").collect()] == [b"new\n"]
+
+
+def test_a_streaming_query_outlives_a_restart_of_the_broker(
+    spark: SparkSession, own_server: Any, store: Any, call: Any, tmp_path: Path
+) -> None:
+    call(own_server.url, "STREAM.CREATE.LOGS", Topology().streams()[0])
+    query = (
+        spark.readStream.format("jetstream")
+        .option("servers", own_server.url)
+        .option("partitions", "0")
+        .option("startingOffsets", "earliest")
+        .load()
+        .writeStream.format("memory")
+        .queryName("restarted")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        store(own_server.url, ("logs.p0.web", b"before\n", None))
+        query.processAllAvailable()
+        own_server.kill_and_restart()
+        store(own_server.url, ("logs.p0.web", b"after\n", None))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+
+    payloads = [bytes(row.payload) for row in spark.table("restarted").collect()]
+    assert payloads == [b"before\n", b"after\n"]
 
 
 def test_a_stream_made_anew_stops_the_query_with_a_reason(
