@@ -115,7 +115,7 @@ class Follower:
         self.look_due = False
         shown = await asyncio.to_thread(scan, self._patterns, tuple(self._roster.lives))
         notices = await self._watcher.follow(shown.folders)
-        asks, renamed = self._roster.sight(shown.sightings, now)
+        asks, renamed = self._roster.sight(shown.sightings, now, self._handles.__contains__)
         gone = await self._let_go(now)
         samples = await asyncio.to_thread(sample, asks) if asks else {}
         refused = [seen for seen in samples.values() if isinstance(seen, Notice)]

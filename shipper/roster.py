@@ -40,8 +40,13 @@ class Roster:
         self._live: dict[str, Sighting] = {}
         self._inodes: defaultdict[str, set[int]] = defaultdict(set)
 
-    def sight(self, sightings: Iterable[Sighting], now: int) -> tuple[list[Ask], list[Notice]]:
-        """Take note of a look; return which files must be glimpsed at before `settle`, and what there is to say."""
+    def sight(
+        self, sightings: Iterable[Sighting], now: int, is_open: Callable[[FileKey], bool]
+    ) -> tuple[list[Ask], list[Notice]]:
+        """Take note of a look; return which files must be glimpsed at before `settle`, and what there is to say.
+
+        The inode of a file that is not open may have been given to another one.
+        """
         self._sighted = self._each_once(sightings)
         self._live = {s.path: s for s in self._sighted.values() if s.is_live}
         self._inodes = defaultdict(set)
@@ -50,11 +55,13 @@ class Roster:
         self.lives |= {s.path for s in self._sighted.values() if s.wanted}
         notices = []
         for key, tailer in self.tailers.items():
-            before = tailer.sighting.path
+            before = tailer.sighting
             if sighting := self._sighted.get(key):
                 tailer.sighted(sighting, now)
-                if sighting.path != before:
-                    notices.append(Notice(NoticeKind.ROTATED, before, f"is now {sighting.path}"))
+                tailer.suspect |= sighting != before and not is_open(key)
+                if sighting.path != before.path:
+                    text = f"is now {sighting.path}"
+                    notices.append(Notice(NoticeKind.ROTATED, before.path, text))
         self._old = {k: m for k, m in self._old.items() if self._is_old(k, m)}
         self._copies = {k: f for k, f in self._copies.items() if k in self._sighted}
         return self._asks(), notices
@@ -119,12 +126,17 @@ class Roster:
         fresh = [
             s for k, s in self._sighted.items() if k not in self.tailers and k not in self._old
         ]
+        fresh += [t.sighting for k, t in self.tailers.items() if t.suspect and k in self._sighted]
         families = {sighting.family for sighting in fresh}
+        # a stranger may be the copy of any file of its family that was truncated
         wanted = dict.fromkeys(
             [
                 *fresh,
-                *(self._live[family] for family in families if family in self._live),
-                *(t.sighting for k, t in self.tailers.items() if t.suspect and k in self._sighted),
+                *(
+                    s
+                    for s in self._sighted.values()
+                    if s.family in families and s.key in self.tailers
+                ),
             ]
         )
         if not wanted:
