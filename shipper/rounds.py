@@ -8,11 +8,24 @@ from dataclasses import dataclass
 
 from broker.block import Block, Origin, encode_origin
 
-__all__ = ["MAX_BLOCKS", "Outgoing", "Round", "cut", "outgoing", "unacknowledged"]
+__all__ = [
+    "FIRST_SIZE",
+    "MAX_BLOCKS",
+    "Outgoing",
+    "Round",
+    "cut",
+    "next_size",
+    "outgoing",
+    "unacknowledged",
+]
 
 MAX_BLOCKS = 500
 """The most blocks of a round: servers take 1000 messages in a batch unless they are told otherwise."""
 
+FIRST_SIZE = 256 * 1024
+"""Bytes of lines in the first round, and the least that a slow line brings it down to."""
+
+_QUICK, _SLOW = 1.0, 5.0  # seconds
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _BATCH_ID, _BATCH_SEQUENCE = "Nats-Batch-Id", "Nats-Batch-Sequence"
 _BATCH_COMMIT = "Nats-Batch-Commit"
@@ -51,6 +64,17 @@ def cut(blocks: Sequence[Block], most_bytes: int, most_blocks: int = MAX_BLOCKS)
         taken.append(block)
         size += len(block.payload)
     return [*rounds, Round(tuple(taken))] if taken else rounds
+
+
+def next_size(size: int, took: float, most: int) -> int:
+    """Return how many bytes the next round may have after one of `size` took `took` seconds to be acknowledged.
+
+    A round is sent again whole, so on a slow line it must stay well below the time after which a connection is given
+    up; on a quick one it doubles up to `most`.
+    """
+    if took > _SLOW:
+        return min(most, max(FIRST_SIZE, size // 2))
+    return min(most, size * 2) if took < _QUICK else min(most, size)
 
 
 def outgoing(round_: Round, expected: int, batch: str) -> list[Outgoing]:

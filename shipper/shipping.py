@@ -15,7 +15,7 @@ from shipper.compression import compress
 from shipper.follower import Follower
 from shipper.notice import Notice, NoticeKind
 from shipper.positions import Positions
-from shipper.rounds import Round, cut
+from shipper.rounds import FIRST_SIZE, Round, cut, next_size
 from shipper.settings import Compression
 
 __all__ = ["Pace", "Shipping"]
@@ -66,6 +66,7 @@ class Shipping:
         self._look_after = pace.look_after
         self._started = float("-inf")
         self._goals: dict[str, int] = {}
+        self._size = min(FIRST_SIZE, pace.round_size)
 
     @property
     def is_in_flight(self) -> bool:
@@ -125,7 +126,7 @@ class Shipping:
         return self._look_after if self._follower.look_due else self._pace.look_every
 
     async def _gather(self) -> list[Round]:
-        blocks = await self._follower.gather(self._pace.round_size)
+        blocks = await self._follower.gather(self._size)
         if not blocks:
             return []
         if self._pace.compression != "none":
@@ -148,11 +149,17 @@ class Shipping:
                 f"gave up: no acknowledgement from the broker within {self._pace.patience:g} s; "
                 "what is not acknowledged will be shipped the next time"
             ) from None
+        self._settle(round_, sequence)
+        if sum(len(block.payload) for block in round_.blocks) < self._pace.small:
+            await asyncio.sleep(max(0.0, self._pace.breath - self._took()))
+
+    def _settle(self, round_: Round, sequence: int) -> None:
         origins = [block.origin for block in round_.blocks]
         self.positions = self.positions.advance(origins, sequence)
-        if sum(len(block.payload) for block in round_.blocks) < self._pace.small:
-            rest = self._started + self._pace.breath - asyncio.get_running_loop().time()
-            await asyncio.sleep(max(0.0, rest))
+        self._size = next_size(self._size, self._took(), self._pace.round_size)
+
+    def _took(self) -> float:
+        return asyncio.get_running_loop().time() - self._started
 
     async def _land(self) -> None:
         if self._flight is not None:

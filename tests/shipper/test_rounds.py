@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.block import Block, Identity, Origin, Span
-from shipper.rounds import Round, cut, outgoing
+from shipper.rounds import FIRST_SIZE, Round, cut, next_size, outgoing
 
 
 def block(size: int, start: int = 0) -> Block:
@@ -59,3 +59,24 @@ def test_the_last_origin_of_a_round_is_that_of_its_last_block(
     first, last = make_block("1-aaaaaaaa", 0, b"a\n"), make_block("1-aaaaaaaa", 2, b"b\n")
 
     assert Round((first, last)).last == last.origin
+
+
+def test_rounds_grow_on_a_quick_line_up_to_their_limit() -> None:
+    size, most = FIRST_SIZE, 4 * 1024 * 1024
+    for _ in range(10):
+        size = next_size(size, 0.01, most)
+
+    assert size == most
+
+
+def test_rounds_shrink_on_a_slow_line_but_not_to_nothing() -> None:
+    size = most = 4 * 1024 * 1024
+    for _ in range(10):
+        size = next_size(size, 20.0, most)
+
+    assert size == FIRST_SIZE
+
+
+def test_rounds_stay_as_they_are_in_between_and_never_pass_their_limit() -> None:
+    assert next_size(FIRST_SIZE, 3.0, 4 * FIRST_SIZE) == FIRST_SIZE
+    assert {next_size(FIRST_SIZE, took, 65536) for took in (0.0, 3.0, 30.0)} == {65536}
