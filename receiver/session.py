@@ -103,6 +103,7 @@ def spark_context(
                 _stop(context)
         finally:
             SparkContext._gateway = SparkContext._jvm = None  # the next start has a JVM of its own
+            sys.path[:] = [entry for entry in sys.path if not entry.startswith(str(folder))]
 
 
 @contextmanager

@@ -27,6 +27,7 @@ for start in range(2):
         assert signal.getsignal(signal.SIGINT) is before
         ended = time.monotonic()
     print(time.monotonic() - ended, flush=True)
+    assert not [entry for entry in sys.path if "logreceiver-" in entry]
 """
 
 BUSY = """
@@ -79,7 +80,7 @@ def test_spark_starts_twice_in_a_process_and_ends_quickly_cleanly_and_silently(
     first, first_end, second, second_end = done.stdout.splitlines()
     assert first == second
     assert first.startswith(f"local[2,4] {version}")
-    assert max(float(first_end), float(second_end)) < 2
+    assert max(float(first_end), float(second_end)) < 4, "seconds; one on a quiet machine"
     assert left == []
 
 
