@@ -46,8 +46,7 @@ async def serve(settings: BrokerSettings, folder: Path) -> None:
         space = measure(folder)
         limit = _limit(settings, space)
         conf = _configure(settings, folder, max(limit, space.promised))
-        bound = stream_limit(limit, settings.partitions, settings.max_bytes)
-        topology = replace(settings.topology(), max_bytes=bound)
+        topology = _topology(settings, limit)
         path = folder / _CONF
         write_whole(path, render(conf))
         await check(binary, path)
@@ -65,6 +64,17 @@ def _limit(settings: BrokerSettings, space: Space) -> int:
         return int(settings.max_store)
     reserve = None if settings.reserve is None else int(settings.reserve)
     return store_limit(space.free, space.held, space.total, reserve)
+
+
+def _topology(settings: BrokerSettings, limit: int) -> Topology:
+    bound = stream_limit(limit, settings.partitions, settings.max_bytes)
+    if settings.max_bytes is not None and bound < settings.max_bytes:
+        logger.warning(
+            "the stream gets %s instead of --max-bytes %s: the store has no room for more",
+            format_size(bound),
+            format_size(settings.max_bytes),
+        )
+    return replace(settings.topology(), max_bytes=bound)
 
 
 def _configure(settings: BrokerSettings, folder: Path, max_store: int) -> ServerConf:

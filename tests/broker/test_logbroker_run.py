@@ -248,3 +248,12 @@ def test_monitoring_answers_where_it_is_said_to(start_broker: Any) -> None:
     with socket.create_connection((host, int(port)), 5) as connection:
         connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
         assert b"200 OK" in connection.recv(4096)
+
+
+def test_a_stream_larger_than_its_store_is_made_to_fit_and_said(start_broker: Any) -> None:
+    broker = start_broker("--max-store", "10MB", "--max-bytes", "50MB")
+
+    info = ask(broker.wait_ready()["server"], "STREAM.INFO.LOGS")
+
+    assert info["config"]["max_bytes"] < 10_000_000
+    assert "WARNING broker.service: the stream gets" in broker.said
