@@ -85,12 +85,14 @@ class Roster:
         for family, strangers in families.items():
             notices += self._settle_family(family, strangers, samples, index, now)
         notices += [_truncation(t, self._follower_of(t.file)) for t in truncated]
+        self._forget_unread(truncated)
         self.order()
         return notices
 
     def leave(self, tailer: Tailer) -> None:
         """Stop following a file; its cursor is remembered, should it come back."""
         self._remember(tailer.sighting.key)
+        self._forget_unread([tailer])
         self.order()
 
     def order(self) -> None:
@@ -254,6 +256,12 @@ class Roster:
         tailer = self.tailers.pop(key)
         self.known[tailer.file] = tailer.cursor
         return tailer
+
+    def _forget_unread(self, left: Iterable[Tailer]) -> None:
+        # a cursor at 0 has nothing but its inode to be recognised by, and that may be another file's soon
+        for tailer in left:
+            if tailer.offset == 0:
+                self.known.pop(tailer.file, None)
 
     def _follower_of(self, file: str) -> Tailer | None:
         return next((t for t in self.tailers.values() if t.file == file), None)
