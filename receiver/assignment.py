@@ -24,13 +24,10 @@ class Assignment:
     """One batch of one partition, as planned: from `first` on, until about `limit` bytes of messages or nothing more.
 
     How far a batch really went, its `until`, is decided by what the task finds and is part of its outcome; since a
-    repeated attempt first undoes what the earlier one wrote, the two need not agree. `delivery` is the number that the
-    consumer's next delivery must have if nobody else has moved it; None when that is not known, and the consumer is
-    then reset to `first`.
+    repeated attempt first undoes what the earlier one wrote, the two need not agree.
     """
 
     partition: int
     first: int
     epoch: int
     limit: int
-    delivery: int | None = None

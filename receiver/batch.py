@@ -51,7 +51,7 @@ class Batch:
         self._logbook = logbook
         self._output = output
         self._spans = spans
-        self._owners = Owners(destination.state, assignment.partition)
+        self._owners = Owners(destination.output, assignment.partition)
         self._tally = _Tally()
         self._last: Delivery | None = None
         self._ack = ""
@@ -138,7 +138,6 @@ class Batch:
             quarantined=tally.quarantined,
             pending=last.pending,
             ack=self._ack,
-            delivery=last.number + 1,
             stored_at=last.stored_at,
             closed=tuple(self._output.closed),
             findings=tuple(tally.findings),

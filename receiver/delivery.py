@@ -29,6 +29,8 @@ def parse(reply: str) -> Delivery | None:
     if not reply.startswith("$JS.ACK."):
         return None
     tokens = reply.split(".")
-    start = 4 if len(tokens) == 9 else 6
-    attempt, sequence, number, stored_at, pending = map(int, tokens[start : start + 5])
+    numbers = tokens[4:9] if len(tokens) == 9 else tokens[6:11]
+    if len(numbers) != 5 or not all(text.isascii() and text.isdigit() for text in numbers):
+        return None
+    attempt, sequence, number, stored_at, pending = map(int, numbers)
     return Delivery(attempt, sequence, number, stored_at, pending)

@@ -8,7 +8,6 @@ import asyncio
 import json
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +27,8 @@ _PULL_MESSAGES = 8192  # the bundled broker refuses more than 10,000
 _PATIENCE = 30.0  # seconds for a pull to end; its messages are there already, or it ends at once
 _NO_CONSUMER = 10014
 _NOTHING_THERE = ("404", "408")
+_TOO_LARGE = "Exceeds MaxBytes"
+_LARGEST = 3 * _PULL_BYTES  # for a single message, of a broker that takes larger ones than ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class _Source:
         self._consumer = consumer_name(assignment.partition)
         self._pulls = 0
         self._inbox = ""
-        self._number = assignment.delivery
+        self._number = 1
         self._sequence = assignment.first
         self._taken: list[tuple[Delivery, Message]] = []
         self._size = 0
@@ -96,25 +97,17 @@ class _Source:
             f"{self._inbox}.*", self._take, 4 * _PULL_BYTES
         )
         most = min(_PULL_BYTES, self._assignment.limit)
-        if self._number is not None:
-            with suppress(_Doubt):
-                if chunk := await self.pull(most):
-                    return chunk
-        await (
-            self._reset()
-        )  # nothing where something is: somebody else has used the consumer, or it was made anew
-        return await self.pull(most)
-
-    async def _reset(self) -> None:
-        await self._ensure()  # a reset of a consumer that is not there is never answered (2.15.1)
-        await self._connection.api(
-            f"CONSUMER.RESET.{STREAM}.{self._consumer}", {"seq": self._assignment.first}
-        )
-        self._number = 1
-
-    async def _ensure(self) -> None:
+        await self._position()
         try:
-            await self._connection.api(f"CONSUMER.INFO.{STREAM}.{self._consumer}")
+            return await self.pull(most)
+        except _Doubt:  # somebody else uses the consumer
+            await self._reset()
+            return await self.pull(most)
+
+    async def _position(self) -> None:
+        """Have the consumer stand at `first`. Its own delivery numbers prove nothing: each reset begins them anew."""
+        try:
+            delivered = await self._delivered()
         except Rejected as error:
             if error.error != _NO_CONSUMER:
                 raise
@@ -123,6 +116,22 @@ class _Source:
                 f"CONSUMER.CREATE.{STREAM}.{self._consumer}.{config['filter_subject']}",
                 {"stream_name": STREAM, "config": config},
             )
+            delivered = await self._delivered()
+        if int(delivered["stream_seq"]) == self._assignment.first - 1:
+            self._number = int(delivered["consumer_seq"]) + 1
+        else:
+            await self._reset()
+
+    async def _delivered(self) -> dict[str, Any]:
+        info = await self._connection.api(f"CONSUMER.INFO.{STREAM}.{self._consumer}")
+        return dict(info["delivered"])
+
+    async def _reset(self) -> None:
+        # a reset of a consumer that is not there is never answered (2.15.1)
+        await self._connection.api(
+            f"CONSUMER.RESET.{STREAM}.{self._consumer}", {"seq": self._assignment.first}
+        )
+        self._number, self._sequence = 1, self._assignment.first
 
     async def pull(self, most: int) -> Chunk | None:
         """Pull once; None when there is nothing. Raises `_Doubt` for deliveries that are not the next ones."""
@@ -143,6 +152,8 @@ class _Source:
         status = await self._connection.guard(_wait_for(self._ended), _PATIENCE)
         if self._taken:
             return self._checked()
+        if _TOO_LARGE in status and most < _LARGEST:
+            return await self.pull(_LARGEST)
         if not status.startswith(_NOTHING_THERE):
             raise ConnectionLost(f"the broker ended a pull with {status}")
         return None

@@ -97,9 +97,10 @@ class Output:
             if number > image.number:
                 os.unlink(segments[number], dir_fd=self._folder)
         if image.number in segments:
-            os.replace(
-                segments[image.number], image.name, src_dir_fd=self._folder, dst_dir_fd=self._folder
-            )
+            closed = rotation.closed_name(image.name, image.number)
+            if segments[image.number] != closed:
+                raise Damaged(f"{segments[image.number]} was compressed before it was committed")
+            os.replace(closed, image.name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         if image.length is None:
             self._remove(image.name)
         else:
@@ -112,7 +113,12 @@ class Output:
             return  # that's fine: the batch broke off before it was made
 
     def _truncate(self, live: str, length: int) -> None:
-        descriptor = os.open(live, _FLAGS, dir_fd=self._folder)
+        try:
+            descriptor = os.open(live, _FLAGS, dir_fd=self._folder)
+        except FileNotFoundError:
+            raise Damaged(
+                f"{live} is gone, but {length} bytes of it were committed; put it back"
+            ) from None
         try:
             size = os.fstat(descriptor).st_size
             if size < length:

@@ -13,6 +13,7 @@ from receiver.faults import fault
 from receiver.jobs import Jobs
 from receiver.ledger import Ledger
 from receiver.outcome import Blocked, Cause, Done, Superseded
+from receiver.patience import pause, unless
 from receiver.spans import Finding
 from receiver.wake import Wake
 
@@ -71,7 +72,6 @@ class Follower:
         self._pace = pace
         self._clock = clock
         self._closed = closed
-        self._delivery: int | None = None
         self._blocked: str | None = None
         self._attempts = 0
 
@@ -89,7 +89,7 @@ class Follower:
             done = await self._batch(stop)
             pending = done.pending if done else 0
             if done and not pending:
-                await _pause(stop, began + self._pace.rest(done) - loop.time())
+                await pause(stop, began + self._pace.rest(done) - loop.time())
 
     async def _claim(self) -> bool:
         offset = await self._ledger.claim(self._clock())
@@ -111,14 +111,14 @@ class Follower:
         told = False
         while not stop.is_set():
             try:
-                return bool(await _unless(stop, ask()))
+                return bool(await unless(stop, ask()))
             except (ConnectionLost, Rejected) as error:
                 if not told and isinstance(error, Rejected):
                     logger.warning(
                         "partition %d waits: %s; run `logbroker apply`", self._partition, error
                     )
                 told = True
-                await _pause(stop, _FIRST_PAUSE)
+                await pause(stop, _FIRST_PAUSE)
         return False
 
     async def _batch(self, stop: asyncio.Event) -> Done | None:
@@ -135,12 +135,9 @@ class Follower:
     def _assignment(self) -> Assignment:
         offset = self._ledger.offset
         assert offset is not None, "claimed before anything is assigned"
-        return Assignment(
-            self._partition, offset.next, offset.epoch, self._pace.limit, self._delivery
-        )
+        return Assignment(self._partition, offset.next, offset.epoch, self._pace.limit)
 
     async def _commit(self, done: Done) -> None:
-        self._delivery = done.delivery
         if done.until == done.first:
             return
         await self._ledger.commit(done, self._clock())
@@ -169,7 +166,6 @@ class Follower:
         )
 
     async def _wait_blocked(self, blocked: Blocked, stop: asyncio.Event) -> None:
-        self._delivery = None
         self._attempts += 1
         detail = f"{blocked.cause.value}: {blocked.detail}"
         if self._pace.once and (blocked.cause is Cause.STATE or self._attempts >= _ONCE_ATTEMPTS):
@@ -179,32 +175,11 @@ class Follower:
                 "partition %d is blocked, its lines wait in the stream: %s", self._partition, detail
             )
         self._blocked = detail
-        await _pause(stop, min(_FIRST_PAUSE * 2 ** (self._attempts - 1), _LONGEST_PAUSE))
+        await pause(stop, min(_FIRST_PAUSE * 2 ** (self._attempts - 1), _LONGEST_PAUSE))
 
 
 def _describe(finding: Finding) -> str:
     return (
-        f"{finding.kind.value} of {finding.end - finding.start} bytes: host {finding.host}, file {finding.file}, "
+        f"{finding.kind.value} of {finding.end - finding.start} bytes: host {finding.host}, file {finding.file!r}, "
         f"bytes {finding.start} to {finding.end}, seen at sequence {finding.sequence}"
     )
-
-
-async def _pause(stop: asyncio.Event, seconds: float) -> None:
-    if seconds > 0:
-        try:
-            async with asyncio.timeout(seconds):
-                await stop.wait()
-        except TimeoutError:
-            return
-
-
-async def _unless(stop: asyncio.Event, call: Awaitable[bool]) -> bool:
-    """Return what `call` returns, or False as soon as `stop` is set."""
-    work = asyncio.ensure_future(call)
-    stopped = asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        return work.result() if work.done() else False
-    finally:
-        stopped.cancel()
-        work.cancel()

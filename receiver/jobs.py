@@ -29,21 +29,25 @@ class Jobs:
         mine: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting.append((assignment, mine))
         async with self._slots:
-            if not mine.done() and self._waiting:
+            if any(future is mine for _, future in self._waiting):
                 await self._run()
         return await mine
 
     async def _run(self) -> None:
+        """Run whatever waits in one job. Only for one of those who wait, so that nobody is held up by others' jobs."""
         group, self._waiting = self._waiting, []
+        job = asyncio.to_thread(self._runner, [assignment for assignment, _ in group])
         try:
-            outcomes = await asyncio.to_thread(
-                self._runner, [assignment for assignment, _ in group]
-            )
-        except BaseException as error:
+            outcomes = await job
+        except asyncio.CancelledError:
+            for _, future in group:
+                future.cancel()
+            raise
+        except BaseException as error:  # noqa: BLE001 - it reaches everybody who waits for it, this task too
             for _, future in group:
                 if not future.done():
                     future.set_exception(error)
-            raise
+            return
         for (_, future), outcome in zip(group, outcomes, strict=True):
             if not future.done():
                 future.set_result(outcome)

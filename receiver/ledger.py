@@ -1,10 +1,12 @@
 """A partition's entry in KV, as its one owner keeps it: claimed once, moved by compare-and-set after every batch."""
 
+import asyncio
+import logging
 from datetime import UTC, datetime
 
 from broker import bucket
 from broker.bucket import Conflict
-from broker.connection import Connection, ConnectionLost
+from broker.connection import Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError, FencedError
 from broker.offset import Offset, UnreadableOffset
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
@@ -13,6 +15,10 @@ from receiver.offsets import StreamState
 from receiver.outcome import Done
 
 __all__ = ["Ledger", "stream_state"]
+
+_PAUSE = 0.5  # seconds between attempts of a commit
+
+logger = logging.getLogger(__name__)
 
 
 class Ledger:
@@ -65,9 +71,12 @@ class Ledger:
             try:
                 self._revision = await self._write(moved, self._revision)
                 break
-            except (Conflict, ConnectionLost):
+            except (Conflict, ConnectionLost, Rejected) as error:
                 if await self._is_stored(moved):
                     break
+                if isinstance(error, Rejected):
+                    logger.warning("partition %d: the commit waits: %s", self._partition, error)
+                await asyncio.sleep(_PAUSE)
         self.offset = moved
         return moved
 
@@ -76,7 +85,7 @@ class Ledger:
         await self._connection.client()
         try:
             entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
-        except ConnectionLost:
+        except (ConnectionLost, Rejected):
             return False
         if entry and entry.revision == self._revision:
             return False

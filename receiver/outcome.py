@@ -12,8 +12,7 @@ __all__ = ["Blocked", "Cause", "Done", "Outcome", "Superseded"]
 class Done:
     """A batch that is on disk, `[first, until)` in stream sequences, and waits for its commit.
 
-    `ack` is the subject that acknowledges its last message and `delivery` the number of the consumer's next delivery;
-    `pending` is how many messages the consumer still held then. `stored_at` is when the last message was stored, in
+    `ack` is the subject that acknowledges its last message; `pending` is how many messages the consumer still held then. `stored_at` is when the last message was stored, in
     nanoseconds since the epoch. `closed` names the segments closed by rotation, relative to the output folder.
     """
 
@@ -26,7 +25,6 @@ class Done:
     quarantined: int = 0
     pending: int = 0
     ack: str = ""
-    delivery: int | None = None
     stored_at: int = 0
     closed: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -11,6 +11,7 @@ Everything is started and ended here; what happens in it is decided elsewhere.
 import asyncio
 import logging
 import os
+import secrets
 import signal
 import socket
 from collections.abc import Sequence
@@ -22,11 +23,12 @@ from broker.connection import Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError, OperatorError
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
 from receiver.assignment import Destination
-from receiver.closet import tidy
+from receiver.closet import Order, tidy
 from receiver.files import make_folder
 from receiver.follower import Follower, Pace
 from receiver.jobs import Jobs
 from receiver.ledger import Ledger
+from receiver.patience import pause, unless
 from receiver.runner import run_job
 from receiver.session import spark_context
 from receiver.settings import ReceiverSettings
@@ -84,14 +86,11 @@ class _Pipeline:
             await self._connection.once()
         told = False
         while not self._stop.is_set():
-            try:
-                entry = await bucket.read(self._connection, CONFIG_BUCKET, PARTITIONS_KEY)
-            except ConnectionLost:
-                continue
-            except Rejected:
-                entry = None
+            entry = await self._count_entry()
+            if self._stop.is_set():
+                break
             if entry is not None:
-                return self._settings.wanted(int(entry.value))
+                return self._settings.wanted(_count(entry.value))
             if self._settings.once:
                 raise ConfigurationError(
                     f"bucket {CONFIG_BUCKET} is not there; run `logbroker apply` first"
@@ -101,8 +100,21 @@ class _Pipeline:
                     "bucket %s is not there yet; waiting for `logbroker apply`", CONFIG_BUCKET
                 )
             told = True
-            await asyncio.sleep(1)
+            await pause(self._stop, 1)
         return ()
+
+    async def _count_entry(self) -> bucket.Entry | None:
+        """Read the number of partitions; None when it is not there, or when told to stop."""
+        while not self._stop.is_set():
+            try:
+                return await unless(
+                    self._stop, bucket.read(self._connection, CONFIG_BUCKET, PARTITIONS_KEY)
+                )
+            except ConnectionLost:
+                continue
+            except Rejected:
+                break
+        return None
 
     async def _follow(self, partitions: Sequence[int], jobs: Jobs) -> None:
         try:
@@ -130,7 +142,7 @@ class _Pipeline:
 
     async def _one(self, partition: int, jobs: Jobs) -> None:
         settings = self._settings
-        wake = Wake(self._connection, partition, str(os.getpid()))
+        wake = Wake(self._connection, partition, secrets.token_hex(6))
         follower = Follower(
             partition,
             self._connection,
@@ -147,12 +159,11 @@ class _Pipeline:
     async def _tidy(self) -> None:
         """Compress and prune closed segments, a commit's at a time; at the start those that were left behind."""
         settings = self._settings
+        order = Order(settings.output, settings.state, settings.compress, settings.keep)
         closed: tuple[str, ...] | None = None
         while closed != _LAST:
             if closed != ():
-                await asyncio.to_thread(
-                    tidy, settings.output, closed, settings.compress, settings.keep
-                )
+                await asyncio.to_thread(tidy, order, closed, self._stop.is_set)
             closed = await self._closed.get()
 
     def _destination(self) -> Destination:
@@ -177,6 +188,14 @@ def _check_folders(settings: ReceiverSettings) -> None:
             raise OperatorError(
                 f"cannot write to {folder}: permission denied; choose --output and --state-dir"
             )
+
+
+def _count(value: bytes) -> int:
+    if not value.isdigit():
+        raise ConfigurationError(
+            f"key {PARTITIONS_KEY} of bucket {CONFIG_BUCKET} is {value[:40]!r}, no number; run `logbroker apply`"
+        )
+    return int(value)
 
 
 def _now() -> datetime:

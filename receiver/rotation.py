@@ -12,24 +12,27 @@ __all__ = [
     "closed_name",
     "closed_segments",
     "highest_numbers",
-    "is_closed",
     "is_due",
     "live_name",
     "live_of",
+    "plain_name",
     "stem_of",
 ]
 
-_LONGEST_STEM = 230  # bytes; a file name has 255, and ".p99999.log.000001.zst" must fit behind
+_LONGEST_STEM = 215  # bytes; a file name has 255, and "..p99999.log.000001.zst" must fit behind, ".….new" around it
 _CLOSED = re.compile(r"(?P<live>.+\.log)\.(?P<number>[0-9]{6,})(?:\.zst|\.gz)?")
 
 
 def stem_of(host: str) -> str:
-    """Return the file name stem of a host: its name, cut and marked with a digest when a file name cannot hold it."""
+    """Return the file name stem of a host: its name, cut when a file name cannot hold it.
+
+    A cut name is marked with a digest behind two dots, which no host's own name holds.
+    """
     encoded = host.encode()
     if len(encoded) <= _LONGEST_STEM:
         return host
     digest = hashlib.blake2b(encoded, digest_size=8).hexdigest()
-    return f"{encoded[:200].decode(errors='ignore')}~{digest}"
+    return f"{encoded[:190].decode(errors='ignore')}..{digest}"
 
 
 def live_name(stem: str) -> str:
@@ -42,15 +45,15 @@ def closed_name(live: str, number: int) -> str:
     return f"{live}.{number:06d}"
 
 
-def is_closed(name: str) -> bool:
-    """Say whether a name is a closed segment's."""
-    return _CLOSED.fullmatch(name) is not None
-
-
 def live_of(closed: str) -> str:
     """Return the name of the live file that a closed segment came from."""
     found = _CLOSED.fullmatch(closed)
     return found["live"] if found else closed
+
+
+def plain_name(closed: str) -> str:
+    """Return the name that a closed segment has, or had, before it was compressed."""
+    return closed.removesuffix(".zst").removesuffix(".gz")
 
 
 def closed_segments(names: Iterable[str]) -> dict[str, dict[int, str]]:

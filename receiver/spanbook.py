@@ -1,33 +1,42 @@
 """How far each source file has been received, on disk: a file that only grows, so that the journal can undo it too.
 
-One line per file and batch: host, file id, end of its last span. The newest line of a file counts.
+One line per file and batch: host, file id, end of its last span. The newest line of a file counts. Every write ends in a
+line of its own random seal: where a seal still stands, everything before it is what was read or written with it.
 """
 
 import json
 import os
-from collections.abc import Iterable
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
 from receiver.journal import PreImage
 from receiver.logbook import sync_folder
 
-__all__ = ["SpanBook"]
+__all__ = ["DamagedSpans", "SpanBook", "cut"]
 
-_GROWN = 1024 * 1024  # bytes more than its newest lines take, after which the file is written anew
-_PROOF = 64  # bytes before the end of what is remembered; they tell whether the file is still what was read
+_GROWN = 1024 * 1024  # bytes below which a file is never written anew
+_SEAL = len(b'["0123456789abcdef"]\n')
 
 Reached = dict[tuple[str, str], int]
 
 
+class DamagedSpans(ValueError):
+    """A file of spans that cannot be read."""
+
+
 @dataclass(slots=True)
 class _Memory:
-    """What a reused worker remembers of a file: its content up to `size`, which `proof` recognises."""
+    """What a reused worker remembers of a file: its content up to `size`, which ends in `seal`.
+
+    `compact_at` is the size from which it is worth a look whether most of the file is history.
+    """
 
     inode: int
     size: int
-    proof: bytes
+    seal: bytes
     reached: Reached
+    compact_at: int = _GROWN
 
 
 _memories: dict[Path, _Memory] = {}
@@ -37,7 +46,7 @@ class SpanBook:
     """The spans of one partition; whoever holds the partition's lock may have one."""
 
     def __init__(self, path: Path) -> None:
-        """Read what is new since this worker last looked; raises OSError."""
+        """Read what is new since this worker last looked; raises OSError, `DamagedSpans`."""
         self._path = path
         self._news: Reached = {}
         self._memory = self._remember()
@@ -58,31 +67,25 @@ class SpanBook:
 
     def save(self) -> None:
         """Append what was noted, on disk when this returns; the image must be in the journal by now."""
-        lines = _encode(self._news.items())
-        if not lines:
+        if not self._news:
             return
+        lines = _sealed(self._news)
         with self._path.open("ab") as file:
             file.write(lines)
             file.flush()
             os.fdatasync(file.fileno())
         self._memory.reached.update(self._news)
         self._memory.size += len(lines)
-        self._memory.proof = (self._memory.proof + lines)[-_PROOF:]
+        self._memory.seal = lines[-_SEAL:]
         self._news = {}
-
-    def undo(self, image: PreImage) -> None:
-        """Cut the file back to its image."""
-        _memories.pop(self._path, None)
-        with self._path.open("ab") as file:
-            file.truncate(image.length or 0)
-            os.fsync(file.fileno())
-        self._news = {}
-        self._memory = self._remember()
 
     def compact(self) -> None:
         """Write the file anew when most of it is history. Only between batches: what the journal says of it is void then."""
-        newest = _encode(self._memory.reached.items())
-        if self._memory.size < len(newest) + _GROWN:
+        if self._memory.size < self._memory.compact_at:
+            return
+        newest = _sealed(self._memory.reached)
+        if self._memory.size < 2 * len(newest):
+            self._memory.compact_at = 2 * self._memory.size
             return
         fresh = self._path.with_suffix(".new")
         with fresh.open("wb") as file:
@@ -101,27 +104,50 @@ class SpanBook:
                 memory = _Memory(found.st_ino, 0, b"", {})
             file.seek(memory.size)
             data = file.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        for line in whole.splitlines():
-            host, name, end = json.loads(line)
-            memory.reached[host, name] = end
+        try:
+            _read(data, memory.reached)
+        except (ValueError, TypeError) as error:
+            _memories.pop(self._path, None)
+            raise DamagedSpans(
+                f"{self._path} is damaged: {error}; bring it back, or remove it and lose what it knows of gaps"
+            ) from None
         memory.size += len(data)
-        memory.proof = (memory.proof + data)[-_PROOF:]
+        memory.seal = (memory.seal + data)[-_SEAL:]
         _memories[self._path] = memory
         return memory
 
 
+def cut(path: Path, image: PreImage) -> None:
+    """Cut a file of spans back to its image, before anybody reads it: what stands behind may be torn."""
+    _memories.pop(path, None)
+    with path.open("ab") as file:
+        file.truncate(image.length or 0)
+        os.fsync(file.fileno())
+
+
+def _read(data: bytes, reached: Reached) -> None:
+    for line in data[: data.rfind(b"\n") + 1].splitlines():
+        match json.loads(line):
+            case [str(host), str(file), int(end)]:
+                reached[host, file] = end
+            case [str()]:
+                continue
+            case entry:
+                raise ValueError(f"unexpected entry {entry!r}")
+
+
 def _is_same(memory: _Memory, found: os.stat_result, descriptor: int) -> bool:
-    start = memory.size - len(memory.proof)
+    start = memory.size - len(memory.seal)
     return (
         found.st_ino == memory.inode
         and found.st_size >= memory.size
-        and os.pread(descriptor, len(memory.proof), start) == memory.proof
+        and os.pread(descriptor, len(memory.seal), start) == memory.seal
     )
 
 
-def _encode(entries: Iterable[tuple[tuple[str, str], int]]) -> bytes:
+def _sealed(entries: Reached) -> bytes:
+    lines = [[host, file, end] for (host, file), end in entries.items()]
+    seal = [secrets.token_hex(8)]
     return b"".join(
-        json.dumps([host, file, end], separators=(",", ":")).encode() + b"\n"
-        for (host, file), end in entries
+        json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in (*lines, seal)
     )

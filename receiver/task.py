@@ -4,6 +4,8 @@ It never raises for what an operator can run into; an exception here is a defect
 attempt first undoes what is not committed.
 """
 
+from pathlib import Path
+
 from broker import bucket
 from broker.connection import ConnectionLost, Rejected
 from broker.offset import Offset, UnreadableOffset
@@ -18,7 +20,7 @@ from receiver.journal import DamagedJournal, Verdict
 from receiver.lock import Locked, partition_lock
 from receiver.logbook import Logbook
 from receiver.outcome import Blocked, Cause, Done, Outcome, Superseded
-from receiver.spanbook import SpanBook
+from receiver.spanbook import DamagedSpans, SpanBook, cut
 
 __all__ = ["run"]
 
@@ -31,7 +33,6 @@ def run(assignment: Assignment, destination: Destination) -> Outcome:
     try:
         make_folder(destination.output)
         make_folder(destination.state)
-        make_folder(destination.state / "hosts")
         with partition_lock(destination.state / f"p{assignment.partition}.lock", _LOCK_PATIENCE):
             return _locked(assignment, destination)
     except Locked as error:
@@ -40,7 +41,7 @@ def run(assignment: Assignment, destination: Destination) -> Outcome:
         return Blocked(assignment.partition, Cause.BROKER, str(error) or type(error).__name__)
     except OSError as error:
         return Blocked(assignment.partition, Cause.DISK, _describe(error))
-    except (Damaged, DamagedJournal, UnreadableOffset) as error:
+    except (Damaged, DamagedJournal, DamagedSpans, UnreadableOffset) as error:
         return Blocked(assignment.partition, Cause.STATE, str(error))
 
 
@@ -52,7 +53,7 @@ def _locked(assignment: Assignment, destination: Destination) -> Outcome:
         Logbook(path.with_suffix(".journal")) as logbook,
         Output(destination.output, destination.rotate_size) as output,
     ):
-        spans = SpanBook(path.with_suffix(".spans"))
+        spans_path = path.with_suffix(".spans")
         match journal.decide(logbook.last, assignment.first, assignment.epoch):
             case Verdict.NEWER:
                 return Superseded(
@@ -63,9 +64,10 @@ def _locked(assignment: Assignment, destination: Destination) -> Outcome:
                     assignment.partition, Cause.STATE, _foreign(assignment, destination, logbook)
                 )
             case Verdict.UNDO:
-                _undo(logbook.last.images if logbook.last else (), output, spans)
+                _undo(logbook.last.images if logbook.last else (), output, spans_path)
             case Verdict.CLEAN:
-                spans.compact()
+                SpanBook(spans_path).compact()
+        spans = SpanBook(spans_path)
         return _write(
             assignment, destination, Batch(assignment, destination, logbook, output, spans), output
         )
@@ -85,12 +87,11 @@ def _write(assignment: Assignment, destination: Destination, batch: Batch, outpu
         raise
 
 
-def _undo(images: tuple[journal.PreImage, ...], output: Output, spans: SpanBook) -> None:
-    mine = spans.image().name
+def _undo(images: tuple[journal.PreImage, ...], output: Output, spans: Path) -> None:
     for image in images:
-        if image.name == mine:
-            spans.undo(image)
-    output.undo(image for image in images if image.name != mine)
+        if image.name == spans.name:
+            cut(spans, image)
+    output.undo(image for image in images if image.name != spans.name)
     fault("undone")
 
 

@@ -5,7 +5,7 @@ The pull is on a throw-away consumer that delivers headers only, so that the dur
 
 import asyncio
 import json
-from typing import Any
+from contextlib import suppress
 
 from broker.connection import Connection, ConnectionLost, Message, Rejected
 from broker.subjects import partition_filter
@@ -15,6 +15,7 @@ __all__ = ["Wake"]
 
 _EXPIRES = 30  # seconds that a pull waits at the broker before it is asked again
 _LIVES = 120  # seconds for which the broker keeps the consumer without a pull
+_PATIENCE = 5.0  # seconds
 _NANOSECONDS = 1_000_000_000
 _NO_CONSUMER = 10014
 
@@ -50,40 +51,33 @@ class Wake:
 
     async def wait(self, sequence: int) -> None:
         """Return when the partition has a message at `sequence` or later; raises `Rejected`, `ConnectionLost`."""
-        if await self.pending(sequence):
-            return
-        rang: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        while not await self.pending(sequence):
+            if await self._rings():
+                return
+
+    async def _rings(self) -> bool:
+        """Pull once; False when nothing has come in the time. Everything is made anew then, on whatever client there is."""
+        rang = asyncio.Event()
 
         async def ring(message: Message) -> None:
-            if message.reply and not rang.done():
-                rang.set_result(None)
+            if message.reply:  # what has none is a status
+                rang.set()
 
         inbox = self._connection.new_inbox()
         subscription = await self._connection.subscribe(inbox, ring)
+        request = {"batch": 1, "expires": _EXPIRES * _NANOSECONDS}
         try:
-            while not rang.done():
-                await self._pull(inbox, rang)
-        finally:
-            await subscription.unsubscribe()
-
-    async def _pull(self, inbox: str, rang: "asyncio.Future[None]") -> None:
-        request: dict[str, Any] = {"batch": 1, "expires": _EXPIRES * _NANOSECONDS}
-        await self._connection.publish(
-            f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{self._name}",
-            json.dumps(request).encode(),
-            reply=inbox,
-        )
-        try:
-            await self._connection.guard(_shielded(rang), _EXPIRES)
+            await self._connection.publish(
+                f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{self._name}",
+                json.dumps(request).encode(),
+                reply=inbox,
+            )
+            await self._connection.guard(rang.wait(), _EXPIRES)
         except ConnectionLost:
-            if not await self._is_alive():
-                raise
-
-    async def _is_alive(self) -> bool:
-        try:
-            await self._connection.api(f"CONSUMER.INFO.{STREAM}.{self._name}")
-        except Rejected:
             return False
+        finally:
+            with suppress(ConnectionLost):
+                await self._connection.guard(subscription.unsubscribe(), _PATIENCE)
         return True
 
     async def _forget(self) -> None:
@@ -99,7 +93,3 @@ class Wake:
             await self._forget()
         except (ConnectionLost, Rejected):
             return
-
-
-async def _shielded(future: "asyncio.Future[None]") -> None:
-    await asyncio.shield(future)
