@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 import random
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ _LONGEST_PAUSE = 5.0
 _PING_EVERY = (
     5  # seconds; with one ping outstanding a half-open connection is given up after two of them
 )
+_USER = re.compile(r"//[^/]*@")
 logger = logging.getLogger(__name__)
 
 # nats-py reads 32 KiB at a time, less than a block; with 256 KiB receiving costs a third less CPU (bench/, 2.16.0)

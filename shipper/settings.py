@@ -11,6 +11,7 @@ from pydantic_settings import SettingsConfigDict
 
 from broker.configuration import Many, ProgramSettings
 from broker.durations import Duration
+from broker.servers import Servers
 from broker.subjects import validate_host
 
 __all__ = ["Compression", "ShipperSettings", "default_state_dir"]
@@ -34,7 +35,7 @@ class ShipperSettings(ProgramSettings):
         description="File to follow, or a glob in quotes; may be given several times.",
         json_schema_extra={"metavar": "PATH_OR_GLOB"},
     )
-    server: Many = Field(
+    server: Servers = Field(
         ("nats://127.0.0.1:4222",),
         description="Address of the broker; may be given several times.",
         json_schema_extra={"metavar": "URL"},

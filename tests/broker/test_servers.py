@@ -33,7 +33,7 @@ def test_an_address_that_a_client_could_try_is_taken(server: str) -> None:
     ],
 )
 def test_an_address_that_none_could_is_refused_with_the_form_to_write(server: str) -> None:
-    with pytest.raises(ValueError, match="address|host"):
+    with pytest.raises(ValueError, match=r"address|host"):
         check_servers(("nats://127.0.0.1:4222", server))
 
 

@@ -91,7 +91,13 @@ def test_a_host_name_that_is_not_allowed_is_a_usage_error(call: Call, host: str)
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--compression", "gzip"), ("--max-line", "1"), ("--grace", "soon"), ("--round-size", "x")],
+    [
+        ("--compression", "gzip"),
+        ("--max-line", "1"),
+        ("--grace", "soon"),
+        ("--round-size", "x"),
+        ("--server", "nats://a:b"),
+    ],
 )
 def test_a_value_that_will_not_do_is_a_usage_error(call: Call, option: str, value: str) -> None:
     assert_one_line(call("--file", "x", option, value), 2, option)

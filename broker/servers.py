@@ -1,0 +1,44 @@
+"""The addresses of the broker as a client is told them: URLs, checked before anything is sent."""
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator
+
+from broker.configuration import Many
+
+__all__ = ["Servers", "check_servers"]
+
+_SCHEMES = {"nats", "tls", "ws", "wss"}
+
+
+def check_servers(servers: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the addresses if a client could try them all; raise ValueError otherwise.
+
+    An address without a scheme (`broker1:4222`) is a NATS one. A password in it is never repeated in the message.
+    """
+    if not any(servers):
+        raise ValueError("no address of a broker is given")
+    for server in servers:
+        if reason := _objection(server):
+            raise ValueError(f"{_shown(server)!r} {reason}; write nats://host:port")
+    return servers
+
+
+def _objection(server: str) -> str | None:
+    try:
+        parts = urlsplit(server if "://" in server else f"nats://{server}")
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return "is no address"
+    if parts.scheme not in _SCHEMES:
+        return "is no address of a NATS server"
+    return None if has_host else "names no host"
+
+
+def _shown(server: str) -> str:
+    return server.rpartition("@")[2]
+
+
+Servers = Annotated[Many, AfterValidator(check_servers)]
+"""A setting of one or more addresses of the broker."""
