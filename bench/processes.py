@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -43,7 +43,7 @@ def wait_until(
         time.sleep(0.05)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Process:
     """A started program; `log` collects what it writes on stdout and stderr, over all of its starts."""
 
@@ -177,16 +177,17 @@ class Processes:
         process.start()
         return process
 
-    def end_all(self, seconds: float = 10) -> None:
-        """End every program that is left: first asked, then killed with all of its children."""
-        for process in reversed(self._started):
+    def end_all(self, keep: Collection[Process] = (), seconds: float = 10) -> None:
+        """End every program but those in `keep`: first asked, then killed with all of its children."""
+        ending = [process for process in reversed(self._started) if process not in keep]
+        for process in ending:
             process.terminate()
         deadline = time.monotonic() + seconds
-        while any(p.is_running() for p in self._started) and time.monotonic() < deadline:
+        while any(process.is_running() for process in ending) and time.monotonic() < deadline:
             time.sleep(0.05)
-        for process in self._started:
+        for process in ending:
             _kill_tree(process)
-        self._started.clear()
+        self._started = [process for process in self._started if process in keep]
 
 
 def _kill_tree(process: Process) -> None:

@@ -5,7 +5,7 @@ Reads what the programs promise to everybody (files, the broker's own state), ne
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -83,6 +83,10 @@ class Suite:
             ],
         )
 
+    def start_program(self, program: str, name: str, arguments: Sequence[str]) -> Process:
+        """Start one of the programs with arguments of the caller's own."""
+        return self._processes.start(name, [*_program(program), *arguments])
+
     def wait_for_receiver(
         self, receiver: Process, partitions: Sequence[int], epoch: int = 1, seconds: float = 60
     ) -> None:
@@ -112,11 +116,13 @@ class Suite:
 
         return self._ask(ask) or 0
 
-    def publish(self, subject: str, payload: bytes) -> int:
-        """Publish as any NATS client might, without headers, and return the sequence."""
+    def publish(
+        self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None
+    ) -> int:
+        """Publish as any NATS client might, and return the sequence."""
 
         async def ask(connection: Connection) -> int:
-            return int((await connection.ask(subject, payload))["seq"])
+            return int((await connection.ask(subject, payload, headers))["seq"])
 
         sequence = self._ask(ask)
         if sequence is None:

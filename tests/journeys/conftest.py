@@ -1,0 +1,25 @@
+"""A stage for each file of journeys: one broker, one receiver with two partitions, real shippers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.processes import Processes
+from bench.stage import Stage
+from bench.suite import Suite
+
+
+@pytest.fixture(scope="module")
+def _programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Processes, Stage]]:
+    folder: Path = tmp_path_factory.mktemp("journeys")
+    with Processes(folder) as programs:
+        yield programs, Stage(Suite(folder, programs, partitions=2))
+
+
+@pytest.fixture
+def stage(_programs: tuple[Processes, Stage]) -> Iterator[Stage]:
+    programs, stage = _programs
+    stage.set_up()
+    yield stage
+    programs.end_all(keep=(stage.broker, stage.receiver))

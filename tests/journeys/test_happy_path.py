@@ -1,0 +1,77 @@
+import time
+
+import pytest
+
+from bench.oracle import judge_host
+from bench.received import hosts_in
+from bench.stage import Stage
+from bench.traffic import Traffic
+from broker.subjects import partition_of
+
+pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(120)]
+
+HOSTS = ["web01", "web02", "db01.example.net", "a.b.c.d.example.org", "mail01"]
+FILES = ["access.log", "app.log", "audit.log"]
+
+
+def test_every_line_of_five_hosts_with_three_files_arrives_once_and_in_order(stage: Stage) -> None:
+    files = {host: [stage.host_folder(host) / name for name in FILES] for host in HOSTS}
+    assert {partition_of(host, 2) for host in HOSTS} == {0, 1}
+
+    with Traffic([path for paths in files.values() for path in paths], 100) as traffic:
+        shippers = [stage.suite.start_shipper(host, paths) for host, paths in files.items()]
+        time.sleep(4)
+    verdicts = {
+        host: stage.verdict(host, [traffic.written[path] for path in paths])
+        for host, paths in files.items()
+    }
+
+    for host, verdict in verdicts.items():
+        assert verdict.is_perfect, f"{host}: {verdict}"
+        assert verdict.written > 300
+        assert judge_host(files[host], stage.suite.output, host).is_perfect
+    assert hosts_in(stage.suite.output) == set(HOSTS)
+    assert [shipper.stop(10) for shipper in shippers] == [0] * len(HOSTS)
+
+
+def test_lines_that_were_there_before_the_shipper_are_shipped_once_by_once(stage: Stage) -> None:
+    files = [stage.host_folder("once01") / name for name in FILES]
+    with Traffic(files, 400) as traffic:
+        time.sleep(0.5)
+
+    codes = [stage.suite.start_shipper("once01", files, "--once").wait(30) for _ in range(2)]
+
+    assert codes == [0, 0]
+    verdict = stage.verdict("once01", list(traffic.written.values()))
+    assert verdict.is_perfect, str(verdict)
+
+
+def test_a_stopped_receiver_ends_within_ten_seconds_and_goes_on_where_it_was(stage: Stage) -> None:
+    file = stage.host_folder("stop01") / "app.log"
+    shipper = stage.suite.start_shipper("stop01", [file])
+
+    with Traffic([file], 500) as traffic:
+        time.sleep(1)
+        assert stage.receiver.stop(10) == 0
+        time.sleep(0.5)
+        stage.receiver.start()
+        stage.wait_for_receiver()
+
+    verdict = stage.verdict("stop01", [traffic.written[file]])
+    assert verdict.is_perfect, str(verdict)
+    assert shipper.stop(10) == 0
+
+
+def test_a_stopped_shipper_goes_on_where_it_was(stage: Stage) -> None:
+    file = stage.host_folder("stop02") / "app.log"
+    shipper = stage.suite.start_shipper("stop02", [file])
+
+    with Traffic([file], 500) as traffic:
+        for _ in range(2):
+            time.sleep(1)
+            assert shipper.stop(10) == 0
+            shipper.start()
+
+    verdict = stage.verdict("stop02", [traffic.written[file]])
+    assert verdict.is_perfect, str(verdict)
+    assert shipper.stop(10) == 0

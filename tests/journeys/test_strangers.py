@@ -1,0 +1,103 @@
+"""Messages that no shipper of ours sent, and names that mean harm."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.processes import wait_until
+from bench.received import read_received
+from bench.stage import Stage
+from broker.connection import ConnectionLost
+from broker.subjects import Subject
+
+pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(120)]
+
+HOSTILE = ["a/b", "/etc/cron.d/x", "web\x01"]
+
+
+def publish(stage: Stage, host: str, payload: bytes) -> None:
+    subject = Subject.for_host(host, 2)
+    stage.suite.publish(str(subject), payload)
+
+
+def test_lines_of_a_plain_nats_client_are_received_and_finished(stage: Stage) -> None:
+    publish(stage, "plain01", b"hello")
+    publish(stage, "plain01", b"two\nlines\n")
+    publish(stage, "plain01", "zażółć gęślą".encode())
+
+    expected = "hello\ntwo\nlines\nzażółć gęślą\n".encode()
+    wait_until("it is received", lambda: stage.received_size("plain01") >= len(expected), 20)
+
+    assert read_received(stage.suite.output, "plain01") == expected
+
+
+@pytest.mark.parametrize("host", HOSTILE, ids=ascii)
+def test_a_hostile_subject_is_set_aside_and_writes_nothing_elsewhere(
+    stage: Stage, host: str
+) -> None:
+    quarantine = stage.suite.output / ".quarantine"
+    before = contents(stage.suite.folder)
+
+    sequence = stage.suite.publish(f"logs.p0.{host}", b"what a hostile client sends\n")
+    wait_until("it is set aside", lambda: bool(list(quarantine.glob(f"*{sequence}*"))), 20)
+    publish(stage, "after01", b"and the next host goes on\n")
+    wait_until("others go on", lambda: stage.received_size("after01") > 0, 20)
+
+    added = {path for path in contents(stage.suite.folder) - before if "store" not in path.parts}
+    elsewhere = {path for path in added if not path.is_relative_to(stage.suite.output)}
+    assert b"what a hostile client sends\n" in next(quarantine.glob(f"*{sequence}*")).read_bytes()
+    assert {path for path in elsewhere if stage.suite.folder / "state" not in path.parents} == set()
+    assert not [path for path in added if path.name in {"b", "x", "b.log", "x.log"}]
+    assert stage.receiver.is_running()
+
+
+def test_the_broker_takes_no_subject_with_two_dots_in_a_row(stage: Stage) -> None:
+    with pytest.raises(ConnectionLost):
+        stage.suite.publish("logs.p0.a/../../../x", b"what a hostile client sends\n")
+
+
+def test_a_message_that_breaks_our_rules_is_set_aside_whole(stage: Stage) -> None:
+    quarantine = stage.suite.output / ".quarantine"
+    subject = str(Subject.for_host("broken01", 2))
+
+    sequence = stage.suite.publish(subject, b"not zstd", {"Content-Encoding": "zstd"})
+    wait_until("it is set aside", lambda: bool(list(quarantine.glob(f"*{sequence}*"))), 20)
+
+    assert next(quarantine.glob(f"*{sequence}*")).read_bytes().endswith(b"not zstd")
+    assert stage.received_size("broken01") == 0
+
+
+@pytest.mark.parametrize("host", ["../../etc/x", "a..b", ".hidden", "two words", "a/b", "star*"])
+def test_a_shipper_refuses_a_host_name_that_is_not_allowed(
+    stage: Stage, tmp_path: Path, host: str
+) -> None:
+    file = tmp_path / "app.log"
+    file.write_bytes(b"a line\n")
+    before = stage.suite.last_sequence()
+
+    state = stage.suite.folder / "state" / "refused"
+    shipper = stage.suite.start_program(
+        "logshipper",
+        f"refused-{tmp_path.name}",
+        [
+            "--file",
+            str(file),
+            "--server",
+            stage.suite.url,
+            "--host",
+            host,
+            "--state-dir",
+            str(state),
+        ],
+    )
+    code = shipper.wait(20)
+
+    words = shipper.last_words()
+    assert code in {2, 78}
+    assert repr(host) in words
+    assert len(words.splitlines()) == 1, words
+    assert stage.suite.last_sequence() == before
+
+
+def contents(folder: Path) -> set[Path]:
+    return set(folder.rglob("*"))
