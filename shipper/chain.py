@@ -63,7 +63,7 @@ class Chain:
     `live` is the file at the live path, if it still holds what was read of it. `truncated` are the cursors whose inode
     is there and holds other bytes, `gone` those whose inode is not there, `unseen` those of
     open files that have no name any more, `cursors` all. `oldest` is the age of the oldest rotated file that is followed,
-    `newest` when the family was last read, in nanoseconds; None when there is none.
+    `newest` when the family was last read, or last looked at if that is earlier, in nanoseconds; None when there is none.
     """
 
     live: Stranger | None

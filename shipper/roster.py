@@ -35,6 +35,7 @@ class Roster:
         self.lives = {c.path for c in self.known.values() if _is_shown(c.path, patterns)}
         self._new_id = new_id
         self._old: dict[FileKey, int] = {}
+        self._looked: int | None = None
         self._copies: dict[FileKey, str] = {}
         self._sighted: dict[FileKey, Sighting] = {}
         self._live: dict[str, Sighting] = {}
@@ -86,6 +87,7 @@ class Roster:
             notices += self._settle_family(family, strangers, samples, index, now)
         notices += [_truncation(t, self._follower_of(t.file)) for t in truncated]
         self._forget_unread(truncated)
+        self._looked = now
         self.order()
         return notices
 
@@ -213,8 +215,13 @@ class Roster:
             ),
             cursors=cursors,
             oldest=None,
-            newest=max((cursor.seen for cursor in cursors), default=None),
+            newest=self._newest(cursors),
         )
+
+    def _newest(self, cursors: Iterable[Cursor]) -> int | None:
+        read = max((cursor.seen for cursor in cursors), default=None)
+        # a backlog may be read long after its successor was written and rotated, but not before we looked last
+        return read if read is None or self._looked is None else min(read, self._looked)
 
     def _act(self, ruling: Ruling, stranger: Stranger, index: Index, now: int) -> list[Notice]:
         sighting = stranger.sighting
