@@ -1,0 +1,23 @@
+import sys
+from pathlib import Path
+
+from bench.cpu import cpu_seconds, resident_bytes
+from bench.processes import Processes, wait_until
+
+_BUSY = "import time\nwhile time.process_time() < 0.5: pass\n"
+_PARENT = f"""
+import subprocess, sys, time
+subprocess.run([sys.executable, "-c", {_BUSY!r}])
+living = subprocess.Popen([sys.executable, "-c", {_BUSY!r} + "print('done', flush=True); time.sleep(60)"],
+                          start_new_session=True)
+time.sleep(60)
+"""
+
+
+def test_processor_time_counts_living_and_reaped_children(tmp_path: Path) -> None:
+    with Processes(tmp_path) as processes:
+        parent = processes.start("parent", [sys.executable, "-c", _PARENT])
+        wait_until("both children are done", lambda: parent.last_words() == "done", 20, [parent])
+
+        assert 1.0 <= cpu_seconds(parent) < 2.0
+        assert resident_bytes(parent) > 5_000_000

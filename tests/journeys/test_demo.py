@@ -1,0 +1,68 @@
+"""What a stranger runs first works, and leaves nothing running."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.processes import Processes, wait_until
+
+pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(180)]
+
+
+def test_the_demo_kills_every_program_once_and_finds_every_line(
+    processes: Processes, tmp_path: Path
+) -> None:
+    place = tmp_path / "demo"
+    place.mkdir()
+
+    demo = processes.start(
+        "demo", [sys.executable, "-u", "-m", "bench.demo"], {"TMPDIR": str(place)}
+    )
+    code = demo.wait(120)
+
+    words = demo.log.read_text("utf-8")
+    assert code == 0, words
+    assert sorted(re.findall(r"kill -9 (\S+);", words)) == [
+        "logbroker",
+        "logreceiver-p0",
+        "logreceiver-p1",
+        "logshipper-db01.example.net",
+        "logshipper-mail01",
+        "logshipper-web01",
+    ]
+    assert len(re.findall(r"^\S+ +(\d+) +\1 +0 +0 +0 +0 +yes$", words, re.MULTILINE)) == 3, words
+    assert demo.tree() == []
+
+
+def test_a_demo_that_is_interrupted_leaves_no_program_behind(
+    processes: Processes, tmp_path: Path
+) -> None:
+    demo = processes.start(
+        "demo", [sys.executable, "-u", "-m", "bench.demo"], {"TMPDIR": str(tmp_path)}
+    )
+    wait_until("it plays", lambda: "logreceiver, twice" in demo.last_words(), 60, [demo])
+
+    demo.tree()  # so that programs in sessions of their own are remembered
+    code = demo.stop(30)
+
+    assert code == 128 + 15
+    assert demo.tree() == []
+
+
+def test_the_drain_measures_and_checks(processes: Processes, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+
+    drain = processes.start(
+        "drain",
+        [sys.executable, "-m", "bench.drain", "--size", "20", "--runs", "1", "--json", report],
+    )
+    code = drain.wait(120)
+
+    assert code == 0, drain.last_words()
+    (run,) = json.loads(report.read_text())
+    assert run["perfect"]
+    assert "100000 written, 100000 received" in run["verdict"]
+    assert min(run["shipper_cpu"], run["broker_cpu"], run["receiver_cpu"]) > 0
