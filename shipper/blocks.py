@@ -6,22 +6,23 @@ Any way of chunking gives the same bytes: what is cut is always a prefix of what
 __all__ = ["cut"]
 
 
-def cut(data: bytes, start: int, block_size: int, max_line: int) -> list[bytes]:
-    """Return the runs that `data[start:]` begins with; what is left over is an unfinished line, to be read again.
+def cut(data: bytearray, start: int, end: int, block_size: int, max_line: int) -> list[bytes]:
+    """Return the runs that `data[start:end]` begins with; what is left over is an unfinished line, to be read again.
 
     Each ends in a newline and has at most `block_size` bytes, or is one line of at most `max_line` bytes, or is a
     piece of exactly `max_line` bytes of a longer line.
     """
     runs = []
-    while (end := _end_of_run(data, start, block_size, max_line)) > start:
-        runs.append(data[start:end])
-        start = end
+    with memoryview(data) as view:
+        while (until := _end_of_run(data, start, end, block_size, max_line)) > start:
+            runs.append(bytes(view[start:until]))
+            start = until
     return runs
 
 
-def _end_of_run(data: bytes, start: int, block_size: int, max_line: int) -> int:
-    if end := data.rfind(b"\n", start, start + block_size) + 1:
-        return end
-    if end := data.find(b"\n", start + block_size, start + max_line) + 1:
-        return end
-    return start + max_line if len(data) - start >= max_line else start
+def _end_of_run(data: bytearray, start: int, end: int, block_size: int, max_line: int) -> int:
+    if until := data.rfind(b"\n", start, min(end, start + block_size)) + 1:
+        return until
+    if until := data.find(b"\n", start + block_size, min(end, start + max_line)) + 1:
+        return until
+    return start + max_line if end - start >= max_line else start

@@ -17,9 +17,10 @@ from shipper.cursor import Cursor
 from shipper.discovery import scan
 from shipper.filestate import FileState
 from shipper.handles import Handles
+from shipper.identity import TAIL_BYTES
 from shipper.limits import Limits
 from shipper.notice import Notice, NoticeKind
-from shipper.reading import Request, read
+from shipper.reading import Reading, Request, read
 from shipper.roster import Roster
 from shipper.sampling import Sample, sample
 from shipper.tailer import Tailer
@@ -65,6 +66,7 @@ class Follower:
         self._watcher = Watcher(self._changed)
         self._by_path: dict[str, Tailer] = {}
         self._turns: dict[str, None] = {}
+        self._buffer = bytearray(max(_MOST_PER_READ, max_line) + TAIL_BYTES)
         self._lock = asyncio.Lock()
         self.wake = asyncio.Event()
         self.look_due = True
@@ -148,7 +150,10 @@ class Follower:
         # truncated and then deleted: its rest may be in a copy
         if tailer.sighting.key in self._handles:
             descriptor = await self._handles.descriptor(tailer)
-            if descriptor is not None and not (await _read([tailer.probe(descriptor)]))[0].intact:
+            if (
+                descriptor is not None
+                and not (await self._serve([tailer.probe(descriptor)]))[0].intact
+            ):
                 tailer.suspect = True
 
     async def _open_early(self) -> None:
@@ -203,8 +208,11 @@ class Follower:
             return None
         return tailer.request(descriptor, limit, self._limits)
 
+    async def _serve(self, requests: Sequence[Request]) -> list[Reading]:
+        return await _read(requests, self._buffer, self._limits)
+
     async def _read(self, turn: Sequence[tuple[Tailer, Request]]) -> list[Block]:
-        readings = await _read([request for _, request in turn])
+        readings = await self._serve([request for _, request in turn])
         now = self._clock()
         blocks: list[Block] = []
         for (tailer, _), reading in zip(turn, readings, strict=True):

@@ -1,7 +1,6 @@
 """Follows one file: how far it has been read, what recognises it, and whether there is more. Finds no files."""
 
 from broker.block import Block, Origin, Span
-from shipper.blocks import cut
 from shipper.cursor import Cursor
 from shipper.filestate import FileState
 from shipper.identity import HEAD_BYTES, TAIL_BYTES, identify
@@ -114,18 +113,16 @@ class Tailer:
             self.suspect = not reading.intact
             self.dirty = False
             return []
-        end = self.offset + len(reading.data) - reading.start
+        end = self.offset + sum(map(len, reading.runs)) + len(reading.rest)
         if end > self._end:
             self._grew = now
         self._end, self._size, self._modified = end, reading.size, reading.modified
         self.dirty = end < reading.size
         settled = not self.dirty and self.is_settled(now, limits.grace)
-        runs = cut(reading.data, reading.start, limits.block_size, limits.max_line)
-        blocks = [self._take(run, run, now, agent) for run in runs]
+        blocks = [self._take(run, run, now, agent) for run in reading.runs]
         self._wants_whole_line = self.dirty and not blocks
-        if settled and self.held:
-            rest = reading.data[len(reading.data) - self.held :]
-            blocks.append(self._take(rest, rest + b"\n", now, agent))
+        if settled and reading.rest:
+            blocks.append(self._take(reading.rest, reading.rest + b"\n", now, agent))
         return blocks
 
     def state(self) -> FileState:
