@@ -1,14 +1,16 @@
 """The process that Spark's Python workers are forked from: pyspark's own, but quiet at the end and cheap between tasks.
 
-Spark starts it by name (`spark.python.daemon.module`). Nothing may be imported here that starts threads: they would not
-live on in the workers.
+Spark starts it by name (`spark.python.daemon.module`). What all workers need is imported here, once for all of them.
+Nothing may be imported that starts threads, pyarrow among them: they would not live on in the workers.
 """
 
 import gc
+import importlib
 import socket
 
 from pyspark import daemon
 
+_SHARED = ("pyspark.worker", "broker.connection", "broker.block")
 _work = daemon.worker
 _frozen = False
 
@@ -32,5 +34,8 @@ def _freeze() -> None:
 
 
 if __name__ == "__main__":
+    for name in _SHARED:
+        importlib.import_module(name)
+    gc.freeze()  # what is never collected is never copied either
     daemon.worker = _worker
     daemon.manager()
