@@ -15,7 +15,6 @@ import click
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
-    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -30,14 +29,19 @@ def _split(value: object) -> object:
     return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
 
 
-Many = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+Many = Annotated[tuple[str, ...], BeforeValidator(_split)]
 """A setting of several texts: an option given several times, a list in TOML, commas in the environment."""
 
 
 class ProgramSettings(BaseSettings):
     """What every program can be told; each program's model adds its own fields and its `env_prefix`."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_ignore_empty=True)
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_ignore_empty=True,
+        enable_decoding=False,  # a variable is read as an option is, never as JSON
+    )
     program: ClassVar[str]
 
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = Field(

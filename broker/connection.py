@@ -27,7 +27,7 @@ __all__ = ["BrokerAway", "Connection", "ConnectionLost", "Message", "Rejected"]
 Message = Msg
 Answer = TypeVar("Answer")
 
-_LONGEST_PAUSE = 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts to connect
 _PING_EVERY = (
     5  # seconds; with one ping outstanding a half-open connection is given up after two of them
 )
@@ -74,19 +74,26 @@ class Connection:
         """The addresses, for messages to a person: without the passwords that may stand in them."""
         return ", ".join(map(_public, self._servers))
 
-    async def once(self) -> Client:
-        """Return a live client, or raise `BrokerAway` at once: for commands that a person waits for."""
-        try:
-            return await self._connect()
-        except (OSError, nats.errors.Error, TimeoutError) as error:
-            raise BrokerAway(
-                f"no broker at {self.servers}: {_reason(error, self._complaint)}; "
-                "start one with `logbroker run`, or check --server"
-            ) from None
+    async def once(self, patience: float = 0.0) -> Client:
+        """Return a live client, or raise `BrokerAway` when none answers for `patience` seconds.
+
+        For what a person waits for: commands, and programs that run once.
+        """
+        give_up = asyncio.get_running_loop().time() + patience
+        while True:
+            try:
+                return await self._connect()
+            except (OSError, nats.errors.Error, TimeoutError) as error:
+                if asyncio.get_running_loop().time() >= give_up:
+                    raise BrokerAway(
+                        f"no broker at {self.servers}: {_reason(error, self._complaint)}; "
+                        "start one with `logbroker run`, or check --server"
+                    ) from None
+            await asyncio.sleep(_FIRST_PAUSE)
 
     async def client(self) -> Client:
         """Return a live client, however long it takes; says once that the broker is away, and once that it is back."""
-        pause, away = 0.1, False
+        pause, away = _FIRST_PAUSE, False
         while True:
             try:
                 client = await self._connect()

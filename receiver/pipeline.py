@@ -82,16 +82,17 @@ class _Pipeline:
         await self._connection.close()
 
     async def _partitions(self) -> tuple[int, ...]:
+        patience, told = self._settings.patience.total_seconds(), False
+        give_up = asyncio.get_running_loop().time() + patience
         if self._settings.once:
-            await self._connection.once()
-        told = False
+            await self._connection.once(patience)
         while not self._stop.is_set():
             entry = await self._count_entry()
             if self._stop.is_set():
                 break
             if entry is not None:
                 return self._settings.wanted(_count(entry.value))
-            if self._settings.once:
+            if self._settings.once and asyncio.get_running_loop().time() >= give_up:
                 raise ConfigurationError(
                     f"bucket {CONFIG_BUCKET} is not there; run `logbroker apply` first"
                 )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, ByteSize, Field, field_validator
-from pydantic_settings import NoDecode, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
 from broker.configuration import Many, ProgramSettings
 from broker.durations import Duration
@@ -31,7 +31,7 @@ class ReceiverSettings(ProgramSettings):
     model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
     program: ClassVar[str] = "logreceiver"
 
-    partition: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_partitions)] = Field(
+    partition: Annotated[tuple[str, ...], BeforeValidator(_split_partitions)] = Field(
         (),
         description="Partition to receive, or `all`; may be given several times, or as 0,3,5.",
         json_schema_extra={"metavar": "N"},
@@ -59,6 +59,11 @@ class ReceiverSettings(ProgramSettings):
     once: bool = Field(
         False,
         description="Receive what is there, commit it, and exit 0 instead of waiting for more.",
+    )
+    patience: Duration = Field(
+        timedelta(seconds=15),
+        description="With --once: how long to wait for the broker.",
+        json_schema_extra={"metavar": "TIME"},
     )
     rotate_size: ByteSize = Field(
         ByteSize(100_000_000),

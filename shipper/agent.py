@@ -30,6 +30,7 @@ from shipper.waiting import Waiting
 __all__ = ["Agent", "connection_for"]
 
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
+_READING = 1.0  # and for what is under way when none is in flight
 _CLOSING = 2.0
 logger = logging.getLogger(__name__)
 
@@ -75,21 +76,30 @@ class Agent:
             async with self._limit:
                 await self._work()
         except TimeoutError:
-            logger.info("ended; what is not acknowledged will be shipped at the next start")
+            self._end_early()
         finally:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSING):
                     await self._errand.connection.close()
 
     def _stop(self) -> None:
+        if self._stopping.is_set():
+            return
         self._stopping.set()
         flying = self._shipping is not None and self._shipping.is_in_flight
-        self._limit.reschedule(asyncio.get_running_loop().time() + (_LANDING if flying else 1.0))
+        with suppress(RuntimeError):  # the work is done already
+            now = asyncio.get_running_loop().time()
+            self._limit.reschedule(now + (_LANDING if flying else _READING))
+
+    def _end_early(self) -> None:
+        if self._errand.settings.once:
+            raise OperatorError("stopped before all was shipped; start it again to go on")
+        logger.info("ended; what is not acknowledged will be shipped at the next start")
 
     async def _work(self) -> None:
         positions = await asyncio.to_thread(self._cache.load)
         if self._patience is not None:
-            await self._reach(self._patience)
+            await self._errand.connection.once(self._patience)
         while True:
             crew = await self._muster(positions)
             try:
@@ -98,19 +108,6 @@ class Agent:
                 # in doubt, forget what was gathered and ask the stream; that's fine, positions only grow
                 logger.warning("%s; claiming the subject again", error)
                 positions = crew.positions
-                continue
-            return
-
-    async def _reach(self, patience: float) -> None:
-        """Wait for a broker; raises `BrokerAway` when there is none within `patience` seconds."""
-        deadline = asyncio.get_running_loop().time() + patience
-        while True:
-            try:
-                await self._errand.connection.once()
-            except BrokerAway:
-                if asyncio.get_running_loop().time() >= deadline:
-                    raise
-                await asyncio.sleep(min(0.5, patience))
                 continue
             return
 
@@ -130,7 +127,9 @@ class Agent:
         self._shipping = shipping
         try:
             await self._run_and_keep(shipping)
-            if settings.once and not self._stopping.is_set():
+            if self._stopping.is_set():
+                self._end_early()
+            elif settings.once:
                 shipping.conclude()
         finally:
             self._shipping = None

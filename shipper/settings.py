@@ -55,7 +55,7 @@ class ShipperSettings(ProgramSettings):
     )
     once: bool = Field(False, description="Ship what is there, and end when it is acknowledged.")
     patience: Duration = Field(
-        timedelta(seconds=30), description="With --once: how long to wait for the broker."
+        timedelta(seconds=15), description="With --once: how long to wait for the broker."
     )
     ack: bool = Field(
         True,

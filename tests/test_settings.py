@@ -1,0 +1,60 @@
+"""A setting is the same thing as an option, a variable and a key: what one of them takes, all of them take."""
+
+import pytest
+
+from broker.configuration import ProgramSettings, load
+from broker.settings import BrokerSettings
+from receiver.settings import ReceiverSettings
+from shipper.settings import ShipperSettings
+
+WRITTEN = {
+    "listen": "127.0.0.1:5222",
+    "http": "127.0.0.1:9222",
+    "server": "nats://b1:4222,nats://b2:4222",
+    "file": "/var/log/a.log,/var/log/b.log",
+    "partition": "0,3",
+    "max_age": "12h",
+    "linger": "250ms",
+    "grace": "3s",
+    "patience": "1m",
+    "max_bytes": "50GB",
+    "max_store": "50GB",
+    "reserve": "1GB",
+    "memory": "256MiB",
+    "rotate_size": "10MB",
+    "max_batch": "32MiB",
+    "round_size": "1MiB",
+    "max_line": "64KiB",
+    "replicas": "3",
+    "partitions": "4",
+    "keep": "7",
+    "compress": "gzip",
+    "compression": "zstd",
+    "discard": "old",
+    "master": "local[2]",
+    "host": "web01.example.net",
+    "log_level": "debug",
+    "once": "true",
+    "ack": "false",
+}
+MODELS = [BrokerSettings, ShipperSettings, ReceiverSettings]
+CASES = [
+    pytest.param(model, name, id=f"{model.program}-{name}")
+    for model in MODELS
+    for name in model.model_fields
+]
+
+
+@pytest.mark.parametrize(("model", "name"), CASES)
+def test_a_variable_is_read_as_the_option_is(
+    model: type[ProgramSettings], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = WRITTEN.get(name, "text")
+    required = {} if model is not ShipperSettings or name == "file" else {"file": ("a.log",)}
+    by_option = load(model, {**required, name: text}, None)
+
+    monkeypatch.setenv(f"LOG{model.program[3:]}_{name}".upper(), text)
+    by_variable = load(model, required, None)
+
+    assert getattr(by_variable, name) == getattr(by_option, name)
+    assert by_variable.model_dump() == by_option.model_dump()
