@@ -12,6 +12,10 @@ from shipper.notice import NoticeKind
 from tests.shipper.following import SECOND, Host
 
 
+def descriptors() -> int:
+    return len(list(Path(f"/proc/{os.getpid()}/fd").iterdir()))
+
+
 @pytest.fixture
 async def host(tmp_path: Path) -> AsyncIterator[Host]:
     host = Host(tmp_path)
@@ -492,5 +496,37 @@ async def test_few_descriptors_are_enough_for_many_files(tmp_path: Path) -> None
     await host.ship()
 
     assert len(host.shipped) == 200
-    assert len(list(Path(f"/proc/{os.getpid()}/fd").iterdir())) < 40
+    assert descriptors() < 40
     await host.follower.close()
+
+
+async def test_a_file_that_is_copied_and_removed_is_shipped_once(host: Host) -> None:
+    line = b"x" * 80 + b"\n"
+    host.write("app.log", line)
+    await host.ship()
+    host.write("app.log", b"2\n")
+    (host.folder / "app.log.1").write_bytes(line + b"2\n")
+    (host.folder / "app.log").unlink()
+    host.write("app.log", b"3\n")
+
+    await host.ship()
+    await host.ship()
+    host.later = 6 * SECOND
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == line + b"2\n3\n"
+
+
+async def test_many_rotations_leave_no_descriptors_behind(host: Host) -> None:
+    for number in range(200):
+        host.write("app.log", b"%d\n" % number)
+        await host.ship()
+        for old in range(3, 0, -1):
+            if (host.folder / f"app.log.{old}").exists():
+                host.move(f"app.log.{old}", f"app.log.{old + 1}")
+        host.move("app.log", "app.log.1")
+        host.later += 6 * SECOND
+
+    assert host.shipped == b"".join(b"%d\n" % number for number in range(200))
+    assert len(host.follower.states()) <= 7
