@@ -122,22 +122,26 @@ class Connection:
             await self._drop()
             lost = asyncio.get_running_loop().create_future()
             client = _Client()
-            await client.connect(
-                servers=self._servers,
-                name=self._name,
-                inbox_prefix=self._inbox_prefix,
-                allow_reconnect=False,
-                # nats-py holds on to its first connect all the same, 60 attempts of 2 s unless told otherwise
-                max_reconnect_attempts=1,
-                reconnect_time_wait=0,
-                connect_timeout=3,
-                ping_interval=_PING_EVERY,
-                max_outstanding_pings=1,
-                pending_size=0,
-                error_cb=self._hear,
-                closed_cb=_resolver(lost),
-                disconnected_cb=_resolver(lost),
-            )
+            try:
+                await client.connect(
+                    servers=self._servers,
+                    name=self._name,
+                    inbox_prefix=self._inbox_prefix,
+                    allow_reconnect=False,
+                    # nats-py holds on to its first connect all the same, 60 attempts of 2 s unless told otherwise
+                    max_reconnect_attempts=1,
+                    reconnect_time_wait=0,
+                    connect_timeout=3,
+                    ping_interval=_PING_EVERY,
+                    max_outstanding_pings=1,
+                    pending_size=0,
+                    error_cb=self._hear,
+                    closed_cb=_resolver(lost),
+                    disconnected_cb=_resolver(lost),
+                )
+            except BaseException:
+                await _close(client)  # a connect that failed half-way leaves its socket open
+                raise
             self._client, self._lost = client, lost
             return client
 
@@ -147,8 +151,7 @@ class Connection:
 
     async def _drop(self) -> None:
         if self._client is not None:
-            with suppress(nats.errors.Error, OSError, TimeoutError):
-                await self._client.close()
+            await _close(self._client)
         self._client = None
 
     async def guard(self, call: Coroutine[Any, Any, Answer], patience: float) -> Answer:
@@ -300,6 +303,11 @@ def _resolver(future: "asyncio.Future[None]") -> Callable[[], Coroutine[Any, Any
             future.set_result(None)
 
     return resolve
+
+
+async def _close(client: Client) -> None:
+    with suppress(nats.errors.Error, OSError, TimeoutError):
+        await client.close()
 
 
 def _reason(error: BaseException, complaint: str) -> str:

@@ -113,7 +113,8 @@ def _state_dir(settings: ShipperSettings) -> Path:
 
 def main() -> None:
     """Run the program named `logshipper`."""
-    # until the agent takes over, nothing is under way and nothing is lost by ending at once
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(Exit.DONE))
     arguments = spread(sys.argv[1:], {"--file", "--server"}, {"status", "check"})
+    # until the agent takes over, nothing is under way; only who asked for all at once did not get it
+    code = Exit.FAILED if "--once" in arguments else Exit.DONE
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(code))
     run(logshipper, arguments)

@@ -151,6 +151,17 @@ def test_sigterm_ends_it_while_it_still_looks_for_a_broker(
     assert process.last_words().count("broker away") == 1
 
 
+def test_once_that_is_stopped_before_its_end_does_not_pretend_to_be_done(
+    ship: Ship, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    append(tmp_path / "a.log", lines(0, 10))
+    process = ship(f"nats://127.0.0.1:{free_port()}", "--file", tmp_path / "a.log", "--once")
+    wait_until("runs", lambda: handles_sigterm(process.pid), 20, [process])
+
+    assert process.stop(10) == 1
+    assert "Traceback" not in process.last_words()
+
+
 def test_a_broker_killed_and_started_again_costs_no_line_and_repeats_none(
     own_server: Any,
     ship: Ship,

@@ -104,6 +104,24 @@ async def test_a_line_cut_at_random_moments_repeats_nothing_and_reorders_nothing
     assert lines_of(await stream()) == [b.payload for r in rounds for b in r.blocks]
 
 
+async def test_a_broker_that_falls_silent_is_given_up_and_asked_anew(
+    line: Any, web01: Subject, make_block: Make, stream: Stream
+) -> None:
+    connection = Connection([line.url], "test")
+    publisher, owner = await own(connection, web01)
+    line.deaf = True
+    r = round_of(make_block, owner.agent, 1)
+
+    publishing = asyncio.create_task(publisher.publish(r))
+    await until_stored(stream, 3)
+    await asyncio.sleep(11)  # two pings
+    line.deaf = False
+    await publishing
+    await connection.close()
+
+    assert lines_of(await stream()) == [b.payload for b in r.blocks]
+
+
 async def test_half_a_batch_stores_nothing_and_hinders_nothing(
     connection: Connection, web01: Subject, make_block: Make, stream: Stream
 ) -> None:

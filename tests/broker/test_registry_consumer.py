@@ -1,0 +1,16 @@
+"""The consumer through which a shipper reads its headers back has a name that a server takes, whatever the host's."""
+
+from broker.subjects import registry_consumer
+
+
+def test_a_plain_host_stands_in_the_name() -> None:
+    assert registry_consumer("web-01") == "shipper-web-01"
+
+
+def test_hosts_that_no_consumer_may_be_called_after_go_by_a_hash_of_their_own() -> None:
+    hosts = ["web.example.net", "web_example.net", "a\\b", "é", "x" * 253]
+
+    names = {registry_consumer(host) for host in hosts}
+
+    assert len(names) == len(hosts)
+    assert all(name.replace("-", "").isalnum() and len(name) < 64 for name in names)
