@@ -4,7 +4,7 @@ All partitions are subjects of one stream, so they share its sequences: a limit 
 sequences, the same for all partitions, and costs no look at the messages.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from broker.exits import OperatorError
@@ -16,6 +16,7 @@ __all__ = [
     "StreamState",
     "advance",
     "between",
+    "joined",
     "refuse_rewind",
     "split",
     "without_loss",
@@ -63,12 +64,21 @@ def advance(start: Next, target: int, window: int | None) -> dict[int, int]:
     return {partition: max(first, limit) for partition, first in sorted(start.items())}
 
 
+def joined(start: Next, partitions: Iterable[int]) -> dict[int, int]:
+    """Return where each of `partitions` is to be read on: one that came into being since begins with the furthest behind.
+
+    It had no messages before then, so nothing of it lies further back.
+    """
+    furthest = min(start.values(), default=1)
+    return {partition: start.get(partition, furthest) for partition in sorted(partitions)}
+
+
 def between(start: Next, end: Next) -> list[Range]:
-    """Return what there is to read from `start` to `end`; a partition that has no start is not read."""
+    """Return what there is to read from `start` to `end`."""
     return [
-        Range(partition, start[partition], until)
-        for partition, until in sorted(end.items())
-        if partition in start and start[partition] < until
+        Range(partition, first, end[partition])
+        for partition, first in joined(start, end).items()
+        if first < end[partition]
     ]
 
 

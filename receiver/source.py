@@ -34,6 +34,7 @@ from receiver.ranges import (
     StreamState,
     advance,
     between,
+    joined,
     refuse_rewind,
     split,
     without_loss,
@@ -41,7 +42,7 @@ from receiver.ranges import (
 from receiver.reread import read
 from receiver.schema import columns, record_batches
 from receiver.source_options import Edge, SourceOptions
-from receiver.survey import look, place
+from receiver.survey import look, partitions_of, place
 
 __all__ = ["JetStreamSource"]
 
@@ -126,15 +127,25 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        state = self._state()
+        before = _parsed(start)
+        state, partitions = _ask(self._options, self._look_around)
+        refuse_rewind(before, state)
+        if self._options.partitions is None:
+            partitions = {*partitions, *before}
         target = state.until if self._target is None else min(self._target, state.until)
         window = None if isinstance(limit, ReadAllAvailable) else self._window(state)
-        refuse_rewind(_parsed(start), state)
         reached = {
             partition: max(first, min(state.first, target))
-            for partition, first in _parsed(start).items()
+            for partition, first in joined(before, partitions).items()
         }
         return _written(advance(reached, target, window))
+
+    async def _look_around(self, connection: Connection) -> tuple[StreamState, set[int]]:
+        async def look_at_both() -> tuple[StreamState, set[int]]:
+            state = await look(connection, self._options.stream)
+            return state, set(await partitions_of(connection, self._options))
+
+        return await patiently(connection, look_at_both)
 
     def _window(self, state: StreamState) -> int | None:
         options = self._options
@@ -142,21 +153,19 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return min((n for n in (by_size, options.most_offsets) if n is not None), default=None)
 
     def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        async def plan(connection: Connection) -> dict[int, int]:
-            state = await look(connection, self._options.stream)
-            return await place(connection, self._options, Edge.LATEST, state)
-
-        return _written(_ask(self._options, plan))
+        state, partitions = _ask(self._options, self._look_around)
+        return _written(dict.fromkeys(partitions, state.until))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._target = self._state().until
+        state, _ = _ask(self._options, self._look_around)
+        self._target = state.until
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         options = self._options
-        ranges = without_loss(
-            between(_parsed(start), _parsed(end)), self._state(), options.fail_on_data_loss
-        )
-        return [InputPartition(item) for item in split(ranges, options.least_partitions)]
+        state, _ = _ask(options, self._look_around)
+        ranges = between(_parsed(start), _parsed(end))
+        kept = without_loss(ranges, state, options.fail_on_data_loss)
+        return [InputPartition(item) for item in split(kept, options.least_partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _rows(self._options, partition, self._options.fail_on_data_loss)
@@ -166,12 +175,6 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         background.wait(background.connection(self._options.servers).close(), _PLANNING)
-
-    def _state(self) -> StreamState:
-        async def ask(connection: Connection) -> StreamState:
-            return await patiently(connection, lambda: look(connection, self._options.stream))
-
-        return _ask(self._options, ask)
 
 
 def _ask(options: SourceOptions, question: Callable[[Connection], Awaitable[Answer]]) -> Answer:

@@ -47,7 +47,19 @@ def test_windows_reach_the_target_and_cover_every_sequence_once() -> None:
 
 
 def test_a_partition_without_news_is_not_read() -> None:
-    assert between({0: 5, 1: 7}, {0: 9, 1: 7, 2: 9}) == [Range(0, 5, 9)]
+    assert between({0: 5, 1: 7}, {0: 9, 1: 7}) == [Range(0, 5, 9)]
+
+
+def test_a_partition_that_came_into_being_since_begins_with_the_furthest_behind() -> None:
+    assert between({0: 5, 1: 7}, {0: 9, 1: 9, 2: 9}) == [
+        Range(0, 5, 9),
+        Range(1, 7, 9),
+        Range(2, 5, 9),
+    ]
+
+
+def test_a_partition_that_is_no_longer_wanted_is_not_read() -> None:
+    assert between({0: 5, 1: 7}, {1: 9}) == [Range(1, 7, 9)]
 
 
 def test_what_retention_removed_is_named() -> None:

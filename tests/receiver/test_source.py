@@ -166,6 +166,32 @@ def test_a_streaming_query_begins_with_what_is_new(
     assert [bytes(row.payload) for row in spark.table("news").collect()] == [b"new\n"]
 
 
+def test_a_streaming_query_takes_in_partitions_that_are_added(
+    spark: SparkSession, logs_url: str, store: Any, tmp_path: Path
+) -> None:
+    query = (
+        spark.readStream.format("jetstream")
+        .option("servers", logs_url)
+        .load()
+        .writeStream.format("memory")
+        .queryName("grown")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        store(
+            logs_url,
+            ("$KV.LOGS_CONFIG.partitions", b"3", None),
+            ("logs.p2.web", b"new\n", None),
+        )
+        query.processAllAvailable()
+    finally:
+        query.stop()
+
+    assert [row.partition for row in spark.table("grown").collect()] == [2]
+
+
 def test_a_streaming_query_outlives_a_restart_of_the_broker(
     spark: SparkSession, own_server: Any, store: Any, call: Any, tmp_path: Path
 ) -> None:
