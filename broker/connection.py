@@ -20,6 +20,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from broker.answer import ConnectionLost, Rejected, answer_of
 from broker.exits import OperatorError
 
 __all__ = ["BrokerAway", "Connection", "ConnectionLost", "Message", "Rejected"]
@@ -28,9 +29,7 @@ Message = Msg
 Answer = TypeVar("Answer")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts to connect
-_PING_EVERY = (
-    5  # seconds; with one ping outstanding a half-open connection is given up after two of them
-)
+_PING_EVERY = 5  # seconds; with one outstanding, a half-open connection is given up after two
 _USER = re.compile(r"//[^/]*@")
 logger = logging.getLogger(__name__)
 
@@ -40,20 +39,6 @@ nats.aio.client.DEFAULT_BUFFER_SIZE = 256 * 1024
 
 class BrokerAway(OperatorError):
     """No broker answers at the addresses given."""
-
-
-class ConnectionLost(Exception):
-    """The client was lost, or no answer came in time: what was sent may or may not have arrived."""
-
-
-class Rejected(Exception):
-    """JetStream answered with an error; `error` is its number (`err_code`), 0 where nobody listens (no JetStream, no stream)."""
-
-    def __init__(self, code: int, error: int, description: str) -> None:
-        super().__init__(f"{description} ({code}/{error})")
-        self.code = code
-        self.error = error
-        self.description = description
 
 
 class Connection:
@@ -277,24 +262,6 @@ class _Client(Client):
         except UnicodeDecodeError:
             return None
         return found
-
-
-def answer_of(data: bytes) -> dict[str, Any]:
-    """Read an answer of JetStream; raises `Rejected` when it is an error, `ConnectionLost` when it is no answer at all."""
-    try:
-        answer = json.loads(data)
-    except ValueError as error:
-        raise ConnectionLost("an answer that is not JSON") from error
-    if failure := answer.get("error"):
-        raise Rejected(
-            failure.get("code", 0), failure.get("err_code", 0), failure.get("description", "")
-        )
-    return dict(answer)
-
-
-def _public(address: str) -> str:
-    scheme, separator, rest = address.rpartition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
 def _resolver(future: "asyncio.Future[None]") -> Callable[[], Coroutine[Any, Any, None]]:

@@ -4,7 +4,8 @@ The first message of a round names the subject's last sequence, so a round that 
 stream then says what happened. Never sends a round while another is in flight, never gives one up.
 """
 
-from broker.connection import Connection, ConnectionLost, Rejected, answer_of
+from broker.answer import answer_of
+from broker.connection import Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError, FencedError
 from broker.topology import PAYLOAD_HEADROOM
 from shipper.answers import Answers

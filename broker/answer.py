@@ -1,0 +1,38 @@
+"""What the broker answers: a result, an error, or nothing that can be relied on. Reads; never sends."""
+
+import json
+from typing import Any
+
+__all__ = ["ConnectionLost", "Rejected", "answer_of"]
+
+
+class ConnectionLost(Exception):
+    """The client was lost, or no answer came in time: what was sent may or may not have arrived."""
+
+
+class Rejected(Exception):
+    """JetStream answered with an error; `error` is its number (`err_code`), 0 where nobody listens (no JetStream, no stream)."""
+
+    def __init__(self, code: int, error: int, description: str) -> None:
+        super().__init__(f"{description} ({code}/{error})")
+        self.code = code
+        self.error = error
+        self.description = description
+
+
+def answer_of(data: bytes) -> dict[str, Any]:
+    """Read an answer of JetStream; raises `Rejected` when it is an error, `ConnectionLost` when it is no answer at all."""
+    try:
+        answer = json.loads(data)
+    except ValueError as error:
+        raise ConnectionLost("an answer that is not JSON") from error
+    if failure := answer.get("error"):
+        raise Rejected(
+            failure.get("code", 0), failure.get("err_code", 0), failure.get("description", "")
+        )
+    return dict(answer)
+
+
+def _public(address: str) -> str:
+    scheme, separator, rest = address.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
