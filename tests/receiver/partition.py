@@ -1,0 +1,183 @@
+"""A partition as tests see it: publish into it, run its tasks, move its offset, look at its files."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from broker import bucket
+from broker.block import Identity, Origin, Span, encode_origin
+from broker.connection import Connection
+from broker.offset import Offset
+from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
+from receiver import task
+from receiver.assignment import Assignment, Destination
+from receiver.outcome import Done, Outcome
+
+Answer = TypeVar("Answer")
+
+LIMIT = 64_000_000
+_RUN = """
+import json, sys
+from pathlib import Path
+from receiver import task
+from receiver.assignment import Assignment, Destination
+partition, first, epoch, limit, output, state, rotate_size, server = json.loads(sys.argv[1])
+done = task.run(
+    Assignment(partition, first, epoch, limit),
+    Destination(Path(output), Path(state), rotate_size, (server,)),
+)
+print(repr(done))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition on a real broker, and the folders of its receiver."""
+
+    url: str
+    folder: Path
+    number: int = 0
+    rotate_size: int = 0
+    limit: int = LIMIT
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "out"
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "state"
+
+    def ask(self, question: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        return ask(self.url, question)
+
+    def publish(self, *messages: tuple[str, bytes, dict[str, str] | None]) -> int:
+        """Store messages one by one (subject, payload, headers); return the last sequence."""
+
+        async def store(connection: Connection) -> int:
+            sequence = 0
+            for subject, payload, headers in messages:
+                sequence = int((await connection.ask(subject, payload, headers))["seq"])
+            return sequence
+
+        return self.ask(store)
+
+    def lines(self, host: str, *payloads: bytes) -> int:
+        return self.publish(*((f"logs.p{self.number}.{host}", data, None) for data in payloads))
+
+    def claim(self, first: int = 1, epoch: int = 1) -> None:
+        self.move(first, epoch)
+
+    def move(self, first: int, epoch: int = 1, owner: str = "test:1") -> None:
+        """Write the offset, whatever it was."""
+
+        async def store(connection: Connection) -> None:
+            created = (await connection.api(f"STREAM.INFO.{STREAM}"))["created"]
+            entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(self.number))
+            offset = Offset(first, epoch, created, owner)
+            await bucket.write(
+                connection,
+                OFFSETS_BUCKET,
+                offset_key(self.number),
+                offset.encode(),
+                entry.revision if entry else 0,
+            )
+
+        self.ask(store)
+
+    def assignment(self, first: int = 1, epoch: int = 1) -> Assignment:
+        return Assignment(self.number, first, epoch, self.limit)
+
+    @property
+    def destination(self) -> Destination:
+        return Destination(self.output, self.state, self.rotate_size, (self.url,))
+
+    def run(self, first: int = 1, epoch: int = 1) -> Outcome:
+        return task.run(self.assignment(first, epoch), self.destination)
+
+    def receive(self, first: int = 1, epoch: int = 1) -> Done:
+        """Run batches and commit each until nothing is left; return the last one that had something."""
+        last = Done(self.number, first, first)
+        while True:
+            done = self.run(last.until, epoch)
+            assert isinstance(done, Done), done
+            if done.until == done.first:
+                return last
+            self.move(done.until, epoch)
+            last = done
+
+    def run_apart(
+        self, first: int = 1, epoch: int = 1, fault: str | None = None
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run a batch in a process of its own, which dies at a fault point."""
+        environment = dict(os.environ)
+        if fault:
+            trigger = self.folder / "trigger"
+            trigger.touch()
+            environment["LOGSHIP_FAULT"] = f"{fault}:{trigger}"
+        words = [
+            *(self.number, first, epoch, self.limit, str(self.output), str(self.state)),
+            *(self.rotate_size, self.url),
+        ]
+        return subprocess.run(
+            [sys.executable, "-c", _RUN, json.dumps(words)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def with_folder(self, folder: Path) -> "Partition":
+        folder.mkdir(exist_ok=True)
+        return replace(self, folder=folder)
+
+    def read(self, live: str) -> bytes:
+        """Return everything of a host's file: closed segments in order, then the live one."""
+        closed = sorted(self.output.glob(f"{live}.log.[0-9]*"))
+        files = [*closed, self.output / f"{live}.log"]
+        return b"".join(path.read_bytes() for path in files if path.exists())
+
+    def files(self) -> dict[str, bytes]:
+        return {
+            path.name: path.read_bytes()
+            for path in sorted(self.output.iterdir())
+            if path.is_file() and not path.is_symlink()
+        }
+
+
+def ask(url: str, question: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+    """Ask the broker something on a connection of its own."""
+
+    async def connected() -> Answer:
+        connection = Connection([url], "tests")
+        try:
+            await connection.once()
+            return await question(connection)
+        finally:
+            await connection.close()
+
+    return asyncio.run(connected())
+
+
+def ours(
+    host: str, file: str, start: int, payload: bytes, **changes: Any
+) -> tuple[str, bytes, dict[str, str]]:
+    """Return a message of partition 0 as a shipper makes it: subject, payload, headers."""
+    span = Span(file, start, changes.pop("end", start + len(payload)))
+    origin = Origin(
+        "1-00000001",
+        f"/var/log/{file}",
+        span,
+        Identity(1, 0, "", 0, ""),
+        payload.count(b"\n"),
+        1_000,
+        **changes,
+    )
+    return f"logs.p0.{host}", payload, encode_origin(origin)

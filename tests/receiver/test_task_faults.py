@@ -1,0 +1,169 @@
+"""A task killed at every named point, and run again: the files are as if nothing had happened."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import receiver
+from receiver.faults import POINTS
+from receiver.outcome import Done
+from tests.receiver.partition import Partition, ours
+
+pytestmark = pytest.mark.nats
+
+IN_TASK = [point for point in POINTS if point not in {"committed", "undone"}]
+_SOURCE = Path(receiver.__file__).parent
+_HOSTS = ("web01", "db.example.net", "new")
+
+
+def blocks(first: int, count: int) -> list[tuple[str, bytes, dict[str, str]]]:
+    made = []
+    for number in range(first, first + count):
+        host = _HOSTS[number % 2] if first == 0 else _HOSTS[number % 3]
+        payload = f"{number:06d} line of {host}\nand another ".encode().ljust(99, b".") + b"\n"
+        made.append(ours(host, f"file-{host}", number * 100, payload, end=number * 100 + 100))
+    return made
+
+
+@pytest.fixture
+def partition(logs_url: str, tmp_path: Path) -> Partition:
+    return Partition(logs_url, tmp_path, rotate_size=250)
+
+
+@pytest.fixture
+def reference(partition: Partition, tmp_path: Path) -> tuple[int, Partition]:
+    """Receive two batches without a fault; return where the second begins."""
+    twin = partition.with_folder(tmp_path / "reference")
+    twin.claim()
+    between = twin.publish(*blocks(0, 7)) + 1
+    first = twin.run(1)
+    twin.move(between)
+    twin.publish(*blocks(7, 20))
+    second = twin.run(between)
+    assert isinstance(first, Done)
+    assert isinstance(second, Done)
+    assert len(second.closed) >= 4, "rotation inside the batch is what is tested here"
+    return between, twin
+
+
+def test_every_fault_in_the_code_is_a_named_point_and_every_point_is_in_the_code() -> None:
+    found = [
+        name
+        for path in _SOURCE.glob("*.py")
+        for name in re.findall(r"(?<!def )\bfault\(\"?([a-z_]+)\"?\)", path.read_text("utf-8"))
+    ]
+
+    assert sorted(found) == sorted(POINTS)
+
+
+@pytest.mark.parametrize("point", IN_TASK)
+@pytest.mark.parametrize("batch", ["first", "second"])
+def test_a_task_killed_at_any_point_leaves_nothing_behind_that_the_next_does_not_mend(
+    reference: tuple[int, Partition], partition: Partition, tmp_path: Path, point: str, batch: str
+) -> None:
+    _, twin = reference
+    own = partition.with_folder(tmp_path / "own")
+    own.move(1)
+    begin = 1
+    if batch == "second":
+        done = own.run(1)
+        assert isinstance(done, Done)
+        begin = done.until
+        own.publish(*blocks(27, 20))
+        twin.move(begin)
+        assert isinstance(twin.run(begin), Done)
+        own.move(begin)
+
+    killed = own.run_apart(begin, fault=point)
+    own.move(begin, 2)
+    outcome = own.run(begin, 2)
+
+    assert killed.returncode == -9, killed.stderr
+    assert isinstance(outcome, Done), outcome
+    assert {h: own.read(h) for h in _HOSTS} == {h: twin.read(h) for h in _HOSTS}
+
+
+def test_a_task_killed_twice_while_it_undoes_is_still_undone(
+    reference: tuple[int, Partition], partition: Partition, tmp_path: Path
+) -> None:
+    _, twin = reference
+    own = partition.with_folder(tmp_path / "own")
+    own.move(1)
+
+    codes = [own.run_apart(1, fault=point).returncode for point in ("ended", "undone", "undone")]
+    outcome = own.run(1)
+
+    assert codes == [-9, -9, -9]
+    assert isinstance(outcome, Done)
+    assert {h: own.read(h) for h in _HOSTS} == {h: twin.read(h) for h in _HOSTS}
+
+
+@pytest.mark.parametrize("step", range(1, 7))
+def test_an_undo_broken_off_between_any_two_of_its_steps_can_be_repeated(
+    reference: tuple[int, Partition], partition: Partition, tmp_path: Path, step: int
+) -> None:
+    _, twin = reference
+    own = partition.with_folder(tmp_path / "own")
+    own.move(1)
+    own.run_apart(1, fault="spanned")
+    closed = sorted(path.name for path in own.output.glob("*.log.*"))
+    _undo_in_part(own.output, closed, step)
+
+    outcome = own.run(1)
+
+    assert isinstance(outcome, Done)
+    assert {h: own.read(h) for h in _HOSTS} == {h: twin.read(h) for h in _HOSTS}
+
+
+def _undo_in_part(output: Path, closed: list[str], step: int) -> None:
+    """Do the first steps of an undo by hand: highest segments go first, the lowest becomes the live file again."""
+    for name in sorted(closed, key=lambda n: -int(n[-6:]))[:step]:
+        live = name[:-7]
+        if name.endswith("000001"):
+            (output / name).replace(output / live)
+        else:
+            (output / name).unlink()
+
+
+def test_a_batch_that_was_committed_before_the_driver_died_is_not_written_again(
+    partition: Partition,
+) -> None:
+    partition.claim()
+    partition.publish(*blocks(0, 10))
+    done = partition.run(1)
+    assert isinstance(done, Done)
+    before = partition.files()
+    partition.move(done.until, 2)
+
+    again = partition.run(done.until, 2)
+
+    assert again == Done(0, done.until, done.until)
+    assert partition.files() == before
+
+
+def test_a_task_whose_outcome_was_lost_is_written_anew_and_not_twice(partition: Partition) -> None:
+    partition.claim()
+    partition.publish(*blocks(0, 10))
+    once = partition.run(1)
+    before = partition.files()
+
+    twice = partition.run(1)
+
+    assert isinstance(once, Done)
+    assert isinstance(twice, Done)
+    assert (twice.until, twice.lines, twice.findings) == (once.until, once.lines, once.findings)
+    assert partition.files() == before
+
+
+def test_a_batch_written_anew_may_take_in_more_than_at_first(partition: Partition) -> None:
+    partition.claim()
+    partition.publish(*blocks(0, 10))
+    partition.run_apart(1, fault="ended")
+    partition.publish(*blocks(10, 10))
+
+    done = partition.run(1)
+
+    assert isinstance(done, Done)
+    assert done.messages == 20
+    assert not [f for f in done.findings if f.kind.value == "repeat"]
