@@ -31,8 +31,3 @@ def answer_of(data: bytes) -> dict[str, Any]:
             failure.get("code", 0), failure.get("err_code", 0), failure.get("description", "")
         )
     return dict(answer)
-
-
-def _public(address: str) -> str:
-    scheme, separator, rest = address.rpartition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"

@@ -281,3 +281,8 @@ def _reason(error: BaseException, complaint: str) -> str:
     if isinstance(error, nats.errors.NoServersError) and complaint:
         return complaint  # why, rather than that there is no server left to try
     return str(error) or complaint or type(error).__name__
+
+
+def _public(address: str) -> str:
+    scheme, separator, rest = address.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
