@@ -9,7 +9,6 @@ import asyncio
 import json
 import logging
 import random
-import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -30,7 +29,6 @@ Answer = TypeVar("Answer")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts to connect
 _PING_EVERY = 5  # seconds; with one outstanding, a half-open connection is given up after two
-_USER = re.compile(r"//[^/]*@")
 logger = logging.getLogger(__name__)
 
 # nats-py reads 32 KiB at a time, less than a block; with 256 KiB receiving costs a third less CPU (bench/, 2.16.0)
