@@ -54,10 +54,10 @@ class JetStreamSource(DataSource):
     """`spark.read.format("jetstream")` and `spark.readStream.format("jetstream")`.
 
     Columns: partition, sequence, time (of storage), subject, host, file, span (file, start, end), lines, payload (the
-    lines, unfolded), and headers with `includeHeaders`. A row is a block: one or more whole lines of one file.
+    lines, unfolded), and headers unless `includeHeaders` is false. A row is a block: one or more whole lines of one file.
     Options: servers, stream (LOGS), partitions (`0,3` or `all`), startingOffsets (earliest, latest, or sequences such
     as `{"3": 123}`), endingOffsets, startingTimestamp, endingTimestamp (milliseconds or ISO 8601), maxBytesPerTrigger
-    (about, as stored), maxOffsetsPerTrigger, minPartitions, failOnDataLoss (true), includeHeaders (false).
+    (about, as stored), maxOffsetsPerTrigger, minPartitions, failOnDataLoss (true), includeHeaders (true).
     """
 
     @classmethod

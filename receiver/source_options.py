@@ -67,7 +67,7 @@ class SourceOptions:
             most_offsets=_size(given, "maxOffsetsPerTrigger"),
             least_partitions=_size(given, "minPartitions") or 1,
             fail_on_data_loss=_flag(given, "failOnDataLoss", "true"),
-            include_headers=_flag(given, "includeHeaders", "false"),
+            include_headers=_flag(given, "includeHeaders", "true"),
         )
 
 

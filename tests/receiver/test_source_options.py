@@ -16,14 +16,14 @@ def test_without_options_it_reads_all_of_the_stream_of_this_machine() -> None:
     assert options.servers == ("nats://127.0.0.1:4222",)
     assert (options.stream, options.partitions) == ("LOGS", None)
     assert (options.starting, options.ending) == (None, Edge.LATEST)
-    assert (options.fail_on_data_loss, options.include_headers) == (True, False)
+    assert (options.fail_on_data_loss, options.include_headers) == (True, True)
 
 
 def test_names_are_taken_in_any_case_as_spark_does() -> None:
-    options = SourceOptions.parse({"SERVERS": "nats://a:1, nats://b:2", "includeheaders": "TRUE"})
+    options = SourceOptions.parse({"SERVERS": "nats://a:1, nats://b:2", "includeheaders": "FALSE"})
 
     assert options.servers == ("nats://a:1", "nats://b:2")
-    assert options.include_headers
+    assert not options.include_headers
 
 
 @pytest.mark.parametrize(
