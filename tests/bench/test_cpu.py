@@ -19,5 +19,5 @@ def test_processor_time_counts_living_and_reaped_children(tmp_path: Path) -> Non
         parent = processes.start("parent", [sys.executable, "-c", _PARENT])
         wait_until("both children are done", lambda: parent.last_words() == "done", 20, [parent])
 
-        assert 1.0 <= cpu_seconds(parent) < 2.0
+        assert 0.9 <= cpu_seconds(parent) < 2.0
         assert resident_bytes(parent) > 5_000_000
