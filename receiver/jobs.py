@@ -28,14 +28,18 @@ class Jobs:
         """Have an assignment done and return its outcome; whatever the runner raises comes through."""
         mine: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting.append((assignment, mine))
-        async with self._slots:
-            if any(future is mine for _, future in self._waiting):
-                await self._run()
-        return await mine
+        try:
+            async with self._slots:
+                if any(future is mine for _, future in self._waiting):
+                    await self._run()
+            return await mine
+        finally:
+            mine.cancel()  # whoever was told to stop in the queue is not run
 
     async def _run(self) -> None:
         """Run whatever waits in one job. Only for one of those who wait, so that nobody is held up by others' jobs."""
-        group, self._waiting = self._waiting, []
+        group = [waiting for waiting in self._waiting if not waiting[1].done()]
+        self._waiting = []
         job = asyncio.to_thread(self._runner, [assignment for assignment, _ in group])
         try:
             outcomes = await job
