@@ -10,13 +10,14 @@ __all__ = ["Assignment", "Destination"]
 class Destination:
     """Where and how lines are written; the same for every task of a receiver.
 
-    `rotate_size` is in bytes, 0 for never.
+    `rotate_size` is in bytes, `rotate_every` in nanoseconds; 0 is never.
     """
 
     output: Path
     state: Path
     rotate_size: int
     servers: tuple[str, ...]
+    rotate_every: int = 0
 
 
 @dataclass(frozen=True, slots=True)

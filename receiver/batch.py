@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from broker.block import MalformedBlock, Origin, decode_origin, decode_payload
 from broker.connection import Message
 from broker.subjects import InvalidHost, InvalidSubject, Subject
+from receiver import rotation
 from receiver.assignment import Assignment, Destination
 from receiver.delivery import Delivery
 from receiver.faults import fault
@@ -32,6 +33,18 @@ class _Tally:
     size: int = 0
     quarantined: int = 0
     findings: list[Finding] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Run:
+    """Blocks of a host in one period of rotation; `moment` is when the last of them was stored."""
+
+    period: int
+    moment: int
+    blocks: list[bytes] = field(default_factory=list)
+
+
+_Sorted = dict[str, list[_Run]]
 
 
 class Batch:
@@ -59,7 +72,7 @@ class Batch:
 
     def write(self, chunk: Chunk) -> None:
         """Append the lines of a chunk to their hosts' files; raises OSError."""
-        pieces: dict[str, list[bytes]] = {}
+        pieces: _Sorted = {}
         for delivery, message in chunk.messages:
             try:
                 self._sort(delivery, message, pieces)
@@ -74,12 +87,13 @@ class Batch:
                 )
         self._announce(pieces)
         fault("announced")
-        for live, blocks in pieces.items():
-            self._output.append(live, blocks)
+        for live, runs in pieces.items():
+            for run in runs:
+                self._output.append(live, run.blocks, run.moment)
         self._tally.messages += len(chunk.messages)
         self._last, self._ack = chunk.last, chunk.messages[-1][1].reply
 
-    def _sort(self, delivery: Delivery, message: Message, pieces: dict[str, list[bytes]]) -> None:
+    def _sort(self, delivery: Delivery, message: Message, pieces: _Sorted) -> None:
         host = Subject.parse(message.subject).host
         origin = decode_origin(message.headers)
         if origin is not None and origin.is_claim:
@@ -92,7 +106,16 @@ class Batch:
         if payload:
             self._tally.lines += payload.count(b"\n")
             self._tally.size += len(payload)
-            pieces.setdefault(self._owners.live_name(host), []).append(payload)
+            self._add(
+                pieces.setdefault(self._owners.live_name(host), []), payload, delivery.stored_at
+            )
+
+    def _add(self, runs: list[_Run], payload: bytes, moment: int) -> None:
+        period = rotation.period_of(moment, self._destination.rotate_every)
+        if not runs or runs[-1].period != period:
+            runs.append(_Run(period, moment))
+        runs[-1].blocks.append(payload)
+        runs[-1].moment = moment
 
     def _judged(self, host: str, origin: Origin, payload: bytes, delivery: Delivery) -> bytes:
         span = origin.span

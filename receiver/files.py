@@ -38,13 +38,15 @@ class Damaged(Exception):
 class Output:
     """The output folder as one batch writes to it; used by one thread, under the partition's lock."""
 
-    def __init__(self, root: Path, rotate_size: int) -> None:
-        """Open the folder; raises OSError. `rotate_size` is in bytes, 0 for never."""
+    def __init__(self, root: Path, rotate_size: int, rotate_every: int = 0) -> None:
+        """Open the folder; raises OSError. `rotate_size` is in bytes, `rotate_every` in nanoseconds; 0 is never."""
         self._root = root
         self._limit = rotate_size
+        self._every = rotate_every
         self._folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._open: OrderedDict[str, int] = OrderedDict()
         self._sizes: dict[str, int] = {}
+        self._moments: dict[str, int] = {}
         self._highest: dict[str, int] | None = None
         self._names_changed = False
         self.closed: list[str] = []
@@ -59,10 +61,15 @@ class Output:
         if not stat.S_ISREG(found.st_mode):
             raise OSError(40, "is a symbolic link or no regular file; move it away", live)
         self._sizes[live] = found.st_size
+        self._moments[live] = found.st_mtime_ns
         return PreImage(live, found.st_size, self._next_number(live))
 
-    def append(self, live: str, pieces: Sequence[bytes]) -> None:
-        """Append blocks to a file whose image was taken, rotating between them; raises OSError."""
+    def append(self, live: str, pieces: Sequence[bytes], moment: int = 0) -> None:
+        """Append blocks to a file whose image was taken, rotating between them; raises OSError.
+
+        `moment` is when the last of them was stored, all in one period of rotation, in nanoseconds since the epoch.
+        """
+        self._turn(live, moment)
         begin, size = 0, self._sizes[live]
         for index, piece in enumerate(pieces):
             if rotation.is_due(size, len(piece), self._limit):
@@ -73,13 +80,32 @@ class Output:
         self._write(live, pieces[begin:])
         self._sizes[live] = size
 
+    def _turn(self, live: str, moment: int) -> None:
+        period, last = rotation.period_of(moment, self._every), self._moments.get(live, moment)
+        if self._sizes[live] and period > rotation.period_of(last, self._every):
+            self._rotate(live)
+        self._moments[live] = max(moment, last)
+
     def sync(self) -> None:
         """Bring everything that was appended, and the names, to disk."""
-        for descriptor in self._open.values():
-            os.fdatasync(descriptor)
+        for live, descriptor in self._open.items():
+            self._settle(live, descriptor)
         if self._names_changed:
             os.fsync(self._folder)
             self._names_changed = False
+
+    def _settle(self, live: str, descriptor: int) -> None:
+        if (
+            self._every
+        ):  # a file is as old as its last line; after a downtime that is not when it was written
+            os.utime(descriptor, ns=(self._moments[live], self._moments[live]))
+        os.fdatasync(descriptor)
+
+    def _settle_and_close(self, live: str, descriptor: int) -> None:
+        try:
+            self._settle(live, descriptor)
+        finally:
+            os.close(descriptor)
 
     def undo(self, images: Iterable[PreImage]) -> None:
         """Make files again what their images say; can be broken off and repeated. Raises OSError, `Damaged`."""
@@ -90,6 +116,7 @@ class Output:
         os.fsync(self._folder)
         self.closed.clear()
         self._sizes.clear()
+        self._moments.clear()
         self._highest = None
 
     def _undo_one(self, image: PreImage, segments: Mapping[int, str]) -> None:
@@ -146,8 +173,7 @@ class Output:
             self._open.move_to_end(live)
             return descriptor
         while len(self._open) >= _MOST_OPEN:
-            _, oldest = self._open.popitem(last=False)
-            _sync_and_close(oldest)
+            self._settle_and_close(*self._open.popitem(last=False))
         if self._sizes[live] == 0:
             self._names_changed = True
         descriptor = os.open(live, _FLAGS | os.O_CREAT, 0o640, dir_fd=self._folder)
@@ -158,7 +184,7 @@ class Output:
         number = self._next_number(live)
         descriptor = self._descriptor(live)
         del self._open[live]
-        _sync_and_close(descriptor)
+        self._settle_and_close(live, descriptor)
         closed = rotation.closed_name(live, number)
         os.rename(live, closed, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         fault("rotated")
@@ -217,10 +243,3 @@ def _write_rest(descriptor: int, rest: bytes) -> None:
     view = memoryview(rest)
     while view:
         view = view[os.write(descriptor, view) :]
-
-
-def _sync_and_close(descriptor: int) -> None:
-    try:
-        os.fdatasync(descriptor)
-    finally:
-        os.close(descriptor)

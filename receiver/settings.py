@@ -70,6 +70,14 @@ class ReceiverSettings(ProgramSettings):
         description="Size from which a file is closed and numbered; 0 for never.",
         json_schema_extra={"metavar": "SIZE"},
     )
+    rotate_every: Duration = Field(
+        timedelta(days=1),
+        description=(
+            "Time after which a file is closed and numbered, aligned to the clock in UTC, by when its lines reached "
+            "the broker, e.g. 1d; 0 for never."
+        ),
+        json_schema_extra={"metavar": "TIME"},
+    )
     keep: Annotated[int, Field(ge=0)] = Field(
         0,
         description="Closed files to keep per host; 0 keeps all.",

@@ -51,7 +51,7 @@ def _locked(assignment: Assignment, destination: Destination) -> Outcome:
     path = destination.state / f"p{assignment.partition}"
     with (
         Logbook(path.with_suffix(".journal")) as logbook,
-        Output(destination.output, destination.rotate_size) as output,
+        Output(destination.output, destination.rotate_size, destination.rotate_every) as output,
     ):
         spans_path = path.with_suffix(".spans")
         match journal.decide(logbook.last, assignment.first, assignment.epoch):

@@ -22,6 +22,7 @@ WRITTEN = {
     "reserve": "1GB",
     "memory": "256MiB",
     "rotate_size": "10MB",
+    "rotate_every": "1h",
     "max_batch": "32MiB",
     "round_size": "1MiB",
     "max_line": "64KiB",
