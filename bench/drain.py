@@ -28,6 +28,10 @@ __all__ = ["Drained", "drain", "main"]
 _HOST = "web01"
 _GB = 1e9
 _QUIET = 0.02
+_NOTE = """\
+MB/s: from the start of the shipper to all lines in the received file and committed. CPU: user + system seconds of the
+whole process trees, from /proc, reaped children included. RSS: of all processes at the end, shared pages counted in each.
+The backlog was just written and is in the page cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +152,16 @@ def _show(runs: list[Drained]) -> str:
         return [
             run.megabytes_per_second,
             run.seconds,
+            run.total_cpu,
             run.shipper_cpu,
             run.broker_cpu,
             run.receiver_cpu,
-            run.total_cpu,
             run.resident / 2**20,
         ]
 
     rows = [row(f"run {number}", numbers(run)) for number, run in enumerate(runs, 1)]
     medians = [statistics.median(column) for column in zip(*map(numbers, runs), strict=True)]
-    heads = ["", "MB/s", "s", "shipper", "broker", "receiver", "CPU s/GB", "RSS MiB"]
+    heads = ["", "MB/s", "s", "CPU s/GB", "= shipper", "+ broker", "+ receiver", "RSS MiB"]
     return table(heads, [*rows, row("median", medians)])
 
 
@@ -174,14 +178,18 @@ def main(size: int, runs: int, compression: str, cold: bool, report: Path | None
         backlog = folder / "backlog.log"
         write_backlog(backlog, size * 1_000_000 // LINE_BYTES)
         print(f"{size} MB of {LINE_BYTES}-byte lines, compression {compression}")
-        print(_copy_floor(backlog, folder), flush=True)
+        print(_copy_floor(backlog, folder))
+        print(
+            f"load of this machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores",
+            flush=True,
+        )
         results = []
         for number in range(1, runs + 1):
             run_folder = folder / f"run{number}"
             run_folder.mkdir()
             results.append(drain(backlog, run_folder, ("--compression", compression), cold))
             print(f"run {number}: {results[-1].verdict}", flush=True)
-        print(_show(results))
+        print(f"{_show(results)}\n{_NOTE}")
     if report:
         report.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")
     sys.exit(0 if all(result.perfect for result in results) else 1)
