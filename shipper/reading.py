@@ -15,11 +15,15 @@ __all__ = ["Reading", "Request", "read"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Read at most `limit` bytes from `offset` on; `head` and `tail` are what must still stand at 0 and before it."""
+    """Read at most `limit` bytes from `offset` on; `head` and `tail` are what must still stand at 0 and before it.
+
+    A file that has less than `least` bytes was truncated since it had that many.
+    """
 
     descriptor: int
     offset: int
     limit: int
+    least: int
     head: bytes
     tail: bytes
 
@@ -53,7 +57,7 @@ def _read(request: Request, buffer: bytearray, limits: Limits) -> Reading:
         status = os.fstat(request.descriptor)
         size, modified = status.st_size, status.st_mtime_ns
         head = os.pread(request.descriptor, len(request.head), 0)
-        if size < request.offset or head != request.head:
+        if size < max(request.offset, request.least) or head != request.head:
             return Reading(False, size, modified)
         wanted = start + min(request.limit, size - request.offset, len(buffer) - start)
         with memoryview(buffer) as view:

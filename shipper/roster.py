@@ -10,6 +10,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from shipper.chain import Chain, Ruling, Stranger, Verdict, rule_known, rule_rotated
+from shipper.copies import Copies
 from shipper.cursor import Cursor
 from shipper.families import family_of
 from shipper.identity import Match, identify
@@ -36,7 +37,7 @@ class Roster:
         self._new_id = new_id
         self._old: dict[FileKey, int] = {}
         self._looked: int | None = None
-        self._copies: dict[FileKey, str] = {}
+        self._copies = Copies()
         self._sighted: dict[FileKey, Sighting] = {}
         self._live: dict[str, Sighting] = {}
         self._inodes: defaultdict[str, set[int]] = defaultdict(set)
@@ -64,7 +65,7 @@ class Roster:
                     text = f"is now {sighting.path}"
                     notices.append(Notice(NoticeKind.ROTATED, before.path, text))
         self._old = {k: m for k, m in self._old.items() if self._is_old(k, m)}
-        self._copies = {k: f for k, f in self._copies.items() if k in self._sighted}
+        self._copies.keep(self._sighted)
         return self._asks(), notices
 
     def settle(self, samples: Mapping[FileKey, Sample], now: int) -> list[Notice]:
@@ -162,16 +163,16 @@ class Roster:
 
     def _stranger(self, key: FileKey, seen: Sample) -> Stranger:
         sighting = replace(self._sighted[key], size=seen.size)
-        return Stranger(sighting, seen.head, seen.tails, seen.ends, self._copies.get(key))
+        original = self._copies.original(key, seen.head)
+        return Stranger(sighting, seen.head, seen.tails, seen.ends, original)
 
     def _is_same(self, key: FileKey, sample: Sample) -> bool:
         tailer = self.tailers[key]
         stranger = self._stranger(key, sample)
-        tailer.suspect = stranger.judged(
-            tailer.cursor
-        ) is not Match.SAME or not stranger.head.startswith(tailer.beginning)
-        tailer.dirty = True
-        return not tailer.suspect
+        same = stranger.judged(tailer.cursor) is Match.SAME
+        if same := same and stranger.head.startswith(tailer.beginning):
+            tailer.recognised(stranger.head, sample.size)
+        return same
 
     def _settle_family(
         self,
@@ -219,44 +220,48 @@ class Roster:
         )
 
     def _newest(self, cursors: Iterable[Cursor]) -> int | None:
-        read = max((cursor.seen for cursor in cursors), default=None)
         # a backlog may be read long after its successor was written and rotated, but not before we looked last
-        return read if read is None or self._looked is None else min(read, self._looked)
+        times = [] if self._looked is None else [self._looked]
+        if read := max((cursor.seen for cursor in cursors), default=None):
+            times.append(read)
+        return min(times, default=None)
 
     def _act(self, ruling: Ruling, stranger: Stranger, index: Index, now: int) -> list[Notice]:
         sighting = stranger.sighting
         match ruling.verdict:
             case Verdict.CONTINUE | Verdict.INHERIT if ruling.cursor is not None:
-                return self._go_on(ruling.cursor, stranger, index)
+                return self._go_on(ruling.cursor, stranger, index, now)
             case Verdict.BEGIN:
                 label = sighting.path if sighting.wanted else sighting.family
                 identity = identify(sighting.key.inode, b"", b"")
                 cursor = Cursor(self._new_id(), label, 0, identity, now)
-                self._follow(Tailer(cursor, sighting, stranger.head, b""), index)
+                self._follow(Tailer(cursor, sighting, stranger.head, b"", now), index)
                 return [Notice(NoticeKind.FOUND, sighting.path, "is followed from its beginning")]
             case Verdict.OLD:
                 self._old[sighting.key] = sighting.modified
             case Verdict.COPY:
-                self._note_copy(sighting)
+                self._note_copy(stranger)
             case _:
                 pass  # an empty sibling is looked at again
         return []
 
     def _follow(self, tailer: Tailer, index: Index) -> None:
         self.tailers[tailer.sighting.key] = tailer
+        self._copies.forget(tailer.sighting.key)
         index.tailers[tailer.sighting.family].append(tailer)
 
-    def _note_copy(self, sighting: Sighting) -> None:
-        live = self._live.get(sighting.family)
+    def _note_copy(self, stranger: Stranger) -> None:
+        live = self._live.get(stranger.sighting.family)
         if live is not None and live.key in self.tailers:
-            self._copies.setdefault(sighting.key, self.tailers[live.key].file)
+            original = self.tailers[live.key].file
+            self._copies.note(stranger.sighting.key, stranger.head, original)
 
-    def _go_on(self, cursor: Cursor, stranger: Stranger, index: Index) -> list[Notice]:
+    def _go_on(self, cursor: Cursor, stranger: Stranger, index: Index, now: int) -> list[Notice]:
         if self.known.pop(cursor.file, None) is None:
             return []  # another copy was first
         tail = stranger.tails.get(cursor.file, b"")
         sighting = stranger.sighting
-        self._follow(Tailer(cursor, sighting, stranger.head, tail), index)
+        self._follow(Tailer(cursor, sighting, stranger.head, tail, now), index)
         return [Notice(NoticeKind.FOUND, sighting.path, f"goes on at byte {cursor.offset}")]
 
     def _remember(self, key: FileKey) -> Tailer:

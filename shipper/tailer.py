@@ -1,5 +1,7 @@
 """Follows one file: how far it has been read, what recognises it, and whether there is more. Finds no files."""
 
+from dataclasses import replace
+
 from broker.block import Block, Origin, Span
 from shipper.cursor import Cursor
 from shipper.filestate import FileState
@@ -18,7 +20,9 @@ class Tailer:
     `rotated` is when it was found to stand no longer at its live path, in nanoseconds; None while it does.
     """
 
-    def __init__(self, cursor: Cursor, sighting: Sighting, head: bytes, tail: bytes) -> None:
+    def __init__(
+        self, cursor: Cursor, sighting: Sighting, head: bytes, tail: bytes, now: int
+    ) -> None:
         """Follow from the cursor on; `head` is what the file begins with now, read before or not."""
         self.file = cursor.file
         self.label = cursor.path
@@ -37,7 +41,7 @@ class Tailer:
         self._end = self.offset
         self._size = sighting.size
         self._modified = sighting.modified
-        self._grew = sighting.modified
+        self._grew = now
         self._wants_whole_line = False
 
     @property
@@ -75,12 +79,20 @@ class Tailer:
             self.rotated = None
         elif self.rotated is None:
             self.rotated = now
-        if sighting.size < self.offset:
+        # it may have grown again behind the offset, and nothing may have been read that could tell
+        if sighting.size < self._size:
             self.suspect = True
             return
-        self._size = sighting.size
+        self._note_size(sighting.size, now)
         if sighting.size != self._end or sighting.modified != self._modified:
             self.dirty = True
+
+    def recognised(self, head: bytes, size: int) -> None:
+        """Take note of what the file begins with and how large it is, once it is known to be the one it was."""
+        self.suspect = False
+        self.dirty = True
+        self._first = max(self._first, head, key=len)
+        self._size = size
 
     def unseen(self, now: int) -> None:
         """Take note that the file stands at no path that we look at; it may still be open, and written to."""
@@ -97,11 +109,11 @@ class Tailer:
     def request(self, descriptor: int, limit: int, limits: Limits) -> Request:
         """Return what to read next."""
         least = limits.max_line if self._wants_whole_line else limits.block_size
-        return Request(descriptor, self.offset, max(limit, least), self.beginning, self._tail)
+        return replace(self.probe(descriptor), limit=max(limit, least))
 
     def probe(self, descriptor: int) -> Request:
         """Return a request that reads nothing, to know whether what was read is still there."""
-        return Request(descriptor, self.offset, 0, self.beginning, self._tail)
+        return Request(descriptor, self.offset, 0, self._size, self.beginning, self._tail)
 
     def accept(self, reading: Reading, now: int, agent: str, limits: Limits) -> list[Block]:
         """Take what was read: move the offset, and return the blocks.
@@ -114,9 +126,8 @@ class Tailer:
             self.dirty = False
             return []
         end = self.offset + sum(map(len, reading.runs)) + len(reading.rest)
-        if end > self._end:
-            self._grew = now
-        self._end, self._size, self._modified = end, reading.size, reading.modified
+        self._note_size(reading.size, now)
+        self._end, self._modified = end, reading.modified
         self.dirty = end < reading.size
         settled = not self.dirty and self.is_settled(now, limits.grace)
         blocks = [self._take(run, run, now, agent) for run in reading.runs]
@@ -136,6 +147,12 @@ class Tailer:
             held=self.held if not self.dirty else 0,
             note=self.note or self._describe(),
         )
+
+    def _note_size(self, size: int, now: int) -> None:
+        # a file that stood still while its elders were read has been waited for
+        if size > self._size:
+            self._grew = now
+        self._size = size
 
     def _describe(self) -> str:
         if self.suspect:

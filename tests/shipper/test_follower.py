@@ -530,3 +530,78 @@ async def test_many_rotations_leave_no_descriptors_behind(host: Host) -> None:
 
     assert host.shipped == b"".join(b"%d\n" % number for number in range(200))
     assert len(host.follower.states()) <= 7
+
+
+async def test_unfinished_last_lines_of_rotated_files_wait_for_one_grace_not_one_after_another(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "app.log*")
+    for number, name in enumerate(["app.log.2", "app.log.1", "app.log"]):
+        host.write(name, b"%d" % number)
+        os.utime(tmp_path / name, ns=(0, number))
+    host.write("app.log", b"\n")
+    assert await host.ship() == b""
+
+    host.later = 6 * SECOND
+
+    assert await host.ship() == b"0\n1\n2\n"
+    await host.follower.close()
+
+
+async def test_a_truncation_is_noticed_and_said_when_nothing_had_been_read_yet(host: Host) -> None:
+    host.write("app.log", b"")
+    await host.look()
+    host.write("app.log", b"a" * 99 + b"\n")
+    await host.look()
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", b"b" * 59 + b"\n")
+
+    assert await host.gather() == b""
+    assert await host.ship() == b"b" * 59 + b"\n"
+    assert [notice.lost for notice in host.said(NoticeKind.TRUNCATED)] == [100]
+
+
+async def test_the_copy_of_a_file_of_which_nothing_was_read_comes_before_what_is_written_next(
+    host: Host,
+) -> None:
+    host.write("app.log", b"")
+    await host.look()
+    host.write("app.log", b"a" * 99 + b"\n")
+    (host.folder / "app.log.1").write_bytes((host.folder / "app.log").read_bytes())
+    await host.look()
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", b"b" * 199 + b"\n")
+
+    shipped = await host.gather() + await host.ship()
+
+    assert shipped == b"a" * 99 + b"\n" + b"b" * 199 + b"\n"
+
+
+async def test_a_file_that_came_and_was_rotated_between_two_looks_is_read_where_nothing_was_before(
+    host: Host,
+) -> None:
+    host.write("app.log", b"")
+    await host.look()
+    (host.folder / "app.log").unlink()
+    await host.look()
+    host.write("app.log", b"one\n")
+    host.move("app.log", "app.log.1")
+
+    assert await host.ship() == b"one\n"
+
+
+async def test_a_copy_that_is_written_over_is_the_copy_of_what_it_holds_now(host: Host) -> None:
+    first, second = b"a" * 99 + b"\n", b"b" * 79 + b"\n"
+    host.write("app.log", first)
+    await host.ship()
+    (host.folder / "app.log.1").write_bytes(first)
+    await host.look()
+    os.truncate(host.folder / "app.log", 0)
+    await host.look()
+    host.write("app.log", second)
+    (host.folder / "app.log.1").write_bytes(second)
+    await host.look()
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", b"three\n")
+
+    assert await host.ship() == second + b"three\n"

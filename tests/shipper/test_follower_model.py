@@ -17,6 +17,8 @@ import pytest
 from tests.shipper.following import SECOND, Host
 
 PROGRAMS = int(os.environ.get("LOGSHIP_PROGRAMS", "120"))
+FIRST_PROGRAM = int(os.environ.get("LOGSHIP_FIRST_PROGRAM", "0"))
+"""The first seed: with `LOGSHIP_PROGRAMS=1` a single program is run again."""
 STEPS = 40
 STEP = 50_000_000
 """Nanoseconds between two actions, also as the files' times show it: rotations come apart by more than a clock's tick."""
@@ -245,7 +247,7 @@ class Program:
 def test_what_was_written_is_shipped_once_and_in_order_whatever_happens_to_files(
     group: int, tmp_path: Path
 ) -> None:
-    for seed in range(group, PROGRAMS, 4):
+    for seed in range(FIRST_PROGRAM + group, FIRST_PROGRAM + PROGRAMS, 4):
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
         program = Program(seed, folder)
         try:
