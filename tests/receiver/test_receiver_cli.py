@@ -1,0 +1,174 @@
+"""What logreceiver's command line says of good and bad input: one line, the right code, no traceback."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bench.processes import Processes, wait_until
+from broker.exits import Exit
+from tests.receiver.partition import Partition
+
+PROGRAM = str(Path(sys.executable).with_name("logreceiver"))
+
+
+def logreceiver(
+    *arguments: str, environment: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [PROGRAM, *arguments],
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def says(ended: "subprocess.CompletedProcess[str]", code: int, *words: str) -> None:
+    assert ended.returncode == code, ended.stderr
+    assert ended.stdout == ""
+    assert len(ended.stderr.splitlines()) == 1, ended.stderr
+    assert ended.stderr.startswith("logreceiver: ")
+    for word in words:
+        assert word in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param([], ["--partition is required"], id="no partition"),
+        pytest.param(["--partition", "x"], ["'x' is no partition"], id="no number"),
+        pytest.param(["--partition", "-1"], ["--partition"], id="negative"),
+        pytest.param(["--partition", "0,"], ["'' is no partition"], id="an empty one"),
+        pytest.param(["--partition", "0", "1", "two"], ["'two'"], id="one of several"),
+        pytest.param(["--partition", "0", "--max-batch", "1KB"], ["1MiB"], id="too small"),
+        pytest.param(["--partition", "0", "--keep", "-1"], ["--keep"], id="keep less than none"),
+        pytest.param(["--partition", "0", "--compress", "lzma"], ["--compress"], id="compression"),
+        pytest.param(["--partition", "0", "--linger", "soon"], ["--linger"], id="no duration"),
+        pytest.param(["--partition", "0", "--rotate-size", "big"], ["--rotate-size"], id="no size"),
+        pytest.param(["--partitoin", "0"], ["--partitoin"], id="a misspelt option"),
+    ],
+)
+def test_a_bad_option_is_a_usage_error(arguments: list[str], words: list[str]) -> None:
+    says(logreceiver(*arguments), Exit.USAGE, *words)
+
+
+def test_a_misspelt_variable_or_key_is_an_error_and_says_which_was_meant(tmp_path: Path) -> None:
+    config = tmp_path / "logreceiver.toml"
+    config.write_text('partitions = "0"\n')
+
+    says(
+        logreceiver("--partition", "0", environment={"LOGRECEIVER_OUTPT": "/x"}),
+        Exit.CONFIGURATION,
+        "LOGRECEIVER_OUTPT",
+        "LOGRECEIVER_OUTPUT",
+    )
+    says(logreceiver("--config", str(config)), Exit.CONFIGURATION, "'partitions'", "partition?")
+
+
+def test_no_broker_is_said_at_once_with_once(free_port: Callable[[], int], tmp_path: Path) -> None:
+    ended = logreceiver(
+        *("--partition", "0", "--once", "--output", str(tmp_path / "out"), "--patience", "0"),
+        *("--server", f"nats://127.0.0.1:{free_port()}"),
+    )
+
+    says(ended, Exit.FAILED, "no broker at", "--server")
+
+
+@pytest.mark.nats
+@pytest.mark.parametrize(
+    ("url", "partition", "words"),
+    [
+        ("logs_url", "7", ["partition 7 does not exist", "2, 0 to 1"]),
+        ("logs_url", "0,2", ["partition 2 does not exist"]),
+        ("fresh_url", "all", ["logbroker apply"]),
+    ],
+)
+def test_a_partition_or_a_bucket_that_is_not_there_is_a_configuration_error(
+    request: pytest.FixtureRequest, tmp_path: Path, url: str, partition: str, words: list[str]
+) -> None:
+    ended = logreceiver(
+        *("--partition", partition, "--once", "--output", str(tmp_path / "out"), "--patience", "0"),
+        *("--server", request.getfixturevalue(url)),
+    )
+
+    says(ended, Exit.CONFIGURATION, *words)
+
+
+def test_an_output_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    says(
+        logreceiver("--partition", "0", "--output", str(tmp_path / "file" / "out")),
+        Exit.FAILED,
+        "cannot use",
+        "--output",
+    )
+
+
+def test_help_is_quick_and_brings_no_spark() -> None:
+    code = (
+        "import sys\nfrom click.testing import CliRunner\nfrom receiver.cli import logreceiver\n"
+        "print(CliRunner().invoke(logreceiver, ['--help']).output)\n"
+        "print(sorted({m.partition('.')[0] for m in sys.modules} & {'pyspark', 'py4j', 'pyarrow'}))"
+    )
+
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+    ).stdout
+
+    assert shown.endswith("[]\n")
+    for option in ("--partition", "--once", "--rotate-size", "--keep", "--compress", "status"):
+        assert option in shown
+
+
+@pytest.mark.nats
+def test_status_tells_who_owns_what_and_what_waits(logs_url: str, tmp_path: Path) -> None:
+    partition = Partition(logs_url, tmp_path)
+    partition.claim()
+    partition.lines("web01", b"1")
+    done = partition.receive()
+    partition.lines("web01", b"2", b"3")
+
+    shown = logreceiver("status", "--server", logs_url)
+    told = json.loads(logreceiver("status", "--json", "--server", logs_url).stdout)
+
+    assert shown.returncode == 0
+    assert "test:1" in shown.stdout
+    assert "nobody yet" in shown.stdout
+    first = told["partitions"][0]
+    assert (first["next"], first["owner"]) == (done.until, "test:1")
+    assert told["partitions"][1]["waiting"] is None
+
+
+@pytest.mark.nats
+def test_status_of_a_broker_without_logship_is_one_line(fresh_url: str) -> None:
+    says(logreceiver("status", "--server", fresh_url), Exit.FAILED, "logbroker apply")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_stop_while_no_broker_answers_it_ends_at_once(
+    processes: Processes, free_port: Callable[[], int], tmp_path: Path, number: signal.Signals
+) -> None:
+    receiver = processes.start(
+        "logreceiver",
+        [
+            *(PROGRAM, "--partition", "0", "--output", tmp_path / "out"),
+            *("--server", f"nats://127.0.0.1:{free_port()}"),
+        ],
+    )
+    wait_until("it waits", lambda: "broker away" in receiver.last_words(), 20, [receiver])
+
+    began = time.monotonic()
+    os.kill(receiver.pid, number)
+
+    assert receiver.wait(10) == 0
+    assert time.monotonic() - began < 5
+    assert "Traceback" not in receiver.last_words()

@@ -1,0 +1,224 @@
+"""logreceiver as a program with a real Spark: killed, cut off, taken over, told to end, and idle."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from bench.processes import Process, Processes, wait_until
+from broker import bucket
+from broker.connection import Connection
+from broker.exits import Exit
+from broker.offset import Offset
+from broker.topology import OFFSETS_BUCKET, Topology
+from tests.conftest import Server, apply_topology
+from tests.receiver.partition import ask
+
+pytestmark = [pytest.mark.spark, pytest.mark.nats]
+
+_NOISE = ("Traceback", "never retrieved", "was destroyed", "Exception in", "ERROR asyncio")
+
+
+@dataclass
+class Scene:
+    """A broker, a receiver of both partitions, and what was published for each host."""
+
+    server: Server
+    processes: Processes
+    folder: Path
+    sent: dict[str, list[bytes]] = field(default_factory=dict)
+    last: int = 0
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "out"
+
+    def receiver(
+        self, name: str, *options: str, environment: dict[str, str] | None = None
+    ) -> Process:
+        return self.processes.start(
+            name,
+            [
+                *(Path(sys.executable).with_name("logreceiver"), "--partition", "all"),
+                *("--server", self.server.url, "--output", self.output, *options),
+            ],
+            environment,
+        )
+
+    def publish(self, blocks: int, size: int = 200) -> None:
+        """Publish blocks of numbered lines, as any client may, for hosts of both partitions."""
+
+        async def publish(connection: Connection) -> None:
+            for number in range(blocks):
+                host = f"host{number % 5}"
+                block = f"{self.last + number:08d} {host} ".encode().ljust(size - 1, b".") + b"\n"
+                answer = await connection.ask(f"logs.p{number % 5 % 2}.{host}", block)
+                self.sent.setdefault(host, []).append(block)
+            self.last = int(answer["seq"])
+
+        ask(self.server.url, publish)
+
+    def expected(self) -> dict[str, bytes]:
+        return {host: b"".join(blocks) for host, blocks in self.sent.items()}
+
+    def received(self) -> dict[str, bytes]:
+        return {host: self.of_host(host) for host in self.sent}
+
+    def of_host(self, host: str) -> bytes:
+        closed = sorted(self.output.glob(f"{host}.log.??????"))
+        live = self.output / f"{host}.log"
+        try:
+            return b"".join(path.read_bytes() for path in (*closed, live) if path.exists())
+        except FileNotFoundError:  # rotated just now
+            return b""
+
+    def wait_for_all(self, *watched: Process, seconds: float = 60) -> None:
+        def is_committed() -> bool:
+            return self.received() == self.expected() and self.committed() > self.last
+
+        wait_until("all lines are committed", is_committed, seconds, watched)
+
+    def committed(self) -> int:
+        async def read(connection: Connection) -> int:
+            entries = [await bucket.read(connection, OFFSETS_BUCKET, f"p{n}") for n in (0, 1)]
+            return max(Offset.decode(entry.value).next if entry else 0 for entry in entries)
+
+        return ask(self.server.url, read)
+
+
+@pytest.fixture
+def scene(own_server: Server, processes: Processes, tmp_path: Path) -> Scene:
+    apply_topology(own_server.url, Topology(partitions=2))
+    return Scene(own_server, processes, tmp_path)
+
+
+def is_calm(receiver: Process) -> None:
+    words = receiver.log.read_text()
+    assert not [line for line in words.splitlines() if any(noise in line for noise in _NOISE)], (
+        words
+    )
+
+
+def test_once_receives_what_is_there_commits_it_and_ends(scene: Scene) -> None:
+    scene.publish(300)
+    receiver = scene.receiver("receiver", "--once", "--rotate-size", "2KB")
+
+    assert receiver.wait(60) == 0, receiver.last_words()
+
+    assert scene.received() == scene.expected()
+    assert scene.committed() == scene.last + 1
+    is_calm(receiver)
+    receiver.start()
+    assert receiver.wait(60) == 0
+    assert scene.received() == scene.expected()
+
+
+@pytest.mark.parametrize("point", ["appended", "ended"])
+def test_a_worker_killed_in_a_batch_costs_nothing(scene: Scene, point: str, tmp_path: Path) -> None:
+    trigger = tmp_path / "trigger"
+    trigger.touch()
+    scene.publish(300)
+
+    receiver = scene.receiver(
+        *("receiver", "--once", "--rotate-size", "2KB"),
+        environment={"LOGSHIP_FAULT": f"{point}:{trigger}"},
+    )
+
+    assert receiver.wait(90) == 0, receiver.last_words()
+    assert not trigger.exists()
+    assert scene.received() == scene.expected()
+
+
+def test_a_driver_killed_between_commit_and_acknowledgement_goes_on_behind_it(
+    scene: Scene, tmp_path: Path
+) -> None:
+    trigger = tmp_path / "trigger"
+    trigger.touch()
+    scene.publish(100)
+    environment = {"LOGSHIP_FAULT": f"committed:{trigger}"}
+    receiver = scene.receiver("receiver", "--once", environment=environment)
+    assert receiver.wait(60) == -signal.SIGKILL
+    scene.publish(100)
+
+    receiver.start()
+
+    assert receiver.wait(60) == 0, receiver.last_words()
+    assert scene.received() == scene.expected()
+
+
+def test_a_second_receiver_takes_over_and_the_first_ends_with_78(scene: Scene) -> None:
+    first = scene.receiver("first")
+    scene.publish(50)
+    scene.wait_for_all(first)
+    second = scene.receiver("second")
+    wait_until("it has claimed", lambda: "epoch 2" in second.last_words(), 60, [second])
+
+    scene.publish(50)
+
+    assert first.wait(30) == Exit.CONFIGURATION
+    scene.wait_for_all(second)
+    assert second.stop() == 0
+    is_calm(first)
+    is_calm(second)
+    ended = [line for line in first.log.read_text().splitlines() if line.startswith("logreceiver")]
+    assert len(ended) == 1
+
+
+def test_told_to_end_under_load_it_ends_in_time_and_the_next_start_goes_on(scene: Scene) -> None:
+    receiver = scene.receiver("receiver", "--rotate-size", "100KB", "--compress", "none")
+    scene.publish(20)
+    scene.wait_for_all(receiver)
+
+    scene.publish(2000, 2000)
+    began = time.monotonic()
+    assert receiver.stop(10) == 0, receiver.last_words()
+    assert time.monotonic() - began < 10
+    is_calm(receiver)
+
+    receiver.start()
+    scene.wait_for_all(receiver)
+    assert receiver.stop(10) == 0
+
+
+def test_a_broker_killed_under_a_running_receiver_costs_nothing(scene: Scene) -> None:
+    receiver = scene.receiver("receiver")
+    for _ in range(2):
+        scene.publish(200)
+        scene.server.kill_and_restart()
+        scene.publish(200)
+        scene.wait_for_all(receiver)
+
+    assert receiver.stop(10) == 0
+    is_calm(receiver)
+
+
+def test_idle_it_costs_next_to_nothing(
+    scene: Scene, record_property: Callable[[str, object], None]
+) -> None:
+    receiver = scene.receiver("receiver")
+    scene.publish(20)
+    scene.wait_for_all(receiver)
+    time.sleep(5)
+    ticks, seconds = os.sysconf("SC_CLK_TCK"), 10
+    before = _cpu(receiver.tree())
+
+    time.sleep(seconds)
+
+    share = (_cpu(receiver.tree()) - before) / ticks / seconds
+    record_property("idle_cpu_share", share)
+    print(f"idle: {share:.1%} of one core")  # noqa: T201 - a figure to report
+    assert share < 0.1
+    assert receiver.stop(10) == 0
+
+
+def _cpu(pids: list[int]) -> int:
+    total = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total
