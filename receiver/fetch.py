@@ -24,7 +24,8 @@ _PULL_BYTES = (
     16 * 1024 * 1024
 )  # one pull at a time: the server drops a client with more than 64 MB unsent
 _PULL_MESSAGES = 8192  # the bundled broker refuses more than 10,000
-_PATIENCE = 30.0  # seconds for a pull to end; its messages are there already, or it ends at once
+_PATIENCE = 30.0  # seconds without a message; those of a pull are there already, or it ends at once
+_LONGEST = 600.0  # seconds for a pull to end
 _NO_CONSUMER = 10014
 _NOTHING_THERE = ("404", "408")
 _TOO_LARGE = "Exceeds MaxBytes"
@@ -55,7 +56,7 @@ def read(connection: Connection, assignment: Assignment) -> Iterator[Chunk]:
     try:
         size = 0
         while True:
-            chunk = pending.result(2 * _PATIENCE)
+            chunk = pending.result(2 * _LONGEST)
             if chunk is None:
                 return
             size += chunk.size
@@ -91,7 +92,8 @@ class _Source:
         self._subscription: Any = None
 
     async def open(self) -> Chunk | None:
-        await self._connection.client()
+        async with asyncio.timeout(_PATIENCE):
+            await self._connection.client()
         self._inbox = self._connection.new_inbox()
         self._subscription = await self._connection.subscribe(
             f"{self._inbox}.*", self._take, 4 * _PULL_BYTES
@@ -149,7 +151,7 @@ class _Source:
             json.dumps(request).encode(),
             reply=f"{self._inbox}.{self._pulls}",
         )
-        status = await self._connection.guard(_wait_for(self._ended), _PATIENCE)
+        status = await self._connection.guard(self._end_of(self._ended), _LONGEST)
         if self._taken:
             return self._checked()
         if _TOO_LARGE in status and most < _LARGEST:
@@ -157,6 +159,16 @@ class _Source:
         if not status.startswith(_NOTHING_THERE):
             raise ConnectionLost(f"the broker ended a pull with {status}")
         return None
+
+    async def _end_of(self, ended: "asyncio.Future[str]") -> str:
+        """Return the status that ends a pull, however slow the line is, as long as something comes."""
+        taken = -1
+        while not ended.done():
+            if len(self._taken) == taken:
+                raise ConnectionLost(f"nothing came for {_PATIENCE:g} s")
+            taken = len(self._taken)
+            await asyncio.wait({ended}, timeout=_PATIENCE)
+        return ended.result()
 
     def _checked(self) -> Chunk:
         number, sequence = self._number, self._sequence
@@ -188,7 +200,3 @@ class _Source:
 
 class _Doubt(ConnectionLost):
     """The consumer does not stand where it was left."""
-
-
-async def _wait_for(future: "asyncio.Future[str]") -> str:
-    return await future

@@ -48,6 +48,14 @@ class Ledger:
             except Conflict:
                 continue  # another receiver claims at this moment: the later one wins, so look again
             self.offset = offset
+            if entry and stream.first > offset.next:
+                logger.warning(
+                    "partition %d: the stream begins at sequence %d by now; what there was for it from %d on is gone by "
+                    "retention, and is named by file as soon as more of the file comes",
+                    self._partition,
+                    stream.first,
+                    offset.next,
+                )
             return offset
 
     def _decode(self, entry: bucket.Entry | None) -> Offset | None:

@@ -101,6 +101,13 @@ def _check_epoch(assignment: Assignment, destination: Destination) -> Outcome | 
         bucket.read(connection, OFFSETS_BUCKET, offset_key(assignment.partition)), _KV_PATIENCE
     )
     offset = Offset.decode(entry.value) if entry else None
+    if offset is not None and offset.epoch < assignment.epoch:
+        return Blocked(
+            assignment.partition,
+            Cause.STATE,
+            f"the offset is of epoch {offset.epoch}, before ours ({assignment.epoch}): it was restored, "
+            "or a replica of the broker is behind",
+        )
     if offset is None or offset.epoch != assignment.epoch:
         owner = offset.owner if offset else "nobody"
         return Superseded(assignment.partition, f"the partition belongs to {owner} by now")

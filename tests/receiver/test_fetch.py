@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -164,6 +165,7 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.cut_after: int | None = None
+        self.pause = 0.0  # seconds before every 64 KiB from the server
         self._sockets: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
@@ -189,6 +191,7 @@ class Proxy:
                 data = source.recv(65536)
                 if not data:
                     break
+                time.sleep(self.pause if down else 0)
                 target.sendall(data)
             except OSError:
                 break
@@ -240,6 +243,23 @@ def test_a_connection_cut_in_the_middle_of_a_pull_costs_no_line(
     again = through.run()
     assert isinstance(again, Done)
     assert partition.read("web01") == block * 100
+
+
+def test_a_slow_line_is_waited_for_as_long_as_something_comes(
+    partition: Partition, proxy: tuple[Proxy, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    between, url = proxy
+    block = b"x" * 99_999 + b"\n"
+    partition.lines("web01", *([block] * 50))
+    monkeypatch.setattr(fetch, "_PATIENCE", 0.6)
+    between.pause = 0.02
+
+    began = time.monotonic()
+    outcome = replace(partition, url=url).run()
+
+    assert time.monotonic() - began > 0.6
+    assert isinstance(outcome, Done), outcome
+    assert partition.read("web01") == block * 50
 
 
 def test_a_broker_killed_between_batches_costs_no_line(own_server: Server, tmp_path: Path) -> None:

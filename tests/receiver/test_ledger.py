@@ -166,6 +166,22 @@ async def test_an_unreadable_entry_is_said_so_and_left_alone(logs_url: str, entr
     await connection.close()
 
 
+async def test_what_retention_took_while_nobody_received_is_said(
+    logs_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = Connection([logs_url], "tests")
+    await Ledger(connection, 0, "a:1").claim(NOW)
+    await connection.ask("logs.p0.web01", b"x")
+    await connection.ask("logs.p0.web01", b"x")
+    await connection.api("STREAM.PURGE.LOGS", {"seq": 2})
+
+    offset = await Ledger(connection, 0, "a:1").claim(NOW)
+
+    assert offset.next == 1
+    assert "begins at sequence 2" in caplog.text
+    await connection.close()
+
+
 async def test_a_stream_that_was_made_anew_is_refused(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
     await Ledger(connection, 0, "a:1").claim(NOW)

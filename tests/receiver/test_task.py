@@ -88,6 +88,34 @@ def test_a_partition_whose_offset_was_deleted_is_superseded(partition: Partition
     assert isinstance(partition.run(), Superseded)
 
 
+def test_an_offset_of_an_earlier_epoch_blocks_as_it_may_only_be_a_late_replica(
+    partition: Partition,
+) -> None:
+    partition.lines("web01", b"one")
+
+    blocked(partition.run(1, 2), Cause.STATE, "epoch 1", "replica")
+    assert not partition.output.joinpath("web01.log").exists()
+
+
+def test_more_hosts_than_descriptors_are_written_whole(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("receiver.files._MOST_OPEN", 3)
+    small = replace(partition, rotate_size=30)
+    hosts = [f"host{n}" for n in range(10)]
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for number in range(5):
+        for host in hosts:
+            small.lines(host, b"%d of " % number + host.encode() + b" " * 5)
+
+    small.receive()
+
+    for host in hosts:
+        expected = b"".join(b"%d of %s     \n" % (n, host.encode()) for n in range(5))
+        assert small.read(host) == expected
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 4  # the broker's connection
+
+
 def test_a_journal_of_a_later_epoch_supersedes_even_when_kv_was_restored(
     partition: Partition,
 ) -> None:
