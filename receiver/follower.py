@@ -175,7 +175,12 @@ class Follower:
                 "partition %d is blocked, its lines wait in the stream: %s", self._partition, detail
             )
         self._blocked = detail
-        await pause(stop, min(_FIRST_PAUSE * 2 ** (self._attempts - 1), _LONGEST_PAUSE))
+        await pause(stop, _blocked_pause(self._attempts))
+
+
+def _blocked_pause(attempts: int) -> float:
+    """Return the seconds to wait after so many blocked attempts; it may be days of them."""
+    return float(min(_FIRST_PAUSE * 2 ** min(attempts - 1, 10), _LONGEST_PAUSE))
 
 
 def _describe(finding: Finding) -> str:
