@@ -108,16 +108,19 @@ class Follower:
 
     async def _patiently(self, ask: Callable[[], Awaitable[bool]], stop: asyncio.Event) -> bool:
         """Ask the broker until it answers; False when told to stop meanwhile."""
-        told = False
+        refusals = 0
         while not stop.is_set():
             try:
                 return bool(await unless(stop, ask()))
-            except (ConnectionLost, Rejected) as error:
-                if not told and isinstance(error, Rejected):
-                    logger.warning(
-                        "partition %d waits: %s; run `logbroker apply`", self._partition, error
-                    )
-                told = True
+            except ConnectionLost:
+                await pause(stop, _FIRST_PAUSE)
+            except Rejected as error:
+                refusals += 1
+                words = f"partition {self._partition}: the broker refuses: {error}; run `logbroker apply`"
+                if self._pace.once and refusals >= _ONCE_ATTEMPTS:
+                    raise OperatorError(words) from None
+                if refusals == 1:
+                    logger.warning("%s; waiting", words)
                 await pause(stop, _FIRST_PAUSE)
         return False
 

@@ -27,7 +27,9 @@ import json, sys
 from pathlib import Path
 from receiver import task
 from receiver.assignment import Assignment, Destination
-partition, first, epoch, limit, output, state, rotate_size, server = json.loads(sys.argv[1])
+from receiver import fetch
+*words, fetch._PULL_MESSAGES = json.loads(sys.argv[1])
+partition, first, epoch, limit, output, state, rotate_size, server = words
 done = task.run(
     Assignment(partition, first, epoch, limit),
     Destination(Path(output), Path(state), rotate_size, (server,)),
@@ -113,9 +115,9 @@ class Partition:
             last = done
 
     def run_apart(
-        self, first: int = 1, epoch: int = 1, fault: str | None = None
+        self, first: int = 1, epoch: int = 1, fault: str | None = None, pull: int = 8192
     ) -> "subprocess.CompletedProcess[str]":
-        """Run a batch in a process of its own, which dies at a fault point."""
+        """Run a batch in a process of its own, which dies at a fault point; it pulls so many messages at a time."""
         environment = dict(os.environ)
         if fault:
             trigger = self.folder / "trigger"
@@ -123,7 +125,7 @@ class Partition:
             environment["LOGSHIP_FAULT"] = f"{fault}:{trigger}"
         words = [
             *(self.number, first, epoch, self.limit, str(self.output), str(self.state)),
-            *(self.rotate_size, self.url),
+            *(self.rotate_size, self.url, pull),
         ]
         return subprocess.run(
             [sys.executable, "-c", _RUN, json.dumps(words)],

@@ -166,6 +166,28 @@ async def test_once_gives_up_on_what_only_a_person_can_mend(partition: Partition
             await loop.ends()
 
 
+async def test_once_gives_up_when_there_is_no_stream(partition: Partition) -> None:
+    await asyncio.to_thread(partition.ask, lambda c: c.api("STREAM.DELETE.LOGS"))
+
+    async with Loop(partition, once=True) as loop:
+        with pytest.raises(OperatorError, match="logbroker apply"):
+            await loop.ends()
+
+
+async def test_a_stream_that_is_not_there_yet_is_waited_for(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = Topology(partitions=2).streams()[0]
+    await asyncio.to_thread(partition.ask, lambda c: c.api("STREAM.DELETE.LOGS"))
+    async with Loop(partition) as loop:
+        await asyncio.sleep(1.5)
+        await asyncio.to_thread(partition.ask, lambda c: c.api("STREAM.CREATE.LOGS", made))
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+
+    assert len([r for r in caplog.records if "logbroker apply" in r.getMessage()]) == 1
+
+
 async def test_a_partition_that_was_taken_over_fences_the_first(partition: Partition) -> None:
     async with Loop(partition) as first:
         await lines(partition, b"1")

@@ -59,8 +59,14 @@ def test_every_fault_in_the_code_is_a_named_point_and_every_point_is_in_the_code
 
 @pytest.mark.parametrize("point", IN_TASK)
 @pytest.mark.parametrize("batch", ["first", "second"])
+@pytest.mark.parametrize("pull", [8192, 4], ids=["one pull", "many pulls"])
 def test_a_task_killed_at_any_point_leaves_nothing_behind_that_the_next_does_not_mend(
-    reference: tuple[int, Partition], partition: Partition, tmp_path: Path, point: str, batch: str
+    reference: tuple[int, Partition],
+    partition: Partition,
+    tmp_path: Path,
+    point: str,
+    batch: str,
+    pull: int,
 ) -> None:
     _, twin = reference
     own = partition.with_folder(tmp_path / "own")
@@ -75,7 +81,7 @@ def test_a_task_killed_at_any_point_leaves_nothing_behind_that_the_next_does_not
         assert isinstance(twin.run(begin), Done)
         own.move(begin)
 
-    killed = own.run_apart(begin, fault=point)
+    killed = own.run_apart(begin, fault=point, pull=pull)
     own.move(begin, 2)
     outcome = own.run(begin, 2)
 
