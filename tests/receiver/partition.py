@@ -17,7 +17,7 @@ from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
 from receiver import task
 from receiver.assignment import Assignment, Destination
-from receiver.outcome import Done, Outcome
+from receiver.outcome import Blocked, Cause, Done, Outcome
 
 Answer = TypeVar("Answer")
 
@@ -183,3 +183,12 @@ def ours(
         **changes,
     )
     return f"logs.p0.{host}", payload, encode_origin(origin)
+
+
+def blocked(outcome: object, cause: Cause, *words: str) -> None:
+    """Assert that an outcome is this and says so in one line."""
+    assert isinstance(outcome, Blocked), outcome
+    assert outcome.cause is cause
+    assert "\n" not in outcome.detail
+    for word in words:
+        assert word in outcome.detail

@@ -1,0 +1,179 @@
+"""A task and its output: obstacles, full disks, many files, segments of several processes."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from receiver.outcome import Cause, Done
+from tests.receiver.partition import Partition, blocked, ours
+
+pytestmark = pytest.mark.nats
+
+
+@pytest.fixture
+def partition(logs_url: str, tmp_path: Path) -> Partition:
+    made = Partition(logs_url, tmp_path)
+    made.claim()
+    return made
+
+
+def test_more_hosts_than_descriptors_are_written_whole(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("receiver.files._MOST_OPEN", 3)
+    small = replace(partition, rotate_size=30)
+    hosts = [f"host{n}" for n in range(10)]
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for number in range(5):
+        for host in hosts:
+            small.lines(host, b"%d of " % number + host.encode() + b" " * 5)
+
+    small.receive()
+
+    for host in hosts:
+        expected = b"".join(b"%d of %s     \n" % (n, host.encode()) for n in range(5))
+        assert small.read(host) == expected
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 4  # the broker's connection
+
+
+@pytest.mark.parametrize("kind", ["symlink", "folder", "pipe", "dangling"])
+def test_what_is_no_regular_file_blocks_and_is_left_alone(partition: Partition, kind: str) -> None:
+    partition.lines("web01", b"one")
+    partition.output.mkdir()
+    live, victim = partition.output / "web01.log", partition.folder / "victim"
+    victim.write_bytes(b"precious\n")
+    match kind:
+        case "symlink":
+            live.symlink_to(victim)
+        case "dangling":
+            live.symlink_to(partition.folder / "nowhere")
+        case "folder":
+            live.mkdir()
+        case _:
+            os.mkfifo(live)
+
+    blocked(partition.run(), Cause.DISK, "web01.log", "move it away")
+    assert victim.read_bytes() == b"precious\n"
+    assert not (partition.folder / "nowhere").exists()
+
+
+def test_a_live_file_that_was_cut_blocks_instead_of_being_filled_up(partition: Partition) -> None:
+    partition.lines("web01", b"one")
+    done = partition.receive()
+    partition.lines("web01", b"two")
+    partition.run_apart(done.until, fault="ended")
+    os.truncate(partition.output / "web01.log", 1)
+
+    blocked(partition.run(done.until), Cause.STATE, "web01.log has 1 bytes", "4")
+
+
+def test_a_live_file_that_was_taken_away_blocks_an_undo(partition: Partition) -> None:
+    partition.lines("web01", b"one")
+    done = partition.receive()
+    partition.lines("web01", b"two")
+    partition.run_apart(done.until, fault="ended")
+    (partition.output / "web01.log").unlink()
+
+    blocked(partition.run(done.until), Cause.STATE, "web01.log is gone")
+
+
+def test_segments_are_numbered_on_whichever_process_closes_them(partition: Partition) -> None:
+    small = replace(partition, rotate_size=10)
+    begin = 1
+    for batch in range(6):
+        small.lines("web01", *(b"batch %d line %d" % (batch, n) for n in range(2)))
+        if batch % 2:
+            assert small.run_apart(begin).returncode == 0
+            done = begin + 2
+        else:
+            answer = small.run(begin)
+            assert isinstance(answer, Done)
+            done = answer.until
+        if batch == 3:
+            (small.output / "web01.log.000001").unlink()  # pruned
+        begin = done
+        small.move(begin)
+
+    names = [name for name in small.files() if name != "web01.log"]
+    assert names == [f"web01.log.{n:06d}" for n in range(2, 12)]
+    lines = b"".join(b"batch %d line %d\n" % (b, n) for b in range(6) for n in range(2))
+    assert small.read("web01") == lines.partition(b"\n")[2]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("full", ["out", "state"])
+def test_a_full_disk_blocks_leaves_nothing_torn_and_goes_on_when_there_is_room(
+    partition: Partition, small_disk: Path, full: str
+) -> None:
+    (small_disk / full).mkdir()
+    (partition.folder / full).symlink_to(small_disk / full)
+    filler = small_disk / "filler"
+    partition.publish(
+        *(ours("web01", "a", n * 1000, b"%05d" % n + b"x" * 994 + b"\n") for n in range(20))
+    )
+    done = partition.receive()
+    before = partition.files()
+    partition.publish(
+        *(
+            ours(f"host{n % 7}", f"f{n}", n * 1000, b"%05d" % n + b"x" * 994 + b"\n")
+            for n in range(20, 300)
+        )
+    )
+    with filler.open("wb") as file:
+        room = os.statvfs(small_disk)
+        spare = 100_000 if full == "out" else 0
+        file.write(b"\0" * max(room.f_bavail * room.f_frsize - spare, 0))
+
+    outcome = partition.run(done.until)
+    again = partition.run(done.until)
+
+    blocked(outcome, Cause.DISK, "No space left")
+    blocked(again, Cause.DISK, "No space left")
+    assert partition.files() == before
+    os.truncate(filler, 0)
+    assert isinstance(partition.run(done.until), Done)
+    total = sum(len(data) for data in partition.files().values())
+    assert total == 300 * 1000
+
+
+def test_an_output_that_cannot_be_written_to_blocks(partition: Partition, small_disk: Path) -> None:
+    partition.lines("web01", b"one")
+    partition.output.symlink_to(small_disk)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+
+    blocked(partition.run(), Cause.DISK, "Read-only")
+
+    subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
+    assert isinstance(partition.run(), Done)
+    assert partition.read("web01") == b"one\n"
+
+
+def test_an_output_folder_that_is_missing_is_made(partition: Partition) -> None:
+    deep = partition.with_folder(partition.folder / "deep")
+    deep.lines("web01", b"one")
+    nested = replace(deep, folder=deep.folder / "a")
+
+    assert isinstance(nested.run(), Done)
+    assert oct(nested.output.stat().st_mode & 0o777) == "0o750"
+    assert oct((nested.output / "web01.log").stat().st_mode & 0o777) == "0o640"

@@ -1,0 +1,141 @@
+"""A task and what it is sent: claims, rubbish, hostile names, gaps and repeats."""
+
+import json
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from receiver.outcome import Done
+from receiver.spans import Kind
+from tests.receiver.partition import Partition, ours
+
+pytestmark = pytest.mark.nats
+
+
+@pytest.fixture
+def partition(logs_url: str, tmp_path: Path) -> Partition:
+    made = Partition(logs_url, tmp_path)
+    made.claim()
+    return made
+
+
+def test_claims_are_skipped_and_what_nobody_can_write_is_set_aside(partition: Partition) -> None:
+    broken = ours("web01", "a", 0, b"one\n")[2]
+    partition.publish(
+        ("logs.p0.web01", b"", {"Log-Agent": "1-1", "Log-Lines": "0", "Log-Read-At": "1"}),
+        ("logs.p0.a/b", b"evil\n", None),
+        ("logs.p0.web01", b"no span", {**broken, "Log-Span": "x"}),
+        ("logs.p0.web01", b"not zstd", {"Content-Encoding": "zstd"}),
+        ("logs.p0.web01", zstandard.compress(b"a\n") + b"more", {"Content-Encoding": "zstd"}),
+        ("logs.p0.web01", b"x", {"Content-Encoding": "br"}),
+        ("logs.p0.web01", b"", None),
+        ("logs.p0.web01", b"plain", None),
+    )
+
+    done = partition.run()
+
+    assert isinstance(done, Done)
+    assert (done.messages, done.quarantined, done.lines) == (8, 5, 2)
+    assert partition.files() == {"web01.log": b"\nplain\n"}
+    kept = sorted((partition.output / ".quarantine").iterdir())
+    assert [path.name for path in kept] == [f"p0-{n}.msg" for n in range(2, 7)]
+    head, _, payload = kept[0].read_bytes().partition(b"\n")
+    about = json.loads(head)
+    assert (about["subject"], about["sequence"], payload) == ("logs.p0.a/b", 2, b"evil\n")
+    assert "'/'" in about["reason"]
+
+
+def test_a_subject_that_is_not_utf8_is_set_aside_and_stops_nobody(partition: Partition) -> None:
+    partition.lines("web01", b"one")
+    _publish_raw(partition.url, b"PUB logs.p0.\xff\xfe 4\r\nevil\r\n")
+    header = b"NATS/1.0\r\nX: \xff\xfe\r\n\r\n"
+    _publish_raw(
+        partition.url,
+        b"HPUB logs.p0.web01 %d %d\r\n%stwo\r\n" % (len(header), len(header) + 3, header),
+    )
+    header = b"NATS/1.0 \xff\xfe\xff\r\n\r\n"
+    _publish_raw(
+        partition.url,
+        b"HPUB logs.p0.web01 %d %d\r\n%sthree\r\n" % (len(header), len(header) + 5, header),
+    )
+
+    done = partition.run()
+
+    assert isinstance(done, Done)
+    assert (done.messages, done.quarantined) == (4, 1)
+    assert partition.files() == {"web01.log": b"one\ntwo\nthree\n"}
+
+
+def _publish_raw(url: str, command: bytes) -> None:
+    user, _, rest = url.removeprefix("nats://").partition(":")
+    password, _, place = rest.partition("@")
+    host, _, port = place.partition(":")
+    login = json.dumps({"verbose": False, "headers": True, "user": user, "pass": password})
+    with socket.create_connection((host, int(port)), 5) as connection:
+        connection.sendall(b"CONNECT %s\r\n%sPING\r\n" % (login.encode(), command))
+        heard = b""
+        while b"PONG" not in heard:
+            heard += connection.recv(4096)
+        assert b"-ERR" not in heard
+
+
+def test_a_host_of_253_bytes_has_a_file_of_its_own_that_can_be_rotated(
+    partition: Partition,
+) -> None:
+    small = replace(partition, rotate_size=10)
+    hosts = [f"{'a' * 250}.{n}" for n in (1, 2)]
+    for host in hosts:
+        small.lines(host, b"first of " + host[-1:].encode(), b"second")
+
+    done = small.run()
+
+    assert isinstance(done, Done)
+    assert sorted(len(data) for data in small.files().values()) == [7, 7, 11, 11]
+    assert all(len(name.encode()) < 240 for name in small.files())
+
+
+def test_a_host_in_two_partitions_has_two_files_and_nobody_else_can_be_called_so(
+    partition: Partition,
+) -> None:
+    other = replace(partition, number=1)
+    other.claim()
+    partition.lines("web01", b"mine")
+    partition.lines("web01.p1", b"a host of that name")
+    other.lines("web01", b"theirs")
+    partition.receive()
+    start = other.receive()
+
+    assert start.lines == 1
+    assert partition.files() == {
+        "web01.log": b"mine\n",
+        "web01.p1.log": b"a host of that name\n",
+        "web01..p1.log": b"theirs\n",
+    }
+
+
+def test_gaps_and_repeats_are_found_across_batches_and_not_invented_by_an_undo(
+    partition: Partition,
+) -> None:
+    partition.publish(ours("web01", "a", 0, b"12345\n"))
+    first = partition.receive()
+    partition.publish(ours("web01", "a", 6, b"67890\n"))
+    partition.run_apart(first.until, fault="ended")
+    partition.publish(
+        ours("web01", "a", 6, b"67890\n"),
+        ours("web01", "a", 9, b"90\nabc\n"),
+        ours("web01", "a", 20, b"later\n"),
+        ours("other", "a", 20, b"another host's file of that id\n"),
+    )
+
+    done = partition.run(first.until)
+
+    assert isinstance(done, Done)
+    assert [(f.kind, f.start, f.end) for f in done.findings] == [
+        (Kind.REPEAT, 6, 12),
+        (Kind.REPEAT, 9, 12),
+        (Kind.GAP, 16, 20),
+    ]
+    assert partition.read("web01") == b"12345\n67890\nabc\nlater\n"
