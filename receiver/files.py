@@ -62,7 +62,7 @@ class Output:
             raise OSError(40, "is a symbolic link or no regular file; move it away", live)
         self._sizes[live] = found.st_size
         self._moments[live] = found.st_mtime_ns
-        return PreImage(live, found.st_size, self._next_number(live))
+        return PreImage(live, found.st_size, self._next_number(live), found.st_mtime_ns)
 
     def append(self, live: str, pieces: Sequence[bytes], moment: int = 0) -> None:
         """Append blocks to a file whose image was taken, rotating between them; raises OSError.
@@ -131,7 +131,7 @@ class Output:
         if image.length is None:
             self._remove(image.name)
         else:
-            self._truncate(image.name, image.length)
+            self._truncate(image.name, image.length, image.moment)
 
     def _remove(self, live: str) -> None:
         try:
@@ -139,7 +139,7 @@ class Output:
         except FileNotFoundError:
             return  # that's fine: the batch broke off before it was made
 
-    def _truncate(self, live: str, length: int) -> None:
+    def _truncate(self, live: str, length: int, moment: int) -> None:
         try:
             descriptor = os.open(live, _FLAGS, dir_fd=self._folder)
         except FileNotFoundError:
@@ -153,6 +153,7 @@ class Output:
                     f"{live} has {size} bytes, but {length} were committed: it was cut by somebody else"
                 )
             os.ftruncate(descriptor, length)
+            os.utime(descriptor, ns=(moment, moment))  # or it would be too young to be rotated
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

@@ -31,11 +31,16 @@ class DamagedJournal(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PreImage:
-    """A file before a batch: its name, its length in bytes (None: it was not there), and the number its segment would get."""
+    """A file before a batch: its name, its length in bytes (None: it was not there), the number its segment would get.
+
+    `moment` is its time of change in nanoseconds since the epoch, which rotation by time goes by; 0 where that is not
+    of interest.
+    """
 
     name: str
     length: int | None
     number: int
+    moment: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,10 @@ def encode_start(epoch: int, first: int) -> bytes:
 
 def encode_images(images: Iterable[PreImage]) -> bytes:
     """Return the lines that announce files."""
-    return b"".join(_line({"name": i.name, "length": i.length, "number": i.number}) for i in images)
+    return b"".join(
+        _line({"name": i.name, "length": i.length, "number": i.number, "moment": i.moment})
+        for i in images
+    )
 
 
 def encode_end(until: int) -> bytes:
@@ -120,8 +128,13 @@ def _read(last: _Reading | None, entry: dict[str, object]) -> _Reading:
             if version != _VERSION:
                 raise ValueError(f"version {version}; this program reads version {_VERSION}")
             return _Reading(epoch, first)
-        case {"name": str(name), "length": int() | None as length, "number": int(number)} if last:
-            last.images.append(PreImage(name, length, number))
+        case {
+            "name": str(name),
+            "length": int() | None as length,
+            "number": int(number),
+            "moment": int(moment),
+        } if last:
+            last.images.append(PreImage(name, length, number, moment))
             return last
         case {"until": int(until)} if last:
             last.until = until

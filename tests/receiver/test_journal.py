@@ -17,6 +17,7 @@ images = st.builds(
     | st.just('{"version":1,"epoch":1,"first":1}'),
     st.none() | st.integers(0, 10**12),
     st.integers(0, 10**7),
+    st.integers(0, 2**62),
 )
 batches = st.builds(
     Batch,

@@ -62,3 +62,14 @@ def test_a_rotation_by_time_is_undone_with_its_batch(tmp_path: Path) -> None:
         output.undo(images)
 
     assert content(tmp_path) == {"web01.log": b"a\n"}
+
+
+def test_a_file_that_was_undone_is_as_old_as_it_was(tmp_path: Path) -> None:
+    write(tmp_path, (5 * HOUR, b"a\n"))
+    images = write(tmp_path, (5 * HOUR + 1, b"b\n"))
+    with Output(tmp_path, 0, HOUR) as output:
+        output.undo(images)
+
+    write(tmp_path, (5 * HOUR + 1, b"b\n"), (6 * HOUR, b"c\n"))
+
+    assert content(tmp_path) == {"web01.log.000001": b"a\nb\n", "web01.log": b"c\n"}
