@@ -186,7 +186,9 @@ def _is_number(text: str) -> bool:
 def _quote(path: str) -> str:
     # a path may hold any byte but NUL; a header value is one line, and clients strip its ends
     quoted = quote_from_bytes(path.encode("utf-8", "surrogateescape"), safe=_PLAIN)
-    return quoted[:-1] + "%20" if quoted.endswith(" ") else quoted
+    if quoted.endswith(" "):
+        quoted = f"{quoted[:-1]}%20"
+    return f"%20{quoted[1:]}" if quoted.startswith(" ") else quoted
 
 
 def _unquote(text: str) -> str:

@@ -123,3 +123,13 @@ def test_a_frame_that_unfolds_to_too_much_is_refused_before_it_is_unfolded() -> 
 
     with pytest.raises(MalformedBlock, match="over"):
         decode_payload({"Content-Encoding": "zstd"}, bomb)
+
+
+@pytest.mark.parametrize("path", [" ", "  ", " /a", "/a ", " /a b "])
+def test_spaces_at_the_ends_of_a_path_survive(path: str) -> None:
+    origin = Origin("1-a", path, Span("f", 0, 1), Identity(1, 0, "", 0, ""), 1, 5)
+
+    value = encode_origin(origin)["Log-File"]
+
+    assert value == value.strip()
+    assert decode_origin(encode_origin(origin)) == origin
