@@ -129,7 +129,7 @@ def _is_heir(stranger: Stranger, cursor: Cursor, chain: Chain) -> bool:
     if stranger.copy_of == cursor.file and cursor.offset == 0:
         return True
     # a few bytes in common with a file that is gone may be chance
-    likely = stranger.copy_of == cursor.file or cursor.offset >= TAIL_BYTES
+    likely = stranger.copy_of == cursor.file or cursor.identity.head_length >= TAIL_BYTES
     return (likely or cursor in chain.truncated) and stranger.judged(cursor) is Match.COPY
 
 

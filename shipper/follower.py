@@ -8,7 +8,7 @@ Publishes nothing. A look decides what every file is; a gathering only reads, an
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from aiofiles.os import wrap
 
@@ -66,6 +66,7 @@ class Follower:
         self._watcher = Watcher(self._changed)
         self._by_path: dict[str, Tailer] = {}
         self._turns: dict[str, None] = {}
+        self._in_line: Tailer | None = None
         self._buffer = bytearray(max(_MOST_PER_READ, max_line) + TAIL_BYTES)
         self._lock = asyncio.Lock()
         self.wake = asyncio.Event()
@@ -79,7 +80,8 @@ class Follower:
     async def gather(self, budget: int) -> list[Block]:
         """Return about `budget` bytes of lines that are readable now, and move the read cursors behind them.
 
-        Takes turns over the chains, within a chain oldest first. Empty when there is nothing to read.
+        Takes turns over the chains, within a chain oldest first; nothing comes between the pieces of an over-long line,
+        in this gathering and the next, while its rest is there to be read. Empty when there is nothing to read.
         """
         async with self._lock:
             blocks: list[Block] = []
@@ -107,6 +109,14 @@ class Follower:
         """Return the read cursor of every followed file, those at 0 as well, of which the stream knows nothing."""
         return [tailer.cursor for tailer in self._roster.tailers.values()]
 
+    def starts(self, but: Container[str]) -> list[Cursor]:
+        """Return a cursor at 0 of every followed file whose id is not in `but` and in which something was seen.
+
+        Whoever remembers it finds the file again although not a line of it was shipped.
+        """
+        tailers = (t for t in self._roster.tailers.values() if t.file not in but)
+        return [tailer.start for tailer in tailers if tailer.beginning]
+
     async def close(self) -> None:
         """Stop watching and close all files."""
         await self._watcher.close()
@@ -128,33 +138,38 @@ class Follower:
         await self._handles.trim(self._roster.tailers)
         self._by_path = {t.sighting.real: t for t in self._roster.tailers.values()}
         self._turns.update(dict.fromkeys(self._roster.chains))
+        in_line = (tailer for tailer in self._roster.tailers.values() if tailer.is_in_line)
+        self._in_line = max(in_line, key=lambda tailer: tailer.seen, default=None)
         return notices
 
     async def _let_go(self, now: int) -> list[Notice]:
         notices = []
         for tailer in self._roster.unseen():
-            await self._check(tailer)
+            reading = await self._probe(tailer)
             finished = not (tailer.dirty or tailer.held) and tailer.is_settled(
                 now, self._limits.grace
             )
-            if tailer.sighting.key in self._handles and not (finished or tailer.suspect):
+            if reading is not None and not (finished or tailer.suspect):
                 tailer.unseen(now)
                 continue
             self._roster.leave(tailer)
             lost = tailer.unread
             text = f"is gone, {lost} bytes were not read" if lost else "is gone, read to its end"
             notices.append(Notice(NoticeKind.GONE, tailer.sighting.path, text, lost))
+            if reading is not None and reading.size and tailer.suspect:
+                notices += self._roster.renew(tailer, reading.modified, now)
         return notices
 
-    async def _check(self, tailer: Tailer) -> None:
-        # truncated and then deleted: its rest may be in a copy
-        if tailer.sighting.key in self._handles:
-            descriptor = await self._handles.descriptor(tailer)
-            if (
-                descriptor is not None
-                and not (await self._serve([tailer.probe(descriptor)]))[0].intact
-            ):
-                tailer.suspect = True
+    async def _probe(self, tailer: Tailer) -> Reading | None:
+        # truncated and then deleted: its rest may be in a copy, and what was written since is still open
+        if tailer.sighting.key not in self._handles:
+            return None
+        descriptor = await self._handles.descriptor(tailer)
+        if descriptor is None:
+            return None
+        reading = (await self._serve([tailer.probe(descriptor)]))[0]
+        tailer.suspect |= not reading.intact
+        return reading
 
     async def _open_early(self) -> None:
         # an open file can be read to its end whatever becomes of its name
@@ -172,8 +187,7 @@ class Follower:
         self.wake.set()
 
     async def _turn(self, budget: int) -> list[tuple[Tailer, Request]]:
-        now = self._clock()
-        ready = [(f, t) for f in list(self._turns) if (t := self._next_of(f, now)) is not None]
+        ready = self._ready()
         share = max(self._limits.block_size, min(_MOST_PER_READ, budget // max(1, len(ready))))
         turn: list[tuple[Tailer, Request]] = []
         for family, tailer in ready:
@@ -185,6 +199,13 @@ class Follower:
                 turn.append((tailer, request))
                 budget -= request.limit
         return turn
+
+    def _ready(self) -> list[tuple[str, Tailer]]:
+        if (first := self._in_line) is not None and first.dirty and not first.suspect:
+            self._turns.setdefault(first.sighting.family)
+            return [(first.sighting.family, first)]
+        now = self._clock()
+        return [(f, t) for f in list(self._turns) if (t := self._next_of(f, now)) is not None]
 
     def _next_of(self, family: str, now: int) -> Tailer | None:
         chain = self._roster.chains.get(family, [])
@@ -220,4 +241,10 @@ class Follower:
             if tailer.suspect:
                 self.look_due = True
                 self.wake.set()
+            if tailer.is_in_line:
+                self._in_line = tailer
+                if tailer.dirty:
+                    break  # what the others gave is read again after the line
+            elif self._in_line is tailer:
+                self._in_line = None
         return blocks

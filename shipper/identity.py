@@ -54,10 +54,13 @@ def identify(inode: int, head: bytes, tail: bytes) -> Identity:
 
 
 def judge(cursor: Cursor, seen: Glimpse) -> Match:
-    """Decide what the file seen is to the cursor; an offset of 0 has nothing to compare but the inode."""
+    """Decide what the file seen is to the cursor.
+
+    An offset of 0 has nothing to compare but the inode, unless the cursor remembers what the file began with.
+    """
     if seen.inode == cursor.identity.inode:
         return _judge_same_inode(cursor, seen)
-    if cursor.offset == 0 or seen.size < cursor.offset:
+    if cursor.identity.head_length == 0 or seen.size < cursor.offset:
         return Match.OTHER
     return Match.COPY if _same_head(cursor, seen) and _same_tail(cursor, seen) else Match.OTHER
 

@@ -48,6 +48,20 @@ class Positions:
                 files[cursor.file] = cursor
         return Positions(sequence, agent, files)
 
+    def begun(self) -> set[str]:
+        """Return the ids of the files of which something is stored."""
+        return {cursor.file for cursor in self.files.values() if cursor.offset}
+
+    def found(self, starts: Iterable[Cursor]) -> "Positions":
+        """Return the positions with these files at 0 beside those that are begun, and no others.
+
+        The stream knows nothing of a file before its first line; what was seen of it is all that finds it again, should
+        it be renamed before a crash is over.
+        """
+        begun = {name: cursor for name, cursor in self.files.items() if cursor.offset}
+        files = {**{start.file: start for start in starts}, **begun}
+        return self if files == self.files else replace(self, files=files)
+
     def without(self, files: Iterable[str]) -> "Positions":
         """Return the positions without some files, by id."""
         gone = set(files)

@@ -98,6 +98,16 @@ class Roster:
         self._forget_unread([tailer])
         self.order()
 
+    def renew(self, tailer: Tailer, modified: int, now: int) -> list[Notice]:
+        """Follow what a file was written anew with before it was deleted: it is open still, though at no path."""
+        sighting = replace(tailer.sighting, size=0, modified=modified)
+        fresh = Tailer(self._beginning(sighting, tailer.label, now), sighting, b"", b"", now)
+        fresh.unseen(now)
+        self.tailers[sighting.key] = fresh
+        self.order()
+        text = "was written anew before it was deleted; that is read"
+        return [Notice(NoticeKind.FOUND, sighting.path, text)]
+
     def order(self) -> None:
         """Sort the chains, oldest first."""
         self.chains = {}
@@ -144,6 +154,9 @@ class Roster:
                 ),
             ]
         )
+        wanted |= {
+            t.sighting: None for k, t in self.tailers.items() if t.is_strange and k in self._sighted
+        }
         if not wanted:
             return []
         index = self._index()
@@ -222,8 +235,9 @@ class Roster:
     def _newest(self, cursors: Iterable[Cursor]) -> int | None:
         # a backlog may be read long after its successor was written and rotated, but not before we looked last
         times = [] if self._looked is None else [self._looked]
-        if read := max((cursor.seen for cursor in cursors), default=None):
-            times.append(read)
+        # nor before a file was found; that counts only when none was read, since a copy of its lines may be older
+        read = [c.seen for c in cursors if c.offset] or [c.seen for c in cursors]
+        times += [max(read)] if read else []
         return min(times, default=None)
 
     def _act(self, ruling: Ruling, stranger: Stranger, index: Index, now: int) -> list[Notice]:
@@ -233,8 +247,7 @@ class Roster:
                 return self._go_on(ruling.cursor, stranger, index, now)
             case Verdict.BEGIN:
                 label = sighting.path if sighting.wanted else sighting.family
-                identity = identify(sighting.key.inode, b"", b"")
-                cursor = Cursor(self._new_id(), label, 0, identity, now)
+                cursor = self._beginning(sighting, label, now)
                 self._follow(Tailer(cursor, sighting, stranger.head, b"", now), index)
                 return [Notice(NoticeKind.FOUND, sighting.path, "is followed from its beginning")]
             case Verdict.OLD:
@@ -244,6 +257,10 @@ class Roster:
             case _:
                 pass  # an empty sibling is looked at again
         return []
+
+    def _beginning(self, sighting: Sighting, label: str, now: int) -> Cursor:
+        identity = identify(sighting.key.inode, b"", b"")
+        return Cursor(self._new_id(), label, 0, identity, now)
 
     def _follow(self, tailer: Tailer, index: Index) -> None:
         self.tailers[tailer.sighting.key] = tailer

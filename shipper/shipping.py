@@ -112,6 +112,7 @@ class Shipping:
         began = clock()
         notices = await self._follower.look()
         self._looked = clock()
+        self.positions = self.positions.found(self._follower.starts(self.positions.begun()))
         self._look_after = max(self._pace.look_after, 10 * (self._looked - began))
         troubles = {notice.path: notice for notice in notices if notice.kind.is_trouble}
         self._troubles.update(troubles)

@@ -13,6 +13,9 @@ from shipper.sighting import Sighting
 
 __all__ = ["Tailer"]
 
+_MOST_PIECES = 64
+"""How much of a line that does not end may keep all other files waiting."""
+
 
 class Tailer:
     """One followed file; its file id and label stay, its path is where it was seen last.
@@ -34,7 +37,8 @@ class Tailer:
         self.dirty = sighting.size > cursor.offset
         self.suspect = False
         self.note = ""
-        self._head = head[: cursor.identity.head_length]
+        # of a file of which nothing was read only what it looked like is known
+        self._head = head[: min(cursor.identity.head_length, cursor.offset)]
         self._tail = tail
         # a file that nothing was read of yet must be told apart from what replaces it, too
         self._first = head
@@ -43,6 +47,7 @@ class Tailer:
         self._modified = sighting.modified
         self._grew = now
         self._wants_whole_line = False
+        self._pieces = 1 if tail and not tail.endswith(b"\n") else 0
 
     @property
     def cursor(self) -> Cursor:
@@ -51,9 +56,25 @@ class Tailer:
         return Cursor(self.file, self.label, self.offset, identity, self.seen)
 
     @property
+    def start(self) -> Cursor:
+        """The cursor of one who read nothing, recognised by all that was ever seen of the first bytes."""
+        identity = identify(self.sighting.key.inode, self.beginning[:HEAD_BYTES], b"")
+        return Cursor(self.file, self.label, 0, identity, self.seen)
+
+    @property
     def beginning(self) -> bytes:
         """The first bytes that were ever seen in the file; while they stand there it was not written anew."""
         return max(self._head, self._first, key=len)
+
+    @property
+    def is_in_line(self) -> bool:
+        """Whether pieces of a line were taken and its end was not; of an endless one, only at first."""
+        return 0 < self._pieces < _MOST_PIECES
+
+    @property
+    def is_strange(self) -> bool:
+        """Whether it was empty when it was found: what it begins with is to be looked at before it is truncated."""
+        return len(self.beginning) < min(TAIL_BYTES, self.sighting.size)
 
     @property
     def held(self) -> int:
@@ -164,6 +185,7 @@ class Tailer:
     def _take(self, run: bytes, payload: bytes, now: int, agent: str) -> Block:
         start = self.offset
         self.offset += len(run)
+        self._pieces = 0 if payload.endswith(b"\n") else self._pieces + 1
         self.seen = now
         if len(self._head) < HEAD_BYTES:
             self._head += run[: HEAD_BYTES - len(self._head)]

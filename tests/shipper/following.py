@@ -9,6 +9,7 @@ from broker.block import Block
 from shipper.cursor import Cursor, after
 from shipper.follower import Follower
 from shipper.notice import Notice, NoticeKind
+from shipper.positions import Positions
 
 __all__ = ["Host"]
 
@@ -26,6 +27,7 @@ class Host:
         self.later = 0
         self._grace = grace
         self._sizes = sizes
+        self.positions = Positions()
         self._ids = (f"id{n}" for n in itertools.count())
         self.follower = self._start([])
 
@@ -48,6 +50,13 @@ class Host:
         await self.follower.close()
         self.follower = self._start(self.cursors())
 
+    async def restart_with_saved_positions(self) -> None:
+        """Stop the agent and start it as one whose positions file survived: with files that were only found, too."""
+        await self.follower.close()
+        origins = [block.origin for block in self.blocks]
+        self.positions = self.positions.advance(origins, len(origins))
+        self.follower = self._start(list(self.positions.files.values()))
+
     def cursors(self) -> list[Cursor]:
         cursors = {c.file: c for block in self.blocks if (c := after(block.origin))}
         return list(cursors.values())
@@ -65,6 +74,7 @@ class Host:
 
     async def look(self) -> list[Notice]:
         notices = await self.follower.look()
+        self.positions = self.positions.found(self.follower.starts(self.positions.begun()))
         self.notices += notices
         return notices
 

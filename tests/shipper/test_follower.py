@@ -606,3 +606,118 @@ async def test_a_copy_that_is_written_over_is_the_copy_of_what_it_holds_now(host
     host.write("app.log", b"three\n")
 
     assert await host.ship() == second + b"three\n"
+
+
+@pytest.mark.parametrize("how", ["renamed", "copied"])
+async def test_a_backlog_that_was_found_and_not_shipped_survives_a_crash_and_a_rotation(
+    host: Host, how: str
+) -> None:
+    host.write("app.log", b"a" * 99 + b"\n")
+    await host.look()
+    if how == "renamed":
+        host.move("app.log", "app.log.1")
+    else:
+        host.copy_truncate("app.log", "app.log.1")
+    host.write("app.log", b"b" * 99 + b"\n")
+    os.utime(host.folder / "app.log.1", ns=(0, 0))
+
+    await host.restart_with_saved_positions()
+
+    assert await host.ship() == b"a" * 99 + b"\n" + b"b" * 99 + b"\n"
+
+
+async def test_siblings_that_were_found_and_not_shipped_survive_a_crash_once_their_elders_are_gone(
+    host: Host,
+) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"2\n")
+    host.move("app.log", "app.log.2")
+    host.write("app.log", b"3\n")
+    await host.look()
+    (host.folder / "app.log.1").unlink()
+    os.utime(host.folder / "app.log.2", ns=(0, 0))
+    host.write("app.log", b"4\n")
+    await host.restart_with_saved_positions()
+
+    assert await host.ship() == b"2\n3\n4\n"
+
+
+@pytest.mark.parametrize("budget", [500, 3000, 100_000])
+async def test_nothing_comes_between_the_pieces_of_an_over_long_line(
+    tmp_path: Path, budget: int
+) -> None:
+    host = Host(tmp_path, "*.log", block_size=100, max_line=300)
+    for name in ("a.log", "b.log", "c.log"):
+        host.write(name, b"short\n" * 100 + name[:1].encode() * 4000 + b"\n" + b"short\n" * 100)
+    await host.look()
+
+    while blocks := await host.follower.gather(budget):
+        host.blocks += blocks
+
+    for name in (b"a", b"b", b"c"):
+        assert name * 4000 + b"\n" in host.shipped
+    await host.follower.close()
+
+
+async def test_an_over_long_line_is_finished_first_after_a_restart(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log", block_size=100, max_line=300)
+    host.write("z.log", b"z" * 4000 + b"\n")
+    await host.look()
+    host.blocks += await host.follower.gather(1000)
+    host.write("a.log", b"short\n")
+
+    await host.restart()
+    await host.ship()
+
+    assert host.shipped == b"z" * 4000 + b"\n" + b"short\n"
+    await host.follower.close()
+
+
+async def test_a_line_without_end_does_not_keep_other_files_waiting(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log", block_size=100, max_line=300)
+    host.write("a.log", b"a" * 1000)
+    host.write("b.log", b"short\n")
+    await host.look()
+
+    assert b"short\n" in await host.gather()
+
+    host.write("c.log", b"c" * 100_000 + b"\n")
+    await host.look()
+    await host.follower.gather(1000)
+    host.write("b.log", b"shorter\n")
+    await host.look()
+    payloads = [block.payload for block in await host.follower.gather(50_000)]
+    assert b"shorter\n" in payloads
+    await host.follower.close()
+
+
+async def test_what_a_deleted_file_was_written_anew_with_is_read_while_it_is_open(
+    host: Host,
+) -> None:
+    host.write("app.log", b"one\n")
+    await host.ship()
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", b"another\n")
+    assert await host.gather() == b""
+    (host.folder / "app.log").unlink()
+
+    assert await host.ship() == b"another\n"
+
+
+async def test_the_beginning_of_a_file_found_empty_is_known_before_it_is_truncated(
+    host: Host,
+) -> None:
+    host.write("app.log", b"open from now on\n")
+    await host.ship()
+    os.truncate(host.folder / "app.log", 0)
+    await host.look()
+    host.write("app.log", b"a" * 99 + b"\n")
+    await host.look()
+    host.copy_truncate("app.log", "app.log.1")
+    host.write("app.log", b"b" * 199 + b"\n")
+
+    shipped = await host.gather() + await host.ship()
+
+    assert shipped == b"a" * 99 + b"\n" + b"b" * 199 + b"\n"

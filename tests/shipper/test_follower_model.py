@@ -31,6 +31,7 @@ class Generation:
     excused: bool = False
     opened: bool = False
     unlinked: bool = False
+    found: bool = False
 
 
 class Program:
@@ -58,6 +59,7 @@ class Program:
         self.siblings: list[Generation] = []
         self.trace: list[str] = []
         self.number = 0
+        self.is_saved = seed % 2 == 1
         self.family_known = False
         self.fresh = True
         self.seen_empty: Generation | None = None
@@ -128,8 +130,12 @@ class Program:
             self.generations.append(Generation())
 
     async def restart(self) -> None:
-        await self.host.restart()
-        self.family_known = bool(self.host.cursors())
+        if self.is_saved:
+            await self.host.restart_with_saved_positions()
+            self.family_known = bool(self.host.positions.files)
+        else:
+            await self.host.restart()
+            self.family_known = bool(self.host.cursors())
         self.fresh = True
         for generation in self.generations:
             generation.opened = False
@@ -145,9 +151,12 @@ class Program:
         if self.fresh and not any(map(self._is_started, self.siblings)):
             # nothing is left of what we knew, so there is only time to tell old files from new ones
             for sibling in self.siblings:
-                sibling.excused = True
+                sibling.excused |= not sibling.found
         self.fresh = False
         self.seen_empty = self.now if self._exists() and not self.now.content else None
+        for generation in (*self.siblings, self.now):
+            # what saved positions remember of a file is found again, whatever became of its name
+            generation.found |= self.is_saved and bool(generation.content)
         for sibling in self.siblings:
             sibling.opened = True
         self.now.opened |= bool(self.now.content)

@@ -1,0 +1,88 @@
+"""Files that were found and of which nothing is acknowledged yet are in the saved positions, at 0 and no further."""
+
+import asyncio
+import itertools
+import time
+from pathlib import Path
+
+from broker.block import Identity, Origin, Span
+from shipper.cache import Cache
+from shipper.cursor import Cursor
+from shipper.follower import Follower
+from shipper.positions import Positions
+from shipper.rounds import Round
+from shipper.shipping import Pace, Shipping
+
+IDENTITY = Identity(1, 4, "ab", 0, "")
+
+
+def follower(logs: Path, positions: Positions, prefix: str) -> Follower:
+    numbers = itertools.count()
+    return Follower(
+        [str(logs / "app.log")],
+        positions.files.values(),
+        agent="1-aaaaaaaa",
+        new_id=lambda: f"{prefix}{next(numbers)}",
+        clock=time.time_ns,
+    )
+
+
+async def ship_to_a_silent_broker(follower: Follower) -> Positions:
+    asked = asyncio.Event()
+
+    async def never(_: Round) -> int:
+        asked.set()
+        await asyncio.Event().wait()
+        return 0
+
+    pace = Pace(1 << 20, "none", once=False, patience=None)
+    shipping = Shipping(follower, never, Positions(), pace, asyncio.Event())
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            await shipping.run(group)
+
+    running = asyncio.create_task(run())
+    await asked.wait()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await follower.close()
+    return shipping.positions
+
+
+async def test_a_backlog_that_no_broker_took_is_found_again_after_a_rotation_and_a_crash(
+    tmp_path: Path,
+) -> None:
+    logs, cache = tmp_path / "logs", Cache(tmp_path / "state")
+    logs.mkdir()
+    cache.load()
+    (logs / "app.log").write_bytes(b"one\n")
+
+    cache.save(await ship_to_a_silent_broker(follower(logs, Positions(), "first")))
+    (logs / "app.log").rename(logs / "app.log.1")
+    (logs / "app.log").write_bytes(b"two\n")
+    loaded = cache.load()
+    again = follower(logs, loaded, "second")
+    await again.look()
+    blocks = await again.gather(1 << 20)
+    await again.close()
+
+    assert [cursor.offset for cursor in loaded.files.values()] == [0]
+    assert b"".join(block.payload for block in blocks) == b"one\ntwo\n"
+
+
+def test_found_files_stand_at_0_until_something_is_stored_and_go_when_they_are_gone() -> None:
+    origin = Origin("1-aaaaaaaa", "/a", Span("a", 0, 10), IDENTITY, 1, 5)
+    starts = {name: Cursor(name, f"/{name}", 0, IDENTITY, 3) for name in ("a", "b")}
+
+    found = Positions().found(starts.values())
+    stored = found.advance([origin], 7)
+
+    assert found.files == starts
+    assert {name: c.offset for name, c in stored.found(starts.values()).files.items()} == {
+        "a": 10,
+        "b": 0,
+    }
+    assert set(stored.found([]).files) == {"a"}
+    assert stored.begun() == {"a"}
+    assert found.found(starts.values()) is found
