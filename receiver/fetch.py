@@ -126,6 +126,11 @@ class _Source:
 
     async def _delivered(self) -> dict[str, Any]:
         info = await self._connection.api(f"CONSUMER.INFO.{STREAM}.{self._consumer}")
+        wanted, config = Topology().consumer(self._assignment.partition), info["config"]
+        if config.get("filter_subject") != wanted["filter_subject"] or config.get("headers_only"):
+            raise ConnectionLost(
+                f"consumer {self._consumer} was changed and would leave lines out; delete it"
+            )
         return dict(info["delivered"])
 
     async def _reset(self) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from receiver import background, fetch
 from receiver.outcome import Blocked, Cause, Done
 from tests.conftest import Server, apply_topology
 from tests.receiver.partition import Partition
+from tests.receiver.proxy import Proxy
 
 pytestmark = pytest.mark.nats
 
@@ -114,6 +114,22 @@ def test_a_consumer_that_was_deleted_is_made_again(partition: Partition) -> None
     assert {key: info["config"].get(key) for key in expected} == expected
 
 
+@pytest.mark.parametrize("change", [{"filter_subject": "logs.p0.web01"}, {"headers_only": True}])
+def test_a_consumer_that_would_leave_lines_out_blocks(
+    partition: Partition, change: dict[str, object]
+) -> None:
+    partition.lines("web01", b"1")
+    config = {**Topology().consumer(0), **change}
+    name = f"CONSUMER.CREATE.LOGS.receiver-p0.{config['filter_subject']}"
+    partition.ask(lambda c: c.api(name, {"stream_name": "LOGS", "config": config}))
+
+    outcome = partition.run()
+
+    assert isinstance(outcome, Blocked)
+    assert "delete it" in outcome.detail
+    assert partition.files() == {}
+
+
 def test_the_largest_message_comes_through_among_small_ones(partition: Partition) -> None:
     largest = b"x" * (MAX_PAYLOAD - PAYLOAD_HEADROOM - 1) + b"\n"
     partition.lines("web01", b"before\n", largest, largest, b"after\n")
@@ -155,68 +171,6 @@ def test_a_batch_ends_near_its_limit_and_the_next_one_follows(partition: Partiti
     small.move(first.until)
     small.receive(first.until)
     assert small.read("web01") == block * 30
-
-
-class Proxy:
-    """A TCP proxy that can be cut, and that cuts by itself after so many bytes from the server."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self.cut_after: int | None = None
-        self.pause = 0.0  # seconds before every 64 KiB from the server
-        self._sockets: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._accept, daemon=True)]
-        self._threads[0].start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            server = socket.create_connection(("127.0.0.1", self._port))
-            self._sockets += [client, server]
-            for source, target, down in ((client, server, False), (server, client, True)):
-                thread = threading.Thread(
-                    target=self._pump, args=(source, target, down), daemon=True
-                )
-                thread.start()
-                self._threads.append(thread)
-
-    def _pump(self, source: socket.socket, target: socket.socket, down: bool) -> None:
-        while True:
-            try:
-                data = source.recv(65536)
-                if not data:
-                    break
-                time.sleep(self.pause if down else 0)
-                target.sendall(data)
-            except OSError:
-                break
-            if down and self.cut_after is not None:
-                self.cut_after -= len(data)
-                if self.cut_after < 0:
-                    self.cut_after = None
-                    break
-        self.cut()
-
-    def cut(self) -> None:
-        for each in self._sockets:
-            try:
-                each.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.cut()
-        for thread in self._threads:
-            thread.join(5)
-        for each in self._sockets:
-            each.close()
 
 
 @pytest.fixture
