@@ -4,18 +4,20 @@ A file is in one of three places: followed by a tailer (by device and inode), kn
 passed over because it was rotated before our time.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from shipper.chain import Chain, Ruling, Stranger, Verdict, rule_known, rule_rotated
+from shipper.asking import asks
+from shipper.chain import Ruling, Stranger, Verdict, rule_known, rule_rotated
 from shipper.copies import Copies
 from shipper.cursor import Cursor
 from shipper.families import family_of
 from shipper.identity import Match, identify
 from shipper.index import Index
+from shipper.kin import kin
 from shipper.notice import Notice, NoticeKind
+from shipper.outlook import Outlook, outlook
 from shipper.rotation import age
 from shipper.sampling import Ask, Sample
 from shipper.sighting import FileKey, Sighting
@@ -36,11 +38,9 @@ class Roster:
         self.lives = {c.path for c in self.known.values() if _is_shown(c.path, patterns)}
         self._new_id = new_id
         self._old: dict[FileKey, int] = {}
-        self._looked: int | None = None
         self._copies = Copies()
-        self._sighted: dict[FileKey, Sighting] = {}
-        self._live: dict[str, Sighting] = {}
-        self._inodes: defaultdict[str, set[int]] = defaultdict(set)
+        self._shown = Outlook()
+        self._looked: int | None = None
 
     def sight(
         self, sightings: Iterable[Sighting], now: int, is_open: Callable[[FileKey], bool]
@@ -49,24 +49,21 @@ class Roster:
 
         The inode of a file that is not open may have been given to another one.
         """
-        self._sighted = self._each_once(sightings)
-        self._live = {s.path: s for s in self._sighted.values() if s.is_live}
-        self._inodes = defaultdict(set)
-        for shown in self._sighted.values():
-            self._inodes[shown.family].add(shown.key.inode)
-        self.lives |= {s.path for s in self._sighted.values() if s.wanted}
+        paths = {key: tailer.sighting.path for key, tailer in self.tailers.items()}
+        self._shown = outlook(sightings, paths, self._looked)
+        self.lives |= {s.path for s in self._shown.files.values() if s.wanted}
         notices = []
         for key, tailer in self.tailers.items():
             before = tailer.sighting
-            if sighting := self._sighted.get(key):
+            if sighting := self._shown.files.get(key):
                 tailer.sighted(sighting, now)
                 tailer.suspect |= sighting != before and not is_open(key)
                 if sighting.path != before.path:
                     text = f"is now {sighting.path}"
                     notices.append(Notice(NoticeKind.ROTATED, before.path, text))
         self._old = {k: m for k, m in self._old.items() if self._is_old(k, m)}
-        self._copies.keep(self._sighted)
-        return self._asks(), notices
+        self._copies.keep(self._shown.files)
+        return asks(self._shown, self.tailers, self._old, self._index), notices
 
     def settle(self, samples: Mapping[FileKey, Sample], now: int) -> list[Notice]:
         """Decide what the files that were glimpsed at are, and follow those that are to be followed."""
@@ -77,7 +74,7 @@ class Roster:
         ]
         families: dict[str, list[Stranger]] = {}
         for key, seen in samples.items():
-            if key not in self.tailers and key in self._sighted:
+            if key not in self.tailers and key in self._shown.files:
                 stranger = self._stranger(key, seen)
                 families.setdefault(stranger.sighting.family, []).append(stranger)
         notices = []
@@ -118,53 +115,11 @@ class Roster:
 
     def unseen(self) -> list[Tailer]:
         """Return the followed files that the last look did not show."""
-        return [tailer for key, tailer in self.tailers.items() if key not in self._sighted]
-
-    def _each_once(self, sightings: Iterable[Sighting]) -> dict[FileKey, Sighting]:
-        # hard links and symbolic links show one file at several paths; the one it was followed at stays
-        chosen: dict[FileKey, Sighting] = {}
-        for sighting in sorted(sightings, key=lambda s: (not s.is_live, not s.wanted, s.path)):
-            tailer = self.tailers.get(sighting.key)
-            if sighting.key not in chosen or (
-                tailer is not None
-                and tailer.sighting.path == sighting.path
-                and chosen[sighting.key].is_live == sighting.is_live
-            ):
-                chosen[sighting.key] = sighting
-        return chosen
+        return [tailer for key, tailer in self.tailers.items() if key not in self._shown.files]
 
     def _is_old(self, key: FileKey, modified: int) -> bool:
-        sighting = self._sighted.get(key)
+        sighting = self._shown.files.get(key)
         return sighting is not None and not sighting.is_live and sighting.modified == modified
-
-    def _asks(self) -> list[Ask]:
-        fresh = [
-            s for k, s in self._sighted.items() if k not in self.tailers and k not in self._old
-        ]
-        fresh += [t.sighting for k, t in self.tailers.items() if t.suspect and k in self._sighted]
-        families = {sighting.family for sighting in fresh}
-        # a stranger may be the copy of any file of its family that was truncated
-        wanted = dict.fromkeys(
-            [
-                *fresh,
-                *(
-                    s
-                    for s in self._sighted.values()
-                    if s.family in families and s.key in self.tailers
-                ),
-            ]
-        )
-        wanted |= {
-            t.sighting: None for k, t in self.tailers.items() if t.is_strange and k in self._sighted
-        }
-        if not wanted:
-            return []
-        index = self._index()
-        sizes: dict[str, set[int]] = {}
-        for sighting in fresh:
-            if not sighting.is_live:
-                sizes.setdefault(sighting.family, set()).add(sighting.size)
-        return [Ask(s, index.cursors_near(s), tuple(sizes.get(s.family, ()))) for s in wanted]
 
     def _index(self) -> Index:
         index = Index()
@@ -175,7 +130,7 @@ class Roster:
         return index
 
     def _stranger(self, key: FileKey, seen: Sample) -> Stranger:
-        sighting = replace(self._sighted[key], size=seen.size)
+        sighting = replace(self._shown.files[key], size=seen.size)
         original = self._copies.original(key, seen.head)
         return Stranger(sighting, seen.head, seen.tails, seen.ends, original)
 
@@ -203,7 +158,8 @@ class Roster:
                 notices += self._act(ruling, stranger, index, now)
             else:
                 rest.append(stranger)
-        chain = self._chain(family, samples, index)
+        live = self._live_one(family, samples)
+        chain = kin(family, live, self._shown, index, self.known)
         for stranger in rest:
             if stranger.sighting.is_live:
                 ruling = Ruling(Verdict.BEGIN)
@@ -212,33 +168,10 @@ class Roster:
             notices += self._act(ruling, stranger, index, now)
         return notices
 
-    def _chain(self, family: str, samples: Mapping[FileKey, Sample], index: Index) -> Chain:
-        cursors = tuple(index.cursors[family])
-        inodes = self._inodes[family]
-        homeless = sorted(
-            (c for c in cursors if c.file in self.known), key=lambda c: c.seen, reverse=True
-        )
-        sighting = self._live.get(family)
+    def _live_one(self, family: str, samples: Mapping[FileKey, Sample]) -> Stranger | None:
+        sighting = self._shown.live.get(family)
         seen = None if sighting is None else samples.get(sighting.key)
-        return Chain(
-            live=None if sighting is None or seen is None else self._stranger(sighting.key, seen),
-            truncated=tuple(c for c in homeless if c.identity.inode in inodes),
-            gone=tuple(c for c in homeless if c.identity.inode not in inodes),
-            unseen=tuple(
-                t.cursor for t in index.tailers[family] if t.sighting.key not in self._sighted
-            ),
-            cursors=cursors,
-            oldest=None,
-            newest=self._newest(cursors),
-        )
-
-    def _newest(self, cursors: Iterable[Cursor]) -> int | None:
-        # a backlog may be read long after its successor was written and rotated, but not before we looked last
-        times = [] if self._looked is None else [self._looked]
-        # nor before a file was found; that counts only when none was read, since a copy of its lines may be older
-        read = [c.seen for c in cursors if c.offset] or [c.seen for c in cursors]
-        times += [max(read)] if read else []
-        return min(times, default=None)
+        return None if sighting is None or seen is None else self._stranger(sighting.key, seen)
 
     def _act(self, ruling: Ruling, stranger: Stranger, index: Index, now: int) -> list[Notice]:
         sighting = stranger.sighting
@@ -268,7 +201,7 @@ class Roster:
         index.tailers[tailer.sighting.family].append(tailer)
 
     def _note_copy(self, stranger: Stranger) -> None:
-        live = self._live.get(stranger.sighting.family)
+        live = self._shown.live.get(stranger.sighting.family)
         if live is not None and live.key in self.tailers:
             original = self.tailers[live.key].file
             self._copies.note(stranger.sighting.key, stranger.head, original)

@@ -1,0 +1,38 @@
+"""Decides which files must be glimpsed at before it can be said what they are, and what is to be compared there."""
+
+from collections.abc import Callable, Container, Mapping
+
+from shipper.index import Index
+from shipper.outlook import Outlook
+from shipper.sampling import Ask
+from shipper.sighting import FileKey
+from shipper.tailer import Tailer
+
+__all__ = ["asks"]
+
+
+def asks(
+    shown: Outlook,
+    tailers: Mapping[FileKey, Tailer],
+    passed_over: Container[FileKey],
+    index: Callable[[], Index],
+) -> list[Ask]:
+    """Return what is to be glimpsed at: strangers but those `passed_over`, doubtful files, and what is to tell them apart.
+
+    A quiet look asks for nothing, and then `index` is not called.
+    """
+    there = [tailer for key, tailer in tailers.items() if key in shown.files]
+    fresh = [s for k, s in shown.files.items() if k not in tailers and k not in passed_over]
+    fresh += [tailer.sighting for tailer in there if tailer.suspect]
+    families = {sighting.family for sighting in fresh}
+    # a stranger may be the copy of any file of its family that was truncated
+    others = [t.sighting for t in there if t.is_strange or t.sighting.family in families]
+    wanted = dict.fromkeys([*fresh, *others])
+    if not wanted:
+        return []
+    sizes: dict[str, set[int]] = {}
+    for sighting in fresh:
+        if not sighting.is_live:
+            sizes.setdefault(sighting.family, set()).add(sighting.size)
+    near = index().cursors_near
+    return [Ask(s, near(s), tuple(sizes.get(s.family, ()))) for s in wanted]
