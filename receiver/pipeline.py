@@ -86,7 +86,7 @@ class _Pipeline:
         patience, told = self._settings.patience.total_seconds(), False
         give_up = asyncio.get_running_loop().time() + patience
         if self._settings.once:
-            await self._connection.once(patience)
+            await unless(self._stop, self._connection.once(patience))
         while not self._stop.is_set():
             entry = await self._count_entry()
             if self._stop.is_set():

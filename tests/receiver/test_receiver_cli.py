@@ -172,3 +172,23 @@ def test_told_to_stop_while_no_broker_answers_it_ends_at_once(
     assert receiver.wait(10) == 0
     assert time.monotonic() - began < 5
     assert "Traceback" not in receiver.last_words()
+
+
+def test_told_to_stop_while_once_waits_for_a_broker_it_ends_at_once(
+    processes: Processes, free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    receiver = processes.start(
+        "logreceiver",
+        [
+            *(PROGRAM, "--partition", "0", "--once", "--patience", "60s"),
+            *("--output", tmp_path / "out", "--server", f"nats://127.0.0.1:{free_port()}"),
+        ],
+    )
+    wait_until("it has begun", (tmp_path / "out").exists, 20, [receiver])
+    time.sleep(0.5)
+
+    began = time.monotonic()
+    receiver.terminate()
+
+    assert receiver.wait(10) == 0
+    assert time.monotonic() - began < 5
