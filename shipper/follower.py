@@ -32,6 +32,9 @@ __all__ = ["Follower"]
 _MOST_PER_READ = 2 * 1024 * 1024
 """Bytes taken from one file at a time: enough to make the visit to a thread cheap, few enough to be fair."""
 
+_PATIENCE = 1_000_000_000
+"""Nanoseconds that a writer has for the rest of an over-long line before other files are read in between."""
+
 _read = wrap(read)
 
 
@@ -81,7 +84,8 @@ class Follower:
         """Return about `budget` bytes of lines that are readable now, and move the read cursors behind them.
 
         Takes turns over the chains, within a chain oldest first; nothing comes between the pieces of an over-long line,
-        in this gathering and the next, while its rest is there to be read. Empty when there is nothing to read.
+        in this gathering and the next, unless its rest takes long to be written. Empty when there is nothing to read
+        or, as `is_waiting` then says, when it is the turn of such a rest.
         """
         async with self._lock:
             blocks: list[Block] = []
@@ -100,6 +104,14 @@ class Follower:
         except TimeoutError:
             return
         self.wake.clear()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether all files wait for the rest of an over-long line, which is still being written; a second at most."""
+        line = self._in_line
+        if line is None or line.dirty or line.suspect:
+            return False
+        return self._clock() < line.seen + _PATIENCE
 
     def states(self) -> list[FileState]:
         """Return every followed file as it was last seen."""
@@ -204,6 +216,8 @@ class Follower:
         if (first := self._in_line) is not None and first.dirty and not first.suspect:
             self._turns.setdefault(first.sighting.family)
             return [(first.sighting.family, first)]
+        if self.is_waiting:
+            return []
         now = self._clock()
         return [(f, t) for f in list(self._turns) if (t := self._next_of(f, now)) is not None]
 
@@ -243,8 +257,7 @@ class Follower:
                 self.wake.set()
             if tailer.is_in_line:
                 self._in_line = tailer
-                if tailer.dirty:
-                    break  # what the others gave is read again after the line
-            elif self._in_line is tailer:
+                break  # what the others gave is read again after the line
+            if self._in_line is tailer:
                 self._in_line = None
         return blocks

@@ -90,7 +90,7 @@ class Shipping:
                 await self._launch(round_, group)
             if not rounds and self._flight is not None:
                 await self._land()
-            elif self._pace.once and (not rounds or self._is_past_goals()):
+            elif self._pace.once and self._is_done(rounds):
                 break
             elif not rounds:
                 await self._idle()
@@ -169,12 +169,16 @@ class Shipping:
 
     async def _idle(self) -> None:
         stop = asyncio.ensure_future(self._stopping.wait())
-        wake = asyncio.ensure_future(self._follower.wait(self._look_interval()))
+        most = self._pace.breath if self._follower.is_waiting else self._look_interval()
+        wake = asyncio.ensure_future(self._follower.wait(most))
         try:
             await asyncio.wait({stop, wake}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stop.cancel()
             wake.cancel()
+
+    def _is_done(self, rounds: list[Round]) -> bool:
+        return self._is_past_goals() or not (rounds or self._follower.is_waiting)
 
     def _is_past_goals(self) -> bool:
         return all(

@@ -675,13 +675,34 @@ async def test_an_over_long_line_is_finished_first_after_a_restart(tmp_path: Pat
     await host.follower.close()
 
 
+async def test_other_files_wait_a_second_for_the_rest_of_an_over_long_line(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "*.log", block_size=100, max_line=300)
+    host.write("a.log", b"a" * 1000)
+    host.write("b.log", b"short\n")
+    await host.look()
+    assert await host.gather() == b"a" * 900
+    assert host.follower.is_waiting
+
+    host.write("a.log", b"a" * 500 + b"\n")
+    await host.look()
+
+    assert await host.gather() == b"a" * 600 + b"\n" + b"short\n"
+    assert not host.follower.is_waiting
+    await host.follower.close()
+
+
 async def test_a_line_without_end_does_not_keep_other_files_waiting(tmp_path: Path) -> None:
     host = Host(tmp_path, "*.log", block_size=100, max_line=300)
     host.write("a.log", b"a" * 1000)
     host.write("b.log", b"short\n")
     await host.look()
 
-    assert b"short\n" in await host.gather()
+    shipped = await host.gather()
+    host.later += SECOND
+    shipped += await host.gather()
+    assert shipped == b"a" * 900 + b"short\n"
 
     host.write("c.log", b"c" * 100_000 + b"\n")
     await host.look()

@@ -1,0 +1,45 @@
+"""The loop of an agent, with a broker that takes everything."""
+
+import asyncio
+import itertools
+import time
+from pathlib import Path
+
+from shipper.follower import Follower
+from shipper.positions import Positions
+from shipper.rounds import Round
+from shipper.shipping import Pace, Shipping
+
+
+async def ship_once(follower: Follower) -> bytes:
+    taken: list[bytes] = []
+
+    async def publish(round_: Round) -> int:
+        taken.extend(block.payload for block in round_.blocks)
+        return len(taken)
+
+    pace = Pace(1 << 20, "none", once=True, patience=10.0)
+    shipping = Shipping(follower, publish, Positions(), pace, asyncio.Event())
+    async with asyncio.TaskGroup() as group:
+        await shipping.run(group)
+    await follower.close()
+    return b"".join(taken)
+
+
+async def test_once_does_not_end_while_files_wait_for_the_rest_of_an_over_long_line(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.log").write_bytes(b"a" * 1000)
+    (tmp_path / "b.log").write_bytes(b"short\n")
+    numbers = itertools.count()
+    follower = Follower(
+        [str(tmp_path / "*.log")],
+        [],
+        agent="1-aaaaaaaa",
+        new_id=lambda: f"id{next(numbers)}",
+        clock=time.time_ns,
+        block_size=100,
+        max_line=300,
+    )
+
+    assert await ship_once(follower) == b"a" * 900 + b"short\n"
