@@ -1,0 +1,149 @@
+"""Lines that are unfinished or over-long: held, or shipped in pieces that stay together."""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.shipper.following import SECOND, Host
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    host = Host(tmp_path)
+    yield host
+    await host.follower.close()
+
+
+async def test_an_unfinished_line_is_held_until_it_is_finished(host: Host) -> None:
+    host.write("app.log", b"one\ntw")
+    assert await host.ship() == b"one\n"
+    assert host.follower.states()[0].held == 2
+    host.later = 60 * SECOND
+    assert await host.ship() == b""
+
+    host.write("app.log", b"o\n")
+
+    assert await host.ship() == b"two\n"
+
+
+async def test_raw_bytes_pass_unchanged(host: Host) -> None:
+    raw = b"\xef\xbb\xbfbom\r\n\n\n\0\0nul\n\xff\xfe\xc3(\n\r\n"
+    host.write("app.log", raw)
+
+    assert await host.ship() == raw
+
+
+async def test_long_lines_come_whole_or_in_pieces(tmp_path: Path) -> None:
+    host = Host(tmp_path, block_size=100, max_line=300)
+    raw = b"a\n" + b"b" * 250 + b"\n" + b"c" * 1000 + b"\nd\n"
+    host.write("app.log", raw)
+
+    await host.ship()
+
+    assert host.shipped == raw
+    assert max(len(block.payload) for block in host.blocks) == 300
+    assert b"b" * 250 + b"\n" in [block.payload for block in host.blocks]
+    await host.follower.close()
+
+
+async def test_an_unfinished_line_of_a_renamed_file_is_shipped_after_the_grace(host: Host) -> None:
+    host.write("app.log", b"1\nunfinished")
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"2\n")
+    await host.ship()
+
+    host.later = 6 * SECOND
+
+    assert await host.gather() == b"unfinished\n2\n"
+    span = host.blocks[-2].origin.span
+    assert span is not None
+    assert (span.start, span.end) == (2, 12)
+
+
+async def test_unfinished_last_lines_of_rotated_files_wait_for_one_grace_not_one_after_another(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "app.log*")
+    for number, name in enumerate(["app.log.2", "app.log.1", "app.log"]):
+        host.write(name, b"%d" % number)
+        os.utime(tmp_path / name, ns=(0, number))
+    host.write("app.log", b"\n")
+    assert await host.ship() == b""
+
+    host.later = 6 * SECOND
+
+    assert await host.ship() == b"0\n1\n2\n"
+    await host.follower.close()
+
+
+@pytest.mark.parametrize("budget", [500, 3000, 100_000])
+async def test_nothing_comes_between_the_pieces_of_an_over_long_line(
+    tmp_path: Path, budget: int
+) -> None:
+    host = Host(tmp_path, "*.log", block_size=100, max_line=300)
+    for name in ("a.log", "b.log", "c.log"):
+        host.write(name, b"short\n" * 100 + name[:1].encode() * 4000 + b"\n" + b"short\n" * 100)
+    await host.look()
+
+    while blocks := await host.follower.gather(budget):
+        host.blocks += blocks
+
+    for name in (b"a", b"b", b"c"):
+        assert name * 4000 + b"\n" in host.shipped
+    await host.follower.close()
+
+
+async def test_an_over_long_line_is_finished_first_after_a_restart(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log", block_size=100, max_line=300)
+    host.write("z.log", b"z" * 4000 + b"\n")
+    await host.look()
+    host.blocks += await host.follower.gather(1000)
+    host.write("a.log", b"short\n")
+
+    await host.restart()
+    await host.ship()
+
+    assert host.shipped == b"z" * 4000 + b"\n" + b"short\n"
+    await host.follower.close()
+
+
+async def test_other_files_wait_a_second_for_the_rest_of_an_over_long_line(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "*.log", block_size=100, max_line=300)
+    host.write("a.log", b"a" * 1000)
+    host.write("b.log", b"short\n")
+    await host.look()
+    assert await host.gather() == b"a" * 900
+    assert host.follower.is_waiting
+
+    host.write("a.log", b"a" * 500 + b"\n")
+    await host.look()
+
+    assert await host.gather() == b"a" * 600 + b"\n" + b"short\n"
+    assert not host.follower.is_waiting
+    await host.follower.close()
+
+
+async def test_a_line_without_end_does_not_keep_other_files_waiting(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log", block_size=100, max_line=300)
+    host.write("a.log", b"a" * 1000)
+    host.write("b.log", b"short\n")
+    await host.look()
+
+    shipped = await host.gather()
+    host.later += SECOND
+    shipped += await host.gather()
+    assert shipped == b"a" * 900 + b"short\n"
+
+    host.write("c.log", b"c" * 100_000 + b"\n")
+    await host.look()
+    await host.follower.gather(1000)
+    host.write("b.log", b"shorter\n")
+    await host.look()
+    payloads = [block.payload for block in await host.follower.gather(50_000)]
+    assert b"shorter\n" in payloads
+    await host.follower.close()
