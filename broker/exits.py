@@ -1,8 +1,9 @@
 """Exit codes, and the errors that end a program with one line instead of a traceback."""
 
+from collections.abc import Iterator
 from enum import IntEnum
 
-__all__ = ["ConfigurationError", "Exit", "FencedError", "OperatorError"]
+__all__ = ["ConfigurationError", "Exit", "FencedError", "OperatorError", "leading"]
 
 
 class Exit(IntEnum):
@@ -30,3 +31,20 @@ class FencedError(OperatorError):
     """Another writer took over; this one must stop and must not be restarted by a supervisor."""
 
     code = Exit.CONFIGURATION
+
+
+def leading(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error of a group that its program ends with: one for a person before a defect, else the first.
+
+    Tasks that are stopped because one of them failed may fail in turn; what they say is an echo.
+    """
+    leaves = list(_leaves(errors))
+    return next((error for error in leaves if isinstance(error, OperatorError)), leaves[0])
+
+
+def _leaves(errors: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in errors.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error

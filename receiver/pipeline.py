@@ -20,7 +20,7 @@ from functools import partial
 
 from broker import bucket
 from broker.connection import Connection, ConnectionLost, Rejected
-from broker.exits import ConfigurationError, OperatorError
+from broker.exits import ConfigurationError, OperatorError, leading
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
 from receiver.assignment import Destination
 from receiver.closet import Order, tidy
@@ -126,8 +126,8 @@ class _Pipeline:
                     {group.create_task(self._one(number, jobs)) for number in partitions}
                 )
                 self._closed.put_nowait(_LAST)
-        except* OperatorError as errors:
-            raise errors.exceptions[0] from None
+        except BaseExceptionGroup as errors:
+            raise leading(errors) from None
 
     async def _until_done(self, followers: "set[asyncio.Task[None]]") -> None:
         """Wait for the followers; once told to stop, no longer than the bound."""

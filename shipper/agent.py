@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from broker.connection import BrokerAway, Connection
-from broker.exits import FencedError, OperatorError
+from broker.exits import FencedError, leading
 from shipper.cache import Cache
 from shipper.crew import Crew, Errand, follower_for, muster
 from shipper.keeper import Keeper
@@ -143,25 +143,9 @@ class Agent:
                 await shipping.run(group)
                 keeping.cancel()
         except BaseExceptionGroup as errors:
-            first = _first(errors)
+            first = leading(errors)
             owner = not isinstance(first, FencedError | OwnershipLost)
             raise first from None
         finally:
             if owner:
                 await self._keeper.save(shipping.positions)
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the error that a person is to be told of, else the first one."""
-    inner = list(_leaves(errors))
-    for error in inner:
-        if isinstance(error, OperatorError):
-            return error
-    return inner[0]
-
-
-def _leaves(errors: BaseExceptionGroup[BaseException]) -> "itertools.chain[BaseException]":
-    return itertools.chain.from_iterable(
-        _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-        for error in errors.exceptions
-    )
