@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from broker.connection import BrokerAway, Connection
-from broker.exits import FencedError, leading
+from broker.exits import FencedError, OperatorError, leading
 from shipper.cache import Cache
 from shipper.crew import Crew, Errand, follower_for, muster
 from shipper.keeper import Keeper
