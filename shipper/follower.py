@@ -162,7 +162,7 @@ class Follower:
                 now, self._limits.grace
             )
             if reading is not None and not (finished or tailer.suspect):
-                tailer.unseen(now)
+                tailer.unseen(now, reading.modified)
                 continue
             self._roster.leave(tailer)
             lost = tailer.unread
@@ -184,9 +184,12 @@ class Follower:
         return reading
 
     async def _open_early(self) -> None:
-        # an open file can be read to its end whatever becomes of its name
-        for tailer in self._roster.tailers.values():
-            if tailer.dirty and self._handles.has_room and tailer.sighting.key not in self._handles:
+        # an open file can be read to its end whatever becomes of its name, also what is written before that
+        closed = [t for k, t in self._roster.tailers.items() if k not in self._handles]
+        growing = [tailer for tailer in closed if tailer.dirty]
+        standing = [t for t in closed if t.sighting.is_live and not t.dirty]
+        for tailer in growing + standing:
+            if self._handles.has_room:
                 await self._handles.descriptor(tailer)
 
     def _changed(self, path: str, moved: bool) -> None:

@@ -97,9 +97,9 @@ class Roster:
 
     def renew(self, tailer: Tailer, modified: int, now: int) -> list[Notice]:
         """Follow what a file was written anew with before it was deleted: it is open still, though at no path."""
-        sighting = replace(tailer.sighting, size=0, modified=modified)
+        sighting = replace(tailer.sighting, size=0)
         fresh = Tailer(self._beginning(sighting, tailer.label, now), sighting, b"", b"", now)
-        fresh.unseen(now)
+        fresh.unseen(now, modified)
         self.tailers[sighting.key] = fresh
         self.order()
         text = "was written anew before it was deleted; that is read"

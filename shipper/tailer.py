@@ -115,8 +115,12 @@ class Tailer:
         self._first = max(self._first, head, key=len)
         self._size = size
 
-    def unseen(self, now: int) -> None:
-        """Take note that the file stands at no path that we look at; it may still be open, and written to."""
+    def unseen(self, now: int, modified: int) -> None:
+        """Take note that the file stands at no path that we look at; it may still be open, and written to.
+
+        `modified` is when it was written last, which decides its place among the others; 0 when that is not known.
+        """
+        self.sighting = replace(self.sighting, modified=modified or self.sighting.modified)
         if self.unseen_since is None:
             self.unseen_since = now
         if self.rotated is None:

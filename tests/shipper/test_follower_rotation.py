@@ -170,3 +170,30 @@ async def test_a_file_that_came_and_was_rotated_between_two_looks_is_read_where_
     host.move("app.log", "app.log.1")
 
     assert await host.ship() == b"one\n"
+
+
+async def test_what_was_written_to_a_file_just_before_it_was_deleted_is_read_after_a_restart(
+    host: Host,
+) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    await host.restart()
+    await host.look()
+
+    host.write("app.log", b"2\n")
+    (host.folder / "app.log").unlink()
+
+    assert await host.ship() == b"2\n"
+
+
+async def test_a_deleted_file_that_was_written_last_comes_after_its_older_copy(host: Host) -> None:
+    host.write("app.log", b"")
+    await host.look()
+    host.write("app.log", b"1\n")
+    host.copy_truncate("app.log", "app.log.1")
+    os.utime(host.folder / "app.log.1", ns=(host.clock(), host.clock() + SECOND))
+    host.write("app.log", b"2\n")
+    os.utime(host.folder / "app.log", ns=(host.clock(), host.clock() + 2 * SECOND))
+    (host.folder / "app.log").unlink()
+
+    assert await host.ship() == b"1\n2\n"
