@@ -98,13 +98,14 @@ class Batch:
         origin = decode_origin(message.headers)
         if origin is not None and origin.is_claim:
             return
-        payload = decode_payload(message.headers, message.data)
+        payload = whole = decode_payload(message.headers, message.data)
         if origin is not None:
-            payload = self._judged(host, origin, payload, delivery)
+            payload = self._judged(host, origin, whole, delivery)
         elif not payload.endswith(b"\n"):
             payload += b"\n"
         if payload:
-            self._tally.lines += payload.count(b"\n")
+            counted = origin is not None and payload is whole  # by its shipper; once is enough
+            self._tally.lines += origin.lines if origin and counted else payload.count(b"\n")
             self._tally.size += len(payload)
             self._add(
                 pieces.setdefault(self._owners.live_name(host), []), payload, delivery.stored_at

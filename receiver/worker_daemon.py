@@ -10,6 +10,8 @@ import socket
 
 from pyspark import daemon
 
+from broker.memory import keep_large_buffers
+
 _SHARED = ("pyspark.worker", "broker.connection", "broker.block")
 _work = daemon.worker
 _frozen = False
@@ -34,6 +36,7 @@ def _freeze() -> None:
 
 
 if __name__ == "__main__":
+    keep_large_buffers()
     for name in _SHARED:
         importlib.import_module(name)
     gc.freeze()  # what is never collected is never copied either

@@ -40,7 +40,7 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     import asyncio
 
     from shipper.agent import Agent
-    from shipper.memory import keep_large_buffers
+    from broker.memory import keep_large_buffers
 
     keep_large_buffers()
     asyncio.run(Agent(settings, host, _state_dir(settings) / host, time.time_ns).run())

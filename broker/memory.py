@@ -1,6 +1,6 @@
-"""How this process gets its memory: megabytes that come and go with every round stay in the heap.
+"""How this process gets its memory: megabytes that come and go with every round or batch stay in the heap.
 
-Left alone, glibc maps and unmaps them each time, and the kernel's zeroing of pages costs a tenth of the agent's CPU.
+Left alone, glibc maps and unmaps them each time, and the kernel's zeroing of pages costs a tenth of the CPU and more.
 """
 
 import ctypes
