@@ -39,8 +39,8 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     log_to_stderr(settings.log_level)
     import asyncio
 
-    from shipper.agent import Agent
     from broker.memory import keep_large_buffers
+    from shipper.agent import Agent
 
     keep_large_buffers()
     asyncio.run(Agent(settings, host, _state_dir(settings) / host, time.time_ns).run())
