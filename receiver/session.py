@@ -86,7 +86,7 @@ def spark_context(
     `slots` is how many tasks run at once with a local master, `conf` adds Spark settings, scratch data goes under
     `scratch` (a state folder) and is removed. Raises `ConfigurationError` without a Java, `JvmFailed`.
     """
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # all that it says is raised too
+    _quieten_py4j()
     java = find_java(os.environ)
     with scratch_folder(scratch) as folder, gateway_to_jvm(java, folder) as gateway:
         settings = SparkConf(loadDefaults=False)
@@ -125,6 +125,16 @@ def spark_session(
         finally:
             with suppress(OSError, Py4JError):  # a JVM that has died has nothing to stop
                 session.stop()
+
+
+def _quieten_py4j() -> None:
+    # all that it says is raised too, where a job is waited for; of a JVM that died some goes to the root logger
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
 
 
 def _stop(context: SparkContext) -> None:

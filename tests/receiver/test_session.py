@@ -108,6 +108,21 @@ def test_the_death_of_the_jvm_fails_the_job_and_the_next_start_is_whole(tmp_path
         wait_until("workers end", lambda: driver.tree() == [], 5)
 
 
+def test_the_death_of_the_jvm_is_told_by_what_is_raised_and_by_no_traceback(tmp_path: Path) -> None:
+    logged = JVM_DIES.replace("import os", "import logging, os", 1)
+    logged = logged.replace(
+        "with spark_context", "logging.basicConfig(level=logging.INFO)\nwith spark_context", 1
+    )
+    with Processes(tmp_path) as processes:
+        driver = processes.start("driver", [sys.executable, "-c", logged])
+        code = driver.wait(60)
+
+        assert code == 0
+        assert "job failed" in driver.last_words()
+        assert "Traceback" not in driver.log.read_text()
+        assert "INFO" not in driver.log.read_text()
+
+
 def test_ctrl_c_reaches_the_program_and_not_its_jvm(tmp_path: Path) -> None:
     program = BUSY.replace(
         "sc.parallelize([1, 2], 2).map(lambda n: time.sleep(600)).collect()",
