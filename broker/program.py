@@ -1,6 +1,7 @@
 """How every program begins and ends: its log, and one line and an exit code for whatever stops it."""
 
 import logging
+import signal
 import sys
 from collections.abc import Callable, Sequence
 
@@ -11,8 +12,14 @@ from broker.exits import Exit, OperatorError
 __all__ = ["log_to_stderr", "run"]
 
 
-def run(command: click.Command, arguments: Sequence[str] | None = None) -> None:
-    """Run a command line and exit with its code; an error that a person must mend is one line on stderr."""
+def run(command: click.Command, arguments: Sequence[str]) -> None:
+    """Run a command line and exit with its code; an error that a person must mend is one line on stderr.
+
+    SIGTERM ends it in order from now on, until the program takes that over: nothing is under way yet, and only who
+    asked for all at once (`--once`) did not get it.
+    """
+    told_to_end = Exit.FAILED if "--once" in arguments else Exit.DONE
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(told_to_end))
     sys.exit(
         _code_of(lambda: command.main(arguments, standalone_mode=False), command.name or "logship")
     )

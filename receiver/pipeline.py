@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 
+from pyspark import SparkContext
+
 from broker import bucket
 from broker.connection import Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError, OperatorError, leading
@@ -29,7 +31,7 @@ from receiver.follower import Follower, Pace
 from receiver.jobs import Jobs
 from receiver.ledger import Ledger
 from receiver.patience import pause, unless
-from receiver.runner import run_job
+from receiver.runner import run_job, warm_up
 from receiver.session import spark_context
 from receiver.settings import ReceiverSettings
 from receiver.wake import Wake
@@ -77,9 +79,7 @@ class _Pipeline:
                 ", ".join(map(str, partitions)),
                 self._settings.output,
             )
-            await self._follow(
-                partitions, Jobs(partial(run_job, spark, self._destination()), slots)
-            )
+            await self._follow(partitions, spark, slots)
         await self._connection.close()
 
     async def _partitions(self) -> tuple[int, ...]:
@@ -118,9 +118,11 @@ class _Pipeline:
                 break
         return None
 
-    async def _follow(self, partitions: Sequence[int], jobs: Jobs) -> None:
+    async def _follow(self, partitions: Sequence[int], spark: SparkContext, slots: int) -> None:
+        jobs = Jobs(partial(run_job, spark, self._destination()), slots)
         try:
             async with asyncio.TaskGroup() as group:
+                group.create_task(asyncio.to_thread(warm_up, spark, slots))
                 group.create_task(self._tidy())
                 await self._until_done(
                     {group.create_task(self._one(number, jobs)) for number in partitions}

@@ -1,6 +1,7 @@
 """Runs assignments as one Spark job, a task each. The only room between the driver's loop and Spark."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -11,7 +12,7 @@ from receiver import task
 from receiver.assignment import Assignment, Destination
 from receiver.outcome import Blocked, Cause, Outcome
 
-__all__ = ["run_job"]
+__all__ = ["run_job", "warm_up"]
 
 
 def run_job(
@@ -31,6 +32,15 @@ def run_job(
         raise OperatorError(
             f"Spark's Java process has died ({type(error).__name__}); start again"
         ) from error
+
+
+def warm_up(spark: SparkContext, slots: int) -> None:
+    """Run a job that does nothing: Spark's first one takes a second, its workers then wait with everything imported.
+
+    An error is left for the first real job to find.
+    """
+    with suppress(Py4JError, OSError):
+        spark.parallelize(range(slots), slots).foreach(task.stand_by)
 
 
 def _cause(error: Py4JJavaError) -> str:

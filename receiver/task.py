@@ -22,7 +22,7 @@ from receiver.logbook import Logbook
 from receiver.outcome import Blocked, Cause, Done, Outcome, Superseded
 from receiver.spanbook import DamagedSpans, SpanBook, cut
 
-__all__ = ["run"]
+__all__ = ["run", "stand_by"]
 
 _LOCK_PATIENCE = 20.0
 _KV_PATIENCE = 10.0
@@ -43,6 +43,10 @@ def run(assignment: Assignment, destination: Destination) -> Outcome:
         return Blocked(assignment.partition, Cause.DISK, _describe(error))
     except (Damaged, DamagedJournal, DamagedSpans, UnreadableOffset) as error:
         return Blocked(assignment.partition, Cause.STATE, str(error))
+
+
+def stand_by(slot: int) -> None:
+    """Do nothing: that this could be called is all."""
 
 
 def _locked(assignment: Assignment, destination: Destination) -> Outcome:

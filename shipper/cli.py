@@ -4,7 +4,6 @@ Imports what talks to the broker only when it is needed: `logshipper --help` is 
 """
 
 import os
-import signal
 import socket
 import sys
 import time
@@ -114,7 +113,4 @@ def _state_dir(settings: ShipperSettings) -> Path:
 def main() -> None:
     """Run the program named `logshipper`."""
     arguments = spread(sys.argv[1:], {"--file", "--server"}, {"status", "check"})
-    # until the agent takes over, nothing is under way; only who asked for all at once did not get it
-    code = Exit.FAILED if "--once" in arguments else Exit.DONE
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(code))
     run(logshipper, arguments)

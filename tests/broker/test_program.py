@@ -1,8 +1,19 @@
+import os
+import signal
+from collections.abc import Iterator
+
 import click
 import pytest
 
-from broker.exits import ConfigurationError, FencedError, OperatorError
+from broker.exits import ConfigurationError, Exit, FencedError, OperatorError
 from broker.program import run
+
+
+@pytest.fixture(autouse=True)
+def _keep_signals() -> Iterator[None]:
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, handler)
 
 
 @pytest.mark.parametrize(
@@ -61,3 +72,18 @@ def test_done_is_0(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert ended.value.code == 0
     assert capsys.readouterr().out == "fine\n"
+
+
+@pytest.mark.parametrize(("arguments", "code"), [([], Exit.DONE), (["--once"], Exit.FAILED)])
+def test_a_signal_before_anything_is_under_way_ends_it_in_order(
+    arguments: list[str], code: Exit
+) -> None:
+    @click.command(context_settings={"ignore_unknown_options": True})
+    @click.argument("rest", nargs=-1)
+    def command(rest: tuple[str, ...]) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as ended:
+        run(command, arguments)
+
+    assert ended.value.code == code

@@ -181,6 +181,8 @@ def test_told_to_end_under_load_it_ends_in_time_and_the_next_start_goes_on(scene
     is_calm(receiver)
 
     receiver.start()
+    receives_again = lambda: receiver.last_words().count("receiving partitions") == 2  # noqa: E731
+    wait_until("it receives again", receives_again, 30, [receiver])
     scene.wait_for_all(receiver)
     assert receiver.stop(10) == 0
 
