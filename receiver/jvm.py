@@ -15,16 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark.java_gateway import launch_gateway
 
 from broker.exits import OperatorError
 from receiver.java import Java
+from receiver.scratch import in_use
 
-__all__ = ["JvmFailed", "gateway_to_jvm", "java_options"]
+__all__ = ["JvmFailed", "death_told", "gateway_to_jvm", "java_options"]
 
 _SERVER = "org.apache.spark.api.python.PythonGatewayServer"
 _START = 120.0  # seconds
 _END = 5.0  # seconds
+_DEATH = 1.0  # seconds from a broken connection to the end of a process that was killed
 
 _OPENED = (  # org.apache.spark.launcher.JavaModuleOptions of Spark 4.3
     *(f"java.base/java.{name}" for name in ("lang", "lang.invoke", "lang.reflect", "io", "net")),
@@ -85,22 +88,11 @@ def gateway_to_jvm(
     It works in `scratch`, an absolute path: relative paths given to Spark are taken from there.
     """
     connection = scratch / "connection"
-    process = subprocess.Popen(
-        [
-            str(java.executable),
-            *java_options(java, scratch),
-            *options,
-            *("-cp", f"{Path(pyspark.__file__).parent / 'jars'}/*", _SERVER),
-        ],
-        stdin=subprocess.PIPE,
-        stdout=2,  # our stdout belongs to the lines of `replay`
-        cwd=scratch,
-        env=_environment(environment, connection),
-        process_group=0,  # Ctrl-C in a terminal reaches us alone; we end it when the work is done
-    )
+    process = _start(java, scratch, options, _environment(environment, connection))
     try:
         _wait(process, connection, clock)
-        gateway = _connect(connection)
+        with death_told(process):
+            gateway = _connect(connection)
         gateway.proc = process  # where pyspark keeps it
         try:
             yield gateway
@@ -108,6 +100,40 @@ def gateway_to_jvm(
             gateway.shutdown()
     finally:
         _end(process)
+
+
+def _start(
+    java: Java, scratch: Path, options: Sequence[str], environment: Mapping[str, str]
+) -> "subprocess.Popen[bytes]":
+    # a JVM that has lost us, and then its folder too while it starts, would stay for ever
+    with in_use(scratch) as lock:
+        return subprocess.Popen(
+            [
+                str(java.executable),
+                *java_options(java, scratch),
+                *options,
+                *("-cp", f"{Path(pyspark.__file__).parent / 'jars'}/*", _SERVER),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=2,  # our stdout belongs to the lines of `replay`
+            cwd=scratch,
+            env=environment,
+            pass_fds=(lock,),
+            process_group=0,  # Ctrl-C in a terminal reaches us alone; we end it when the work is done
+        )
+
+
+@contextmanager
+def death_told(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Do something that needs the JVM; raises `JvmFailed` when it failed since the JVM has ended."""
+    try:
+        yield
+    except (Py4JError, OSError) as error:
+        try:
+            code = process.wait(_DEATH)
+        except subprocess.TimeoutExpired:
+            raise error from None
+        raise JvmFailed(f"Java ended with {code} while Spark was starting; start again") from error
 
 
 def _environment(environment: Mapping[str, str], connection: Path) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["scratch_folder"]
+__all__ = ["in_use", "scratch_folder"]
 
 _PREFIX = "logreceiver-"
 _LOCK = ".lock"
@@ -20,17 +20,19 @@ _LONGEST = 40
 def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
     """Make a folder under `parent`, else under the system's temporary folder, else under /tmp: the first that is short.
 
-    It is locked while in use; the folders of killed starts are recognised by their free lock and removed.
+    It is locked while in use; the folders of killed starts are recognised by their free lock and removed, those whose
+    JVM is still ending by a later start, or at the end of this one.
     """
     place = _short_enough(parent)
     place.mkdir(parents=True, exist_ok=True)
     _sweep(place)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
     try:
-        with _locked(folder):
+        with in_use(folder):
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        _sweep(place)
 
 
 def _short_enough(parent: Path | None) -> Path:
@@ -41,11 +43,15 @@ def _short_enough(parent: Path | None) -> Path:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def in_use(folder: Path) -> Iterator[int]:
+    """Keep the folder from being removed by another start, together with others who do.
+
+    Yields the descriptor of the lock: a child that inherits it holds the lock as long as it lives.
+    """
     descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield descriptor
     finally:
         os.close(descriptor)
 

@@ -17,7 +17,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from receiver.java import find_java
-from receiver.jvm import gateway_to_jvm
+from receiver.jvm import death_told, gateway_to_jvm
 from receiver.scratch import scratch_folder
 
 __all__ = ["local_master", "spark_configuration", "spark_context", "spark_session"]
@@ -93,7 +93,7 @@ def spark_context(
         for key, value in spark_configuration(master, app_name, slots, folder, conf or {}).items():
             settings.set(key, value)
         try:
-            with _interrupts_kept():
+            with _interrupts_kept(), death_told(gateway.proc):
                 context = SparkContext(conf=settings, gateway=gateway)
             context.pythonExec = sys.executable
             context._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]

@@ -12,6 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bench.processes import Processes, wait_until
+from receiver.java import Java
+from receiver.jvm import JvmFailed, gateway_to_jvm
+from receiver.scratch import scratch_folder
 from receiver.session import local_master
 
 pytestmark = pytest.mark.spark
@@ -48,6 +51,23 @@ with spark_context("local[1]") as sc:
     except Exception as error: print("job failed", flush=True)
 with spark_context("local[1]") as sc:
     print(sc.parallelize([1], 1).map(lambda n: n + 1).collect(), flush=True)
+"""
+
+DIES_EARLY = """
+import os, signal
+from collections import UserDict
+from pathlib import Path
+from receiver.jvm import JvmFailed
+from receiver.session import spark_context
+class Settings(UserDict):
+    # read when the JVM is reached and Spark is not yet started in it
+    def keys(self):
+        for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+        return super().keys()
+try:
+    with spark_context("local[1]", conf=Settings(one="more")): print("started")
+except JvmFailed as error: print(error)
 """
 
 
@@ -97,6 +117,23 @@ def test_a_killed_driver_leaves_no_jvm_and_no_python_worker(tmp_path: Path) -> N
         wait_until("all of them end", lambda: driver.tree() == [], 5)
 
 
+def test_a_driver_killed_while_its_jvm_starts_leaves_no_jvm_though_the_next_start_cleans_up() -> (
+    None
+):
+    with tempfile.TemporaryDirectory(prefix="s") as name, Processes(Path(name)) as processes:
+        place = Path(name)
+        driver = processes.start("driver", [sys.executable, "-c", BUSY], {"TMPDIR": name})
+        wait_until("a JVM starts", lambda: len(driver.tree()) > 1, 30, [driver])
+
+        driver.kill()
+        with scratch_folder(place):
+            pass
+
+        wait_until("it ends", lambda: driver.tree() == [], 30)
+        with scratch_folder(place) as folder:
+            assert list(place.glob("logreceiver-*")) == [folder]
+
+
 def test_the_death_of_the_jvm_fails_the_job_and_the_next_start_is_whole(tmp_path: Path) -> None:
     with Processes(tmp_path) as processes:
         driver = processes.start("driver", [sys.executable, "-c", JVM_DIES])
@@ -121,6 +158,29 @@ def test_the_death_of_the_jvm_is_told_by_what_is_raised_and_by_no_traceback(tmp_
         assert "job failed" in driver.last_words()
         assert "Traceback" not in driver.log.read_text()
         assert "INFO" not in driver.log.read_text()
+
+
+def test_the_death_of_the_jvm_while_spark_starts_is_told_in_a_line(tmp_path: Path) -> None:
+    with Processes(tmp_path) as processes:
+        driver = processes.start("driver", [sys.executable, "-c", DIES_EARLY])
+        driver.wait(60)
+
+        assert driver.last_words() == "Java ended with -9 while Spark was starting; start again"
+
+
+def test_a_java_that_ends_once_it_is_found_is_told_in_a_line(tmp_path: Path) -> None:
+    executable = tmp_path / "java"
+    secret = r"\0\0\0\1\0\0\0\4four"  # port 1, where nobody listens
+    executable.write_text(
+        f"#!/bin/sh\nprintf '{secret}' > part\nmv part $_PYSPARK_DRIVER_CONN_INFO_PATH\nexit 3\n"
+    )
+    executable.chmod(0o755)
+
+    with (
+        pytest.raises(JvmFailed, match="Java ended with 3 while Spark was starting"),
+        gateway_to_jvm(Java(executable, "17.0.1", "here"), tmp_path),
+    ):
+        pass
 
 
 def test_ctrl_c_reaches_the_program_and_not_its_jvm(tmp_path: Path) -> None:
