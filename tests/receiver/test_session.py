@@ -71,6 +71,15 @@ except JvmFailed as error: print(error)
 """
 
 
+def reads_spark(pid: int) -> bool:
+    """Whether a process has Spark's classes open."""
+    try:
+        files = [file.readlink().name for file in Path(f"/proc/{pid}/fd").iterdir()]
+    except FileNotFoundError:
+        return False  # one was closed meanwhile
+    return any(name.startswith("spark-core") for name in files)
+
+
 def run_twice(environment: dict[str, str], folder: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-c", TWICE],
@@ -123,7 +132,7 @@ def test_a_driver_killed_while_its_jvm_starts_leaves_no_jvm_though_the_next_star
     with tempfile.TemporaryDirectory(prefix="s") as name, Processes(Path(name)) as processes:
         place = Path(name)
         driver = processes.start("driver", [sys.executable, "-c", BUSY], {"TMPDIR": name})
-        wait_until("a JVM starts", lambda: len(driver.tree()) > 1, 30, [driver])
+        wait_until("a JVM starts", lambda: any(map(reads_spark, driver.tree())), 30, [driver])
 
         driver.kill()
         with scratch_folder(place):
