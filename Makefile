@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all]' --group dev
 	@touch $@
 
-demo: $(STAMP) ## Watch the whole path at work, with every program killed once (two minutes)
+demo: $(STAMP) ## Watch the whole path at work, with every program killed once (half a minute)
 	$(BIN)/python -m bench.demo
 
 test: $(STAMP) ## Run all tests

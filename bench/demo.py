@@ -64,7 +64,10 @@ def main() -> int:
         return 1
     shutil.rmtree(folder / "store", ignore_errors=True)
     _show(scene, verdicts)
-    return 0 if all(verdict.is_perfect for verdict in verdicts.values()) else 1
+    if not all(verdict.is_perfect for verdict in verdicts.values()):
+        return 1
+    print("\nEvery line arrived exactly once, in order, byte for byte.")
+    return 0
 
 
 def _play(folder: Path, processes: Processes, clock: _Clock) -> tuple[_Scene, dict[str, Verdict]]:

@@ -31,7 +31,7 @@ def _code_of(call: Callable[[], object], program: str) -> int:
     except click.Abort:
         return 130
     except click.UsageError as error:
-        _say(program, f"{error.format_message()} (see {program} --help)")
+        _say_usage(program, error)
         return Exit.USAGE
     except click.ClickException as error:
         _say(program, error.format_message())
@@ -42,6 +42,13 @@ def _code_of(call: Callable[[], object], program: str) -> int:
     except BrokenPipeError:
         return Exit.FAILED  # whoever read our output went away; that's fine, they wanted no more
     return result if isinstance(result, int) else Exit.DONE
+
+
+def _say_usage(program: str, error: click.UsageError) -> None:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)  # the whole help, as no command was given
+    else:
+        _say(program, f"{error.format_message()} (see {program} --help)")
 
 
 def _say(program: str, message: str) -> None:

@@ -29,9 +29,10 @@ def _objection(server: str) -> str | None:
     try:
         parts = urlsplit(server if "://" in server else f"nats://{server}")
         has_host = bool(parts.hostname) and parts.port != 0
+        is_path_of_nothing = parts.scheme in {"nats", "tls"} and parts.path not in {"", "/"}
     except ValueError:
         return "is no address"
-    if parts.scheme not in _SCHEMES:
+    if parts.scheme not in _SCHEMES or is_path_of_nothing:
         return "is no address of a NATS server"
     return None if has_host else "names no host"
 

@@ -168,8 +168,11 @@ def table(status: Status) -> str:
     bound = "" if status.max_bytes is None else f" of {format_size(status.max_bytes)}"
     head = [
         ("server", f"{status.server}, nats-server {status.version}"),
-        ("stream", f"{status.stream}, {status.hosts} hosts, created {_short(status.created)}"),
-        ("held", f"{status.messages} messages, {format_size(status.bytes)}{bound}"),
+        (
+            "stream",
+            f"{status.stream}, {_counted(status.hosts, 'host')}, created {_short(status.created)}",
+        ),
+        ("held", f"{_counted(status.messages, 'message')}, {format_size(status.bytes)}{bound}"),
         ("first", f"{status.first_sequence} at {_short(status.first_time)}"),
         ("last", f"{status.last_sequence} at {_short(status.last_time)}"),
         ("store", f"{format_size(status.store_used)}{limit}"),
@@ -198,6 +201,10 @@ def _cell(value: object) -> str:
 
 def _short(time: str | None) -> str:
     return "-" if time is None else time[:19] + "Z"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:

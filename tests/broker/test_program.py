@@ -42,6 +42,22 @@ def test_an_error_that_a_person_must_mend_is_one_line_and_its_code(
     assert said.count("\n") == 1
 
 
+def test_a_command_line_without_a_command_shows_the_help_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @click.group(name="example")
+    def group() -> None:
+        """Do what is asked."""
+
+    with pytest.raises(SystemExit) as ended:
+        run(group, [])
+
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said.startswith("Usage: ")
+    assert "see example --help" not in said
+
+
 def test_a_reader_of_our_output_that_went_away_is_no_traceback() -> None:
     @click.command(name="example")
     def command() -> None:

@@ -29,6 +29,7 @@ def test_an_address_that_a_client_could_try_is_taken(server: str) -> None:
         "nats://broker1:99999",
         "nats://[::1",
         "nats://",
+        "nats//broker1:4222",
         "",
     ],
 )
