@@ -28,7 +28,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "LOGBROKER_LISTEN": f"127.0.0.1:{port}",
-        "LOGBROKER_HTTP": "",
+        "LOGBROKER_HTTP": f"127.0.0.1:{bench.ports.free_port()}",
         "LOGBROKER_SERVER": f"nats://127.0.0.1:{port}",
         "LOGSHIPPER_SERVER": f"nats://127.0.0.1:{port}",
         "LOGRECEIVER_SERVER": f"nats://127.0.0.1:{port}",
