@@ -7,7 +7,6 @@ a delivery out of its place is never passed on.
 import asyncio
 import json
 from collections.abc import Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +48,7 @@ def read(connection: Connection, assignment: Assignment) -> Iterator[Chunk]:
     """Yield what the partition has from `assignment.first` on, until about its limit of bytes or nothing more.
 
     While a chunk is being written the next one is fetched. Raises `ConnectionLost`, `Rejected` or TimeoutError; the
-    consumer then stands nobody knows where, and the next assignment must say so.
+    consumer then stands nobody knows where, and the next reading puts it back.
     """
     source = _Source(connection, assignment)
     pending = background.submit(source.open())
@@ -67,12 +66,8 @@ def read(connection: Connection, assignment: Assignment) -> Iterator[Chunk]:
             if not more:
                 return
     finally:
-        _forget(pending)
+        pending.cancel()
         background.submit(source.close())
-
-
-def _forget(pending: "Future[Any]") -> None:
-    pending.cancel()
 
 
 class _Source:
