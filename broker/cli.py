@@ -36,7 +36,7 @@ def run(**options: Any) -> None:
         raise click.UsageError(
             "--store-dir is required (or LOGBROKER_STORE_DIR, or store_dir in the --config file)"
         )
-    program.log_to_stderr(settings.log_level)
+    program.log_to_stderr(settings)
     logging.getLogger("nats-server").setLevel(
         logging.DEBUG if settings.log_level == "debug" else logging.WARNING
     )
@@ -49,7 +49,7 @@ def run(**options: Any) -> None:
 def apply(dry_run: bool, **options: Any) -> None:
     """Set up stream, buckets and consumers on a running broker; a second time changes nothing."""
     settings = given(BrokerSettings, options)
-    program.log_to_stderr(settings.log_level)
+    program.log_to_stderr(settings)
     asyncio.run(_apply(settings, dry_run=dry_run))
 
 
@@ -76,7 +76,7 @@ async def _apply(settings: BrokerSettings, *, dry_run: bool) -> None:
 def status(as_json: bool, **options: Any) -> None:
     """Show what the stream holds and how far each receiver has come."""
     settings = given(BrokerSettings, options)
-    program.log_to_stderr(settings.log_level)
+    program.log_to_stderr(settings)
     found = asyncio.run(_ask(settings))
     click.echo(json.dumps(found.as_json(), indent=2) if as_json else table(found))
 

@@ -47,6 +47,9 @@ class ProgramSettings(BaseSettings):
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = Field(
         "info", description="How much this program says of itself: debug, info, warning or error."
     )
+    log_format: Annotated[str, Field(pattern="^(text|json)$")] = Field(
+        "text", description="Form of what it says: text, or json, an object a line."
+    )
 
     @classmethod
     def settings_customise_sources(

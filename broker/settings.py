@@ -119,7 +119,7 @@ class BrokerSettings(ProgramSettings):
         )
 
 
-_TOPOLOGY = {"partitions", "max_age", "max_bytes", "discard", "replicas", "log_level"}
+_TOPOLOGY = {"partitions", "max_age", "max_bytes", "discard", "replicas", "log_level", "log_format"}
 RUN_FIELDS = frozenset(BrokerSettings.model_fields) - {"server"}
 APPLY_FIELDS = frozenset(_TOPOLOGY | {"server"})
-STATUS_FIELDS = frozenset({"server", "log_level"})
+STATUS_FIELDS = frozenset({"server", "log_level", "log_format"})

@@ -18,7 +18,6 @@ _COMMANDS = ("status",)
 
 @click.group("logreceiver", invoke_without_command=True)
 @settings_options(ReceiverSettings)
-@click.version_option(package_name="logship")
 @click.pass_context
 def logreceiver(context: click.Context, /, **options: Any) -> None:
     """Receive the lines of partitions into ordered, per-host, rotated files, on Spark."""
@@ -27,7 +26,7 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
     settings = given(ReceiverSettings, options)
     if not settings.partition:
         raise click.UsageError("--partition is required: a number from 0, several, or all")
-    log_to_stderr(settings.log_level)
+    log_to_stderr(settings)
     try:
         from receiver.pipeline import receive  # not before --help: it brings Spark
     except ModuleNotFoundError as error:
@@ -43,7 +42,7 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
 def status(as_json: bool, **options: Any) -> None:
     """Show how far each partition has been received, and by whom."""
     settings = given(ReceiverSettings, options)
-    log_to_stderr(settings.log_level)
+    log_to_stderr(settings)
     from receiver import status as view
 
     partitions = asyncio.run(view.gather(settings.server))

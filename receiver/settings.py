@@ -13,7 +13,7 @@ from broker.exits import ConfigurationError
 
 __all__ = ["STATUS_FIELDS", "ReceiverSettings"]
 
-STATUS_FIELDS = ("server", "log_level")
+STATUS_FIELDS = ("server", "log_level", "log_format")
 
 _SMALLEST_BATCH = 1024 * 1024
 

@@ -35,7 +35,7 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     settings = _settings(options)
     _require_files(settings)
     host = _host(settings)
-    log_to_stderr(settings.log_level)
+    log_to_stderr(settings)
     import asyncio
 
     from broker.memory import keep_large_buffers

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from broker.exits import OperatorError
+from broker.printable import printable
 from shipper.cache import FILE_NAME
 from shipper.cursor import Cursor
 from shipper.positions import Positions, PositionsUnreadable
@@ -101,7 +102,7 @@ def _table(host: HostStatus) -> str:
     for file in host.files:
         size = "gone" if file.size is None else str(file.size)
         behind = "?" if file.behind is None else str(file.behind)
-        rows.append((size, str(file.position), behind, file.last_read, _printable(file.path)))
+        rows.append((size, str(file.position), behind, file.last_read, printable(file.path)))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = [
         "  ".join([*(cell.rjust(width) for cell, width in zip(row, widths, strict=False)), row[4]])
@@ -111,7 +112,3 @@ def _table(host: HostStatus) -> str:
         f"host {host.host}: agent {host.agent or '-'}, sequence {host.sequence}, saved {host.saved}"
     )
     return "\n".join([head, *lines])
-
-
-def _printable(path: str) -> str:
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in path)

@@ -35,6 +35,7 @@ WRITTEN = {
     "master": "local[2]",
     "host": "web01.example.net",
     "log_level": "debug",
+    "log_format": "json",
     "once": "true",
     "ack": "false",
 }
