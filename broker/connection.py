@@ -51,6 +51,8 @@ class Connection:
         self._lost: asyncio.Future[None] | None = None
         self._connecting = asyncio.Lock()
         self._complaint = ""
+        self.away = ""
+        """Why no broker is there for `client` just now; empty while one is, or nobody asks."""
 
     @property
     def servers(self) -> str:
@@ -76,22 +78,19 @@ class Connection:
 
     async def client(self) -> Client:
         """Return a live client, however long it takes; says once that the broker is away, and once that it is back."""
-        pause, away = _FIRST_PAUSE, False
+        pause = _FIRST_PAUSE
         while True:
             try:
                 client = await self._connect()
             except (OSError, nats.errors.Error, TimeoutError) as error:
-                if not away:
-                    logger.warning(
-                        "broker away at %s: %s; trying again",
-                        self.servers,
-                        _reason(error, self._complaint),
-                    )
-                away = True
+                if not self.away:
+                    self.away = _reason(error, self._complaint)
+                    logger.warning("broker away at %s: %s; trying again", self.servers, self.away)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
-            if away:
+            if self.away:
+                self.away = ""
                 logger.info(
                     "broker at %s is back",
                     _public(client.connected_url.netloc) if client.connected_url else "?",

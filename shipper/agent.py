@@ -21,6 +21,7 @@ from broker.exits import FencedError, OperatorError, leading
 from shipper.cache import Cache
 from shipper.crew import Crew, Errand, follower_for, muster
 from shipper.keeper import Keeper
+from shipper.meter import Meter
 from shipper.positions import Positions
 from shipper.publisher import OwnershipLost
 from shipper.settings import ShipperSettings
@@ -59,6 +60,7 @@ class Agent:
         )
         self._cache = Cache(folder)
         self._keeper = Keeper(self._cache, clock)
+        self._meter = Meter(clock)
         self._stopping = asyncio.Event()
         self._limit = asyncio.Timeout(None)
         self._shipping: Shipping | None = None
@@ -123,7 +125,10 @@ class Agent:
         settings = self._errand.settings
         pace = Pace(settings.round_size, settings.compression, settings.once, self._patience)
         follower = await follower_for(self._errand, crew)
-        shipping = Shipping(follower, crew.publish, crew.positions, pace, self._stopping)
+        self._meter.begin()
+        shipping = Shipping(
+            follower, crew.publish, crew.positions, pace, self._stopping, self._meter
+        )
         self._shipping = shipping
         try:
             await self._run_and_keep(shipping)

@@ -17,7 +17,7 @@ from shipper.publisher import Publisher, UnacknowledgedPublisher
 from shipper.registry import Registry
 from shipper.rounds import Round
 from shipper.settings import ShipperSettings
-from shipper.waiting import Waiting, reason_of
+from shipper.waiting import Cause, Waiting, cause_of, reason_of
 
 __all__ = ["Crew", "Errand", "follower_for", "muster", "partitions_of"]
 
@@ -67,16 +67,16 @@ async def partitions_of(connection: Connection, waiting: Waiting) -> int:
     Raises `ConfigurationError` when it is no such number.
     """
     while True:
-        reason = "the number of partitions is not set; run `logbroker apply`"
+        reason, cause = "the number of partitions is not set; run `logbroker apply`", Cause.MISSING
         try:
             if entry := await read(connection, CONFIG_BUCKET, PARTITIONS_KEY):
                 waiting.over()
                 return _number(entry.value)
         except Rejected as error:
-            reason = reason_of(error)
+            reason, cause = reason_of(error), cause_of(error)
         except ConnectionLost as error:
-            reason = f"the broker did not answer: {error}"
-        await waiting.pause(reason)
+            reason, cause = f"the broker did not answer: {error}", Cause.LOST
+        await waiting.pause(reason, cause)
 
 
 def _number(value: bytes) -> int:

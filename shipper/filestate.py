@@ -10,7 +10,8 @@ class FileState:
     """A followed file as it was last seen.
 
     `offset` is the next byte to read, not to acknowledge; `held` are the bytes of an unfinished last line, which wait;
-    `note` says why it does not move, or what became of it.
+    `since` is when something to read was noticed, in nanoseconds, None where there is nothing. `note` says why it does
+    not move, or what became of it.
     """
 
     path: str
@@ -19,4 +20,5 @@ class FileState:
     offset: int
     inode: int
     held: int
+    since: int | None
     note: str

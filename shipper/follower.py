@@ -117,6 +117,15 @@ class Follower:
         """Return every followed file as it was last seen."""
         return [tailer.state() for tailer in self._roster.tailers.values()]
 
+    def troubles(self) -> list[Notice]:
+        """Return what kept files from being read at the last look."""
+        return self._troubles.now()
+
+    @property
+    def open_files(self) -> int:
+        """How many files are open now."""
+        return len(self._handles)
+
     def cursors(self) -> list[Cursor]:
         """Return the read cursor of every followed file, those at 0 as well, of which the stream knows nothing."""
         return [tailer.cursor for tailer in self._roster.tailers.values()]
@@ -195,7 +204,7 @@ class Follower:
     def _changed(self, path: str, moved: bool) -> None:
         tailer = self._by_path.get(path)
         if tailer is not None:
-            tailer.dirty = True
+            tailer.stir(self._clock())
             self._turns.setdefault(tailer.sighting.family)
         if moved or tailer is None:
             self.look_due = True

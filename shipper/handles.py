@@ -23,6 +23,9 @@ class Handles:
         self._limit = limit
         self._open: dict[FileKey, AsyncFileIO] = {}
 
+    def __len__(self) -> int:
+        return len(self._open)
+
     def __contains__(self, key: FileKey) -> bool:
         return key in self._open
 

@@ -12,7 +12,7 @@ from shipper.agent_id import AgentId
 from shipper.positions import Positions
 from shipper.registry import Registry
 from shipper.verdict import Stored
-from shipper.waiting import Waiting, reason_of
+from shipper.waiting import Waiting, cause_of, reason_of
 
 __all__ = ["Ownership", "take_over"]
 
@@ -42,7 +42,7 @@ async def take_over(
             await waiting.pause(f"the broker did not answer: {error}")
             continue
         except Rejected as error:
-            await waiting.pause(reason_of(error))
+            await waiting.pause(reason_of(error), cause_of(error))
             continue
         waiting.over()
         return ownership

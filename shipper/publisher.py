@@ -13,7 +13,7 @@ from shipper.ownership import Ownership
 from shipper.registry import Registry
 from shipper.rounds import Round, outgoing, unacknowledged
 from shipper.verdict import Ruling, Stored, Verdict, judge
-from shipper.waiting import Waiting, reason_of
+from shipper.waiting import Cause, Waiting, cause_of, reason_of
 
 __all__ = ["OwnershipLost", "Publisher", "UnacknowledgedPublisher"]
 
@@ -57,7 +57,7 @@ class Publisher:
                     raise ConfigurationError(
                         f"the stream refuses a block: {error}; lower --max-line"
                     ) from None
-                await self._waiting.pause(reason_of(error))
+                await self._waiting.pause(reason_of(error), cause_of(error))
             else:
                 if sequence is not None:
                     self._waiting.over()
@@ -96,7 +96,7 @@ class Publisher:
             case Ruling.AGAIN | Ruling.LOOK_BACK:
                 if verdict.last == self._expected:
                     await self._waiting.pause(
-                        "the broker refuses what it asks for; it may lag behind"
+                        "the broker refuses what it asks for; it may lag behind", Cause.REFUSED
                     )
                 self._expected = verdict.last
                 return None

@@ -6,13 +6,15 @@ source files wait. What to do about troubles is decided elsewhere; this room onl
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from broker.connection import BrokerAway
 from broker.exits import OperatorError
 from shipper.compression import compress
 from shipper.follower import Follower
+from shipper.meter import Meter
 from shipper.notice import Notice, NoticeKind
 from shipper.positions import Positions
 from shipper.rounds import FIRST_SIZE, Round, cut, next_size
@@ -53,9 +55,15 @@ class Shipping:
         positions: Positions,
         pace: Pace,
         stopping: asyncio.Event,
+        meter: Meter,
     ) -> None:
-        """Begin at `positions`; `publish` returns the sequence of a stored round; `stopping` asks for the end."""
+        """Begin at `positions`; `publish` returns the sequence of a stored round; `stopping` asks for the end.
+
+        `reading_since` is when the look or the gathering under way began, on the loop's clock; None between them.
+        """
         self.positions = positions
+        self.reading_since: float | None = None
+        self._meter = meter
         self._troubles: dict[str, Notice] = {}
         self._follower = follower
         self._publish = publish
@@ -110,12 +118,14 @@ class Shipping:
     async def _look(self) -> None:
         clock = asyncio.get_running_loop().time
         began = clock()
-        notices = await self._follower.look()
+        with self._reading():
+            notices = await self._follower.look()
         self._looked = clock()
         self.positions = self.positions.found(self._follower.starts(self.positions.begun()))
         self._look_after = max(self._pace.look_after, 10 * (self._looked - began))
         troubles = {notice.path: notice for notice in notices if notice.kind.is_trouble}
         self._troubles.update(troubles)
+        self._meter.noticed(notices)
         # with `once` troubles are what it ends with
         _say(notice for notice in notices if not (self._pace.once and notice.path in troubles))
 
@@ -127,12 +137,23 @@ class Shipping:
         return self._look_after if self._follower.look_due else self._pace.look_every
 
     async def _gather(self) -> list[Round]:
-        blocks = await self._follower.gather(self._size)
+        with self._reading():
+            blocks = await self._follower.gather(self._size)
         if not blocks:
             return []
         if self._pace.compression != "none":
             blocks = await asyncio.to_thread(compress, blocks, self._pace.compression)
-        return cut(blocks, self._pace.round_size)
+        rounds = cut(blocks, self._pace.round_size)
+        self._meter.gathered(rounds)
+        return rounds
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        self.reading_since = asyncio.get_running_loop().time()
+        try:
+            yield
+        finally:
+            self.reading_since = None
 
     async def _launch(self, round_: Round, group: asyncio.TaskGroup) -> None:
         await self._land()
@@ -157,6 +178,7 @@ class Shipping:
     def _settle(self, round_: Round, sequence: int) -> None:
         origins = [block.origin for block in round_.blocks]
         self.positions = self.positions.advance(origins, sequence)
+        self._meter.acknowledged(round_)
         self._size = next_size(self._size, self._took(), self._pace.round_size)
 
     def _took(self) -> float:

@@ -20,7 +20,8 @@ _MOST_PIECES = 64
 class Tailer:
     """One followed file; its file id and label stay, its path is where it was seen last.
 
-    `rotated` is when it was found to stand no longer at its live path, in nanoseconds; None while it does.
+    `rotated` is when it was found to stand no longer at its live path, in nanoseconds; None while it does. `stirred` is
+    when it became `dirty`: since then there is, or may be, something to read.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Tailer:
         self.rotated: int | None = None if sighting.is_live else sighting.modified
         self.unseen_since: int | None = None
         self.dirty = sighting.size > cursor.offset
+        self.stirred = now
         self.suspect = False
         self.note = ""
         # of a file of which nothing was read only what it looked like is known
@@ -106,12 +108,17 @@ class Tailer:
             return
         self._note_size(sighting.size, now)
         if sighting.size != self._end or sighting.modified != self._modified:
-            self.dirty = True
+            self.stir(now)
+
+    def stir(self, now: int) -> None:
+        """Take note that there may be something to read."""
+        if not self.dirty:
+            self.dirty, self.stirred = True, now
 
     def recognised(self, head: bytes, size: int) -> None:
         """Take note of what the file begins with and how large it is, once it is known to be the one it was."""
         self.suspect = False
-        self.dirty = True
+        self.stir(self._grew)
         self._first = max(self._first, head, key=len)
         self._size = size
 
@@ -125,7 +132,7 @@ class Tailer:
             self.unseen_since = now
         if self.rotated is None:
             self.rotated = now
-        self.dirty = True
+        self.stir(now)
 
     def is_settled(self, now: int, grace: int) -> bool:
         """Whether the file was rotated away and has not grown for `grace` nanoseconds: its last line is finished."""
@@ -170,6 +177,7 @@ class Tailer:
             offset=self.offset,
             inode=self.sighting.key.inode,
             held=self.held if not self.dirty else 0,
+            since=self.stirred if self.dirty else None,
             note=self.note or self._describe(),
         )
 

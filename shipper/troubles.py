@@ -16,4 +16,12 @@ class Troubles:
     def changes(self, troubles: Iterable[Notice]) -> list[Notice]:
         """Take the troubles of a look; return those that the last look did not have."""
         before, self._now = self._now, set(troubles)
-        return sorted(self._now - before, key=lambda notice: (notice.path, notice.text))
+        return _sorted(self._now - before)
+
+    def now(self) -> list[Notice]:
+        """Return the troubles of the last look."""
+        return _sorted(self._now)
+
+
+def _sorted(notices: Iterable[Notice]) -> list[Notice]:
+    return sorted(notices, key=lambda notice: (notice.path, notice.text))

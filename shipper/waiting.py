@@ -3,10 +3,12 @@
 import asyncio
 import logging
 import random
+from collections import Counter
+from enum import Enum
 
 from broker.connection import Rejected
 
-__all__ = ["Waiting", "reason_of"]
+__all__ = ["Cause", "Waiting", "cause_of", "reason_of"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _FULL = {10077, 10023, 10002, 10047}
@@ -14,18 +16,35 @@ _NOT_ATOMIC = {10174}
 logger = logging.getLogger(__name__)
 
 
+class Cause(Enum):
+    """Why something is tried again, for counting: few words that stay, where reasons are sentences."""
+
+    LOST = "lost"
+    FULL = "full"
+    MISSING = "missing"
+    REFUSED = "refused"
+
+
 class Waiting:
-    """What this agent waits for, if anything; `reason` is empty while all goes well."""
+    """What this agent waits for, if anything; `reason` is empty while all goes well.
+
+    `since` is when that began, on the loop's clock; `retries` counts what was tried again, by cause.
+    """
 
     def __init__(self) -> None:
         self.reason = ""
+        self.since: float | None = None
+        self.retries: Counter[Cause] = Counter()
         self._pause = _FIRST_PAUSE
 
-    async def pause(self, reason: str) -> None:
+    async def pause(self, reason: str, cause: Cause = Cause.LOST) -> None:
         """Say `reason` unless it was the last thing said, and wait; longer each time, at most 5 s."""
         if reason != self.reason:
             logger.warning("waiting: %s", reason)
+        if self.since is None:
+            self.since = asyncio.get_running_loop().time()
         self.reason = reason
+        self.retries[cause] += 1
         await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
@@ -33,7 +52,14 @@ class Waiting:
         """Say that it goes on, if it had stopped."""
         if self.reason:
             logger.info("going on")
-        self.reason, self._pause = "", _FIRST_PAUSE
+        self.reason, self.since, self._pause = "", None, _FIRST_PAUSE
+
+
+def cause_of(error: Rejected) -> Cause:
+    """Return what a refusal is counted as."""
+    if error.error in _FULL:
+        return Cause.FULL
+    return Cause.MISSING if error.error == 0 and error.code == 503 else Cause.REFUSED
 
 
 def reason_of(error: Rejected) -> str:

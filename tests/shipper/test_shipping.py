@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from shipper.follower import Follower
+from shipper.meter import Meter
 from shipper.positions import Positions
 from shipper.rounds import Round
 from shipper.shipping import Pace, Shipping
@@ -19,7 +20,7 @@ async def ship_once(follower: Follower) -> bytes:
         return len(taken)
 
     pace = Pace(1 << 20, "none", once=True, patience=10.0)
-    shipping = Shipping(follower, publish, Positions(), pace, asyncio.Event())
+    shipping = Shipping(follower, publish, Positions(), pace, asyncio.Event(), Meter(time.time_ns))
     async with asyncio.TaskGroup() as group:
         await shipping.run(group)
     await follower.close()
