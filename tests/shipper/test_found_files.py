@@ -9,6 +9,7 @@ from broker.block import Identity, Origin, Span
 from shipper.cache import Cache
 from shipper.cursor import Cursor
 from shipper.follower import Follower
+from shipper.meter import Meter
 from shipper.positions import Positions
 from shipper.rounds import Round
 from shipper.shipping import Pace, Shipping
@@ -36,7 +37,7 @@ async def ship_to_a_silent_broker(follower: Follower) -> Positions:
         return 0
 
     pace = Pace(1 << 20, "none", once=False, patience=None)
-    shipping = Shipping(follower, never, Positions(), pace, asyncio.Event())
+    shipping = Shipping(follower, never, Positions(), pace, asyncio.Event(), Meter(time.time_ns))
 
     async def run() -> None:
         async with asyncio.TaskGroup() as group:
