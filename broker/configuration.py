@@ -13,16 +13,11 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 import click
 from pydantic import BeforeValidator, Field, ValidationError
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from broker.exits import ConfigurationError
 
-__all__ = ["Many", "ProgramSettings", "load"]
+__all__ = ["Many", "ProgramSettings", "load", "name_of"]
 
 
 def _split(value: object) -> object:
@@ -39,8 +34,6 @@ class ProgramSettings(BaseSettings):
     model_config = SettingsConfigDict(
         frozen=True,
         extra="forbid",
-        env_ignore_empty=True,
-        enable_decoding=False,  # a variable is read as an option is, never as JSON
     )
     program: ClassVar[str]
 
@@ -60,44 +53,51 @@ class ProgramSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return options, environment, file: the earlier wins."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        """Return what it is made from, and nothing else: `load` has read the environment and the file."""
+        return (init_settings,)
 
 
 Model = TypeVar("Model", bound=ProgramSettings)
 
 
+def name_of(field: str) -> str:
+    """Return the name of a setting, as it is written in a file: its field's, which ends in `_` if that is a word of Python."""
+    return field.removesuffix("_")
+
+
 def load(model: type[Model], options: Mapping[str, Any], config: Path | None) -> Model:
-    """Return the settings of a program.
+    """Return the settings of a program: an option wins over the environment, and that over the file.
 
     `options` holds the options that were given, by field name. Raises click.UsageError for a bad option and
     `ConfigurationError` for a bad variable, key or file.
     """
     prefix = model.model_config.get("env_prefix", "")
-    _refuse_unknown_variables(prefix, model.model_fields)
-    _refuse_bad_file(model, config)
-    loaded = type(
-        model.__name__, (model,), {"model_config": {**model.model_config, "toml_file": config}}
-    )
+    fields = {name_of(field): field for field in model.model_fields}
+    variables = _variables(prefix, fields)
+    keys = {} if config is None else _keys(config, fields)
     try:
-        settings: Model = loaded(**options)
+        return model(**{**keys, **variables, **options})
     except ValidationError as error:
         raise _translate(error, options, prefix, config) from None
-    return settings
 
 
-def _refuse_unknown_variables(prefix: str, fields: Iterable[str]) -> None:
-    known = {f"{prefix}{name}".upper() for name in (*fields, "config")}
-    for variable in os.environ:
-        if variable.upper().startswith(prefix.upper()) and variable.upper() not in known:
+def _variables(prefix: str, fields: Mapping[str, str]) -> dict[str, str]:
+    known = {f"{prefix}{name}".upper(): field for name, field in fields.items()}
+    found = {}
+    for variable, value in os.environ.items():
+        name = variable.upper()
+        if not name.startswith(prefix.upper()) or name == f"{prefix}config".upper():
+            continue
+        if name not in known:
             raise ConfigurationError(
-                f"environment variable {variable} is not a setting{_suggest(variable.upper(), known)}"
+                f"environment variable {variable} is not a setting{_suggest(name, known)}"
             )
+        if value:
+            found[known[name]] = value  # as an option would be, never as JSON
+    return found
 
 
-def _refuse_bad_file(model: type[ProgramSettings], config: Path | None) -> None:
-    if config is None:
-        return
+def _keys(config: Path, fields: Mapping[str, str]) -> dict[str, Any]:
     try:
         content = tomllib.loads(config.read_text("utf-8"))
     except OSError as error:
@@ -107,10 +107,9 @@ def _refuse_bad_file(model: type[ProgramSettings], config: Path | None) -> None:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{config} is not valid TOML: {error}") from None
     for key in content:
-        if key not in model.model_fields:
-            raise ConfigurationError(
-                f"{config}: {key!r} is not a setting{_suggest(key, model.model_fields)}"
-            )
+        if key not in fields:
+            raise ConfigurationError(f"{config}: {key!r} is not a setting{_suggest(key, fields)}")
+    return {fields[key]: value for key, value in content.items()}
 
 
 def _suggest(word: str, known: Iterable[str]) -> str:
@@ -124,13 +123,15 @@ def _translate(
     first = error.errors()[0]
     field = str(first["loc"][0]) if first["loc"] else ""
     reason = first["msg"].removeprefix("Value error, ")
-    flag = f"--{field.replace('_', '-')}"
-    variable = f"{prefix}{field}".upper()
+    name = name_of(field)
+    flag = f"--{name.replace('_', '-')}"
+    variable = f"{prefix}{name}".upper()
     if first["type"] == "missing":
         return click.UsageError(
-            f"{flag} is required (or {variable}, or {field} in the --config file)"
+            f"{flag} is required (or {variable}, or {name} in the --config file)"
         )
     if field in options or not field:
         return click.UsageError(f"{flag}: {reason}" if field else reason)
-    place = variable if variable in {name.upper() for name in os.environ} else f"{config}: {field}"
+    set_there = variable in {there.upper() for there, value in os.environ.items() if value}
+    place = variable if set_there else f"{config}: {name}"
     return ConfigurationError(f"{place}: {reason}")

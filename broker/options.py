@@ -10,7 +10,7 @@ import click
 from pydantic import BaseModel, ByteSize
 from pydantic.fields import FieldInfo
 
-from broker.configuration import ProgramSettings, load
+from broker.configuration import ProgramSettings, load, name_of
 from broker.durations import format_duration
 
 __all__ = ["given", "settings_options", "spread"]
@@ -83,12 +83,11 @@ def _path_variable(name: str) -> Path | None:
 
 
 def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
-    flag = f"--{name.replace('_', '-')}"
+    shown = name_of(name).replace("_", "-")
+    flag = f"--{shown}"
     help_text = f"{field.description or ''}{_default_text(field)}"
     if field.annotation is bool:
-        return click.option(
-            f"{flag}/--no-{name.replace('_', '-')}", name, default=None, help=help_text
-        )
+        return click.option(f"{flag}/--no-{shown}", name, default=None, help=help_text)
     multiple = get_origin(field.annotation) is tuple
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
     metavar = str(extra.get("metavar", "TEXT"))

@@ -1,7 +1,7 @@
 """What `logshipper check` finds: would the agent reach its broker, and which files would it follow."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from broker.bucket import read
@@ -10,6 +10,7 @@ from broker.subjects import Subject
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, STREAM
 from shipper.discovery import scan
 from shipper.registry import Registry
+from shipper.selection import Selection
 from shipper.waiting import reason_of
 
 __all__ = ["Finding", "check_broker", "check_files"]
@@ -44,9 +45,9 @@ async def check_broker(connection: Connection, host: str) -> list[Finding]:
     return [Finding(True, f"broker at {connection.servers}: stream {STREAM}, {subject}, {last}")]
 
 
-def check_files(patterns: Iterable[str]) -> Iterator[Finding]:
+def check_files(selection: Selection) -> Iterator[Finding]:
     """Say of each file that would be followed whether it can be read."""
-    found = scan([os.path.abspath(pattern) for pattern in patterns], ())  # noqa: PTH100 - keeps .. and links as the agent does
+    found = scan(selection, ())
     for sighting in found.sightings:
         readable = os.access(sighting.path, os.R_OK)
         text = f"{sighting.size} bytes" if readable else "cannot be read; check its permissions"

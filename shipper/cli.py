@@ -59,7 +59,9 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> None:
 
 
 @logshipper.command("check")
-@settings_options(ShipperSettings, only={"file", "server", "host", "state_dir"})
+@settings_options(
+    ShipperSettings, only={"file", "exclude", "ignore_older", "server", "host", "state_dir"}
+)
 @click.pass_context
 def _check(context: click.Context, /, **options: Any) -> int:
     """Check the configuration, the broker and the files, and say what would be followed."""
@@ -67,12 +69,13 @@ def _check(context: click.Context, /, **options: Any) -> int:
 
     from shipper.agent import connection_for
     from shipper.check import check_broker, check_files
+    from shipper.selection import selected
 
     settings = _settings(_merged(context, options))
     _require_files(settings)
     host = _host(settings)
     findings = [
-        *check_files(settings.file),
+        *check_files(selected(settings)),
         *asyncio.run(check_broker(connection_for(settings, host), host)),
     ]
     for finding in findings:
@@ -112,5 +115,5 @@ def _state_dir(settings: ShipperSettings) -> Path:
 
 def main() -> None:
     """Run the program named `logshipper`."""
-    arguments = spread(sys.argv[1:], {"--file", "--server"}, {"status", "check"})
+    arguments = spread(sys.argv[1:], {"--file", "--exclude", "--server"}, {"status", "check"})
     run(logshipper, arguments)

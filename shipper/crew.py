@@ -16,6 +16,7 @@ from shipper.positions import Positions
 from shipper.publisher import Publisher, UnacknowledgedPublisher
 from shipper.registry import Registry
 from shipper.rounds import Round
+from shipper.selection import selected
 from shipper.settings import ShipperSettings
 from shipper.waiting import Cause, Waiting, cause_of, reason_of
 
@@ -92,7 +93,7 @@ async def follower_for(errand: Errand, crew: Crew) -> Follower:
     """Return a follower that starts at the crew's positions, with blocks that the broker takes."""
     most = (await errand.connection.client()).max_payload - PAYLOAD_HEADROOM
     return Follower(
-        errand.settings.file,
+        selected(errand.settings),
         crew.positions.files.values(),
         agent=str(crew.agent),
         new_id=lambda: f"{crew.agent}.{errand.new_number()}",

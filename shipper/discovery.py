@@ -6,23 +6,25 @@ Blocks, so it runs in a thread; reads no file and remembers nothing.
 import glob
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from shipper.families import family_of
 from shipper.notice import Notice, NoticeKind
 from shipper.rotation import is_compressed, live_names
+from shipper.selection import Selection
 from shipper.sighting import FileKey, Scan, Sighting
 
 __all__ = ["scan"]
 
 
-def scan(patterns: Sequence[str], lives: Iterable[str]) -> Scan:
+def scan(selection: Selection, lives: Iterable[str]) -> Scan:
     """Return what the patterns show now, with the rotated siblings of `lives`, each file once.
 
-    `patterns` are absolute; `lives` are the paths that have been followed so far, so that a file which was rotated
+    `lives` are the paths that have been followed so far, so that a file which was rotated
     away and not written anew still has its family.
     """
+    patterns = selection.patterns
     found = {pattern: _expand(pattern) for pattern in patterns}
     wanted = dict.fromkeys(path for paths in found.values() for path in paths)
     families = {*lives, *wanted}

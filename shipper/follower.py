@@ -7,7 +7,6 @@ Publishes nothing. A look decides what every file is; a gathering only reads, an
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Container, Iterable, Sequence
 
 from aiofiles.os import wrap
@@ -23,6 +22,7 @@ from shipper.notice import Notice, NoticeKind
 from shipper.reading import Reading, Request, read
 from shipper.roster import Roster
 from shipper.sampling import Sample, sample
+from shipper.selection import Selection
 from shipper.tailer import Tailer
 from shipper.troubles import Troubles
 from shipper.watcher import Watcher
@@ -48,7 +48,7 @@ class Follower:
 
     def __init__(
         self,
-        patterns: Sequence[str],
+        selection: Selection,
         known: Iterable[Cursor],
         *,
         agent: str,
@@ -59,11 +59,11 @@ class Follower:
         grace: float = 5.0,
         open_files: int = 500,
     ) -> None:
-        self._patterns = [os.path.abspath(pattern) for pattern in patterns]  # noqa: PTH100 - Path would fold `//`, not `..`
+        self._selection = selection
         self._agent = agent
         self._clock = clock
         self._limits = Limits(block_size, max_line, int(grace * 1_000_000_000), open_files)
-        self._roster = Roster(self._patterns, known, new_id)
+        self._roster = Roster(selection, known, new_id)
         self._handles = Handles(open_files)
         self._troubles = Troubles()
         self._watcher = Watcher(self._changed)
@@ -146,7 +146,7 @@ class Follower:
 
     async def _look(self, now: int) -> list[Notice]:
         self.look_due = False
-        shown = await asyncio.to_thread(scan, self._patterns, tuple(self._roster.lives))
+        shown = await asyncio.to_thread(scan, self._selection, tuple(self._roster.lives))
         notices = await self._watcher.follow(shown.folders)
         asks, renamed = self._roster.sight(shown.sightings, now, self._handles.__contains__)
         gone = await self._let_go(now)

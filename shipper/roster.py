@@ -4,9 +4,8 @@ A file is in one of three places: followed by a tailer (by device and inode), kn
 passed over because it was rotated before our time.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from fnmatch import fnmatchcase
 
 from shipper.asking import asks
 from shipper.chain import Ruling, Stranger, Verdict, rule_known, rule_rotated
@@ -20,6 +19,7 @@ from shipper.notice import Notice, NoticeKind
 from shipper.outlook import Outlook, outlook
 from shipper.rotation import age
 from shipper.sampling import Ask, Sample
+from shipper.selection import Selection
 from shipper.sighting import FileKey, Sighting
 from shipper.tailer import Tailer
 
@@ -30,12 +30,12 @@ class Roster:
     """The files that one follower knows; `chains` holds its tailers by family, oldest first."""
 
     def __init__(
-        self, patterns: Sequence[str], known: Iterable[Cursor], new_id: Callable[[], str]
+        self, selection: Selection, known: Iterable[Cursor], new_id: Callable[[], str]
     ) -> None:
         self.known = {cursor.file: cursor for cursor in known}
         self.tailers: dict[FileKey, Tailer] = {}
         self.chains: dict[str, list[Tailer]] = {}
-        self.lives = {c.path for c in self.known.values() if _is_shown(c.path, patterns)}
+        self.lives = {c.path for c in self.known.values() if selection.shows(c.path)}
         self._new_id = new_id
         self._old: dict[FileKey, int] = {}
         self._copies = Copies()
@@ -242,7 +242,3 @@ def _truncation(tailer: Tailer, copy: Tailer | None) -> Notice:
     lost = tailer.unread
     text = f"was truncated or written anew; {lost} bytes were seen in it and not read"
     return Notice(NoticeKind.TRUNCATED, path, text, lost)
-
-
-def _is_shown(path: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(path, p) or fnmatchcase(path, p.replace("**/", "*")) for p in patterns)

@@ -35,6 +35,26 @@ class ShipperSettings(ProgramSettings):
         description="File to follow, or a glob in quotes; may be given several times.",
         json_schema_extra={"metavar": "PATH_OR_GLOB"},
     )
+    exclude: Many = Field(
+        (),
+        description="File or folder to leave out, or a glob of them; may be given several times.",
+        json_schema_extra={"metavar": "GLOB"},
+    )
+    from_: Literal["beginning", "end"] = Field(
+        "beginning",
+        description="Where to begin in files that are there at the start and were never seen: beginning or end.",
+        json_schema_extra={"metavar": "PLACE"},
+    )
+    ignore_older: Duration | None = Field(
+        None,
+        description="Pass over files that were never seen and were not written for this long, until they are.",
+        json_schema_extra={"metavar": "DURATION"},
+    )
+    hold_deleted: Duration = Field(
+        timedelta(hours=6),
+        description="How long a deleted file that is not read to its end is kept open, and its space taken.",
+        json_schema_extra={"metavar": "DURATION"},
+    )
     server: Servers = Field(
         ("nats://127.0.0.1:4222",),
         description="Address of the broker; may be given several times.",

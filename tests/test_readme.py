@@ -10,6 +10,7 @@ import pytest
 
 import bench.ports
 from bench.processes import Processes
+from broker.configuration import name_of
 from shipper.settings import ShipperSettings
 
 ROOT = Path(__file__).parents[1]
@@ -68,7 +69,7 @@ def test_the_make_targets_of_the_readme_exist() -> None:
 def test_the_settings_of_the_readme_are_settings() -> None:
     (example,) = blocks("toml")
 
-    assert set(tomllib.loads(example)) <= set(ShipperSettings.model_fields)
+    assert set(tomllib.loads(example)) <= {name_of(field) for field in ShipperSettings.model_fields}
 
 
 def test_every_file_that_the_readme_names_exists() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.configuration import ProgramSettings, load
+from broker.configuration import ProgramSettings, load, name_of
 from broker.settings import BrokerSettings
 from receiver.settings import ReceiverSettings
 from shipper.settings import ShipperSettings
@@ -12,6 +12,10 @@ WRITTEN = {
     "http": "127.0.0.1:9222",
     "server": "nats://b1:4222,nats://b2:4222",
     "file": "/var/log/a.log,/var/log/b.log",
+    "exclude": "/var/log/a.log,/var/log/b.log",
+    "from_": "end",
+    "ignore_older": "30d",
+    "hold_deleted": "1h",
     "partition": "0,3",
     "max_age": "12h",
     "linger": "250ms",
@@ -55,7 +59,7 @@ def test_a_variable_is_read_as_the_option_is(
     required = {} if model is not ShipperSettings or name == "file" else {"file": ("a.log",)}
     by_option = load(model, {**required, name: text}, None)
 
-    monkeypatch.setenv(f"LOG{model.program[3:]}_{name}".upper(), text)
+    monkeypatch.setenv(f"LOG{model.program[3:]}_{name_of(name)}".upper(), text)
     by_variable = load(model, required, None)
 
     assert getattr(by_variable, name) == getattr(by_option, name)

@@ -10,6 +10,7 @@ from shipper.cursor import Cursor, after
 from shipper.follower import Follower
 from shipper.notice import Notice, NoticeKind
 from shipper.positions import Positions
+from shipper.selection import Selection
 
 __all__ = ["Host"]
 
@@ -21,7 +22,7 @@ class Host:
 
     def __init__(self, folder: Path, *patterns: str, grace: float = 5.0, **sizes: int) -> None:
         self.folder = folder
-        self.patterns = [str(folder / pattern) for pattern in patterns or ("app.log",)]
+        self.selection = Selection.of(str(folder / name) for name in patterns or ("app.log",))
         self.blocks: list[Block] = []
         self.notices: list[Notice] = []
         self.later = 0
@@ -33,7 +34,7 @@ class Host:
 
     def _start(self, known: list[Cursor]) -> Follower:
         return Follower(
-            self.patterns,
+            self.selection,
             known,
             agent="agent-1",
             new_id=lambda: next(self._ids),

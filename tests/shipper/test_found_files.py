@@ -12,6 +12,7 @@ from shipper.follower import Follower
 from shipper.meter import Meter
 from shipper.positions import Positions
 from shipper.rounds import Round
+from shipper.selection import Selection
 from shipper.shipping import Pace, Shipping
 
 IDENTITY = Identity(1, 4, "ab", 0, "")
@@ -20,7 +21,7 @@ IDENTITY = Identity(1, 4, "ab", 0, "")
 def follower(logs: Path, positions: Positions, prefix: str) -> Follower:
     numbers = itertools.count()
     return Follower(
-        [str(logs / "app.log")],
+        Selection.of([str(logs / "app.log")]),
         positions.files.values(),
         agent="1-aaaaaaaa",
         new_id=lambda: f"{prefix}{next(numbers)}",

@@ -9,6 +9,7 @@ from shipper.follower import Follower
 from shipper.meter import Meter
 from shipper.positions import Positions
 from shipper.rounds import Round
+from shipper.selection import Selection
 from shipper.shipping import Pace, Shipping
 
 
@@ -34,7 +35,7 @@ async def test_once_does_not_end_while_files_wait_for_the_rest_of_an_over_long_l
     (tmp_path / "b.log").write_bytes(b"short\n")
     numbers = itertools.count()
     follower = Follower(
-        [str(tmp_path / "*.log")],
+        Selection.of([str(tmp_path / "*.log")]),
         [],
         agent="1-aaaaaaaa",
         new_id=lambda: f"id{next(numbers)}",
