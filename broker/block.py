@@ -26,6 +26,7 @@ MAX_LINES_BYTES = 64 * 1024 * 1024
 
 _FILE, _SPAN, _IDENTITY = "Log-File", "Log-Span", "Log-Identity"
 _LINES, _AGENT, _READ_AT = "Log-Lines", "Log-Agent", "Log-Read-At"
+_FILTERED = "Log-Filtered"
 _ENCODING = "Content-Encoding"
 _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
@@ -89,8 +90,10 @@ class Identity:
 class Origin:
     """Where the lines of a message came from, as its headers say.
 
-    `read_at` is when the bytes were read, in nanoseconds since the epoch. A message of no lines and no span is a
-    claim: an agent's first word, which fences older agents of the same host.
+    `read_at` is when the bytes were read, in nanoseconds since the epoch. `identity` is None where the source cannot be
+    read again (a pipe). `filtered` says that lines of the span were left out on purpose: nobody can tell by the span
+    where in the source a byte of the payload stood. A message of no lines and no span is a claim: an agent's first
+    word, which fences older agents of the same host.
     """
 
     agent: str
@@ -100,6 +103,7 @@ class Origin:
     lines: int
     read_at: int
     compressed: bool = False
+    filtered: bool = False
 
     @property
     def is_claim(self) -> bool:
@@ -109,19 +113,26 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A run of whole lines of one file, with its origin; `payload` is on the wire as it is here."""
+    """A run of whole lines of one file, with its origin; `payload` is on the wire as it is here.
+
+    `continues` says that it begins inside a line, whose beginning is in the block before; it is not on the wire.
+    """
 
     origin: Origin
     payload: bytes
+    continues: bool = False
 
 
 def encode_origin(origin: Origin) -> dict[str, str]:
     """Return the headers of a message."""
     headers = {_AGENT: origin.agent, _LINES: str(origin.lines), _READ_AT: str(origin.read_at)}
-    if origin.span is not None and origin.identity is not None:
+    if origin.span is not None:
         headers[_FILE] = _quote(origin.file)
         headers[_SPAN] = str(origin.span)
-        headers[_IDENTITY] = str(origin.identity)
+        if origin.identity is not None:
+            headers[_IDENTITY] = str(origin.identity)
+    if origin.filtered:
+        headers[_FILTERED] = "1"
     if origin.compressed:
         headers[_ENCODING] = "zstd"
     return headers
@@ -136,8 +147,8 @@ def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
         return None
     span = Span.parse(headers[_SPAN]) if _SPAN in headers else None
     identity = Identity.parse(headers[_IDENTITY]) if _IDENTITY in headers else None
-    if (span is None) != (identity is None):
-        raise MalformedBlock(f"{_SPAN} and {_IDENTITY} come together or not at all")
+    if span is None and identity is not None:
+        raise MalformedBlock(f"{_IDENTITY} without {_SPAN}")
     return Origin(
         agent=headers[_AGENT],
         file=_unquote(headers.get(_FILE, "")),
@@ -146,6 +157,7 @@ def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
         lines=_number(headers, _LINES),
         read_at=_number(headers, _READ_AT),
         compressed=_is_compressed(headers),
+        filtered=_FILTERED in headers,
     )
 
 

@@ -19,6 +19,9 @@ class Kind(Enum):
     """Bytes of the source file between what was received and this block never came."""
     REPEAT = "repeat"
     """The block, or its beginning, had been received before and was not written again."""
+    DOUBT = "doubt"
+    """The block's beginning had been received before, but which of its lines those are cannot be told, as lines were
+    left out of it: it was written whole, and the lines of these bytes may stand there twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +56,20 @@ _WRITE_ALL = Judgement(0)
 def judge(reached: int | None, origin: Origin, host: str, sequence: int, length: int) -> Judgement:
     """Judge a block of `length` payload bytes against the end of what its file's earlier blocks brought.
 
-    `reached` is None for a file never received: any start is accepted then, as the shipper may begin at its end.
+    `reached` is None for a file never received: any start is accepted then, as the shipper may begin at its end. What
+    cannot be told apart is written rather than lost.
     """
     span = origin.span
     if span is None or reached is None or span.start == reached:
         return _WRITE_ALL
     if span.start > reached:
         return Judgement(0, _finding(Kind.GAP, origin, host, reached, span.start, sequence))
-    end = min(reached, span.end)
-    skip = length if reached >= span.end else reached - span.start
-    return Judgement(skip, _finding(Kind.REPEAT, origin, host, span.start, end, sequence))
+    if reached >= span.end:
+        return Judgement(
+            length, _finding(Kind.REPEAT, origin, host, span.start, span.end, sequence)
+        )
+    kind, skip = (Kind.DOUBT, 0) if origin.filtered else (Kind.REPEAT, reached - span.start)
+    return Judgement(skip, _finding(kind, origin, host, span.start, reached, sequence))
 
 
 def _finding(kind: Kind, origin: Origin, host: str, start: int, end: int, sequence: int) -> Finding:

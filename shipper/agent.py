@@ -20,12 +20,14 @@ from broker.connection import BrokerAway, Connection
 from broker.exits import FencedError, OperatorError, leading
 from shipper.cache import Cache
 from shipper.crew import Crew, Errand, follower_for, muster
+from shipper.expression import Expression
 from shipper.keeper import Keeper
 from shipper.meter import Meter
 from shipper.positions import Positions
 from shipper.publisher import OwnershipLost
 from shipper.settings import ShipperSettings
 from shipper.shipping import Pace, Shipping
+from shipper.sieve import Rules
 from shipper.waiting import Waiting
 
 __all__ = ["Agent", "connection_for"]
@@ -123,7 +125,16 @@ class Agent:
 
     async def _ship(self, crew: Crew) -> None:
         settings = self._errand.settings
-        pace = Pace(settings.round_size, settings.compression, settings.once, self._patience)
+        pace = Pace(
+            settings.round_size,
+            settings.compression,
+            settings.once,
+            self._patience,
+            rules=Rules(
+                tuple(map(Expression, settings.include_lines)),
+                tuple(map(Expression, settings.exclude_lines)),
+            ),
+        )
         follower = await follower_for(self._errand, crew)
         self._meter.begin()
         shipping = Shipping(

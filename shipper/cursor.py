@@ -13,7 +13,8 @@ class Cursor:
 
     `file` is the id that stays with it through renames and restarts, `path` only where it was last seen. `offset` is
     in bytes, the next one to ship; `identity` is the file's as it was at that offset. `seen` is when it was last
-    read, in nanoseconds since the epoch.
+    read, in nanoseconds since the epoch. `covered` is where the file's last block ended when the lines since then were
+    left out and are in no block; None when that is `offset`.
     """
 
     file: str
@@ -21,10 +22,16 @@ class Cursor:
     offset: int
     identity: Identity
     seen: int
+    covered: int | None = None
+
+    @property
+    def shipped(self) -> int:
+        """The end of the file's last block."""
+        return self.offset if self.covered is None else self.covered
 
 
 def after(origin: Origin) -> Cursor | None:
-    """Return the cursor behind a block, from its headers alone; None for a claim, which belongs to no file.
+    """Return the cursor behind a block, from its headers alone; None for a claim, and for what cannot be read again.
 
     The one place where positions move, whether a block was acknowledged just now or is read back from the stream.
     """

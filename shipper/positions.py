@@ -44,7 +44,7 @@ class Positions:
                 continue
             # a file's id never comes back with a lower offset, so an older block read again changes nothing
             known = files.get(cursor.file)
-            if known is None or known.offset <= cursor.offset:
+            if known is None or known.shipped < cursor.offset:
                 files[cursor.file] = cursor
         return Positions(sequence, agent, files)
 
@@ -60,6 +60,18 @@ class Positions:
         """
         begun = {name: cursor for name, cursor in self.files.items() if cursor.offset}
         files = {**{start.file: start for start in starts}, **begun}
+        return self if files == self.files else replace(self, files=files)
+
+    def passed(self, cursors: Iterable[Cursor]) -> "Positions":
+        """Return the positions behind lines that were left out and are in no block, where what comes before is stored.
+
+        The stream knows nothing of that either; without it they are read and left out once more.
+        """
+        files = dict(self.files)
+        for cursor in cursors:
+            known = files.get(cursor.file)
+            if cursor.covered == (0 if known is None else known.shipped):
+                files[cursor.file] = cursor
         return self if files == self.files else replace(self, files=files)
 
     def without(self, files: Iterable[str]) -> "Positions":
@@ -88,6 +100,7 @@ class Positions:
                 "offset": cursor.offset,
                 "identity": str(cursor.identity),
                 "seen": cursor.seen,
+                **({} if cursor.covered is None else {"covered": cursor.covered}),
             }
             for cursor in self.files.values()
         }
@@ -118,6 +131,8 @@ class Positions:
 
 def _cursor(file: str, entry: Mapping[str, str | int]) -> Cursor:
     offset, seen = int(entry["offset"]), int(entry["seen"])
-    if offset < 0:
+    covered = int(entry["covered"]) if "covered" in entry else None
+    if not 0 <= (offset if covered is None else covered) <= offset:
         raise ValueError("negative offset")
-    return Cursor(file, str(entry["path"]), offset, Identity.parse(str(entry["identity"])), seen)
+    identity = Identity.parse(str(entry["identity"]))
+    return Cursor(file, str(entry["path"]), offset, identity, seen, covered)

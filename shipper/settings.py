@@ -6,13 +6,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ByteSize, Field
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
 from pydantic_settings import SettingsConfigDict
 
 from broker.configuration import Many, ProgramSettings
 from broker.durations import Duration
 from broker.servers import Servers
 from broker.subjects import validate_host
+from shipper.expression import Expression
 
 __all__ = ["Compression", "ShipperSettings", "default_state_dir"]
 
@@ -22,6 +23,22 @@ SHARED_STATE = Path("/var/lib/logshipper")
 
 def _host(value: str) -> str:
     return validate_host(value) if value else value
+
+
+def _one_per_line(value: object) -> object:
+    return tuple(value.splitlines()) if isinstance(value, str) else value
+
+
+def _check_expressions(value: tuple[str, ...]) -> tuple[str, ...]:
+    for text in value:
+        Expression(text)
+    return value
+
+
+Lines = Annotated[
+    tuple[str, ...], BeforeValidator(_one_per_line), AfterValidator(_check_expressions)
+]
+"""Regular expressions: an option given several times, a list in TOML, one per line in the environment."""
 
 
 class ShipperSettings(ProgramSettings):
@@ -97,6 +114,18 @@ class ShipperSettings(ProgramSettings):
     grace: Duration = Field(
         timedelta(seconds=5),
         description="How long a rotated file's last line may stay unfinished before it is shipped.",
+    )
+    include_lines: Lines = Field(
+        (),
+        description="Regular expression: ship only lines that it is found in; may be given several times.",
+        json_schema_extra={"metavar": "REGEX"},
+    )
+    exclude_lines: Lines = Field(
+        (),
+        description=(
+            "Regular expression: leave out lines that it is found in, after --include-lines; may be given several times."
+        ),
+        json_schema_extra={"metavar": "REGEX"},
     )
     registry_api: str = Field(
         "$JS.API",

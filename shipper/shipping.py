@@ -8,8 +8,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from broker.block import Block
 from broker.connection import BrokerAway
 from broker.exits import OperatorError
 from shipper.compression import compress
@@ -19,6 +20,7 @@ from shipper.notice import Notice, NoticeKind
 from shipper.positions import Positions
 from shipper.rounds import FIRST_SIZE, Round, cut, next_size
 from shipper.settings import Compression
+from shipper.sieve import Rules, Sieve
 
 __all__ = ["Pace", "Shipping"]
 
@@ -32,7 +34,8 @@ class Pace:
 
     `look_after` is how soon after the last look another one may follow when files came or went (ten times what a look
     takes, if that is more), `look_every` how often to look anyway. After a round of less than `small` bytes the next one waits until `breath` after its start, so that a
-    busy log makes some dozens of rounds in a second, not a thousand. `patience` bounds one round with `once`.
+    busy log makes some dozens of rounds in a second, not a thousand. `patience` bounds one round with `once`. `rules` say
+    which lines are left out.
     """
 
     round_size: int
@@ -43,6 +46,7 @@ class Pace:
     look_every: float = 5.0
     breath: float = 0.02
     small: int = 128 * 1024
+    rules: Rules = field(default_factory=Rules)
 
 
 class Shipping:
@@ -68,6 +72,7 @@ class Shipping:
         self._follower = follower
         self._publish = publish
         self._pace = pace
+        self._sieve = Sieve(pace.rules, positions.files.values())
         self._stopping = stopping
         self._flight: asyncio.Task[None] | None = None
         self._looked = float("-inf")
@@ -104,6 +109,7 @@ class Shipping:
                 await self._idle()
             await self._look_when_due()
         await self._land()
+        self._pass_over()
 
     def conclude(self) -> None:
         """Say what is held back at the end of `once`; raises `OperatorError` when files could not be read."""
@@ -122,12 +128,18 @@ class Shipping:
             notices = await self._follower.look()
         self._looked = clock()
         self.positions = self.positions.found(self._follower.starts(self.positions.begun()))
+        self._pass_over()
         self._look_after = max(self._pace.look_after, 10 * (self._looked - began))
         troubles = {notice.path: notice for notice in notices if notice.kind.is_trouble}
         self._troubles.update(troubles)
         self._meter.noticed(notices)
         # with `once` troubles are what it ends with
         _say(notice for notice in notices if not (self._pace.once and notice.path in troubles))
+
+    def _pass_over(self) -> None:
+        if not self._sieve.is_idle:
+            self.positions = self.positions.passed(self._sieve.passed())
+            self._sieve.keep({*self.positions.files, *self.following()})
 
     async def _look_when_due(self) -> None:
         if asyncio.get_running_loop().time() - self._looked >= self._look_interval():
@@ -137,15 +149,21 @@ class Shipping:
         return self._look_after if self._follower.look_due else self._pace.look_every
 
     async def _gather(self) -> list[Round]:
+        while not self._stopping.is_set() and (blocks := await self._read()):
+            if not self._sieve.is_idle:
+                blocks = await asyncio.to_thread(self._sieve.sift, blocks)
+            if self._pace.compression != "none":
+                blocks = await asyncio.to_thread(compress, blocks, self._pace.compression)
+            if blocks:
+                rounds = cut(blocks, self._pace.round_size)
+                self._meter.gathered(rounds)
+                return rounds
+            await self._look_when_due()  # no line of them is left, which may be so for long
+        return []
+
+    async def _read(self) -> list[Block]:
         with self._reading():
-            blocks = await self._follower.gather(self._size)
-        if not blocks:
-            return []
-        if self._pace.compression != "none":
-            blocks = await asyncio.to_thread(compress, blocks, self._pace.compression)
-        rounds = cut(blocks, self._pace.round_size)
-        self._meter.gathered(rounds)
-        return rounds
+            return await self._follower.gather(self._size)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

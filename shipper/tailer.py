@@ -195,7 +195,7 @@ class Tailer:
         return "" if self.rotated is None else "rotated away"
 
     def _take(self, run: bytes, payload: bytes, now: int, agent: str) -> Block:
-        start = self.offset
+        start, continues = self.offset, self._pieces > 0
         self.offset += len(run)
         self._pieces = 0 if payload.endswith(b"\n") else self._pieces + 1
         self.seen = now
@@ -212,4 +212,4 @@ class Tailer:
             lines=payload.count(b"\n"),
             read_at=now,
         )
-        return Block(origin, payload)
+        return Block(origin, payload, continues)

@@ -17,6 +17,8 @@ WRITTEN = {
     "ignore_older": "30d",
     "hold_deleted": "1h",
     "partition": "0,3",
+    "include_lines": "error{1,2}|fatal",
+    "exclude_lines": "debug,trace\nhealth",
     "max_age": "12h",
     "linger": "250ms",
     "grace": "3s",

@@ -29,10 +29,11 @@ origins = st.builds(
     agent=st.text("0123456789abcdef-", min_size=1),
     file=paths,
     span=spans,
-    identity=identities,
+    identity=st.none() | identities,
     lines=numbers,
     read_at=numbers,
     compressed=st.booleans(),
+    filtered=st.booleans(),
 )
 
 
@@ -86,7 +87,7 @@ def test_a_header_that_does_not_hold_together_is_malformed(header: str, value: s
         decode_origin({**GOOD, header: value})
 
 
-@pytest.mark.parametrize("header", ["Log-Span", "Log-Identity", "Log-Lines", "Log-Read-At"])
+@pytest.mark.parametrize("header", ["Log-Span", "Log-Lines", "Log-Read-At"])
 def test_a_missing_header_is_malformed(header: str) -> None:
     with pytest.raises(MalformedBlock):
         decode_origin({key: value for key, value in GOOD.items() if key != header})

@@ -11,8 +11,8 @@ from receiver.spans import Kind, judge
 CONTENT = bytes(range(256))
 
 
-def origin(start: int, end: int) -> Origin:
-    return Origin("1-1", "/var/log/a", Span("id", start, end), None, 1, 1)
+def origin(start: int, end: int, filtered: bool = False) -> Origin:
+    return Origin("1-1", "/var/log/a", Span("id", start, end), None, 1, 1, filtered=filtered)
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 30)), max_size=20))
@@ -50,6 +50,25 @@ def test_a_block_is_judged_by_its_span(
     reached: int | None, start: int, end: int, skip: int, kind: Kind | None
 ) -> None:
     found = judge(reached, origin(start, end), "web01", 7, end - start)
+
+    assert found.skip == skip
+    assert (found.finding.kind if found.finding else None) is kind
+
+
+@pytest.mark.parametrize(
+    ("reached", "skip", "kind"),
+    [
+        pytest.param(None, 0, None, id="never seen"),
+        pytest.param(50, 0, None, id="follows"),
+        pytest.param(40, 0, Kind.GAP, id="gap"),
+        pytest.param(55, 0, Kind.DOUBT, id="its beginning had come, nobody knows which lines"),
+        pytest.param(90, 7, Kind.REPEAT, id="all of it had come"),
+    ],
+)
+def test_a_block_with_lines_left_out_is_written_whole_or_not_at_all(
+    reached: int | None, skip: int, kind: Kind | None
+) -> None:
+    found = judge(reached, origin(50, 90, filtered=True), "web01", 7, 7)
 
     assert found.skip == skip
     assert (found.finding.kind if found.finding else None) is kind

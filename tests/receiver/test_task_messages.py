@@ -139,3 +139,24 @@ def test_gaps_and_repeats_are_found_across_batches_and_not_invented_by_an_undo(
         (Kind.GAP, 16, 20),
     ]
     assert partition.read("web01") == b"12345\n67890\nabc\nlater\n"
+
+
+def test_lines_left_out_of_a_block_are_no_gap_and_it_is_never_cut_at_a_wrong_place(
+    partition: Partition,
+) -> None:
+    partition.publish(
+        ours("web01", "a", 0, b"one\n", end=100, filtered=True),
+        ours("web01", "a", 100, b"two\n", end=300, filtered=True),
+        ours("web01", "a", 100, b"two\n", end=300, filtered=True),
+        ours("web01", "a", 200, b"three\n", end=400, filtered=True),
+        ours("web01", "a", 400, b"four\n"),
+    )
+
+    done = partition.run()
+
+    assert isinstance(done, Done)
+    assert partition.read("web01") == b"one\ntwo\nthree\nfour\n"
+    assert [(f.kind, f.start, f.end) for f in done.findings] == [
+        (Kind.REPEAT, 100, 300),
+        (Kind.DOUBT, 200, 300),
+    ]

@@ -97,10 +97,21 @@ def test_a_host_name_that_is_not_allowed_is_a_usage_error(call: Call, host: str)
         ("--grace", "soon"),
         ("--round-size", "x"),
         ("--server", "nats://a:b"),
+        ("--include-lines", "[a"),
+        ("--exclude-lines", "a("),
     ],
 )
 def test_a_value_that_will_not_do_is_a_usage_error(call: Call, option: str, value: str) -> None:
     assert_one_line(call("--file", "x", option, value), 2, option)
+
+
+def test_a_bad_pattern_in_a_file_is_a_configuration_error_that_names_it(
+    call: Call, tmp_path: Path
+) -> None:
+    config = tmp_path / "shipper.toml"
+    config.write_text('file = ["x"]\nexclude_lines = ["good", "a("]\n')
+
+    assert_one_line(call("--config", config), 78, "exclude_lines", "'a('", "unterminated")
 
 
 def test_once_without_a_broker_gives_up_after_its_patience(
