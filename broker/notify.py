@@ -18,7 +18,7 @@ _LONGEST_STATUS = 200
 
 
 class Notifier:
-    """The service manager's socket; `address` is a path, or a name in the abstract namespace after `@`."""
+    """The service manager's socket; `address` is a path, or a name in the abstract namespace after `@` (no vsock)."""
 
     def __init__(self, address: str = "", watchdog: float | None = None) -> None:
         """Say nothing yet; without an address nothing is ever said. `watchdog` is its patience in seconds."""
@@ -27,6 +27,11 @@ class Notifier:
         self._socket: socket.socket | None = None
         self._unsent: deque[bytes] = deque(maxlen=_MOST_UNSENT)
         self._status = ""
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether there is a service manager that we can speak to."""
+        return self._address.startswith(("/", "\0"))
 
     def ready(self) -> None:
         """Say that the start, or a reload, is done."""
@@ -58,8 +63,8 @@ class Notifier:
         self._socket = None
 
     def _send(self, *assignments: str) -> None:
-        if not self._address.startswith(("/", "\0")):
-            return  # no service manager, or one that listens where we cannot speak (vsock)
+        if not self.is_heard:
+            return
         if self._socket is None:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._unsent.append("\n".join(assignments).encode())

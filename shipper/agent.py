@@ -4,6 +4,8 @@
                                     │                                 │
               positions.json ◀──keeper─── positions ◀───── ack ───────┘
 
+    view, over all of it ──▶ service (systemd), live (status), listening (metrics, health)
+
 Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. save the positions, 4. close the connection.
 """
 
@@ -14,20 +16,26 @@ import secrets
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from broker.connection import BrokerAway, Connection
-from broker.exits import FencedError, OperatorError, leading
+from broker.exits import Exit, FencedError, OperatorError, leading
+from broker.notify import Notifier
+from broker.program import log_to_stderr
 from shipper.cache import Cache
-from shipper.crew import Crew, Errand, follower_for, muster
-from shipper.expression import Expression
+from shipper.crew import Crew, Errand, follower_for, muster, pace_for
+from shipper.ending import Ending
 from shipper.keeper import Keeper
+from shipper.live import Live
 from shipper.meter import Meter
 from shipper.positions import Positions
 from shipper.publisher import OwnershipLost
+from shipper.reload import reload
+from shipper.service import Service
 from shipper.settings import ShipperSettings
-from shipper.shipping import Pace, Shipping
-from shipper.sieve import Rules
+from shipper.shipping import Shipping
+from shipper.view import View
 from shipper.waiting import Waiting
 
 __all__ = ["Agent", "connection_for"]
@@ -51,57 +59,70 @@ class Agent:
     ) -> None:
         """Remember what to do; `folder` is that of the host's positions, `clock` nanoseconds since the epoch."""
         connection, numbers = connection_for(settings, host), itertools.count(1)
+        waiting, self._meter = Waiting(), Meter(clock)
         self._errand = Errand(
             settings,
             host,
             connection,
-            Waiting(),
+            waiting,
             secrets.token_hex(4),
             clock,
             lambda: next(numbers),
         )
+        self._folder = folder
         self._cache = Cache(folder)
         self._keeper = Keeper(self._cache, clock)
-        self._meter = Meter(clock)
-        self._stopping = asyncio.Event()
-        self._limit = asyncio.Timeout(None)
-        self._shipping: Shipping | None = None
+        self._view = View(host, connection, waiting, self._meter, clock)
+        self._ending = Ending(Exit.FAILED if settings.once else Exit.DONE)
+        self._hung_up = asyncio.Event()
         self._patience = settings.patience.total_seconds() if settings.once else None
 
-    async def run(self) -> None:
+    async def run(self, notifier: Notifier, reread: Callable[[], ShipperSettings]) -> None:
         """Ship until a signal or, with `once`, until all that is there is acknowledged.
 
-        Raises `OperatorError` kinds; positions are saved in every case but that of another owner.
+        `reread` reads the settings again, in a thread, and raises `OperatorError` kinds when they will not do. Raises
+        `OperatorError` kinds; positions are saved in every case but that of another owner.
         """
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop)
+        service = Service(notifier, self._view)
+        self._ending.listen(lambda: self._end(service))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hung_up.set)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
         try:
-            async with self._limit:
-                await self._work()
+            async with self._ending.limit:
+                await self._work_and_tell(service, reread)
         except TimeoutError:
             self._end_early()
         finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
             with suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSING):
                     await self._errand.connection.close()
 
-    def _stop(self) -> None:
-        if self._stopping.is_set():
-            return
-        self._stopping.set()
-        flying = self._shipping is not None and self._shipping.is_in_flight
-        with suppress(RuntimeError):  # the work is done already
-            now = asyncio.get_running_loop().time()
-            self._limit.reschedule(now + (_LANDING if flying else _READING))
+    def _end(self, service: Service) -> float:
+        service.stopping()
+        shipping = self._view.shipping
+        return _LANDING if shipping is not None and shipping.is_in_flight else _READING
 
     def _end_early(self) -> None:
         if self._errand.settings.once:
             raise OperatorError("stopped before all was shipped; start it again to go on")
         logger.info("ended; what is not acknowledged will be shipped at the next start")
 
-    async def _work(self) -> None:
+    async def _work_and_tell(self, service: Service, reread: Callable[[], ShipperSettings]) -> None:
         positions = await asyncio.to_thread(self._cache.load)
+        try:
+            async with Live(self._folder, self._view.report), asyncio.TaskGroup() as group:
+                others = [
+                    group.create_task(service.run()),
+                    group.create_task(self._reload_when_asked(service, reread)),
+                ]
+                await self._work(positions)
+                for other in others:
+                    other.cancel()
+        except BaseExceptionGroup as errors:
+            raise leading(errors) from None
+
+    async def _work(self, positions: Positions) -> None:
         if self._patience is not None:
             await self._errand.connection.once(self._patience)
         while True:
@@ -124,31 +145,20 @@ class Agent:
             raise BrokerAway(f"gave up after {self._patience:g} s: {reason}") from None
 
     async def _ship(self, crew: Crew) -> None:
-        settings = self._errand.settings
-        pace = Pace(
-            settings.round_size,
-            settings.compression,
-            settings.once,
-            self._patience,
-            rules=Rules(
-                tuple(map(Expression, settings.include_lines)),
-                tuple(map(Expression, settings.exclude_lines)),
-            ),
-        )
         follower = await follower_for(self._errand, crew)
+        pace = pace_for(self._errand.settings)
+        stopping = self._ending.asked
+        shipping = Shipping(follower, crew.publish, crew.positions, pace, stopping, self._meter)
         self._meter.begin()
-        shipping = Shipping(
-            follower, crew.publish, crew.positions, pace, self._stopping, self._meter
-        )
-        self._shipping = shipping
+        self._view.at_work(crew, follower, shipping)
         try:
             await self._run_and_keep(shipping)
-            if self._stopping.is_set():
+            if stopping.is_set():
                 self._end_early()
-            elif settings.once:
+            elif self._errand.settings.once:
                 shipping.conclude()
         finally:
-            self._shipping = None
+            self._view.at_rest()
             await follower.close()
 
     async def _run_and_keep(self, shipping: Shipping) -> None:
@@ -165,3 +175,26 @@ class Agent:
         finally:
             if owner:
                 await self._keeper.save(shipping.positions)
+
+    async def _reload_when_asked(
+        self, service: Service, reread: Callable[[], ShipperSettings]
+    ) -> None:
+        while True:
+            await self._hung_up.wait()
+            self._hung_up.clear()
+            service.reloading()
+            try:
+                await self._reload(await asyncio.to_thread(reread))
+            except OperatorError as error:
+                logger.error("the old settings go on: %s", error)  # noqa: TRY400 - a person must mend it
+            service.reloaded()
+
+    async def _reload(self, settings: ShipperSettings) -> None:
+        if settings.once or self._errand.settings.once:
+            raise OperatorError("with --once nothing is read again")
+        done = reload(self._errand.settings, settings)
+        self._errand = replace(self._errand, settings=done.settings)
+        log_to_stderr(done.settings)
+        if self._view.shipping is not None and self._view.follower is not None:
+            self._view.shipping.change_pace(pace_for(done.settings))
+        logger.info("settings read again; %s", done)

@@ -4,6 +4,7 @@ Imports what talks to the broker only when it is needed: `logshipper --help` is 
 """
 
 import os
+import signal
 import socket
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import Any
 import click
 
 from broker.exits import ConfigurationError, Exit
+from broker.notify import notifier_from
 from broker.options import given, settings_options, spread
 from broker.program import log_to_stderr, run
 from broker.subjects import InvalidHost, validate_host
@@ -30,6 +32,8 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     Follows files through rotation and truncation. Without a command it runs until a signal ends it.
     """
     context.obj = options
+    # one that comes before the agent can read its settings again waits until it can
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     if context.invoked_subcommand is not None:
         return
     settings = _settings(options)
@@ -42,7 +46,8 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     from shipper.agent import Agent
 
     keep_large_buffers()
-    asyncio.run(Agent(settings, host, _state_dir(settings) / host, time.time_ns).run())
+    agent = Agent(settings, host, _state_dir(settings) / host, time.time_ns)
+    asyncio.run(agent.run(notifier_from(os.environ), lambda: _reread(options)))
 
 
 @logshipper.command("status")
@@ -91,6 +96,15 @@ def _merged(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
 
 def _settings(options: dict[str, Any]) -> ShipperSettings:
     return given(ShipperSettings, options)
+
+
+def _reread(options: dict[str, Any]) -> ShipperSettings:
+    try:
+        settings = _settings(options)
+        _require_files(settings)
+    except click.UsageError as error:
+        raise ConfigurationError(error.format_message()) from None
+    return settings
 
 
 def _require_files(settings: ShipperSettings) -> None:

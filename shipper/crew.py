@@ -10,6 +10,7 @@ from broker.exits import ConfigurationError
 from broker.subjects import Subject
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, PAYLOAD_HEADROOM
 from shipper.agent_id import AgentId
+from shipper.expression import Expression
 from shipper.follower import Follower
 from shipper.ownership import take_over
 from shipper.positions import Positions
@@ -18,9 +19,11 @@ from shipper.registry import Registry
 from shipper.rounds import Round
 from shipper.selection import selected
 from shipper.settings import ShipperSettings
+from shipper.shipping import Pace
+from shipper.sieve import Rules
 from shipper.waiting import Cause, Waiting, cause_of, reason_of
 
-__all__ = ["Crew", "Errand", "follower_for", "muster", "partitions_of"]
+__all__ = ["Crew", "Errand", "follower_for", "muster", "pace_for", "partitions_of"]
 
 _BLOCK_SIZE = 256 * 1024
 logger = logging.getLogger(__name__)
@@ -101,4 +104,18 @@ async def follower_for(errand: Errand, crew: Crew) -> Follower:
         block_size=min(_BLOCK_SIZE, most),
         max_line=min(errand.settings.max_line, most),
         grace=errand.settings.grace.total_seconds(),
+    )
+
+
+def pace_for(settings: ShipperSettings) -> Pace:
+    """Return how the loop is to breathe."""
+    return Pace(
+        settings.round_size,
+        settings.compression,
+        settings.once,
+        settings.patience.total_seconds() if settings.once else None,
+        rules=Rules(
+            tuple(map(Expression, settings.include_lines)),
+            tuple(map(Expression, settings.exclude_lines)),
+        ),
     )

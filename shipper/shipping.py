@@ -81,10 +81,20 @@ class Shipping:
         self._goals: dict[str, int] = {}
         self._size = min(FIRST_SIZE, pace.round_size)
 
+    def change_pace(self, pace: Pace) -> None:
+        """Breathe in another way from the next round on."""
+        self._pace = pace
+        self._sieve.change(pace.rules)
+
     @property
     def is_in_flight(self) -> bool:
         """Whether a round has been sent and not been acknowledged."""
         return self._flight is not None and not self._flight.done()
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether the first look is done."""
+        return self._looked > float("-inf")
 
     def following(self) -> set[str]:
         """Return the ids of the files that are followed now."""

@@ -55,6 +55,10 @@ class Sieve:
             if cursor.covered is not None
         }
 
+    def change(self, rules: Rules) -> None:
+        """Pass on by other rules from now on; what has been passed over stays so."""
+        self._rules = rules
+
     @property
     def is_idle(self) -> bool:
         """Whether every block would be passed on as it is."""

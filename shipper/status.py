@@ -1,114 +1,161 @@
-"""What `logshipper status` shows: the saved positions beside the files as they are now; needs no agent and no broker."""
+"""What `logshipper status` shows: what a running agent says of itself, else the saved positions beside the files."""
 
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from broker.exits import OperatorError
 from broker.printable import printable
+from broker.sizes import format_size
 from shipper.cache import FILE_NAME
 from shipper.cursor import Cursor
+from shipper.live import SOCKET_NAME, ask
 from shipper.positions import Positions, PositionsUnreadable
+from shipper.report import FileReport, HostReport
+from shipper.view import rfc3339
 
-__all__ = ["FileStatus", "HostStatus", "render", "render_json", "survey"]
-
-
-@dataclass(frozen=True, slots=True)
-class FileStatus:
-    """A file's position; `size` and `behind` (bytes) are None where its path no longer leads to it."""
-
-    path: str
-    file: str
-    position: int
-    size: int | None
-    behind: int | None
-    last_read: str
+__all__ = ["render", "render_json", "survey"]
 
 
-@dataclass(frozen=True, slots=True)
-class HostStatus:
-    """The saved positions of one host; `sequence` is the stream's, of the last acknowledged block."""
+def survey(state_dir: Path, host: str) -> list[HostReport]:
+    """Return how `host` stands, or every host in the folder when it is empty.
 
-    host: str
-    agent: str
-    sequence: int
-    saved: str
-    files: tuple[FileStatus, ...]
-
-
-def survey(state_dir: Path, host: str) -> list[HostStatus]:
-    """Return the state of `host`, or of every host in the folder when it is empty.
-
-    Raises `OperatorError` when nothing was saved there or it cannot be read.
+    Raises `OperatorError` when no agent runs and nothing was saved there, or it cannot be read.
     """
-    pattern = f"{host or '*'}/{FILE_NAME}"
     try:
-        paths = sorted(path for path in state_dir.iterdir() if (path / FILE_NAME).is_file())
-        found = [_host(path / FILE_NAME) for path in paths if host in {"", path.name}]
+        folders = sorted(path for path in state_dir.iterdir() if host in {"", path.name})
+        found = [report for folder in folders if (report := _host(folder)) is not None]
     except FileNotFoundError:
         found = []
     except OSError as error:
         raise OperatorError(f"cannot read {state_dir}: {error.strerror}") from None
     if not found:
+        pattern = f"{host or '*'}/{FILE_NAME}"
         raise OperatorError(
             f"no saved positions at {state_dir / pattern}; check --state-dir and --host"
         )
     return found
 
 
-def _host(path: Path) -> HostStatus:
+def _host(folder: Path) -> HostReport | None:
+    try:
+        live = ask(folder)
+    except (TimeoutError, ValueError):
+        raise OperatorError(
+            f"an agent runs and does not answer at {folder / SOCKET_NAME}; it is stuck, or of another version"
+        ) from None
+    return live or _saved(folder / FILE_NAME)
+
+
+def _saved(path: Path) -> HostReport | None:
+    if not path.is_file():
+        return None
     try:
         positions = Positions.decode(path.read_bytes())
     except PositionsUnreadable as error:
         raise OperatorError(
             f"{path}: {error}; the next start of the shipper rebuilds it from the stream"
         ) from None
-    files = sorted(map(_file, positions.files.values()), key=lambda status: status.path)
-    saved = _time(path.stat().st_mtime_ns)
-    return HostStatus(path.parent.name, positions.agent, positions.sequence, saved, tuple(files))
+    return HostReport(
+        host=path.parent.name,
+        agent=positions.agent,
+        sequence=positions.sequence,
+        running=False,
+        files=tuple(map(_file, positions.files.values())),
+        saved=rfc3339(path.stat().st_mtime_ns),
+    )
 
 
-def _file(cursor: Cursor) -> FileStatus:
+def _file(cursor: Cursor) -> FileReport:
     size = None
     try:
         found = os.stat(cursor.path)  # noqa: PTH116 - a path of any bytes, as it was followed
         size = found.st_size if found.st_ino == cursor.identity.inode else None
     except OSError:
         pass  # gone, or not ours to see; that's fine, its position still shows
-    behind = None if size is None else max(0, size - cursor.offset)
-    return FileStatus(cursor.path, cursor.file, cursor.offset, size, behind, _time(cursor.seen))
+    return FileReport(
+        path=cursor.path,
+        file=cursor.file,
+        state="gone" if size is None else "saved",
+        reason="not running",
+        size_bytes=size,
+        position_bytes=cursor.offset,
+        behind_bytes=None if size is None else max(0, size - cursor.offset),
+        last_read=rfc3339(cursor.seen),
+    )
 
 
-def _time(nanoseconds: int) -> str:
-    moment = datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC)
-    return moment.isoformat().replace("+00:00", "Z")
+def render_json(hosts: Sequence[HostReport]) -> str:
+    """Return the reports as JSON: a list with an object per host."""
+    return json.dumps([host.document() for host in hosts], indent=2)
 
 
-def render_json(hosts: Sequence[HostStatus]) -> str:
-    """Return the states as JSON: a list with an object per host."""
-    return json.dumps([asdict(host) for host in hosts], indent=2)
-
-
-def render(hosts: Sequence[HostStatus]) -> str:
-    """Return the states as a table per host."""
+def render(hosts: Sequence[HostReport]) -> str:
+    """Return the reports as a table per host, the files that are furthest behind first."""
     return "\n\n".join(map(_table, hosts))
 
 
-def _table(host: HostStatus) -> str:
-    rows = [("size", "position", "behind", "last read", "path")]
-    for file in host.files:
-        size = "gone" if file.size is None else str(file.size)
-        behind = "?" if file.behind is None else str(file.behind)
-        rows.append((size, str(file.position), behind, file.last_read, printable(file.path)))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+def _table(host: HostReport) -> str:
+    rows: list[tuple[str, ...]] = [
+        ("size", "position", "behind", "waits", "rate", "lines/s", "state", "path")
+    ]
+    rows += [
+        _row(file, host)
+        for file in sorted(host.files, key=lambda f: (-(f.behind_bytes or 0), f.path))
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(7)]
     lines = [
-        "  ".join([*(cell.rjust(width) for cell, width in zip(row, widths, strict=False)), row[4]])
+        "  ".join(
+            [
+                *(cell.rjust(width) for cell, width in zip(row[:6], widths, strict=False)),
+                row[6].ljust(widths[6]),
+                row[7],
+            ]
+        )
         for row in rows
     ]
-    head = (
-        f"host {host.host}: agent {host.agent or '-'}, sequence {host.sequence}, saved {host.saved}"
+    troubles = [
+        f"not followed: {printable(one.path)}: {printable(one.reason)}" for one in host.troubles
+    ]
+    return "\n".join([*_head(host), *lines, *troubles])
+
+
+def _head(host: HostReport) -> list[str]:
+    behind = f"{len(host.files)} files, {format_size(host.behind_bytes)} behind"
+    agent = f"agent {host.agent or '-'}, sequence {host.sequence}"
+    if not host.running:
+        return [f"host {host.host}: not running; {agent}, saved {host.saved}; {behind}"]
+    since = f"up since {host.up_since}, last ack {host.last_ack or 'none yet'}"
+    head = [f"host {host.host}: running, pid {host.pid}, {since}; {agent}; {behind}"]
+    if host.waiting_for:
+        head.append(f"waiting for: {printable(host.waiting_for)}")
+    if host.lost_bytes:
+        lost = (f"{format_size(size)} ({cause})" for cause, size in host.lost_bytes.items())
+        head.append(f"lost since then: {', '.join(lost)}")
+    return head
+
+
+def _row(file: FileReport, host: HostReport) -> tuple[str, ...]:
+    # what all files wait for stands in the head
+    reason = "" if file.reason == host.waiting_for or not host.running else file.reason
+    path = printable(file.path)
+    return (
+        "gone" if file.size_bytes is None else format_size(file.size_bytes),
+        str(file.position_bytes),
+        "?" if file.behind_bytes is None else format_size(file.behind_bytes),
+        _age(file.oldest_unshipped_seconds),
+        "-" if not file.bytes_per_second else f"{format_size(round(file.bytes_per_second))}/s",
+        "-" if not file.lines_per_second else f"{file.lines_per_second:.4g}",
+        file.state,
+        f"{path} ({printable(reason)})" if reason else path,
     )
-    return "\n".join([head, *lines])
+
+
+def _age(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds / size:.1f}{unit}"
+    return f"{seconds:.1f}s"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from broker.block import Block, Origin, Span
 from shipper.cursor import Cursor
-from shipper.filestate import FileState
+from shipper.filestate import FileState, Stage
 from shipper.identity import HEAD_BYTES, TAIL_BYTES, identify
 from shipper.limits import Limits
 from shipper.reading import Reading, Request
@@ -177,8 +177,10 @@ class Tailer:
             offset=self.offset,
             inode=self.sighting.key.inode,
             held=self.held if not self.dirty else 0,
+            seen=self.seen,
             since=self.stirred if self.dirty else None,
-            note=self.note or self._describe(),
+            stage=self._stage(),
+            note=self.note,
         )
 
     def _note_size(self, size: int, now: int) -> None:
@@ -187,12 +189,12 @@ class Tailer:
             self._grew = now
         self._size = size
 
-    def _describe(self) -> str:
+    def _stage(self) -> Stage:
         if self.suspect:
-            return "truncated or replaced, to be looked at"
+            return Stage.DOUBTFUL
         if self.unseen_since is not None:
-            return "deleted or moved away, read to its end"
-        return "" if self.rotated is None else "rotated away"
+            return Stage.DELETED
+        return Stage.FOLLOWING if self.rotated is None else Stage.ROTATED
 
     def _take(self, run: bytes, payload: bytes, now: int, agent: str) -> Block:
         start, continues = self.offset, self._pieces > 0

@@ -118,7 +118,7 @@ def test_sigterm_saves_the_positions_that_status_shows(
     )
     assert status.wait(10) == 0
     assert "host web01" in status.last_words()
-    assert f"{len(lines(0, 100))}       0" in status.last_words()
+    assert f"{len(lines(0, 100))}     0 B" in status.last_words()
 
 
 def test_sigterm_ends_it_within_ten_seconds_while_the_broker_is_away(

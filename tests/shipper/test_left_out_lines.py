@@ -16,7 +16,6 @@ from shipper.follower import Follower
 from shipper.meter import Meter
 from shipper.positions import Positions
 from shipper.rounds import Round
-from shipper.selection import Selection
 from shipper.shipping import Pace, Shipping
 from shipper.sieve import Rules
 
@@ -34,7 +33,7 @@ class Host:
     async def ship(self, *exclude: str) -> bytes:
         before = len(self.blocks)
         follower = Follower(
-            Selection.of([str(self.folder / "*.log")]),
+            [str(self.folder / "*.log")],
             self.positions.files.values(),
             agent="1-aaaaaaaa",
             new_id=lambda: f"id{next(self.numbers)}",

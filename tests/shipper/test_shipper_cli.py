@@ -154,7 +154,7 @@ def test_once_with_a_missing_file_fails_and_ships_the_others(
 
     assert_one_line(done, 1, "missing.log")
     (status,) = json.loads(call("status", "--json").stdout)
-    assert [file["position"] for file in status["files"]] == [5]
+    assert [file["position_bytes"] for file in status["files"]] == [5]
 
 
 @pytest.mark.nats

@@ -1,0 +1,42 @@
+"""How an agent is told to end, and how long that may take: in order at the first signal, at once at the second.
+
+Whatever hangs beyond that (a read from a dead network file system) is left: what is not acknowledged is read again.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+
+__all__ = ["Ending"]
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Ending:
+    """The end of an agent; `asked` is set at the first signal, `limit` bounds the work from then on."""
+
+    def __init__(self, code: int, last_resort: float = 9.0) -> None:
+        """Exit with `code` where only the last resort helps, that many seconds after the first signal."""
+        self.asked = asyncio.Event()
+        self.limit = asyncio.Timeout(None)
+        self._code = code
+        self._last_resort = last_resort
+
+    def listen(self, told: Callable[[], float]) -> None:
+        """Take over the signals; `told` is called at the first one, and returns how many seconds the work may have."""
+        for number in _SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._end, told)
+
+    def _end(self, told: Callable[[], float]) -> None:
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)  # the second one needs no help of ours
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(self._code))
+        signal.setitimer(signal.ITIMER_REAL, self._last_resort)
+        self.asked.set()
+        seconds = told()
+        with suppress(RuntimeError):  # the work is done already
+            self.limit.reschedule(loop.time() + seconds)

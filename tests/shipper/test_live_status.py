@@ -1,0 +1,170 @@
+"""What a running agent says of itself on its socket, to clients of every kind, and what stands there without one."""
+
+import asyncio
+import json
+import os
+import socket
+import stat
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from broker.exits import OperatorError
+from shipper.live import SOCKET_NAME, Live, ask
+from shipper.positions import Positions
+from shipper.report import FileReport, HostReport, Trouble
+from shipper.status import render, survey
+
+
+def report(agent: str = "1-aaaaaaaa", files: int = 1) -> HostReport:
+    return HostReport(
+        host="web01",
+        agent=agent,
+        sequence=7,
+        running=True,
+        files=tuple(
+            FileReport(f"/log/{n}\x1b.log", f"f{n}", "following", "", 4096 + n, 4096, n)
+            for n in range(files)
+        ),
+        pid=1,
+        troubles=(Trouble("/log/x", "may not be read"),),
+        lost_bytes={"deleted": 5},
+    )
+
+
+async def test_what_the_agent_says_arrives_as_it_was_said(tmp_path: Path) -> None:
+    async with Live(tmp_path, report):
+        heard = await asyncio.to_thread(ask, tmp_path)
+        mode = stat.S_IMODE((tmp_path / SOCKET_NAME).stat().st_mode)
+
+    assert heard == report()
+    assert mode == 0o660
+    assert os.listdir(tmp_path) == []
+
+
+async def test_a_folder_whose_path_is_too_long_for_a_socket_will_do(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 200) / ("y" * 200)
+    folder.mkdir(parents=True)
+
+    async with Live(folder, report):
+        assert await asyncio.to_thread(ask, folder) == report()
+
+
+async def test_the_socket_of_a_killed_agent_is_no_agent_and_in_nobodys_way(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(tmp_path / SOCKET_NAME))
+
+    assert ask(tmp_path) is None
+    async with Live(tmp_path, report):
+        assert await asyncio.to_thread(ask, tmp_path) == report()
+
+
+async def test_of_two_agents_the_newer_one_answers_also_after_the_end_of_the_older(
+    tmp_path: Path,
+) -> None:
+    older = Live(tmp_path, lambda: report("older"))
+    await older.__aenter__()
+    # the name of the socket has the process in it; in one process the second takes the first one's place all the same
+    async with Live(tmp_path, lambda: report("newer")):
+        await older.__aexit__(None, None, None)
+        heard = await asyncio.to_thread(ask, tmp_path)
+
+    assert heard is not None
+    assert heard.agent == "newer"
+
+
+async def test_clients_that_never_read_keep_nobody_from_asking_for_long(tmp_path: Path) -> None:
+    made = 0
+
+    def large() -> HostReport:
+        nonlocal made
+        made += 1
+        return report(files=20_000)
+
+    async with Live(tmp_path, large, patience=0.5):
+        rude = [socket.socket(socket.AF_UNIX) for _ in range(8)]
+        for client in rude:
+            client.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(client, str(tmp_path / SOCKET_NAME))
+        for _ in range(100):
+            try:
+                heard = await asyncio.to_thread(ask, tmp_path)
+                break
+            except TimeoutError:
+                await asyncio.sleep(0.05)
+        for client in rude:
+            client.close()
+
+    assert heard is not None
+    assert len(heard.files) == 20_000
+    assert made <= 10
+
+
+async def test_an_agent_whose_folder_takes_no_socket_ships_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / SOCKET_NAME).mkdir()
+
+    async with Live(tmp_path, report):
+        pass
+
+
+async def test_an_agent_that_does_not_answer_is_said_to_be_stuck(tmp_path: Path) -> None:
+    (tmp_path / "web01").mkdir()
+    with socket.socket(socket.AF_UNIX) as stuck:
+        stuck.bind(str(tmp_path / "web01" / SOCKET_NAME))
+        stuck.listen(1)
+
+        with pytest.raises(TimeoutError):
+            ask(tmp_path / "web01", patience=0.1)
+
+
+@pytest.mark.parametrize("said", [b"[]", b"{}", b"hello", b'{"files": 1, "troubles": []}'])
+def test_another_program_on_the_socket_is_an_error_of_one_line(tmp_path: Path, said: bytes) -> None:
+    folder = tmp_path / "web01"
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.bind(str(folder / SOCKET_NAME))
+        stranger.listen(1)
+
+        def answer() -> None:
+            client, _ = stranger.accept()
+            with client:
+                client.sendall(said)
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        with pytest.raises(OperatorError, match="another version"):
+            survey(tmp_path, "web01")
+        answering.join()
+
+
+def test_a_report_of_a_later_version_is_read_as_far_as_it_is_known() -> None:
+    document = json.loads(json.dumps(report().document()))
+    document["mood"] = "good"
+    document["files"][0]["colour"] = "green"
+
+    assert HostReport.from_document(document) == report()
+
+
+def test_without_an_agent_the_saved_positions_are_shown_and_that_none_runs(tmp_path: Path) -> None:
+    (tmp_path / "web01").mkdir()
+    (tmp_path / "web01" / "positions.json").write_bytes(Positions(7, "1-aaaaaaaa").encode())
+
+    (found,) = survey(tmp_path, "")
+
+    assert not found.running
+    assert "not running" in render([found])
+
+
+def test_a_table_of_a_hundred_files_has_those_behind_first_and_no_control_characters() -> None:
+    began = time.process_time()
+    shown = render([report(files=100)]).splitlines()
+
+    assert time.process_time() - began < 1
+    assert len(shown) == 104
+    assert "/log/99\\x1b.log" in shown[3]
+    assert all(line.isprintable() for line in shown)
+    assert max(map(len, shown[2:])) < 120
+    assert "5 B (deleted)" in shown[1]
+    assert "not followed: /log/x: may not be read" in shown[-1]
