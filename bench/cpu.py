@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench.processes import Process
 
-__all__ = ["cpu_seconds", "resident_bytes"]
+__all__ = ["cpu_seconds", "peak_bytes", "resident_bytes"]
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -33,6 +33,16 @@ def cpu_seconds(process: Process) -> float:
 def resident_bytes(process: Process) -> int:
     """Return the resident memory of the whole tree; pages that are shared count once for each process."""
     return sum(stat.pages for stat in _stats(process)) * _PAGE
+
+
+def peak_bytes(process: Process) -> int:
+    """Return the most that the program itself ever had resident since its start; 0 once it has ended."""
+    try:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+    except OSError:
+        return 0
+    sizes = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(sizes[0]) * 1024 if sizes else 0
 
 
 def _stats(process: Process) -> list[_Stat]:

@@ -17,6 +17,7 @@ import click
 
 from bench.backlog import LINE_BYTES, write_backlog
 from bench.cpu import cpu_seconds, resident_bytes
+from bench.floor import copy_floor
 from bench.oracle import Verdict, judge_host
 from bench.processes import Process, Processes, wait_until
 from bench.received import segments_of
@@ -129,21 +130,6 @@ def _is_committed(suite: Suite, sequence: int) -> bool:
     return offset is not None and offset.next > sequence
 
 
-def _copy_floor(backlog: Path, folder: Path) -> str:
-    """Copy the backlog and sync it: the least that moving these bytes costs on this machine."""
-    began, used = time.monotonic(), os.times()
-    with backlog.open("rb") as source, (folder / "copy").open("wb") as target:
-        while part := source.read(1 << 20):
-            target.write(part)
-        target.flush()
-        os.fsync(target.fileno())
-    seconds, after = time.monotonic() - began, os.times()
-    size = backlog.stat().st_size
-    cpu = after.user + after.system - used.user - used.system
-    (folder / "copy").unlink()
-    return f"copy and fsync of the same file: {size / 1e6 / seconds:.0f} MB/s, {cpu / (size / _GB):.2f} CPU s/GB"
-
-
 def _show(runs: list[Drained]) -> str:
     def row(name: str, values: list[float]) -> list[str]:
         return [name, *(f"{value:.1f}" for value in values)]
@@ -178,7 +164,7 @@ def main(size: int, runs: int, compression: str, cold: bool, report: Path | None
         backlog = folder / "backlog.log"
         write_backlog(backlog, size * 1_000_000 // LINE_BYTES)
         print(f"{size} MB of {LINE_BYTES}-byte lines, compression {compression}")
-        print(_copy_floor(backlog, folder))
+        print(f"copy and fsync of the same file: {copy_floor(backlog, folder)}")
         print(
             f"load of this machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores",
             flush=True,
