@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-__all__ = ["ConnectionLost", "Rejected", "answer_of"]
+__all__ = ["ConnectionLost", "Denied", "Rejected", "answer_of"]
 
 
 class ConnectionLost(Exception):
@@ -18,6 +18,13 @@ class Rejected(Exception):
         self.code = code
         self.error = error
         self.description = description
+
+
+class Denied(Rejected):
+    """The server did not take a message, or a subscription, since we have no right to its subject."""
+
+    def __init__(self, violation: str) -> None:
+        super().__init__(403, 0, f"{violation}; give this user the right to it")
 
 
 def answer_of(data: bytes) -> dict[str, Any]:

@@ -13,53 +13,61 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-import nats.aio.client
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from broker.answer import ConnectionLost, Rejected, answer_of
-from broker.exits import OperatorError
+from broker.access import Access
+from broker.answer import ConnectionLost, Denied, Rejected, answer_of
+from broker.client import BrokerClient
+from broker.credentials import Credentials, read_credentials
+from broker.denials import Denials
+from broker.exits import ConfigurationError, OperatorError
+from broker.failure import Failure, failure_of, summary
+from broker.servers import public
 
-__all__ = ["BrokerAway", "Connection", "ConnectionLost", "Message", "Rejected"]
+__all__ = ["BrokerAway", "Connection", "ConnectionLost", "Denied", "Message", "Rejected"]
 
 Message = Msg
 Answer = TypeVar("Answer")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts to connect
-_PING_EVERY = 5  # seconds; with one outstanding, a half-open connection is given up after two
 logger = logging.getLogger(__name__)
-
-# nats-py reads 32 KiB at a time, less than a block; with 256 KiB receiving costs a third less CPU (bench/, 2.16.0)
-nats.aio.client.DEFAULT_BUFFER_SIZE = 256 * 1024
 
 
 class BrokerAway(OperatorError):
-    """No broker answers at the addresses given."""
+    """No broker lets us in at the addresses given."""
 
 
 class Connection:
     """A connection that can be used for ever: each call first makes sure that there is a live client."""
 
-    def __init__(self, servers: Sequence[str], name: str, inbox_prefix: str = "_INBOX") -> None:
-        """Remember where to connect to; nothing is sent before the first call."""
+    def __init__(
+        self,
+        servers: Sequence[str],
+        name: str,
+        inbox_prefix: str = "_INBOX",
+        access: Access = Access(),  # noqa: B008 - a frozen value
+    ) -> None:
+        """Remember where to connect to, and how; nothing is sent and no file is read before the first call."""
         self._servers = list(servers)
+        self._access = access
         self._name = name
         self._inbox_prefix = inbox_prefix
-        self._client: Client | None = None
+        self._client: BrokerClient | None = None
         self._lost: asyncio.Future[None] | None = None
         self._connecting = asyncio.Lock()
-        self._complaint = ""
+        self._denials = Denials(inbox_prefix)
         self.away = ""
         """Why no broker is there for `client` just now; empty while one is, or nobody asks."""
 
     @property
     def servers(self) -> str:
         """The addresses, for messages to a person: without the passwords that may stand in them."""
-        return ", ".join(map(_public, self._servers))
+        return ", ".join(map(public, self._servers))
 
-    async def once(self, patience: float = 0.0) -> Client:
+    async def once(self, patience: float = 0.0) -> BrokerClient:
         """Return a live client, or raise `BrokerAway` when none answers for `patience` seconds.
 
         For what a person waits for: commands, and programs that run once.
@@ -68,89 +76,90 @@ class Connection:
         while True:
             try:
                 return await self._connect()
-            except (OSError, nats.errors.Error, TimeoutError) as error:
+            except BrokerAway:
                 if asyncio.get_running_loop().time() >= give_up:
-                    raise BrokerAway(
-                        f"no broker at {self.servers}: {_reason(error, self._complaint)}; "
-                        "start one with `logbroker run`, or check --server"
-                    ) from None
+                    raise
             await asyncio.sleep(_FIRST_PAUSE)
 
-    async def client(self) -> Client:
-        """Return a live client, however long it takes; says once that the broker is away, and once that it is back."""
+    async def client(self) -> BrokerClient:
+        """Return a live client, however long it takes; says once why there is none, and once that there is one again.
+
+        `away` says it as well, as long as it lasts.
+        """
         pause = _FIRST_PAUSE
         while True:
             try:
                 client = await self._connect()
-            except (OSError, nats.errors.Error, TimeoutError) as error:
-                if not self.away:
-                    self.away = _reason(error, self._complaint)
-                    logger.warning("broker away at %s: %s; trying again", self.servers, self.away)
+            except (BrokerAway, ConfigurationError) as error:
+                if str(error) != self.away:
+                    logger.warning("broker away: %s; trying again", error)
+                self.away = str(error)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
             if self.away:
-                self.away = ""
-                logger.info(
-                    "broker at %s is back",
-                    _public(client.connected_url.netloc) if client.connected_url else "?",
-                )
+                logger.info("broker at %s is back", client.address)
+            self.away = ""
             return client
 
-    async def _connect(self) -> Client:
+    async def _connect(self) -> BrokerClient:
         async with self._connecting:
-            if self._client is not None and self._client.is_connected:
+            if self._client is not None and self._client.is_connected and not self._denials.is_deaf:
                 return self._client
             await self._drop()
-            lost = asyncio.get_running_loop().create_future()
-            client = _Client()
-            try:
-                await client.connect(
-                    servers=self._servers,
-                    name=self._name,
-                    inbox_prefix=self._inbox_prefix,
-                    allow_reconnect=False,
-                    # nats-py holds on to its first connect all the same, 60 attempts of 2 s unless told otherwise
-                    max_reconnect_attempts=1,
-                    reconnect_time_wait=0,
-                    connect_timeout=3,
-                    ping_interval=_PING_EVERY,
-                    max_outstanding_pings=1,
-                    pending_size=0,
-                    error_cb=self._hear,
-                    closed_cb=_resolver(lost),
-                    disconnected_cb=_resolver(lost),
-                )
-            except BaseException:
-                await _close(client)  # a connect that failed half-way leaves its socket open
-                raise
-            self._client, self._lost = client, lost
-            return client
+            credentials = await asyncio.to_thread(read_credentials, self._access)
+            failures: dict[str, Failure] = {}
+            for server in random.sample(self._servers, len(self._servers)):
+                try:
+                    return await self._open(server, credentials)
+                except (OSError, nats.errors.Error, TimeoutError) as error:
+                    failures[server] = failure_of(error, server, self._access)
+            raise BrokerAway(summary([failures[server] for server in dict.fromkeys(self._servers)]))
+
+    async def _open(self, server: str, credentials: Credentials) -> BrokerClient:
+        lost = asyncio.get_running_loop().create_future()
+        client = BrokerClient(server, self._access, credentials)
+        await client.open(
+            self._hear,
+            name=self._name,
+            inbox_prefix=self._inbox_prefix,
+            closed_cb=_resolver(lost),
+            disconnected_cb=_resolver(lost),
+        )
+        self._client, self._lost = client, lost
+        self._denials.reset()
+        return client
 
     async def _hear(self, error: Exception) -> None:
-        self._complaint = str(error)
         logger.debug("nats: %s", error)
+        self._denials.hear(str(error))
 
     async def _drop(self) -> None:
         if self._client is not None:
             await _close(self._client)
         self._client = None
 
-    async def guard(self, call: Coroutine[Any, Any, Answer], patience: float) -> Answer:
+    async def guard(
+        self, call: Coroutine[Any, Any, Answer], patience: float, subject: str = ""
+    ) -> Answer:
         """Wait for `call`, at most `patience` seconds and no longer than the present client lives.
 
-        Raises `ConnectionLost` when it did not end well; what it sent may have arrived all the same.
+        Raises `ConnectionLost` when it did not end well; what it sent may have arrived all the same. Raises `Denied` when
+        the server says that we may not publish to `subject`, or hear answers.
         """
         if self._lost is None:
             call.close()
             raise ConnectionLost("not connected")
         work = asyncio.ensure_future(call)
         try:
-            either: set[asyncio.Future[Any]] = {work, self._lost}
-            await asyncio.wait(either, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            with self._denials.watch(subject) as denied:
+                either: set[asyncio.Future[Any]] = {work, self._lost, denied}
+                await asyncio.wait(either, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            if denied.done():
+                raise Denied(denied.result())
             if not work.done():
                 raise ConnectionLost(
-                    "connection lost" if self._lost.done() else f"no answer in {patience:g} s"
+                    self._last_words() if self._lost.done() else f"no answer in {patience:g} s"
                 )
             return work.result()
         except nats.errors.NoRespondersError:
@@ -161,6 +170,10 @@ class Connection:
             raise ConnectionLost(str(error) or type(error).__name__) from error
         finally:
             work.cancel()
+
+    def _last_words(self) -> str:
+        words = self._client.last_error if self._client is not None else None
+        return f"connection lost: {words}" if words else "connection lost"
 
     async def request(
         self,
@@ -176,6 +189,7 @@ class Connection:
                 subject, payload, timeout=patience + 1, headers=dict(headers) if headers else None
             ),
             patience,
+            subject,
         )
 
     async def ask(
@@ -239,28 +253,6 @@ class Connection:
         await self._drop()
 
 
-class _Client(Client):
-    """A client that outlives what anybody may publish: its read loop would end, in silence, at text that is not UTF-8."""
-
-    def _build_message(
-        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
-    ) -> Msg:
-        message: Msg
-        try:
-            message = super()._build_message(sid, subject, reply, data, headers)
-        except UnicodeDecodeError:
-            message = super()._build_message(sid, b"", reply, data, headers)
-            message.subject = subject.decode(errors="surrogateescape")
-        return message
-
-    async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
-        try:
-            found: dict[str, str] | None = await super()._process_headers(headers)
-        except UnicodeDecodeError:
-            return None
-        return found
-
-
 def _resolver(future: "asyncio.Future[None]") -> Callable[[], Coroutine[Any, Any, None]]:
     async def resolve() -> None:
         if not future.done():
@@ -272,14 +264,3 @@ def _resolver(future: "asyncio.Future[None]") -> Callable[[], Coroutine[Any, Any
 async def _close(client: Client) -> None:
     with suppress(nats.errors.Error, OSError, TimeoutError):
         await client.close()
-
-
-def _reason(error: BaseException, complaint: str) -> str:
-    if isinstance(error, nats.errors.NoServersError) and complaint:
-        return complaint  # why, rather than that there is no server left to try
-    return str(error) or complaint or type(error).__name__
-
-
-def _public(address: str) -> str:
-    scheme, separator, rest = address.rpartition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"

@@ -28,7 +28,9 @@ def settings_options(
     """
 
     def decorate(command: Command) -> Command:
-        for name, field in reversed(model.model_fields.items()):
+        # what a program shares with others comes after its own
+        fields = sorted(model.model_fields.items(), key=lambda f: f[0] not in model.__annotations__)
+        for name, field in reversed(fields):
             if only is None or name in only:
                 command = _option(name, field)(command)
         return click.option(

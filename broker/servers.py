@@ -7,9 +7,9 @@ from pydantic import AfterValidator
 
 from broker.configuration import Many
 
-__all__ = ["Servers", "check_servers"]
+__all__ = ["Servers", "check_servers", "public"]
 
-_SCHEMES = {"nats", "tls", "ws", "wss"}
+_SCHEMES = {"nats", "tls"}
 
 
 def check_servers(servers: tuple[str, ...]) -> tuple[str, ...]:
@@ -25,14 +25,20 @@ def check_servers(servers: tuple[str, ...]) -> tuple[str, ...]:
     return servers
 
 
+def public(address: str) -> str:
+    """Return an address without the name and the password that may stand in it."""
+    scheme, separator, rest = address.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+
+
 def _objection(server: str) -> str | None:
     try:
         parts = urlsplit(server if "://" in server else f"nats://{server}")
         has_host = bool(parts.hostname) and parts.port != 0
-        is_path_of_nothing = parts.scheme in {"nats", "tls"} and parts.path not in {"", "/"}
+        has_path = parts.path not in {"", "/"}
     except ValueError:
         return "is no address"
-    if parts.scheme not in _SCHEMES or is_path_of_nothing:
+    if parts.scheme not in _SCHEMES or has_path:
         return "is no address of a NATS server"
     return None if has_host else "names no host"
 

@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker.connection import BrokerAway, Connection
+from broker.credentials import verify
 from broker.exits import Exit, FencedError, OperatorError, leading
 from broker.notify import Notifier
 from broker.program import log_to_stderr
@@ -47,8 +48,12 @@ logger = logging.getLogger(__name__)
 
 
 def connection_for(settings: ShipperSettings, host: str) -> Connection:
-    """Return the connection of a host's shipper; answers come to inboxes that its rights can be limited to."""
-    return Connection(settings.server, f"logshipper {host}", f"_INBOX_{host}")
+    """Return the connection of a host's shipper; answers come to inboxes that its rights can be limited to.
+
+    Raises `ConfigurationError` when the means of getting in cannot be used.
+    """
+    verify(settings.access)
+    return Connection(settings.server, f"logshipper {host}", f"_INBOX_{host}", settings.access)
 
 
 class Agent:
@@ -141,7 +146,8 @@ class Agent:
             async with asyncio.timeout(self._patience):
                 return await muster(self._errand, cached)
         except TimeoutError:
-            reason = self._errand.waiting.reason or "the broker did not answer"
+            waiting, connection = self._errand.waiting, self._errand.connection
+            reason = connection.away or waiting.reason or "the broker did not answer"
             raise BrokerAway(f"gave up after {self._patience:g} s: {reason}") from None
 
     async def _ship(self, crew: Crew) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from broker.access import ACCESS
 from broker.exits import ConfigurationError, Exit
 from broker.notify import notifier_from
 from broker.options import given, settings_options, spread
@@ -65,7 +66,8 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> None:
 
 @logshipper.command("check")
 @settings_options(
-    ShipperSettings, only={"file", "exclude", "ignore_older", "server", "host", "state_dir"}
+    ShipperSettings,
+    only={"file", "exclude", "ignore_older", "server", "host", "state_dir"} | ACCESS,
 )
 @click.pass_context
 def _check(context: click.Context, /, **options: Any) -> int:

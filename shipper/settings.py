@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
 from pydantic_settings import SettingsConfigDict
 
-from broker.configuration import Many, ProgramSettings
+from broker.access import AccessSettings
+from broker.configuration import Many
 from broker.durations import Duration
 from broker.servers import Servers
 from broker.subjects import validate_host
@@ -41,7 +42,7 @@ Lines = Annotated[
 """Regular expressions: an option given several times, a list in TOML, one per line in the environment."""
 
 
-class ShipperSettings(ProgramSettings):
+class ShipperSettings(AccessSettings):
     """The settings of `logshipper`."""
 
     model_config = SettingsConfigDict(env_prefix="LOGSHIPPER_")

@@ -44,6 +44,7 @@ WRITTEN = {
     "log_format": "json",
     "once": "true",
     "ack": "false",
+    "tls_first": "true",
 }
 MODELS = [BrokerSettings, ShipperSettings, ReceiverSettings]
 CASES = [

@@ -11,7 +11,7 @@ from broker.servers import check_servers
         "nats://127.0.0.1:4222",
         "nats://user:pa$s@broker1",
         "tls://broker1:4222",
-        "wss://broker1",
+        "tls://broker1",
         "nats://[::1]:4222",
         "broker1:4222",
         "broker1",
@@ -25,6 +25,7 @@ def test_an_address_that_a_client_could_try_is_taken(server: str) -> None:
     "server",
     [
         "http://broker1:4222",
+        "wss://broker1",
         "nats://broker1:port",
         "nats://broker1:99999",
         "nats://[::1",

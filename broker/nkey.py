@@ -1,0 +1,86 @@
+"""Seeds of NATS users, and the files that they stand in: read, checked, and used to sign. Never shows one.
+
+Signing takes PyNaCl (Ed25519 of libsodium), which only hosts with --creds or --nkey need. The form of keys is that of
+nats-io/nkeys: base32 of a prefix, the bytes and their CRC-16.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from broker.exits import ConfigurationError
+
+__all__ = ["InvalidSeed", "UserKey", "seed_of", "token_of", "user_key"]
+
+_SEED, _USER = 18 << 3, 20 << 3
+_SEED_BYTES = 32
+_ARMOUR = re.compile(r"-{3,}BEGIN ([A-Z ]+)-{3,}\s+(\S+)\s+-{3,}END")
+
+
+class InvalidSeed(ValueError):
+    """A text that is not the seed of a user, or a file that holds none."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserKey:
+    """The public key of a user (`U…`) and what signs the server's nonce with its seed, in base64."""
+
+    public: str
+    sign: Callable[[str], bytes] = field(repr=False)
+
+
+def seed_of(text: str) -> str:
+    """Return the seed in a credentials file or a seed file; raises `InvalidSeed`."""
+    if "BEGIN" in text:
+        found = _armoured(text, "USER NKEY SEED")
+    else:
+        found = next((line.strip() for line in text.splitlines() if line.startswith("S")), "")
+    if not found:
+        raise InvalidSeed("holds no seed")
+    return found
+
+
+def token_of(text: str) -> str:
+    """Return the JWT in a credentials file; raises `InvalidSeed`."""
+    if token := _armoured(text, "NATS USER JWT"):
+        return token
+    raise InvalidSeed("holds no user JWT")
+
+
+def user_key(seed: str) -> UserKey:
+    """Return the key of a user's seed; raises `InvalidSeed`, or `ConfigurationError` without PyNaCl."""
+    raw = _decode(seed)
+    try:
+        from nacl.signing import SigningKey
+    except ImportError:
+        raise ConfigurationError(
+            "--creds and --nkey need the package PyNaCl; install logship[nkeys]"
+        ) from None
+    key = SigningKey(raw)
+    body = bytes([_USER]) + bytes(key.verify_key)
+    public = base64.b32encode(body + _checksum(body)).decode().rstrip("=")
+    return UserKey(public, lambda nonce: base64.b64encode(key.sign(nonce.encode()).signature))
+
+
+def _armoured(text: str, name: str) -> str:
+    return next((value for title, value in _ARMOUR.findall(text) if title == name), "")
+
+
+def _decode(seed: str) -> bytes:
+    try:
+        data = base64.b32decode(seed + "=" * (-len(seed) % 8))
+    except (binascii.Error, ValueError):
+        raise InvalidSeed("holds no key: not base32") from None
+    body, checksum = data[:-2], data[-2:]
+    if len(body) != 2 + _SEED_BYTES or _checksum(body) != checksum:
+        raise InvalidSeed("holds a damaged key")
+    kind = (body[0] & 7) << 5 | body[1] >> 3
+    if body[0] & 0xF8 != _SEED or kind != _USER:
+        raise InvalidSeed("holds a key that is not the seed of a user (SU…)")
+    return body[2:]
+
+
+def _checksum(body: bytes) -> bytes:
+    return binascii.crc_hqx(body, 0).to_bytes(2, "little")
