@@ -26,13 +26,18 @@ def asks(
     fresh += [tailer.sighting for tailer in there if tailer.suspect]
     families = {sighting.family for sighting in fresh}
     # a stranger may be the copy of any file of its family that was truncated
-    others = [t.sighting for t in there if t.is_strange or t.sighting.family in families]
+    others = [t.sighting for t in there if t.is_strange or _may_be_original(t, families)]
     wanted = dict.fromkeys([*fresh, *others])
     if not wanted:
         return []
     sizes: dict[str, set[int]] = {}
     for sighting in fresh:
-        if not sighting.is_live:
+        if not sighting.is_live and sighting.packed is None:
             sizes.setdefault(sighting.family, set()).add(sighting.size)
     near = index().cursors_near
     return [Ask(s, near(s), tuple(sizes.get(s.family, ()))) for s in wanted]
+
+
+def _may_be_original(tailer: Tailer, families: Container[str]) -> bool:
+    # a compressed file is not truncated, and to unpack it is dear
+    return tailer.sighting.packed is None and tailer.sighting.family in families

@@ -3,16 +3,26 @@
 A rotation chain (family) is a live file with its rotated siblings. Decides only; the roster acts on it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from shipper.cursor import Cursor
-from shipper.identity import HEAD_BYTES, TAIL_BYTES, Glimpse, Match, fingerprint, judge
+from shipper.identity import HEAD_BYTES, TAIL_BYTES, Glimpse, Match, has_head, judge
 from shipper.rotation import age
 from shipper.sighting import Sighting
 
-__all__ = ["Chain", "Ruling", "Stranger", "Verdict", "rule_known", "rule_rotated"]
+__all__ = [
+    "Chain",
+    "Ruling",
+    "Stranger",
+    "Verdict",
+    "came_after",
+    "is_beginning",
+    "is_heir_at_0",
+    "rule_known",
+    "rule_rotated",
+]
 
 _CLOCK_SLACK = 20_000_000
 """Nanoseconds that a file's time of change may lie behind the clock: the kernel stamps files by its tick."""
@@ -32,7 +42,9 @@ class Verdict(Enum):
     OLD = auto()
     """Rotated before we came to know its family: leave it."""
     EMPTY = auto()
-    """A sibling with nothing in it: it may be a copy in the making."""
+    """A sibling with nothing in it, or too little: it may be a copy in the making."""
+    DAMAGED = auto()
+    """A compressed sibling that cannot be unpacked as far as it would have to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +52,7 @@ class Stranger:
     """A file to decide on; `tails` holds, by file id, what stands before the offset of each likely cursor.
 
     `ends` holds, by size, what stands before the size that a copy has; `copy_of` is the file that it
-    was a beginning of when both were seen.
+    was a beginning of when both were seen. The rest tells of a compressed file what `Sample` tells of it.
     """
 
     sighting: Sighting
@@ -48,11 +60,16 @@ class Stranger:
     tails: Mapping[str, bytes]
     ends: Mapping[int, bytes]
     copy_of: str | None = None
+    ended: Set[str] = frozenset()
+    is_partial: bool = False
+    damage: str = ""
 
     def judged(self, cursor: Cursor) -> Match:
         """Return what this file is to a cursor."""
-        tail = self.tails.get(cursor.file, b"")
         key = self.sighting.key
+        if cursor.file in self.ended:
+            return Match.SAME if key.inode == cursor.identity.inode else Match.COPY
+        tail = self.tails.get(cursor.file, b"")
         return judge(cursor, Glimpse(key.inode, self.sighting.size, self.head, tail))
 
 
@@ -60,7 +77,8 @@ class Stranger:
 class Chain:
     """What is known of a stranger's family.
 
-    `live` is the file at the live path, if it still holds what was read of it. `truncated` are the cursors whose inode
+    `live` is the file at the live path, if it still holds what was read of it, `followed` the cursor that it is
+    followed by. `truncated` are the cursors whose inode
     is there and holds other bytes, `gone` those whose inode is not there, `unseen` those of
     open files that have no name any more, `cursors` all. `oldest` is the age of the oldest rotated file that is followed,
     `newest` when the family was last read, or last looked at if that is earlier, in nanoseconds; None when there is none.
@@ -73,6 +91,7 @@ class Chain:
     cursors: tuple[Cursor, ...]
     oldest: tuple[int, int, str] | None
     newest: int | None
+    followed: Cursor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,33 +126,40 @@ def rule_rotated(stranger: Stranger, chain: Chain) -> Ruling:
             return Ruling(Verdict.INHERIT, cursor)
     if _is_copy(stranger, chain):
         return Ruling(Verdict.COPY)
-    new = stranger.sighting.wanted or _came_after(stranger.sighting, chain)
+    new = stranger.sighting.wanted or came_after(stranger.sighting, chain)
     return Ruling(Verdict.BEGIN if new else Verdict.OLD)
 
 
 def _is_copy(stranger: Stranger, chain: Chain) -> bool:
     return (
-        (chain.live is not None and _is_beginning(stranger, chain.live))
+        (chain.live is not None and is_beginning(stranger, chain.live))
         or any(_was_read(stranger, cursor) for cursor in chain.truncated)
         or any(_is_left_copy(stranger, cursor, chain) for cursor in chain.cursors)
     )
 
 
-def _came_after(sighting: Sighting, chain: Chain) -> bool:
+def came_after(sighting: Sighting, chain: Chain) -> bool:
+    """Whether a sibling that was never read is younger than what is known of its family."""
     if chain.oldest is not None and age(sighting.modified, sighting.path) > chain.oldest:
         return True
     return chain.newest is not None and sighting.modified + _CLOCK_SLACK >= chain.newest
 
 
+def is_heir_at_0(stranger: Stranger, cursor: Cursor) -> bool:
+    """Whether a sibling was seen as the copy of a file of which nothing was read."""
+    return stranger.copy_of == cursor.file and cursor.offset == 0
+
+
 def _is_heir(stranger: Stranger, cursor: Cursor, chain: Chain) -> bool:
-    if stranger.copy_of == cursor.file and cursor.offset == 0:
+    if is_heir_at_0(stranger, cursor):
         return True
     # a few bytes in common with a file that is gone may be chance
     likely = stranger.copy_of == cursor.file or cursor.identity.head_length >= TAIL_BYTES
     return (likely or cursor in chain.truncated) and stranger.judged(cursor) is Match.COPY
 
 
-def _is_beginning(stranger: Stranger, live: Stranger) -> bool:
+def is_beginning(stranger: Stranger, live: Stranger) -> bool:
+    """Whether a sibling may be a copy of the live file: it begins like that, and ends as that goes on."""
     # a copy may still be growing, and the live file may have grown since
     head = live.head[: len(stranger.head)]
     return head == stranger.head and any(
@@ -145,7 +171,7 @@ def _was_read(stranger: Stranger, cursor: Cursor) -> bool:
     # lines written between the copy and the truncation, which we read, make the copy shorter than the offset
     if stranger.sighting.size >= cursor.offset:
         return False
-    return stranger.copy_of == cursor.file or _has_head(stranger, cursor)
+    return stranger.copy_of == cursor.file or has_head(cursor, stranger.head)
 
 
 def _is_left_copy(stranger: Stranger, cursor: Cursor, chain: Chain) -> bool:
@@ -155,9 +181,3 @@ def _is_left_copy(stranger: Stranger, cursor: Cursor, chain: Chain) -> bool:
     if stranger.copy_of != cursor.file and cursor.identity.head_length < enough:
         return False
     return _was_read(stranger, cursor) or stranger.judged(cursor) is Match.COPY
-
-
-def _has_head(stranger: Stranger, cursor: Cursor) -> bool:
-    length = cursor.identity.head_length
-    head = stranger.head[:length]
-    return 0 < length == len(head) and fingerprint(head) == cursor.identity.head_hash

@@ -6,14 +6,15 @@ Blocks, so it runs in a thread; reads no file and remembers nothing.
 import glob
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Collection, Container, Iterable
 from pathlib import Path
 
 from shipper.families import family_of
 from shipper.notice import Notice, NoticeKind
+from shipper.packing import packing_of, unpacked
 from shipper.rotation import is_compressed, live_names
 from shipper.selection import Selection
-from shipper.sighting import FileKey, Scan, Sighting
+from shipper.sighting import FileKey, Packed, Scan, Sighting
 
 __all__ = ["scan"]
 
@@ -33,6 +34,8 @@ def scan(selection: Selection, lives: Iterable[str]) -> Scan:
     troubles = [_nothing(pattern) for pattern, paths in found.items() if not paths]
     paths = {**wanted, **dict.fromkeys(_siblings(folders, families, troubles))}
     for path in paths:
+        if _is_beside_original(path, paths, families):
+            continue
         match _see(path, family_of(path, families), path in wanted):
             case Sighting() as sighting:
                 seen.append(sighting)
@@ -43,6 +46,12 @@ def scan(selection: Selection, lives: Iterable[str]) -> Scan:
     links = {os.path.dirname(s.real) for s in seen if s.real != s.path}  # noqa: PTH120 - see above
     watched = tuple(folder for folder in {**folders, **dict.fromkeys(links)} if "*" not in folder)
     return Scan(tuple(seen), tuple(troubles), watched)
+
+
+def _is_beside_original(path: str, paths: Container[str], families: Collection[str]) -> bool:
+    # as long as that stands there, it is read; a live path is written anew by another file
+    original = unpacked(path)
+    return original != path and original in paths and original != family_of(path, families)
 
 
 def _expand(pattern: str) -> list[str]:
@@ -87,7 +96,11 @@ def _see(path: str, family: str, wanted: bool) -> Sighting | Notice | None:
         return Notice(NoticeKind.MISSING, path, f"is a folder; name its files, as in {path}/*.log")
     if not stat.S_ISREG(status.st_mode):
         return Notice(NoticeKind.REFUSED, path, "is not a regular file") if wanted else None
-    if is_compressed(path):
+    size, packing = status.st_size, packing_of(path)
+    if is_compressed(path) and (packing is None or family == path):
         return Notice(NoticeKind.REFUSED, path, "is compressed") if wanted else None
     key = FileKey(status.st_dev, status.st_ino)
-    return Sighting(path, real, family, key, status.st_size, status.st_mtime_ns, wanted)
+    packed = None if packing is None else Packed(packing, size)
+    # a glob may show the archives of years: what was compressed is followed as what was rotated is, never for itself
+    wanted = wanted and packed is None
+    return Sighting(path, real, family, key, size, status.st_mtime_ns, wanted, packed)

@@ -8,6 +8,7 @@ Publishes nothing. A look decides what every file is; a gathering only reads, an
 
 import asyncio
 from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import replace
 
 from aiofiles.os import wrap
 
@@ -70,6 +71,7 @@ class Follower:
         self._by_path: dict[str, Tailer] = {}
         self._turns: dict[str, None] = {}
         self._in_line: Tailer | None = None
+        self._losses: list[Notice] = []
         self._buffer = bytearray(max(_MOST_PER_READ, max_line) + TAIL_BYTES)
         self._lock = asyncio.Lock()
         self.wake = asyncio.Event()
@@ -154,7 +156,8 @@ class Follower:
         refused = [seen for seen in samples.values() if isinstance(seen, Notice)]
         readable = {key: seen for key, seen in samples.items() if isinstance(seen, Sample)}
         notices += self._troubles.changes((*shown.troubles, *refused))
-        notices += renamed + self._roster.settle(readable, now) + gone
+        notices += renamed + self._roster.settle(readable, now) + gone + self._losses
+        self._losses = []
         await self._open_early()
         await self._handles.trim(self._roster.tailers)
         self._by_path = {t.sighting.real: t for t in self._roster.tailers.values()}
@@ -188,6 +191,8 @@ class Follower:
         descriptor = await self._handles.descriptor(tailer)
         if descriptor is None:
             return None
+        if tailer.sighting.packed is not None:
+            return Reading(True, tailer.sighting.size, tailer.sighting.modified)
         reading = (await self._serve([tailer.probe(descriptor)]))[0]
         tailer.suspect |= not reading.intact
         return reading
@@ -203,6 +208,8 @@ class Follower:
 
     def _changed(self, path: str, moved: bool) -> None:
         tailer = self._by_path.get(path)
+        if tailer is not None and tailer.sighting.packed is not None:
+            tailer = None  # whether it is to be unpacked again is for the look to say
         if tailer is not None:
             tailer.stir(self._clock())
             self._turns.setdefault(tailer.sighting.family)
@@ -214,9 +221,12 @@ class Follower:
         ready = self._ready()
         share = max(self._limits.block_size, min(_MOST_PER_READ, budget // max(1, len(ready))))
         turn: list[tuple[Tailer, Request]] = []
+        unpacked = self._handles.next_unpacked(tailer for _, tailer in ready)
         for family, tailer in ready:
             if budget <= 0:
                 break
+            if tailer.sighting.packed is not None and tailer is not unpacked:
+                continue
             # who had a turn goes to the end of the queue
             self._turns[family] = self._turns.pop(family)
             if request := await self._request(tailer, min(share, budget)):
@@ -253,7 +263,9 @@ class Follower:
             self._turns.pop(tailer.sighting.family, None)
             self.look_due = True
             return None
-        return tailer.request(descriptor, limit, self._limits)
+        request = tailer.request(descriptor, limit, self._limits)
+        unpacker = self._handles.unpacker(tailer, descriptor)
+        return request if unpacker is None else replace(request, unpacker=unpacker)
 
     async def _serve(self, requests: Sequence[Request]) -> list[Reading]:
         return await _read(requests, self._buffer, self._limits)
@@ -264,7 +276,9 @@ class Follower:
         blocks: list[Block] = []
         for (tailer, _), reading in zip(turn, readings, strict=True):
             blocks += tailer.accept(reading, now, self._agent, self._limits)
-            if tailer.suspect:
+            if tailer.loss is not None and not reading.is_complete:
+                self._losses.append(tailer.loss)
+            if tailer.suspect or self._losses:
                 self.look_due = True
                 self.wake.set()
             if tailer.is_in_line:

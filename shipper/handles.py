@@ -1,7 +1,7 @@
 """Open files, by identity: no more than a limit, least recently read closed first."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import aiofiles
 from aiofiles.os import wrap
@@ -10,6 +10,7 @@ from aiofiles.threadpool.binary import AsyncFileIO
 from shipper.sampling import open_read_only
 from shipper.sighting import FileKey
 from shipper.tailer import Tailer
+from shipper.unpacker import Unpacker
 
 __all__ = ["Handles"]
 
@@ -22,6 +23,8 @@ class Handles:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._open: dict[FileKey, AsyncFileIO] = {}
+        self._unpacked: FileKey | None = None
+        self._unpacker: Unpacker | None = None
 
     def __len__(self) -> int:
         return len(self._open)
@@ -46,11 +49,28 @@ class Handles:
         self._open[key] = handle
         return int(handle.fileno())
 
+    def next_unpacked(self, ready: Iterable[Tailer]) -> Tailer | None:
+        """Return which of the compressed files is to be read now: one after the other, since each takes memory."""
+        packed = [tailer for tailer in ready if tailer.sighting.packed is not None]
+        begun = (tailer for tailer in packed if tailer.sighting.key == self._unpacked)
+        return next(begun, packed[0] if packed else None)
+
+    def unpacker(self, tailer: Tailer, descriptor: int) -> Unpacker | None:
+        """Return what unpacks an open compressed file; None for any other. One at a time is kept, for its memory."""
+        key, packed = tailer.sighting.key, tailer.sighting.packed
+        if packed is None:
+            return None
+        if self._unpacker is None or self._unpacked != key:
+            self._unpacked, self._unpacker = key, Unpacker(descriptor, packed.packing)
+        return self._unpacker
+
     async def trim(self, followed: Collection[FileKey]) -> None:
         """Close what is followed no longer, and the least recently read above the limit."""
         gone = [key for key in self._open if key not in followed]
         kept = [key for key in self._open if key in followed]
         for key in gone + kept[: max(0, len(kept) - self._limit)]:
+            if key == self._unpacked:
+                self._unpacked = self._unpacker = None
             await self._open.pop(key).close()
 
     async def _open_file(self, tailer: Tailer) -> AsyncFileIO | None:

@@ -11,7 +11,16 @@ from hashlib import blake2b
 from broker.block import Identity
 from shipper.cursor import Cursor
 
-__all__ = ["HEAD_BYTES", "TAIL_BYTES", "Glimpse", "Match", "fingerprint", "identify", "judge"]
+__all__ = [
+    "HEAD_BYTES",
+    "TAIL_BYTES",
+    "Glimpse",
+    "Match",
+    "fingerprint",
+    "has_head",
+    "identify",
+    "judge",
+]
 
 HEAD_BYTES = 1024
 """How much of a file's beginning is hashed; less while less has been read."""
@@ -63,6 +72,12 @@ def judge(cursor: Cursor, seen: Glimpse) -> Match:
     if cursor.identity.head_length == 0 or seen.size < cursor.offset:
         return Match.OTHER
     return Match.COPY if _same_head(cursor, seen) and _same_tail(cursor, seen) else Match.OTHER
+
+
+def has_head(cursor: Cursor, head: bytes) -> bool:
+    """Whether a file that begins with `head` begins with what the cursor's file did; never of one nothing is known of."""
+    length = cursor.identity.head_length
+    return 0 < length <= len(head) and fingerprint(head[:length]) == cursor.identity.head_hash
 
 
 def _judge_same_inode(cursor: Cursor, seen: Glimpse) -> Match:

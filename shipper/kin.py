@@ -17,15 +17,17 @@ def kin(
     cursors = tuple(index.cursors[family])
     inodes = shown.inodes.get(family, frozenset())
     homeless = sorted((c for c in cursors if c.file in known), key=lambda c: c.seen, reverse=True)
-    unseen = (t.cursor for t in index.tailers[family] if t.sighting.key not in shown.files)
+    unseen = (t for t in index.tailers[family] if t.sighting.key not in shown.files)
+    followed = (t.cursor for t in index.tailers[family] if t.sighting.is_live)
     return Chain(
         live=live,
         truncated=tuple(c for c in homeless if c.identity.inode in inodes),
         gone=tuple(c for c in homeless if c.identity.inode not in inodes),
-        unseen=tuple(unseen),
+        unseen=tuple(t.cursor if t.offset else t.start for t in unseen),
         cursors=cursors,
         oldest=index.oldest(family),
         newest=_newest(cursors, shown.before),
+        followed=next(followed, None),
     )
 
 

@@ -17,6 +17,7 @@ class NoticeKind(Enum):
     TRUNCATED = "truncated"
     REPLACED = "replaced"
     GONE = "gone"
+    DAMAGED = "damaged"
     UNWATCHED = "unwatched"
 
     @property

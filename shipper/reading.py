@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from shipper.blocks import cut
 from shipper.limits import Limits
+from shipper.unpacker import Unpacker
 
 __all__ = ["Reading", "Request", "read"]
 
@@ -17,7 +18,8 @@ __all__ = ["Reading", "Request", "read"]
 class Request:
     """Read at most `limit` bytes from `offset` on; `head` and `tail` are what must still stand at 0 and before it.
 
-    A file that has less than `least` bytes was truncated since it had that many.
+    A file that has less than `least` bytes was truncated since it had that many. A compressed file is read by way of
+    its `unpacker`, in bytes of its content.
     """
 
     descriptor: int
@@ -26,13 +28,15 @@ class Request:
     least: int
     head: bytes
     tail: bytes
+    unpacker: Unpacker | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What was read: runs of whole lines, and the unfinished line behind them.
 
-    `intact` is False when what had been read before is gone; nothing was read then.
+    `intact` is False when what had been read before is gone; nothing was read then. `is_complete` is False at the end
+    of a compressed file that has no proper end yet; `damage` says why it cannot have one.
     """
 
     intact: bool
@@ -41,6 +45,8 @@ class Reading:
     runs: tuple[bytes, ...] = ()
     rest: bytes = b""
     error: str = ""
+    is_complete: bool = True
+    damage: str = ""
 
 
 def read(requests: Sequence[Request], buffer: bytearray, limits: Limits) -> list[Reading]:
@@ -48,7 +54,12 @@ def read(requests: Sequence[Request], buffer: bytearray, limits: Limits) -> list
 
     A buffer that stays spares the kernel from clearing fresh memory for every read.
     """
-    return [_read(request, buffer, limits) for request in requests]
+    return [
+        _read(request, buffer, limits)
+        if request.unpacker is None
+        else _unpack(request, request.unpacker, buffer, limits)
+        for request in requests
+    ]
 
 
 def _read(request: Request, buffer: bytearray, limits: Limits) -> Reading:
@@ -69,3 +80,25 @@ def _read(request: Request, buffer: bytearray, limits: Limits) -> Reading:
     runs = tuple(cut(buffer, start, length, limits.block_size, limits.max_line))
     rest = bytes(buffer[start + sum(map(len, runs)) : length])
     return Reading(True, size, modified, runs, rest)
+
+
+def _unpack(request: Request, content: Unpacker, buffer: bytearray, limits: Limits) -> Reading:
+    start = len(request.tail)
+    wanted = min(request.limit, len(buffer) - start)
+    try:
+        modified = os.fstat(request.descriptor).st_mtime_ns
+        data = content.read(request.offset - start, request.offset + wanted)
+        ended = len(data) < start + wanted or content.is_at_end()
+    except OSError as error:
+        return Reading(True, request.offset, 0, error=error.strerror or str(error))
+    if not data.startswith(request.tail):
+        return Reading(False, content.reached, modified)
+    buffer[: len(data)] = data
+    runs = tuple(cut(buffer, start, len(data), limits.block_size, limits.max_line))
+    rest = data[start + sum(map(len, runs)) :]
+    end = request.offset + len(data) - start
+    size = end if ended else max(request.least, end + 1)
+    whole = not ended or content.is_complete
+    return Reading(
+        True, size, modified, runs, rest, is_complete=whole, damage=content.damage if ended else ""
+    )

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from shipper.asking import asks
-from shipper.chain import Ruling, Stranger, Verdict, rule_known, rule_rotated
+from shipper.chain import Chain, Ruling, Stranger, Verdict, rule_known, rule_rotated
+from shipper.compressed import rule_compressed
 from shipper.copies import Copies
 from shipper.cursor import Cursor
 from shipper.families import family_of
@@ -17,6 +18,7 @@ from shipper.index import Index
 from shipper.kin import kin
 from shipper.notice import Notice, NoticeKind
 from shipper.outlook import Outlook, outlook
+from shipper.passed import Passed
 from shipper.rotation import age
 from shipper.sampling import Ask, Sample
 from shipper.selection import Selection
@@ -37,7 +39,7 @@ class Roster:
         self.chains: dict[str, list[Tailer]] = {}
         self.lives = {c.path for c in self.known.values() if selection.shows(c.path)}
         self._new_id = new_id
-        self._old: dict[FileKey, int] = {}
+        self._passed = Passed()
         self._copies = Copies()
         self._shown = Outlook()
         self._looked: int | None = None
@@ -57,13 +59,13 @@ class Roster:
             before = tailer.sighting
             if sighting := self._shown.files.get(key):
                 tailer.sighted(sighting, now)
-                tailer.suspect |= sighting != before and not is_open(key)
+                tailer.suspect |= sighting.differs(before) and not is_open(key)
                 if sighting.path != before.path:
                     text = f"is now {sighting.path}"
                     notices.append(Notice(NoticeKind.ROTATED, before.path, text))
-        self._old = {k: m for k, m in self._old.items() if self._is_old(k, m)}
+        self._passed.keep(self._shown.files, lambda: self._being_read(is_open))
         self._copies.keep(self._shown.files)
-        return asks(self._shown, self.tailers, self._old, self._index), notices
+        return asks(self._shown, self.tailers, self._passed, self._index), notices
 
     def settle(self, samples: Mapping[FileKey, Sample], now: int) -> list[Notice]:
         """Decide what the files that were glimpsed at are, and follow those that are to be followed."""
@@ -93,6 +95,8 @@ class Roster:
         """Stop following a file; its cursor is remembered, should it come back."""
         self._remember(tailer.sighting.key)
         self._forget_unread([tailer])
+        if tailer.offset == 0 and tailer.beginning:
+            self.known[tailer.file] = tailer.start  # it may have been compressed
         self.order()
 
     def renew(self, tailer: Tailer, modified: int, now: int) -> list[Notice]:
@@ -117,9 +121,14 @@ class Roster:
         """Return the followed files that the last look did not show."""
         return [tailer for key, tailer in self.tailers.items() if key not in self._shown.files]
 
-    def _is_old(self, key: FileKey, modified: int) -> bool:
-        sighting = self._shown.files.get(key)
-        return sighting is not None and not sighting.is_live and sighting.modified == modified
+    def _being_read(self, is_open: Callable[[FileKey], bool]) -> set[str]:
+        # an original that has just gone may have been truncated before; the look after this one knows
+        return {
+            tailer.file
+            for key, tailer in self.tailers.items()
+            if not tailer.suspect
+            and (key in self._shown.files or (tailer.unseen_since is not None and is_open(key)))
+        }
 
     def _index(self) -> Index:
         index = Index()
@@ -132,7 +141,16 @@ class Roster:
     def _stranger(self, key: FileKey, seen: Sample) -> Stranger:
         sighting = replace(self._shown.files[key], size=seen.size)
         original = self._copies.original(key, seen.head)
-        return Stranger(sighting, seen.head, seen.tails, seen.ends, original)
+        return Stranger(
+            sighting,
+            seen.head,
+            seen.tails,
+            seen.ends,
+            original,
+            seen.ended,
+            seen.is_partial,
+            seen.damage,
+        )
 
     def _is_same(self, key: FileKey, sample: Sample) -> bool:
         tailer = self.tailers[key]
@@ -161,10 +179,7 @@ class Roster:
         live = self._live_one(family, samples)
         chain = kin(family, live, self._shown, index, self.known)
         for stranger in rest:
-            if stranger.sighting.is_live:
-                ruling = Ruling(Verdict.BEGIN)
-            else:
-                ruling = rule_rotated(stranger, replace(chain, oldest=index.oldest(family)))
+            ruling = _rule(stranger, replace(chain, oldest=index.oldest(family)))
             notices += self._act(ruling, stranger, index, now)
         return notices
 
@@ -184,9 +199,16 @@ class Roster:
                 self._follow(Tailer(cursor, sighting, stranger.head, b"", now), index)
                 return [Notice(NoticeKind.FOUND, sighting.path, "is followed from its beginning")]
             case Verdict.OLD:
-                self._old[sighting.key] = sighting.modified
+                self._passed.leave(sighting)
             case Verdict.COPY:
                 self._note_copy(stranger)
+                if sighting.packed is not None and ruling.cursor is not None:
+                    self._passed.leave(sighting, ruling.cursor.file)
+            case Verdict.DAMAGED:
+                self._passed.leave(sighting)
+                return [_damage(stranger)]
+            case _ if sighting.packed is not None:
+                self._passed.leave(sighting)
             case _:
                 pass  # an empty sibling is looked at again
         return []
@@ -232,6 +254,20 @@ class Roster:
 def _order(stranger: Stranger) -> tuple[bool, tuple[int, int, str]]:
     sighting = stranger.sighting
     return not sighting.is_live, age(sighting.modified, sighting.path)
+
+
+def _rule(stranger: Stranger, chain: Chain) -> Ruling:
+    if stranger.sighting.is_live:
+        return Ruling(Verdict.BEGIN)
+    if stranger.sighting.packed is not None:
+        return rule_compressed(stranger, chain)
+    return rule_rotated(stranger, chain)
+
+
+def _damage(stranger: Stranger) -> Notice:
+    text = f"is damaged behind byte {len(stranger.head) and stranger.sighting.size}"
+    text += f" ({stranger.damage}): what was not read before is lost"
+    return Notice(NoticeKind.DAMAGED, stranger.sighting.path, text)
 
 
 def _truncation(tailer: Tailer, copy: Tailer | None) -> Notice:

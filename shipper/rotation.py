@@ -2,6 +2,8 @@
 
 import re
 
+from shipper.packing import unpacked
+
 __all__ = ["age", "is_compressed", "live_names"]
 
 _SUFFIX = re.compile(r"[._-](?:[0-9][0-9TZtz:._-]*|old|prev|bak|save)", re.ASCII)
@@ -15,8 +17,12 @@ def live_names(name: str) -> tuple[str, ...]:
 
     `app.log.1`, `app.log-20260101`, `app.log.old` come from `app.log`, and so does `app-20260101.log` (logrotate's
     `dateext` with `extension`). A short number before the extension (`app-1.log`) is not taken for a rotation, since
-    instances of a service are called so.
+    instances of a service are called so. A compressed file had the names that it had before, and its own without the
+    ending last.
     """
+    stem = unpacked(name)
+    if stem != name:
+        return *live_names(stem), stem
     found = [
         name[: separator.start()]
         for separator in re.finditer(r"[._-]", name)
@@ -34,5 +40,5 @@ def is_compressed(name: str) -> bool:
 
 def age(modified: int, name: str) -> tuple[int, int, str]:
     """Return what rotated files are sorted by, oldest first: last write, then the number (a higher one is older)."""
-    number = _NUMBER.fullmatch(name)
+    number = _NUMBER.fullmatch(unpacked(name))
     return modified, -int(number[1]) if number else 0, name

@@ -2,14 +2,21 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shipper.cursor import Cursor
-from shipper.identity import HEAD_BYTES, TAIL_BYTES
+from shipper.identity import HEAD_BYTES, TAIL_BYTES, has_head
+from shipper.lengths import told_length
 from shipper.notice import Notice, NoticeKind
-from shipper.sighting import FileKey, Sighting
+from shipper.sighting import FileKey, Packed, Sighting
+from shipper.unpacker import Unpacker
 
 __all__ = ["Ask", "Sample", "open_read_only", "sample"]
+
+_STEP = 1024 * 1024
+
+_SMALL = 1024 * 1024
+"""A compressed file with no more content than this is unpacked to be compared, whatever its headers tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +30,20 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The first bytes of a file, its size then, and the bytes before each cursor's offset and before each size."""
+    """The first bytes of a file, its size then, and the bytes before each cursor's offset and before each size.
+
+    Of a compressed file only cursors that its head fits have tails, and `size` is at least what it is known to be.
+    `ended` are the cursors whose offset is the end that its headers tell of: nothing was unpacked for them.
+    `is_partial` says that its end is missing yet, `damage` why it cannot be unpacked any further.
+    """
 
     size: int
     head: bytes
     tails: Mapping[str, bytes]
     ends: Mapping[int, bytes]
+    ended: frozenset[str] = frozenset()
+    is_partial: bool = False
+    damage: str = ""
 
 
 def open_read_only(path: str, flags: int = os.O_RDONLY) -> int:
@@ -39,14 +54,35 @@ def open_read_only(path: str, flags: int = os.O_RDONLY) -> int:
 def sample(asks: Sequence[Ask]) -> dict[FileKey, Sample | Notice]:
     """Return what each file looks like; one that is no longer where it was sighted is left out."""
     found: dict[FileKey, Sample | Notice] = {}
-    for ask in asks:
-        seen = _sample(ask)
-        if seen is not None:
-            found[ask.sighting.key] = seen
+    lives: dict[str, list[Ask]] = {}
+    for ask in sorted(asks, key=lambda ask: ask.sighting.packed is not None):
+        family = ask.sighting.family
+        siblings = lives.setdefault(family, [])
+        heads = [s.head for a in siblings if isinstance(s := found.get(a.sighting.key), Sample)]
+        seen = _sample(ask, heads)
+        if seen is None:
+            continue
+        found[ask.sighting.key] = seen
+        if ask.sighting.is_live:
+            siblings.append(ask)
+        elif ask.sighting.packed is not None and isinstance(seen, Sample) and seen.ends:
+            found.update(_compare(siblings, found, tuple(seen.ends)))
     return found
 
 
-def _sample(ask: Ask) -> Sample | Notice | None:
+def _compare(
+    lives: Sequence[Ask], found: Mapping[FileKey, Sample | Notice], sizes: tuple[int, ...]
+) -> dict[FileKey, Sample | Notice]:
+    compared: dict[FileKey, Sample | Notice] = {}
+    for live in lives:
+        before = found[live.sighting.key]
+        again = _sample(replace(live, cursors=(), sizes=sizes), ())
+        if isinstance(before, Sample) and isinstance(again, Sample):
+            compared[live.sighting.key] = replace(before, ends={**before.ends, **again.ends})
+    return compared
+
+
+def _sample(ask: Ask, heads: Sequence[bytes]) -> Sample | Notice | None:
     path = ask.sighting.path
     try:
         descriptor = open_read_only(path)
@@ -58,6 +94,8 @@ def _sample(ask: Ask) -> Sample | Notice | None:
         status = os.fstat(descriptor)
         if FileKey(status.st_dev, status.st_ino) != ask.sighting.key:
             return None
+        if ask.sighting.packed is not None:
+            return _unpack(descriptor, ask.sighting.packed, ask.cursors, heads)
         head = os.pread(descriptor, HEAD_BYTES, 0)
         tails = {
             cursor.file: _before(descriptor, cursor.offset, cursor.identity.tail_length)
@@ -74,3 +112,39 @@ def _sample(ask: Ask) -> Sample | Notice | None:
 def _before(descriptor: int, offset: int, length: int) -> bytes:
     start = max(0, offset - length)
     return os.pread(descriptor, offset - start, start)
+
+
+def _unpack(
+    descriptor: int, packed: Packed, cursors: Sequence[Cursor], heads: Sequence[bytes]
+) -> Sample:
+    content = Unpacker(descriptor, packed.packing)
+    head = content.read(0, HEAD_BYTES)
+    likely = [c for c in cursors if c.identity.head_length and has_head(c, head)]
+    is_copy = any(h[: len(head)] == head[: len(h)] for h in heads if h and head)
+    length, ended = None, frozenset[str]()
+    if likely or is_copy:
+        least = max((cursor.offset for cursor in likely), default=len(head))
+        length = told_length(descriptor, packed.packing, least)
+        ended = frozenset(c.file for c in likely if c.offset == length and length > _SMALL)
+    tails = {} if ended else _tails(content, likely)
+    ends = _ends(content) if is_copy and not ended else {}
+    at_end = not ended and content.is_at_end()
+    size = content.reached if at_end else max(length or 0, content.reached + 1)
+    partial = at_end and not content.is_complete and not content.damage
+    return Sample(size, head, tails, ends, ended, partial, content.damage)
+
+
+def _tails(content: Unpacker, cursors: Sequence[Cursor]) -> dict[str, bytes]:
+    starts = {c.file: max(0, c.offset - c.identity.tail_length) for c in cursors}
+    # in order, since it can only go forward
+    in_order = sorted(cursors, key=lambda cursor: (starts[cursor.file], cursor.offset))
+    return {c.file: content.read(starts[c.file], c.offset) for c in in_order}
+
+
+def _ends(content: Unpacker) -> dict[int, bytes]:
+    while not content.is_at_end():
+        content.read(max(0, content.reached - TAIL_BYTES), content.reached + _STEP)
+    end = content.reached
+    if not content.is_complete:
+        return {}
+    return {end: content.read(max(0, end - TAIL_BYTES), end)}

@@ -24,7 +24,12 @@ from shipper.sieve import Rules, Sieve
 
 __all__ = ["Pace", "Shipping"]
 
-_WARNED = {NoticeKind.TRUNCATED, NoticeKind.GONE, NoticeKind.UNWATCHED}
+_WARNED = {
+    NoticeKind.TRUNCATED,
+    NoticeKind.GONE,
+    NoticeKind.DAMAGED,
+    NoticeKind.UNWATCHED,
+}
 logger = logging.getLogger(__name__)
 
 

@@ -7,6 +7,7 @@ from shipper.cursor import Cursor
 from shipper.filestate import FileState, Stage
 from shipper.identity import HEAD_BYTES, TAIL_BYTES, identify
 from shipper.limits import Limits
+from shipper.notice import Notice, NoticeKind
 from shipper.reading import Reading, Request
 from shipper.rotation import age
 from shipper.sighting import Sighting
@@ -39,9 +40,13 @@ class Tailer:
         self.stirred = now
         self.suspect = False
         self.note = ""
+        self.loss: Notice | None = None
         # of a file of which nothing was read only what it looked like is known
         self._head = head[: min(cursor.identity.head_length, cursor.offset)]
         self._tail = tail
+        # what stands before the offset was not unpacked where the headers told that it is the end
+        skipped = len(tail) < cursor.identity.tail_length
+        self._identity = cursor.identity if skipped else None
         # a file that nothing was read of yet must be told apart from what replaces it, too
         self._first = head
         self._end = self.offset
@@ -54,7 +59,11 @@ class Tailer:
     @property
     def cursor(self) -> Cursor:
         """Where the next line begins, and what the file looks like there."""
-        identity = identify(self.sighting.key.inode, self._head, self._tail)
+        inode = self.sighting.key.inode
+        if self._identity is not None:
+            identity = replace(self._identity, inode=inode)
+        else:
+            identity = identify(inode, self._head, self._tail)
         return Cursor(self.file, self.label, self.offset, identity, self.seen)
 
     @property
@@ -95,13 +104,19 @@ class Tailer:
         return live, age(self.sighting.modified, self.sighting.path)
 
     def sighted(self, sighting: Sighting, now: int) -> None:
-        """Take note of where the file stands and how large it is."""
+        """Take note of where the file stands and how large it is; a compressed one is read on only when it changed."""
+        if sighting.packed is not None:
+            if sighting.differs(self.sighting):
+                self.stir(now)
+            sighting = replace(sighting, size=self._size)
         self.sighting = sighting
         self.unseen_since = None
         if sighting.is_live:
             self.rotated = None
         elif self.rotated is None:
             self.rotated = now
+        if sighting.packed is not None:
+            return
         # it may have grown again behind the offset, and nothing may have been read that could tell
         if sighting.size < self._size:
             self.suspect = True
@@ -132,7 +147,8 @@ class Tailer:
             self.unseen_since = now
         if self.rotated is None:
             self.rotated = now
-        self.stir(now)
+        if self.sighting.packed is None:
+            self.stir(now)
 
     def is_settled(self, now: int, grace: int) -> bool:
         """Whether the file was rotated away and has not grown for `grace` nanoseconds: its last line is finished."""
@@ -158,13 +174,18 @@ class Tailer:
             self.dirty = False
             return []
         end = self.offset + sum(map(len, reading.runs)) + len(reading.rest)
+        told = max(self._size, end)
         self._note_size(reading.size, now)
         self._end, self._modified = end, reading.modified
         self.dirty = end < reading.size
         settled = not self.dirty and self.is_settled(now, limits.grace)
         blocks = [self._take(run, run, now, agent) for run in reading.runs]
         self._wants_whole_line = self.dirty and not blocks
-        if settled and reading.rest:
+        if not reading.is_complete:
+            self._end = max(end, self.offset + 1)  # its end is waited for as that of a line is
+            if settled or reading.damage:
+                self._give_up(reading, told)
+        elif settled and reading.rest:
             blocks.append(self._take(reading.rest, reading.rest + b"\n", now, agent))
         return blocks
 
@@ -196,11 +217,19 @@ class Tailer:
             return Stage.DELETED
         return Stage.FOLLOWING if self.rotated is None else Stage.ROTATED
 
+    def _give_up(self, reading: Reading, told: int) -> None:
+        reason = reading.damage or "it ends too early"
+        text = f"cannot be unpacked behind byte {self.offset} ({reason}): the rest is lost"
+        self.loss = Notice(NoticeKind.DAMAGED, self.sighting.path, text, told - self.offset)
+        self.note = text
+        self._end = self._size = self.offset
+
     def _take(self, run: bytes, payload: bytes, now: int, agent: str) -> Block:
         start, continues = self.offset, self._pieces > 0
         self.offset += len(run)
         self._pieces = 0 if payload.endswith(b"\n") else self._pieces + 1
         self.seen = now
+        self._identity = None
         if len(self._head) < HEAD_BYTES:
             self._head += run[: HEAD_BYTES - len(self._head)]
         self._tail = (

@@ -1,20 +1,39 @@
 """A follower in a folder of its own, with what it shipped kept by file: what the following tests share."""
 
+import bz2
+import gzip
 import itertools
+import lzma
 import os
 import time
 from pathlib import Path
+
+import zstandard
 
 from broker.block import Block
 from shipper.cursor import Cursor, after
 from shipper.follower import Follower
 from shipper.notice import Notice, NoticeKind
+from shipper.packing import Packing
 from shipper.positions import Positions
 from shipper.selection import Selection
 
-__all__ = ["Host"]
+__all__ = ["SECOND", "Host", "packed"]
 
 SECOND = 1_000_000_000
+
+
+def packed(content: bytes, packing: Packing) -> bytes:
+    """Return the content as the usual program would compress it, in one stream."""
+    match packing:
+        case Packing.GZIP:
+            return gzip.compress(content, 1)
+        case Packing.ZSTD:
+            return zstandard.ZstdCompressor(1, write_checksum=True).compress(content)
+        case Packing.XZ:
+            return lzma.compress(content, preset=0)
+        case Packing.BZIP2:
+            return bz2.compress(content, 1)
 
 
 class Host:
@@ -72,6 +91,16 @@ class Host:
     def copy_truncate(self, name: str, to: str) -> None:
         (self.folder / to).write_bytes((self.folder / name).read_bytes())
         os.truncate(self.folder / name, 0)
+
+    def pack(self, name: str, packing: Packing = Packing.GZIP, to: str = "") -> Path:
+        """Compress a file as the usual programs do: the time of its last write stays, the original goes at the end."""
+        original = self.folder / name
+        written = original.stat().st_mtime_ns
+        path = self.folder / f"{to or name}{packing.value}"
+        path.write_bytes(packed(original.read_bytes(), packing))
+        os.utime(path, ns=(written, written))
+        original.unlink()
+        return path
 
     async def look(self) -> list[Notice]:
         notices = await self.follower.look()

@@ -92,11 +92,11 @@ async def test_siblings_that_a_glob_shows_are_shipped_oldest_first(tmp_path: Pat
     for number, name in enumerate(["app.log.2", "app.log.1", "app.log"]):
         host.write(name, b"%d\n" % number)
         os.utime(tmp_path / name, ns=(number * SECOND, number * SECOND))
-    host.write("app.log.3.gz", b"\x1f\x8b")
+    host.write("app.log.3.lz4", b"\x04\x22")
 
     assert await host.ship() == b"0\n1\n2\n"
     assert [notice.path for notice in host.said(NoticeKind.REFUSED)] == [
-        str(tmp_path / "app.log.3.gz")
+        str(tmp_path / "app.log.3.lz4")
     ]
     await host.follower.close()
 

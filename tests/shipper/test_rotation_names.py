@@ -22,7 +22,12 @@ LIVES = {"/log/app.log", "/log/syslog", "/log/web-1.log"}
         ("/log/app-2026-01-01.log", "/log/app.log"),
         ("/log/syslog.1", "/log/syslog"),
         ("/log/web-1.log.2", "/log/web-1.log"),
-        ("/log/app.log.1.gz", "/log/app.log.1.gz"),
+        ("/log/app.log.1.gz", "/log/app.log"),
+        ("/log/app.log.gz", "/log/app.log"),
+        ("/log/app.log-20260101.zst", "/log/app.log"),
+        ("/log/app-20260101.log.xz", "/log/app.log"),
+        ("/log/other.log.gz", "/log/other.log.gz"),
+        ("/log/app.log.1.lz4", "/log/app.log.1.lz4"),
         ("/log/app-1.log", "/log/app-1.log"),
         ("/log/other.log.1", "/log/other.log.1"),
         ("/elsewhere/app.log.1", "/elsewhere/app.log.1"),
@@ -33,8 +38,8 @@ def test_a_rotated_file_belongs_to_the_file_it_was(path: str, family: str) -> No
 
 
 def test_the_oldest_comes_first_and_among_equals_the_highest_number() -> None:
-    files = [(5, "app.log.1"), (5, "app.log.10"), (5, "app.log.2"), (1, "app.log.0")]
+    files = [(5, "app.log.1"), (5, "app.log.10.gz"), (5, "app.log.2.gz"), (1, "app.log.0")]
 
     in_order = [name for _, name in sorted(files, key=lambda file: age(*file))]
 
-    assert in_order == ["app.log.0", "app.log.10", "app.log.2", "app.log.1"]
+    assert in_order == ["app.log.0", "app.log.10.gz", "app.log.2.gz", "app.log.1"]

@@ -1,0 +1,47 @@
+"""Siblings that were looked at and are left until there is a reason to look again. Memory only; judges nothing."""
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+
+from shipper.sighting import FileKey, Sighting
+
+__all__ = ["Passed"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    sighting: Sighting
+    original: str | None
+
+
+class Passed:
+    """What is passed over, by device and inode: until it changes or, of a copy, until its original is read no longer."""
+
+    def __init__(self) -> None:
+        self._left: dict[FileKey, _Left] = {}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._left
+
+    def leave(self, sighting: Sighting, original: str | None = None) -> None:
+        """Pass a file over from now on; `original` is the id of the file that it is a copy of."""
+        self._left[sighting.key] = _Left(sighting, original)
+
+    def keep(
+        self, files: Mapping[FileKey, Sighting], being_read: Callable[[], Container[str]]
+    ) -> None:
+        """Forget what changed or is gone, and the copies of files that are not `being_read`, by id."""
+        waits = any(left.original is not None for left in self._left.values())
+        read = being_read() if waits else ()
+        self._left = {
+            key: left
+            for key, left in self._left.items()
+            if _is_unchanged(left.sighting, files.get(key))
+            and (left.original is None or left.original in read)
+        }
+
+
+def _is_unchanged(before: Sighting, now: Sighting | None) -> bool:
+    if now is None or now.is_live:
+        return False
+    return (now.packed, now.modified) == (before.packed, before.modified)
