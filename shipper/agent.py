@@ -15,7 +15,7 @@ import logging
 import secrets
 import signal
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +27,9 @@ from broker.program import log_to_stderr
 from shipper.cache import Cache
 from shipper.crew import Crew, Errand, follower_for, muster, pace_for
 from shipper.ending import Ending
+from shipper.health import ailment
 from shipper.keeper import Keeper
+from shipper.listening import Listening, Page
 from shipper.live import Live
 from shipper.meter import Meter
 from shipper.positions import Positions
@@ -115,8 +117,9 @@ class Agent:
 
     async def _work_and_tell(self, service: Service, reread: Callable[[], ShipperSettings]) -> None:
         positions = await asyncio.to_thread(self._cache.load)
+        live = Live(self._folder, self._view.report)
         try:
-            async with Live(self._folder, self._view.report), asyncio.TaskGroup() as group:
+            async with self._listening(), live, asyncio.TaskGroup() as group:
                 others = [
                     group.create_task(service.run()),
                     group.create_task(self._reload_when_asked(service, reread)),
@@ -126,6 +129,18 @@ class Agent:
                     other.cancel()
         except BaseExceptionGroup as errors:
             raise leading(errors) from None
+
+    def _listening(self) -> AbstractAsyncContextManager[object]:
+        address = self._errand.settings.listen
+        if address is None:
+            return nullcontext()
+        from shipper.metrics import Metrics  # a library that nobody else needs
+
+        return Listening(address, {"/metrics": Metrics(self._view).page, "/healthz": self._health})
+
+    def _health(self) -> Page:
+        ailing = ailment(self._view.vitals())
+        return Page(503, f"{ailing}\n".encode()) if ailing else Page(200, b"ok\n")
 
     async def _work(self, positions: Positions) -> None:
         if self._patience is not None:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
 from pydantic_settings import SettingsConfigDict
 
 from broker.access import AccessSettings
+from broker.address import OptionalListen
 from broker.configuration import Many
 from broker.durations import Duration
 from broker.servers import Servers
@@ -127,6 +128,11 @@ class ShipperSettings(AccessSettings):
             "Regular expression: leave out lines that it is found in, after --include-lines; may be given several times."
         ),
         json_schema_extra={"metavar": "REGEX"},
+    )
+    listen: OptionalListen = Field(
+        None,
+        description="Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9464; none by default.",
+        json_schema_extra={"metavar": "ADDR:PORT"},
     )
     registry_api: str = Field(
         "$JS.API",

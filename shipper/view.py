@@ -13,6 +13,7 @@ from broker.sizes import format_size
 from shipper.crew import Crew
 from shipper.filestate import FileState
 from shipper.follower import Follower
+from shipper.health import Vitals
 from shipper.meter import Meter
 from shipper.report import FileReport, HostReport, Trouble, behind, reason_for
 from shipper.shipping import Shipping
@@ -20,6 +21,7 @@ from shipper.waiting import Waiting
 
 __all__ = ["View", "rfc3339"]
 
+_HUNG = 60.0  # seconds
 _SECOND = 1_000_000_000
 
 
@@ -69,10 +71,15 @@ class View:
         since = None if self.shipping is None else self.shipping.reading_since
         return since is None or asyncio.get_running_loop().time() - since < most
 
-    def oldest(self) -> float | None:
-        """Return how many seconds ago the agent read what is not acknowledged yet; None when there is nothing."""
+    def vitals(self) -> Vitals:
+        """Return what tells whether the agent is well."""
         read = min(self.meter.unacknowledged().values(), default=None)
-        return None if read is None else self._ago(read)
+        return Vitals(
+            is_moving=self.is_moving(_HUNG),
+            is_following=self.is_following,
+            waiting_for=self.waiting_for,
+            unacknowledged=None if read is None else self._ago(read),
+        )
 
     def status(self) -> str:
         """Return one line on how it goes."""

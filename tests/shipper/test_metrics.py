@@ -1,0 +1,235 @@
+"""What Prometheus and a load balancer are told, by the real program, and what clients of every kind cannot do to it."""
+
+import asyncio
+import re
+import socket
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from bench.processes import Process, Processes, wait_until
+from broker.address import Address
+from broker.connection import Connection
+from broker.exits import ConfigurationError
+from shipper.health import Vitals, ailment
+from shipper.listening import Listening, Page
+from shipper.meter import Meter
+from shipper.metrics import FILES_SHOWN, Metrics
+from shipper.report import FileReport, HostReport
+from shipper.view import View
+from shipper.waiting import Waiting
+
+WELL = Vitals(is_moving=True, is_following=True, waiting_for="", unacknowledged=None)
+
+
+def get(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def samples(text: str) -> dict[str, float]:
+    families = text_string_to_metric_families(text)
+    return {
+        sample.name + "".join(f"|{value}" for value in sample.labels.values()): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def started(processes: Processes, *options: object) -> Process:
+    return processes.start(
+        "shipper",
+        [sys.executable, "-m", "shipper", *map(str, options)],
+        folder=Path(__file__).parents[2],
+    )
+
+
+def address_of(process: Process) -> str:
+    wait_until("listens", lambda: "listening on" in process.last_words(), 20, [process])
+    found = re.search(r"listening on (http://\S+)", process.last_words())
+    assert found
+    return found[1]
+
+
+@pytest.mark.nats
+def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
+    own_server: Any, processes: Processes, tmp_path: Path, apply_logs: Callable[[str], None]
+) -> None:
+    apply_logs(own_server.url)
+    log = tmp_path / "a.log"
+    log.write_bytes(b"a line\n" * 1000)
+    process = started(
+        processes,
+        *("--file", log, "--server", own_server.url, "--host", "web01"),
+        *("--state-dir", tmp_path / "state", "--listen", "127.0.0.1:0"),
+    )
+    url = address_of(process)
+
+    wait_until(
+        "all is shipped",
+        lambda: samples(get(f"{url}/metrics")[1])["logshipper_lines_total"] == 1000,
+        20,
+        [process],
+    )
+    wait_until("is well", lambda: get(f"{url}/healthz") == (200, "ok\n"), 10, [process])
+    told = samples(get(f"{url}/metrics")[1])
+    own_server.stop()
+    with log.open("ab") as file:
+        file.write(b"one more\n")
+    wait_until("is not well", lambda: get(f"{url}/healthz")[0] == 503, 20, [process])
+    wait_until(
+        "tells what is behind",
+        lambda: samples(get(f"{url}/metrics")[1])["logshipper_behind_bytes"] == 9,
+        10,
+        [process],
+    )
+    later = samples(get(f"{url}/metrics")[1])
+
+    assert told["logshipper_bytes_total"] == 7000
+    assert 0 < told["logshipper_sent_bytes_total"] < 7000
+    assert told["logshipper_rounds_total"] == told["logshipper_ack_latency_seconds_count"] > 0
+    assert told["logshipper_ack_latency_seconds_bucket|+Inf"] > 0
+    assert told["logshipper_behind_bytes"] == told["logshipper_waiting"] == 0
+    assert told["logshipper_followed_files"] == told["logshipper_open_files"] == 1
+    assert told["logshipper_lost_bytes_total|deleted"] == 0
+    assert told["logshipper_last_ack_timestamp_seconds"] > 1e9
+    assert any(name.startswith("logshipper_build_info") for name in told)
+    assert "process_cpu_seconds_total" in told
+    assert later[f"logshipper_file_behind_bytes|{log}"] == 9
+    assert "waiting for the broker" in get(f"{url}/healthz")[1]
+    assert process.stop(10) == 0
+
+
+def test_an_address_in_use_is_a_configuration_error(processes: Processes, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        process = started(
+            processes,
+            *("--file", tmp_path / "a.log", "--host", "web01", "--state-dir", tmp_path / "state"),
+            *("--listen", f"127.0.0.1:{port}"),
+        )
+
+        assert process.wait(20) == 78
+    said = process.last_words()
+    assert said.startswith(f"logshipper: cannot listen on 127.0.0.1:{port}: ")
+    assert said.count("\n") == 0
+
+
+async def test_an_address_that_is_not_ours_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigurationError, match="--listen"):
+        await Listening(Address("192.0.2.1", 9464), {}).__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /page HTTP/1.1\r\n\r\n", b"200"),
+        (b"GET /page?x=1 HTTP/1.0\r\nHost: x\r\n\r\n", b"200"),
+        (b"HEAD /page HTTP/1.1\r\n\r\n", b"200"),
+        (b"GET /other HTTP/1.1\r\n\r\n", b"404"),
+        (b"POST /page HTTP/1.1\r\n\r\n", b"405"),
+        (b"GET /page\r\n\r\n", b"400"),
+        (b"\xff\x00\r\n\r\n", b"400"),
+        (b"GET /page HTTP/1.1\r\n" + b"X: y\r\n" * 5000 + b"\r\n", b"400"),
+    ],
+)
+async def test_a_request_gets_the_answer_that_it_deserves(request_: bytes, status: bytes) -> None:
+    listening, port = await opened()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+    writer.write(request_)
+    try:
+        answer = await reader.read()
+    except ConnectionError:  # it was not even read to its end
+        answer = b"HTTP/1.1 400"
+    writer.close()
+    await listening.__aexit__(None, None, None)
+
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert answer.endswith(b"well\n") == (status == b"200" and request_.startswith(b"GET"))
+
+
+async def test_clients_that_say_nothing_or_do_not_listen_keep_others_away_for_a_moment_only() -> (
+    None
+):
+    listening, port = await opened(body=b"x" * (64 << 20), patience=0.5)
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+    deaf = [await asyncio.open_connection("127.0.0.1", port, limit=1) for _ in range(40)]
+    for _, writer in deaf:
+        writer.write(b"GET /page HTTP/1.1\r\n\r\n")
+
+    for _ in range(400):
+        if served := await answers(port):
+            break
+        await asyncio.sleep(0.05)
+
+    for _, writer in silent + deaf:
+        writer.transport.abort()
+    await listening.__aexit__(None, None, None)
+    assert served
+
+
+async def opened(body: bytes = b"well\n", patience: float = 5.0) -> tuple[Listening, int]:
+    listening = Listening(Address("127.0.0.1", 0), {"/page": lambda: Page(200, body)}, patience)
+    await listening.__aenter__()
+    assert listening._server is not None
+    return listening, listening._server.sockets[0].getsockname()[1]
+
+
+async def answers(port: int) -> bool:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        return (await reader.read()).startswith(b"HTTP/1.1 404")
+    except ConnectionError:
+        return False
+    finally:
+        writer.close()
+
+
+class Crowd(View):
+    """A view of many files, two of them at one path with a newline in it."""
+
+    def report(self) -> HostReport:
+        paths = [f"/log/{number}.log" for number in range(10_000)] + ["/log/\n\udcff"] * 2
+        files = tuple(
+            FileReport(path, f"f{n}", "following", "", 2 * n, n, n) for n, path in enumerate(paths)
+        )
+        return HostReport("web01", "1-aaaaaaaa", 1, running=True, files=files)
+
+
+async def test_of_many_files_those_furthest_behind_have_a_series_each() -> None:
+    crowd = Crowd("web01", Connection([], ""), Waiting(), Meter(lambda: 0), lambda: 0)
+
+    told = samples(Metrics(crowd).page().body.decode())
+
+    behind = {name: value for name, value in told.items() if "file_behind_bytes" in name}
+    assert len(behind) == FILES_SHOWN
+    assert behind["logshipper_file_behind_bytes|/log/\\n\\udcff"] == 20_001
+    assert behind["logshipper_file_behind_bytes|/log/9999.log"] == 9999
+    assert told["logshipper_followed_files"] == 10_002
+
+
+@pytest.mark.parametrize(
+    ("seen", "word"),
+    [
+        pytest.param(WELL, "", id="well"),
+        pytest.param(Vitals(True, True, "", 59.0), "", id="a slow acknowledgement"),
+        pytest.param(Vitals(True, True, "", 61.0), "acknowledged", id="none for long"),
+        pytest.param(Vitals(True, True, "the broker is full", None), "full", id="waiting"),
+        pytest.param(Vitals(True, False, "", None), "starting", id="starting"),
+        pytest.param(Vitals(False, True, "", None), "read", id="stuck"),
+    ],
+)
+def test_what_ails_an_agent_is_said(seen: Vitals, word: str) -> None:
+    assert word in ailment(seen)
+    assert bool(word) == bool(ailment(seen))
