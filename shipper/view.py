@@ -62,9 +62,7 @@ class View:
     @property
     def waiting_for(self) -> str:
         """What the agent waits for, empty while all goes well."""
-        if self._connection.away:
-            return f"no broker at {self._connection.servers}: {self._connection.away}"
-        return self.waiting.reason
+        return self._connection.away or self.waiting.reason
 
     def is_moving(self, most: float) -> bool:
         """Whether no look and no reading has been under way for more than `most` seconds."""

@@ -1,0 +1,327 @@
+"""The program under a service manager, a socket of the test's own that hears what systemd would; and its signals."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.processes import Process, Processes, wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+class Manager:
+    """What a service manager hears, in order."""
+
+    def __init__(self, folder: Path) -> None:
+        self.address = str(folder / "notify")
+        self.heard: list[str] = []
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(self.address)
+        self._socket.setblocking(False)
+
+    def listen(self) -> list[str]:
+        while True:
+            try:
+                self.heard.append(self._socket.recv(65536).decode())
+            except BlockingIOError:
+                return self.heard
+
+    def has_heard(self, words: str) -> bool:
+        return any(words in said for said in self.listen())
+
+    def forget(self) -> None:
+        self.listen()
+        self.heard.clear()
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    manager = Manager(tmp_path)
+    yield manager
+    manager.close()
+
+
+Start = Callable[..., Process]
+
+
+@pytest.fixture
+def start(processes: Processes, tmp_path: Path, manager: Manager) -> Start:
+    def run(*options: object, watchdog: float = 0.0) -> Process:
+        environment = {"NOTIFY_SOCKET": manager.address}
+        if watchdog:
+            environment["WATCHDOG_USEC"] = str(int(watchdog * 1_000_000))
+        return processes.start(
+            "shipper",
+            [
+                *(sys.executable, "-m", "shipper", "--host", "web01"),
+                *("--state-dir", str(tmp_path / "state"), *map(str, options)),
+            ],
+            environment=environment,
+            folder=ROOT,
+        )
+
+    return run
+
+
+def signal_to(process: Process, number: signal.Signals) -> None:
+    os.kill(process.pid, number)
+
+
+def takes(process: Process, number: signal.Signals) -> bool:
+    """Return whether a program has come as far as to handle a signal."""
+    status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    caught = next(int(entry.split()[1], 16) for entry in status if entry.startswith("SigCgt"))
+    return bool(caught & 1 << (number - 1))
+
+
+@pytest.mark.nats
+def test_systemd_hears_of_the_start_of_a_reload_and_of_the_end(
+    logs_url: str, start: Start, manager: Manager, tmp_path: Path
+) -> None:
+    (tmp_path / "a.log").write_bytes(b"a line\n")
+    process = start("--file", tmp_path / "a.log", "--server", logs_url)
+    wait_until("is ready", lambda: manager.has_heard("READY=1"), 20, [process])
+    followed = process.last_words()
+    status = manager.heard[0]
+    manager.forget()
+
+    signal_to(process, signal.SIGHUP)
+    wait_until("has read them again", lambda: manager.has_heard("READY=1"), 10, [process])
+    reloading = manager.heard[0]
+
+    assert process.stop(10) == 0
+    assert "is followed" in followed
+    assert status.startswith("STATUS=1 file, ")
+    assert reloading.splitlines()[0] == "RELOADING=1"
+    microseconds = int(reloading.splitlines()[1].removeprefix("MONOTONIC_USEC="))
+    assert 0 <= time.monotonic_ns() // 1000 - microseconds < 60_000_000
+    assert manager.listen()[-1] == "STOPPING=1"
+
+
+def test_without_a_broker_it_is_ready_and_says_what_it_waits_for(
+    start: Start, manager: Manager, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    process = start("--file", tmp_path / "a.log", "--server", f"nats://127.0.0.1:{free_port()}")
+
+    wait_until("is ready", lambda: manager.has_heard("READY=1"), 20, [process])
+
+    assert manager.heard[0].startswith("STATUS=waiting for the broker: ")
+    signal_to(process, signal.SIGHUP)
+    wait_until("reads again", lambda: manager.has_heard("RELOADING=1"), 10, [process])
+    assert process.stop(10) == 0
+
+
+def test_the_watchdog_is_fed_while_it_waits_and_not_while_it_is_stuck(
+    start: Start, manager: Manager, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    server = f"nats://127.0.0.1:{free_port()}"
+    process = start("--file", tmp_path / "a.log", "--server", server, watchdog=0.5)
+    wait_until("is fed", lambda: manager.listen().count("WATCHDOG=1") > 2, 20, [process])
+
+    signal_to(process, signal.SIGSTOP)
+    time.sleep(0.3)
+    manager.forget()
+    time.sleep(1)
+    fed = manager.listen().count("WATCHDOG=1")
+    signal_to(process, signal.SIGCONT)
+
+    assert fed == 0
+    wait_until("is fed again", lambda: manager.has_heard("WATCHDOG=1"), 10, [process])
+    assert process.stop(10) == 0
+
+
+STUCK = """
+import asyncio, os, sys, time
+from broker.connection import Connection
+from broker.notify import notifier_from
+from shipper.meter import Meter
+from shipper.service import Service
+from shipper.view import View
+from shipper.waiting import Waiting
+
+class Shipping:
+    reading_since, has_looked, positions = None, True, None
+
+class Stuck(View):
+    def status(self):
+        return "1 file"
+
+async def run():
+    view = Stuck("web01", Connection([], ""), Waiting(), Meter(time.time_ns), time.time_ns)
+    view.shipping = Shipping()
+    async with asyncio.timeout(float(sys.argv[1])):
+        task = asyncio.ensure_future(Service(notifier_from(os.environ), view).run())
+        await asyncio.sleep(0.7)
+        view.shipping.reading_since = asyncio.get_running_loop().time()  # and it never comes back
+        await task
+
+try:
+    asyncio.run(run())
+except TimeoutError:
+    pass
+"""
+
+
+def test_a_reading_that_never_returns_starves_the_watchdog(manager: Manager) -> None:
+    environment = {**os.environ, "NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "400000"}
+    subprocess.run(
+        [sys.executable, "-c", STUCK, "2.5"], env=environment, cwd=ROOT, check=True, timeout=30
+    )
+
+    fed = manager.listen().count("WATCHDOG=1")
+
+    # half of 0.4 s apart, for 0.7 s and for one patience more; it would have been twelve
+    assert 3 <= fed <= 8
+
+
+def test_a_second_signal_ends_it_at_once(
+    start: Start, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    script = (
+        "import asyncio, time\nfrom shipper.ending import Ending\n"
+        "async def run():\n"
+        "    ending = Ending(0, 30)\n"
+        "    ending.listen(lambda: 30.0)\n"
+        "    print('ready', flush=True)\n"
+        "    await ending.asked.wait()\n"
+        "    print('asked', flush=True)\n"
+        "    await asyncio.to_thread(time.sleep, 30)\n"
+        "asyncio.run(run())\n"
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with subprocess.Popen(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=ROOT, text=True
+        ) as stuck:
+            assert stuck.stdout is not None
+            assert stuck.stdout.readline() == "ready\n"
+            stuck.send_signal(number)
+            assert stuck.stdout.readline() == "asked\n"
+            stuck.send_signal(number)
+
+            assert stuck.wait(10) == -number
+
+
+def test_what_hangs_in_a_thread_does_not_keep_it_from_ending() -> None:
+    script = (
+        "import asyncio, os, time\nfrom shipper.ending import Ending\n"
+        "async def run():\n"
+        "    ending = Ending(7, 0.5)\n"
+        "    ending.listen(lambda: 0.1)\n"
+        "    async with ending.limit:\n"
+        "        os.kill(os.getpid(), 15)\n"
+        "        await asyncio.to_thread(time.sleep, 60)\n"
+        "asyncio.run(run())\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, timeout=30, check=False)
+
+    assert done.returncode == 7
+
+
+@pytest.mark.nats
+def test_settings_are_read_again_and_what_needs_a_restart_is_named(
+    logs_url: str, start: Start, tmp_path: Path, manager: Manager
+) -> None:
+    (tmp_path / "a.log").write_bytes(b"a line\n")
+    config = tmp_path / "shipper.toml"
+    config.write_text(f'file = ["{tmp_path}/a.log"]\nserver = ["{logs_url}"]\n')
+    process = start("--config", config)
+    wait_until("is ready", lambda: manager.has_heard("READY=1"), 20, [process])
+
+    def reread(content: str) -> str:
+        manager.forget()
+        before = len(process.log.read_text())
+        config.write_text(content)
+        signal_to(process, signal.SIGHUP)
+        wait_until("has read them", lambda: manager.has_heard("READY=1"), 10, [process])
+        return process.log.read_text()[before:]
+
+    broken = reread("file = [")
+    misspelt = reread('fiel = ["a"]\n')
+    empty = reread("")
+    changed = reread(
+        f'file = ["{tmp_path}/a.log"]\nserver = ["nats://b2:4222"]\nlisten = "127.0.0.1:1"\n'
+        'log_format = "json"\ngrace = "1s"\nround_size = "1MiB"\n'
+    )
+    same = reread(config.read_text())
+
+    assert "the old settings go on" in broken
+    assert "not valid TOML" in broken
+    assert broken.count("\n") == 1
+    assert "did you mean file?" in misspelt
+    assert "--file is required" in empty
+    entry = json.loads(changed)
+    assert entry["level"] == "info"
+    assert "changed: log_format, round_size, grace" in entry["message"]
+    assert "needs a restart: server, listen" in entry["message"]
+    assert "nothing to change; needs a restart: server, listen" in same
+    assert process.stop(10) == 0
+
+
+@pytest.mark.nats
+def test_once_takes_a_hang_up_for_nothing(
+    start: Start, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    (tmp_path / "a.log").write_bytes(b"a line\n")
+    server = f"nats://127.0.0.1:{free_port()}"
+    process = start("--file", tmp_path / "a.log", "--server", server, "--once", "--patience", "2s")
+    wait_until("runs", lambda: takes(process, signal.SIGHUP), 20, [process])
+
+    for _ in range(5):
+        signal_to(process, signal.SIGHUP)
+
+    assert process.wait(20) == 1
+    assert "with --once nothing is read again" in process.last_words()
+
+
+@pytest.mark.nats
+def test_hang_ups_in_a_row_kill_nothing_and_lose_no_line(
+    logs_url: str,
+    start: Start,
+    tmp_path: Path,
+    manager: Manager,
+    read_back: Callable[[str], bytes],
+) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes(b"")
+    process = start("--file", log, "--server", logs_url)
+    wait_until("is ready", lambda: manager.has_heard("READY=1"), 20, [process])
+
+    written = b""
+    for number in range(100):
+        written += b"%d\n" % number
+        with log.open("ab") as file:
+            file.write(b"%d\n" % number)
+        signal_to(process, signal.SIGHUP)
+        time.sleep(0.005)
+
+    wait_until("all is shipped", lambda: read_back(logs_url) == written, 20, [process])
+    assert process.stop(10) == 0
+
+
+def test_a_hang_up_before_the_agent_runs_waits_until_it_does(
+    start: Start, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    process = start("--file", tmp_path / "a.log", "--server", f"nats://127.0.0.1:{free_port()}")
+
+    def is_held() -> bool:
+        status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        blocked = next(int(line.split()[1], 16) for line in status if line.startswith("SigBlk"))
+        return bool(blocked & 1 << (signal.SIGHUP - 1))
+
+    wait_until("begins", lambda: is_held() or takes(process, signal.SIGHUP), 20, [process])
+    signal_to(process, signal.SIGHUP)
+
+    wait_until("reads again", lambda: "read again" in process.last_words(), 20, [process])
+    assert process.stop(10) == 0
