@@ -25,7 +25,7 @@ from broker.exits import Exit, FencedError, OperatorError, leading
 from broker.notify import Notifier
 from broker.program import log_to_stderr
 from shipper.cache import Cache
-from shipper.crew import Crew, Errand, follower_for, muster, pace_for
+from shipper.crew import Crew, Errand, follower_for, input_for, muster, pace_for
 from shipper.ending import Ending
 from shipper.health import ailment
 from shipper.keeper import Keeper
@@ -38,6 +38,8 @@ from shipper.reload import reload
 from shipper.service import Service
 from shipper.settings import ShipperSettings
 from shipper.shipping import Shipping
+from shipper.source import Source
+from shipper.standard_input import PATH, StandardInput
 from shipper.view import View
 from shipper.waiting import Waiting
 
@@ -82,6 +84,7 @@ class Agent:
         self._view = View(host, connection, waiting, self._meter, clock)
         self._ending = Ending(Exit.FAILED if settings.once else Exit.DONE)
         self._hung_up = asyncio.Event()
+        self._input: StandardInput | None = None
         self._patience = settings.patience.total_seconds() if settings.once else None
 
     async def run(self, notifier: Notifier, reread: Callable[[], ShipperSettings]) -> None:
@@ -111,6 +114,10 @@ class Agent:
         return _LANDING if shipping is not None and shipping.is_in_flight else _READING
 
     def _end_early(self) -> None:
+        if self._input is not None:
+            raise OperatorError(
+                "stopped before the broker had acknowledged all that was read from standard input; the rest is lost"
+            )
         if self._errand.settings.once:
             raise OperatorError("stopped before all was shipped; start it again to go on")
         logger.info("ended; what is not acknowledged will be shipped at the next start")
@@ -151,10 +158,14 @@ class Agent:
                 await self._ship(crew)
             except OwnershipLost as error:
                 # in doubt, forget what was gathered and ask the stream; that's fine, positions only grow
-                logger.warning("%s; claiming the subject again", error)
+                logger.warning("%s; claiming the subject again%s", error, self._loss())
                 positions = crew.positions
                 continue
             return
+
+    def _loss(self) -> str:
+        lost = "lines from standard input that were not acknowledged are lost"
+        return "" if self._input is None else f"; {lost}"
 
     async def _muster(self, cached: Positions) -> Crew:
         try:
@@ -166,21 +177,29 @@ class Agent:
             raise BrokerAway(f"gave up after {self._patience:g} s: {reason}") from None
 
     async def _ship(self, crew: Crew) -> None:
-        follower = await follower_for(self._errand, crew)
+        source = await self._source(crew)
         pace = pace_for(self._errand.settings)
         stopping = self._ending.asked
-        shipping = Shipping(follower, crew.publish, crew.positions, pace, stopping, self._meter)
+        shipping = Shipping(source, crew.publish, crew.positions, pace, stopping, self._meter)
         self._meter.begin()
-        self._view.at_work(crew, follower, shipping)
+        self._view.at_work(crew, source, shipping)
         try:
             await self._run_and_keep(shipping)
-            if stopping.is_set():
+            if stopping.is_set() and source.is_repeatable:
                 self._end_early()
             elif self._errand.settings.once:
                 shipping.conclude()
         finally:
             self._view.at_rest()
-            await follower.close()
+            await source.close()
+
+    async def _source(self, crew: Crew) -> Source:
+        if self._errand.settings.file != (PATH,):
+            return await follower_for(self._errand, crew)
+        if self._input is None:
+            self._input = await input_for(self._errand, crew, self._ending.asked)
+        self._input.agent = str(crew.agent)
+        return self._input
 
     async def _run_and_keep(self, shipping: Shipping) -> None:
         owner = True
@@ -216,6 +235,6 @@ class Agent:
         done = reload(self._errand.settings, settings)
         self._errand = replace(self._errand, settings=done.settings)
         log_to_stderr(done.settings)
-        if self._view.shipping is not None and self._view.follower is not None:
+        if self._view.shipping is not None and self._view.source is not None:
             self._view.shipping.change_pace(pace_for(done.settings))
         logger.info("settings read again; %s", done)

@@ -10,7 +10,7 @@ def cut(data: bytearray, start: int, end: int, block_size: int, max_line: int) -
     """Return the runs that `data[start:end]` begins with; what is left over is an unfinished line, to be read again.
 
     Each ends in a newline and has at most `block_size` bytes, or is one line of at most `max_line` bytes, or is a
-    piece of exactly `max_line` bytes of a longer line.
+    piece of exactly `max_line` bytes of a longer line, of which at least a byte is left.
     """
     runs = []
     with memoryview(data) as view:
@@ -25,4 +25,5 @@ def _end_of_run(data: bytearray, start: int, end: int, block_size: int, max_line
         return until
     if until := data.find(b"\n", start + block_size, min(end, start + max_line)) + 1:
         return until
-    return start + max_line if end - start >= max_line else start
+    # a piece is never the last of its line: that one gets its newline, should it come without
+    return start + max_line if end - start > max_line else start

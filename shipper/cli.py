@@ -82,7 +82,7 @@ def _check(context: click.Context, /, **options: Any) -> int:
     _require_files(settings)
     host = _host(settings)
     findings = [
-        *check_files(selected(settings)),
+        *(() if settings.file == ("-",) else check_files(selected(settings))),
         *asyncio.run(check_broker(connection_for(settings, host), host)),
     ]
     for finding in findings:
@@ -114,6 +114,8 @@ def _require_files(settings: ShipperSettings) -> None:
         raise click.UsageError(
             "--file is required (or LOGSHIPPER_FILE, or file in the --config file)"
         )
+    if settings.file == ("-",) and sys.stdin is None:
+        raise click.UsageError("--file -: standard input is closed")
 
 
 def _host(settings: ShipperSettings) -> str:

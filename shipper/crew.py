@@ -1,5 +1,6 @@
 """What an agent works with once it owns its subject: claimed, positions rebuilt, ready to read and to publish."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, PAYLOAD_HEADROOM
 from shipper.agent_id import AgentId
 from shipper.expression import Expression
 from shipper.follower import Follower
+from shipper.limits import Limits
 from shipper.ownership import take_over
 from shipper.positions import Positions
 from shipper.publisher import Publisher, UnacknowledgedPublisher
@@ -21,9 +23,10 @@ from shipper.selection import selected
 from shipper.settings import ShipperSettings
 from shipper.shipping import Pace
 from shipper.sieve import Rules
+from shipper.standard_input import StandardInput
 from shipper.waiting import Cause, Waiting, cause_of, reason_of
 
-__all__ = ["Crew", "Errand", "follower_for", "muster", "pace_for", "partitions_of"]
+__all__ = ["Crew", "Errand", "follower_for", "input_for", "muster", "pace_for", "partitions_of"]
 
 _BLOCK_SIZE = 256 * 1024
 logger = logging.getLogger(__name__)
@@ -105,6 +108,13 @@ async def follower_for(errand: Errand, crew: Crew) -> Follower:
         max_line=min(errand.settings.max_line, most),
         grace=errand.settings.grace.total_seconds(),
     )
+
+
+async def input_for(errand: Errand, crew: Crew, stopping: asyncio.Event) -> StandardInput:
+    """Return standard input, with blocks that the broker takes."""
+    most = (await errand.connection.client()).max_payload - PAYLOAD_HEADROOM
+    limits = Limits(min(_BLOCK_SIZE, most), min(errand.settings.max_line, most), 0, 0)
+    return StandardInput(f"{crew.agent}.{errand.new_number()}", limits, errand.clock, stopping)
 
 
 def pace_for(settings: ShipperSettings) -> Pace:

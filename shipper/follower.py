@@ -47,6 +47,9 @@ class Follower:
     or gather; another waits.
     """
 
+    is_repeatable = True
+    has_ended = False
+
     def __init__(
         self,
         selection: Selection,
@@ -72,7 +75,7 @@ class Follower:
         self._turns: dict[str, None] = {}
         self._in_line: Tailer | None = None
         self._losses: list[Notice] = []
-        self._buffer = bytearray(max(_MOST_PER_READ, max_line) + TAIL_BYTES)
+        self._buffer = bytearray(max(_MOST_PER_READ, max_line + 1) + TAIL_BYTES)
         self._lock = asyncio.Lock()
         self.wake = asyncio.Event()
         self.look_due = True

@@ -92,7 +92,7 @@ class Metrics(Collector):
         yield lost
 
     def _gauges(self, report: HostReport) -> Iterator[Metric]:
-        meter, follower = self._view.meter, self._view.follower
+        meter, source = self._view.meter, self._view.source
         oldest = max((file.oldest_unshipped_seconds or 0.0 for file in report.files), default=0.0)
         for name, text, value in (
             ("behind_bytes", "Bytes that are there and not acknowledged.", report.behind_bytes),
@@ -107,7 +107,7 @@ class Metrics(Collector):
                 (meter.last_ack or 0) / _SECOND,
             ),
             ("followed_files", "Files that are followed.", len(report.files)),
-            ("open_files", "Files that are open.", follower.open_files if follower else 0),
+            ("open_files", "Files that are open.", source.open_files if source else 0),
             ("troubled_paths", "Paths that are asked for and not followed.", len(report.troubles)),
             ("waiting", "1 while it waits for the broker.", int(bool(report.waiting_for))),
         ):

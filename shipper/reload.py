@@ -43,7 +43,8 @@ class Reload:
 def reload(old: ShipperSettings, new: ShipperSettings) -> Reload:
     """Return what to do about settings that were read again."""
     differing = [f for f in type(old).model_fields if getattr(old, f) != getattr(new, f)]
-    changed = [field for field in differing if field in AT_ONCE]
+    at_once = AT_ONCE - {"file"} if "-" in (*old.file, *new.file) else AT_ONCE
+    changed = [field for field in differing if field in at_once]
     settings = old.model_copy(update={field: getattr(new, field) for field in changed})
-    waiting = [field for field in differing if field not in AT_ONCE]
+    waiting = [field for field in differing if field not in at_once]
     return Reload(settings, tuple(map(name_of, changed)), tuple(map(name_of, waiting)))

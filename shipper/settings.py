@@ -27,6 +27,12 @@ def _host(value: str) -> str:
     return validate_host(value) if value else value
 
 
+def _alone(value: tuple[str, ...]) -> tuple[str, ...]:
+    if "-" in value and len(value) > 1:
+        raise ValueError("- (standard input) cannot be combined with files; run a second shipper")
+    return value
+
+
 def _one_per_line(value: object) -> object:
     return tuple(value.splitlines()) if isinstance(value, str) else value
 
@@ -49,9 +55,9 @@ class ShipperSettings(AccessSettings):
     model_config = SettingsConfigDict(env_prefix="LOGSHIPPER_")
     program = "logshipper"
 
-    file: Many = Field(
+    file: Annotated[Many, AfterValidator(_alone)] = Field(
         (),
-        description="File to follow, or a glob in quotes; may be given several times.",
+        description="File to follow, or a glob in quotes; may be given several times. - is standard input.",
         json_schema_extra={"metavar": "PATH_OR_GLOB"},
     )
     exclude: Many = Field(

@@ -14,13 +14,13 @@ from broker.block import Block
 from broker.connection import BrokerAway
 from broker.exits import OperatorError
 from shipper.compression import compress
-from shipper.follower import Follower
 from shipper.meter import Meter
 from shipper.notice import Notice, NoticeKind
 from shipper.positions import Positions
 from shipper.rounds import FIRST_SIZE, Round, cut, next_size
 from shipper.settings import Compression
 from shipper.sieve import Rules, Sieve
+from shipper.source import Source
 
 __all__ = ["Pace", "Shipping"]
 
@@ -55,11 +55,11 @@ class Pace:
 
 
 class Shipping:
-    """Ships what a follower finds, from the claim to the end of the agent or of its ownership."""
+    """Ships what a source has, from the claim to the end of the agent or of its ownership."""
 
     def __init__(
         self,
-        follower: Follower,
+        source: Source,
         publish: Callable[[Round], Awaitable[int]],
         positions: Positions,
         pace: Pace,
@@ -74,7 +74,7 @@ class Shipping:
         self.reading_since: float | None = None
         self._meter = meter
         self._troubles: dict[str, Notice] = {}
-        self._follower = follower
+        self._source = source
         self._publish = publish
         self._pace = pace
         self._sieve = Sieve(pace.rules, positions.files.values())
@@ -84,6 +84,7 @@ class Shipping:
         self._look_after = pace.look_after
         self._started = float("-inf")
         self._goals: dict[str, int] = {}
+        self._ends: dict[str, int] = {}
         self._size = min(FIRST_SIZE, pace.round_size)
 
     def change_pace(self, pace: Pace) -> None:
@@ -93,32 +94,39 @@ class Shipping:
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether a round has been sent and not been acknowledged."""
-        return self._flight is not None and not self._flight.done()
+        """Whether a round has been sent and not been acknowledged, or must be before the end."""
+        flying = self._flight is not None and not self._flight.done()
+        return flying or not (self._source.is_repeatable or self._source.has_ended)
 
     @property
     def has_looked(self) -> bool:
         """Whether the first look is done."""
         return self._looked > float("-inf")
 
+    def position(self, file: str) -> int:
+        """Return how far a file is acknowledged, by its id, in bytes."""
+        cursor = self.positions.files.get(file)
+        return self._ends.get(file, 0) if cursor is None else cursor.offset
+
     def following(self) -> set[str]:
         """Return the ids of the files that are followed now."""
-        return {state.file for state in self._follower.states()}
+        return {state.file for state in self._source.states()}
 
     async def run(self, group: asyncio.TaskGroup) -> None:
         """Ship until asked to stop or, with `once`, until all that was there at the start is acknowledged.
 
+        What cannot be read again is shipped in any case: to the end of its source, or to where the stop came.
         Rounds fly as tasks of `group`; the last one has landed at the end. Raises what `publish` raises.
         """
         await self._look()
-        self._goals = {state.file: state.size for state in self._follower.states()}
-        while not self._stopping.is_set():
+        self._goals = {state.file: state.size for state in self._source.states()}
+        while not self._is_stopped:
             rounds = await self._gather()
             for round_ in rounds:
                 await self._launch(round_, group)
             if not rounds and self._flight is not None:
                 await self._land()
-            elif self._pace.once and self._is_done(rounds):
+            elif self._is_done(rounds):
                 break
             elif not rounds:
                 await self._idle()
@@ -128,7 +136,7 @@ class Shipping:
 
     def conclude(self) -> None:
         """Say what is held back at the end of `once`; raises `OperatorError` when files could not be read."""
-        for state in self._follower.states():
+        for state in self._source.states():
             if state.held:
                 logger.info("%s: %d bytes of an unfinished last line held", state.path, state.held)
         if self._troubles:
@@ -140,9 +148,9 @@ class Shipping:
         clock = asyncio.get_running_loop().time
         began = clock()
         with self._reading():
-            notices = await self._follower.look()
+            notices = await self._source.look()
         self._looked = clock()
-        self.positions = self.positions.found(self._follower.starts(self.positions.begun()))
+        self.positions = self.positions.found(self._source.starts(self.positions.begun()))
         self._pass_over()
         self._look_after = max(self._pace.look_after, 10 * (self._looked - began))
         troubles = {notice.path: notice for notice in notices if notice.kind.is_trouble}
@@ -161,10 +169,10 @@ class Shipping:
             await self._look()
 
     def _look_interval(self) -> float:
-        return self._look_after if self._follower.look_due else self._pace.look_every
+        return self._look_after if self._source.look_due else self._pace.look_every
 
     async def _gather(self) -> list[Round]:
-        while not self._stopping.is_set() and (blocks := await self._read()):
+        while not self._is_stopped and (blocks := await self._read()):
             if not self._sieve.is_idle:
                 blocks = await asyncio.to_thread(self._sieve.sift, blocks)
             if self._pace.compression != "none":
@@ -178,7 +186,7 @@ class Shipping:
 
     async def _read(self) -> list[Block]:
         with self._reading():
-            return await self._follower.gather(self._size)
+            return await self._source.gather(self._size)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -190,7 +198,7 @@ class Shipping:
 
     async def _launch(self, round_: Round, group: asyncio.TaskGroup) -> None:
         await self._land()
-        if self._stopping.is_set():
+        if self._is_stopped:
             return  # it is read again at the next start
         self._started = asyncio.get_running_loop().time()
         self._flight = group.create_task(self._fly(round_))
@@ -210,6 +218,8 @@ class Shipping:
 
     def _settle(self, round_: Round, sequence: int) -> None:
         origins = [block.origin for block in round_.blocks]
+        # what has no identity has no position either, to go on from
+        self._ends |= {o.span.file: o.span.end for o in origins if o.span and not o.identity}
         self.positions = self.positions.advance(origins, sequence)
         self._meter.acknowledged(round_)
         self._size = next_size(self._size, self._took(), self._pace.round_size)
@@ -224,8 +234,8 @@ class Shipping:
 
     async def _idle(self) -> None:
         stop = asyncio.ensure_future(self._stopping.wait())
-        most = self._pace.breath if self._follower.is_waiting else self._look_interval()
-        wake = asyncio.ensure_future(self._follower.wait(most))
+        most = self._pace.breath if self._source.is_waiting else self._look_interval()
+        wake = asyncio.ensure_future(self._source.wait(most))
         try:
             await asyncio.wait({stop, wake}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -233,11 +243,19 @@ class Shipping:
             wake.cancel()
 
     def _is_done(self, rounds: list[Round]) -> bool:
-        return self._is_past_goals() or not (rounds or self._follower.is_waiting)
+        if not self._source.is_repeatable:
+            return self._source.has_ended and not rounds
+        return self._pace.once and (
+            self._is_past_goals() or not (rounds or self._source.is_waiting)
+        )
+
+    @property
+    def _is_stopped(self) -> bool:
+        return self._stopping.is_set() and self._source.is_repeatable
 
     def _is_past_goals(self) -> bool:
         return all(
-            state.offset >= self._goals.get(state.file, 0) for state in self._follower.states()
+            state.offset >= self._goals.get(state.file, 0) for state in self._source.states()
         )
 
 

@@ -12,11 +12,11 @@ from broker.connection import Connection
 from broker.sizes import format_size
 from shipper.crew import Crew
 from shipper.filestate import FileState
-from shipper.follower import Follower
 from shipper.health import Vitals
 from shipper.meter import Meter
 from shipper.report import FileReport, HostReport, Trouble, behind, reason_for
 from shipper.shipping import Shipping
+from shipper.source import Source
 from shipper.waiting import Waiting
 
 __all__ = ["View", "rfc3339"]
@@ -26,7 +26,7 @@ _SECOND = 1_000_000_000
 
 
 class View:
-    """One agent; `crew`, `follower` and `shipping` are None while it starts."""
+    """One agent; `crew`, `source` and `shipping` are None while it starts."""
 
     def __init__(
         self,
@@ -40,19 +40,19 @@ class View:
         self.meter = meter
         self.waiting = waiting
         self.crew: Crew | None = None
-        self.follower: Follower | None = None
+        self.source: Source | None = None
         self.shipping: Shipping | None = None
         self._host = host
         self._connection = connection
         self._clock = clock
 
-    def at_work(self, crew: Crew, follower: Follower, shipping: Shipping) -> None:
+    def at_work(self, crew: Crew, source: Source, shipping: Shipping) -> None:
         """Take note of what works from now on."""
-        self.crew, self.follower, self.shipping = crew, follower, shipping
+        self.crew, self.source, self.shipping = crew, source, shipping
 
     def at_rest(self) -> None:
         """Take note that nothing works now, until the subject is claimed again."""
-        self.crew = self.follower = self.shipping = None
+        self.crew = self.source = self.shipping = None
 
     @property
     def is_following(self) -> bool:
@@ -82,9 +82,9 @@ class View:
     def status(self) -> str:
         """Return one line on how it goes."""
         waiting = f"waiting for the broker: {self.waiting_for}" if self.waiting_for else ""
-        if self.follower is None or self.shipping is None:
+        if self.source is None or self.shipping is None:
             return waiting or "reading back the positions"
-        states = self.follower.states()
+        states = self.source.states()
         total = sum(behind(state, self._position(state)) for state in states)
         count = f"{len(states)} file{'' if len(states) == 1 else 's'}"
         line = f"{count}, {format_size(total)} behind"
@@ -93,9 +93,9 @@ class View:
     def report(self) -> HostReport:
         """Return the whole of it."""
         positions = None if self.shipping is None else self.shipping.positions
-        states = [] if self.follower is None else self.follower.states()
+        states = [] if self.source is None else self.source.states()
         unacknowledged = self.meter.unacknowledged()
-        troubles = [] if self.follower is None else self.follower.troubles()
+        troubles = [] if self.source is None else self.source.troubles()
         return HostReport(
             host=self._host,
             agent="" if self.crew is None else str(self.crew.agent),
@@ -129,8 +129,7 @@ class View:
         )
 
     def _position(self, state: FileState) -> int:
-        cursor = None if self.shipping is None else self.shipping.positions.files.get(state.file)
-        return 0 if cursor is None else cursor.offset
+        return 0 if self.shipping is None else self.shipping.position(state.file)
 
     def _ago(self, moment: int) -> float:
         return round(max(0, self._clock() - moment) / _SECOND, 3)
