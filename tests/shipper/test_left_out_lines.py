@@ -16,6 +16,7 @@ from shipper.follower import Follower
 from shipper.meter import Meter
 from shipper.positions import Positions
 from shipper.rounds import Round
+from shipper.selection import Selection
 from shipper.shipping import Pace, Shipping
 from shipper.sieve import Rules
 
@@ -33,7 +34,7 @@ class Host:
     async def ship(self, *exclude: str) -> bytes:
         before = len(self.blocks)
         follower = Follower(
-            [str(self.folder / "*.log")],
+            Selection.of([str(self.folder / "*.log")]),
             self.positions.files.values(),
             agent="1-aaaaaaaa",
             new_id=lambda: f"id{next(self.numbers)}",
