@@ -3,10 +3,10 @@
 Blocks, so it runs in a thread; reads no file and remembers nothing.
 """
 
-import glob
 import os
 import stat
 from collections.abc import Collection, Container, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from shipper.families import family_of
@@ -15,24 +15,36 @@ from shipper.packing import packing_of, unpacked
 from shipper.rotation import is_compressed, live_names
 from shipper.selection import Selection
 from shipper.sighting import FileKey, Packed, Scan, Sighting
+from shipper.walk import Walk
 
-__all__ = ["scan"]
+__all__ = ["changed_since", "scan"]
+
+_CLOCK_SLACK = 20_000_000
+"""Nanoseconds that a folder's time of change may lie behind the clock: the kernel stamps by its tick."""
+
+_SPECIAL = {
+    stat.S_IFIFO: "is a named pipe, not a file",
+    stat.S_IFSOCK: "is a socket, not a file",
+    stat.S_IFCHR: "is a device, not a file",
+    stat.S_IFBLK: "is a device, not a file",
+}
 
 
 def scan(selection: Selection, lives: Iterable[str]) -> Scan:
-    """Return what the patterns show now, with the rotated siblings of `lives`, each file once.
+    """Return what the selection shows now, with the rotated siblings of `lives`, each path once.
 
     `lives` are the paths that have been followed so far, so that a file which was rotated
     away and not written anew still has its family.
     """
-    patterns = selection.patterns
-    found = {pattern: _expand(pattern) for pattern in patterns}
-    wanted = dict.fromkeys(path for paths in found.values() for path in paths)
+    walk = Walk(selection.excludes)
+    found = {pattern: walk.expand(pattern) for pattern in selection.patterns}
+    shown = dict.fromkeys(path for paths in found.values() for path in paths)
+    wanted = {path: None for path in shown if not _is_left_out(path, selection)}
     families = {*lives, *wanted}
-    folders = dict.fromkeys(os.path.dirname(path) for path in (*wanted, *families, *patterns))  # noqa: PTH120 - 10,000 of them
+    folders = dict.fromkeys(os.path.dirname(path) for path in (*wanted, *families))  # noqa: PTH120 - 10,000 of them
+    paths = {**wanted, **dict.fromkeys(_siblings(walk, folders, families, selection))}
     seen: list[Sighting] = []
     troubles = [_nothing(pattern) for pattern, paths in found.items() if not paths]
-    paths = {**wanted, **dict.fromkeys(_siblings(folders, families, troubles))}
     for path in paths:
         if _is_beside_original(path, paths, families):
             continue
@@ -43,9 +55,9 @@ def scan(selection: Selection, lives: Iterable[str]) -> Scan:
                 troubles.append(trouble)
             case _:
                 pass  # a folder that a glob shows, a sibling that has just gone
-    links = {os.path.dirname(s.real) for s in seen if s.real != s.path}  # noqa: PTH120 - see above
-    watched = tuple(folder for folder in {**folders, **dict.fromkeys(links)} if "*" not in folder)
-    return Scan(tuple(seen), tuple(troubles), watched)
+    links = {os.path.dirname(s.real): None for s in seen if s.real != s.path}  # noqa: PTH120 - see above
+    watched = _watchable({**walk.folders, **folders, **links})
+    return Scan(tuple(seen), (*troubles, *walk.troubles), watched)
 
 
 def _is_beside_original(path: str, paths: Container[str], families: Collection[str]) -> bool:
@@ -54,31 +66,45 @@ def _is_beside_original(path: str, paths: Container[str], families: Collection[s
     return original != path and original in paths and original != family_of(path, families)
 
 
-def _expand(pattern: str) -> list[str]:
-    # a plain path is always followed, so that it can be said to be missing
-    return sorted(glob.glob(pattern, recursive=True)) if glob.has_magic(pattern) else [pattern]  # noqa: PTH207 - Path.glob hides what it cannot read and knows no absolute patterns
+def changed_since(folders: Iterable[str], then: int) -> bool:
+    """Whether names came or went in one of these folders since `then`, in nanoseconds, or just before."""
+    for folder in folders:
+        with suppress(OSError):
+            if os.stat(folder).st_mtime_ns >= then - _CLOCK_SLACK:  # noqa: PTH116 - see above
+                return True
+    return False
+
+
+def _is_left_out(path: str, selection: Selection) -> bool:
+    # what was rotated away from a file that is left out is left out as well
+    if not selection.excluded:
+        return False
+    folder, _, name = path.rpartition("/")
+    return any(selection.excludes(f"{folder}/{live}") for live in (name, *live_names(name)))
 
 
 def _nothing(pattern: str) -> Notice:
     return Notice(NoticeKind.MISSING, pattern, "matches no file yet")
 
 
-def _siblings(folders: Iterable[str], families: set[str], troubles: list[Notice]) -> list[str]:
-    siblings = []
+def _siblings(
+    walk: Walk, folders: Iterable[str], families: set[str], selection: Selection
+) -> list[str]:
+    names = ((folder, entry.name) for folder in folders for entry in walk.entries(folder))
+    paths = (f"{folder}/{name}" for folder, name in names if live_names(name))
+    siblings = [path for path in paths if family_of(path, families) != path]
+    return [path for path in siblings if not _is_left_out(path, selection)]
+
+
+def _watchable(folders: Iterable[str]) -> tuple[str, ...]:
+    # one that is not there will appear in the nearest that is; one that is replaced is so in its parent
+    found: dict[str, None] = {}
     for folder in folders:
-        try:
-            names = os.listdir(folder)  # noqa: PTH208 - names are enough
-        except PermissionError:
-            troubles.append(Notice(NoticeKind.UNREADABLE, folder, "folder may not be listed"))
-            continue
-        except OSError:
-            continue  # the folder may appear later; a plain path in it is reported as missing
-        siblings += [
-            path
-            for path in (f"{folder}/{name}" for name in names if live_names(name))
-            if family_of(path, families) != path
-        ]
-    return siblings
+        there = folder
+        while there != "/" and not os.path.isdir(there):  # noqa: PTH112 - see above
+            there = os.path.dirname(there)  # noqa: PTH120 - see above
+        found[there] = found[os.path.dirname(there)] = None  # noqa: PTH120 - see above
+    return tuple(found)
 
 
 def _see(path: str, family: str, wanted: bool) -> Sighting | Notice | None:
@@ -91,11 +117,13 @@ def _see(path: str, family: str, wanted: bool) -> Sighting | Notice | None:
     except PermissionError:
         return Notice(NoticeKind.UNREADABLE, path, "may not be seen: its folder is closed to us")
     except OSError:
-        return Notice(NoticeKind.MISSING, path, "is not there yet")
+        leads = "is a link that leads nowhere yet" if os.path.islink(path) else "is not there yet"  # noqa: PTH114 - a path of any bytes
+        return Notice(NoticeKind.MISSING, path, leads)
     if stat.S_ISDIR(status.st_mode):
         return Notice(NoticeKind.MISSING, path, f"is a folder; name its files, as in {path}/*.log")
     if not stat.S_ISREG(status.st_mode):
-        return Notice(NoticeKind.REFUSED, path, "is not a regular file") if wanted else None
+        text = _SPECIAL.get(stat.S_IFMT(status.st_mode), "is not a regular file")
+        return Notice(NoticeKind.REFUSED, path, text) if wanted else None
     size, packing = status.st_size, packing_of(path)
     if is_compressed(path) and (packing is None or family == path):
         return Notice(NoticeKind.REFUSED, path, "is compressed") if wanted else None

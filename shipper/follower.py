@@ -14,7 +14,7 @@ from aiofiles.os import wrap
 
 from broker.block import Block
 from shipper.cursor import Cursor
-from shipper.discovery import scan
+from shipper.discovery import changed_since, scan
 from shipper.filestate import FileState
 from shipper.handles import Handles
 from shipper.identity import TAIL_BYTES
@@ -71,6 +71,7 @@ class Follower:
         self._handles = Handles(open_files)
         self._troubles = Troubles()
         self._watcher = Watcher(self._changed)
+        self._folders: frozenset[str] = frozenset()
         self._by_path: dict[str, Tailer] = {}
         self._turns: dict[str, None] = {}
         self._in_line: Tailer | None = None
@@ -153,6 +154,10 @@ class Follower:
         self.look_due = False
         shown = await asyncio.to_thread(scan, self._selection, tuple(self._roster.lives))
         notices = await self._watcher.follow(shown.folders)
+        fresh = [folder for folder in shown.folders if folder not in self._folders]
+        self._folders = frozenset(shown.folders)
+        # what came between the look and the watching of a new folder makes no event
+        self.look_due |= bool(fresh) and await asyncio.to_thread(changed_since, fresh, now)
         asks, renamed = self._roster.sight(shown.sightings, now, self._handles.__contains__)
         gone = await self._let_go(now)
         samples = await asyncio.to_thread(sample, asks) if asks else {}

@@ -6,6 +6,7 @@ import itertools
 import lzma
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import zstandard
@@ -39,9 +40,16 @@ def packed(content: bytes, packing: Packing) -> bytes:
 class Host:
     """Log files in `folder`, and the agent that follows them; the clock is real time plus what the test adds."""
 
-    def __init__(self, folder: Path, *patterns: str, grace: float = 5.0, **sizes: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *patterns: str,
+        exclude: Sequence[str] = (),
+        grace: float = 5.0,
+        **sizes: int,
+    ) -> None:
         self.folder = folder
-        self.selection = Selection.of(str(folder / name) for name in patterns or ("app.log",))
+        self.selection = self.select(*(patterns or ("app.log",)), exclude=exclude)
         self.blocks: list[Block] = []
         self.notices: list[Notice] = []
         self.later = 0
@@ -60,6 +68,12 @@ class Host:
             clock=self.clock,
             grace=self._grace,
             **self._sizes,
+        )
+
+    def select(self, *patterns: str, exclude: Sequence[str] = ()) -> Selection:
+        return Selection.of(
+            [str(self.folder / name) for name in patterns],
+            [str(self.folder / name) for name in exclude],
         )
 
     def clock(self) -> int:
