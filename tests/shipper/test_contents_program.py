@@ -1,0 +1,59 @@
+"""Whatever bytes are in files are in the stream as they are, by way of the real program and a real broker."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.nats
+
+BLOCK, LINE = 256 * 1024, 1024 * 1024
+
+
+def line(length: int) -> bytes:
+    return b"x" * (length - 1) + b"\n"
+
+
+CONTENTS = {
+    "crlf": b"one\r\n\r\ntwo\r\n",
+    "nul and invalid": b"\0\n\xff\xfe\xc3(\n\n",
+    "only newlines": b"\n" * 10_000,
+    "bom": b"\xef\xbb\xbfone\n" + "\ufeffone\n".encode("utf-16-be"),
+    "random": os.urandom(300_000).replace(b"\n", b" ") + b"\n",
+    "about a block": line(BLOCK - 1) + line(BLOCK) + line(BLOCK + 1),
+    "about the greatest line": line(LINE - 1) + line(LINE) + line(LINE + 1) + line(3 * LINE),
+}
+
+
+@pytest.mark.parametrize("options", [[], ["--compression", "none", "--max-line", "1KiB"]])
+async def test_every_content_is_in_the_stream_byte_for_byte(
+    logs_url: str,
+    tmp_path: Path,
+    stream: Callable[[], Awaitable[list[Any]]],
+    options: list[str],
+) -> None:
+    for name, content in CONTENTS.items():
+        (tmp_path / f"{name}.log").write_bytes(content)
+    words = ["--file", str(tmp_path / "*.log"), "--server", logs_url, "--host", "web01"]
+    words += ["--state-dir", str(tmp_path / "state"), "--once", *options]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "shipper", *words],
+        capture_output=True,
+        cwd=Path(__file__).parents[2],
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    got: dict[str, bytes] = {}
+    for message in await stream():
+        if message.origin.span is not None:
+            name = Path(message.origin.file).stem
+            assert message.origin.span.start == len(got.get(name, b""))
+            got[name] = got.get(name, b"") + message.lines
+    assert got == CONTENTS
