@@ -1,5 +1,6 @@
 """Whatever bytes are in files are in the stream as they are, by way of the real program and a real broker."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -41,7 +42,8 @@ async def test_every_content_is_in_the_stream_byte_for_byte(
     words = ["--file", str(tmp_path / "*.log"), "--server", logs_url, "--host", "web01"]
     words += ["--state-dir", str(tmp_path / "state"), "--once", *options]
 
-    done = subprocess.run(
+    done = await asyncio.to_thread(
+        subprocess.run,
         [sys.executable, "-m", "shipper", *words],
         capture_output=True,
         cwd=Path(__file__).parents[2],
