@@ -35,6 +35,7 @@ from shipper.meter import Meter
 from shipper.positions import Positions
 from shipper.publisher import OwnershipLost
 from shipper.reload import reload
+from shipper.selection import selected
 from shipper.service import Service
 from shipper.settings import ShipperSettings
 from shipper.shipping import Shipping
@@ -83,6 +84,8 @@ class Agent:
         self._keeper = Keeper(self._cache, clock)
         self._view = View(host, connection, waiting, self._meter, clock)
         self._ending = Ending(Exit.FAILED if settings.once else Exit.DONE)
+        self._selection = selected(settings)
+        self._positions = Positions()
         self._hung_up = asyncio.Event()
         self._input: StandardInput | None = None
         self._patience = settings.patience.total_seconds() if settings.once else None
@@ -123,7 +126,7 @@ class Agent:
         logger.info("ended; what is not acknowledged will be shipped at the next start")
 
     async def _work_and_tell(self, service: Service, reread: Callable[[], ShipperSettings]) -> None:
-        positions = await asyncio.to_thread(self._cache.load)
+        self._positions = await asyncio.to_thread(self._cache.load)
         live = Live(self._folder, self._view.report)
         try:
             async with self._listening(), live, asyncio.TaskGroup() as group:
@@ -131,7 +134,7 @@ class Agent:
                     group.create_task(service.run()),
                     group.create_task(self._reload_when_asked(service, reread)),
                 ]
-                await self._work(positions)
+                await self._work()
                 for other in others:
                     other.cancel()
         except BaseExceptionGroup as errors:
@@ -149,17 +152,17 @@ class Agent:
         ailing = ailment(self._view.vitals())
         return Page(503, f"{ailing}\n".encode()) if ailing else Page(200, b"ok\n")
 
-    async def _work(self, positions: Positions) -> None:
+    async def _work(self) -> None:
         if self._patience is not None:
             await self._errand.connection.once(self._patience)
         while True:
-            crew = await self._muster(positions)
+            crew = await self._muster(self._positions)
             try:
                 await self._ship(crew)
             except OwnershipLost as error:
-                # in doubt, forget what was gathered and ask the stream; that's fine, positions only grow
+                # in doubt, forget what was gathered and ask the stream; that's fine, positions only grow, and
+                # where files were begun at their end nobody else knows
                 logger.warning("%s; claiming the subject again%s", error, self._loss())
-                positions = crew.positions
                 continue
             return
 
@@ -190,12 +193,15 @@ class Agent:
             elif self._errand.settings.once:
                 shipping.conclude()
         finally:
+            self._positions = shipping.positions
             self._view.at_rest()
             await source.close()
 
     async def _source(self, crew: Crew) -> Source:
         if self._errand.settings.file != (PATH,):
-            return await follower_for(self._errand, crew)
+            return await follower_for(self._errand, crew, self._selection)
+        # what comes while the subject is claimed anew came after the start
+        self._selection = replace(self._selection, from_end=False)
         if self._input is None:
             self._input = await input_for(self._errand, crew, self._ending.asked)
         self._input.agent = str(crew.agent)

@@ -16,10 +16,11 @@ def asks(
     tailers: Mapping[FileKey, Tailer],
     passed_over: Container[FileKey],
     index: Callable[[], Index],
+    from_end: bool,
 ) -> list[Ask]:
     """Return what is to be glimpsed at: strangers but those `passed_over`, doubtful files, and what is to tell them apart.
 
-    A quiet look asks for nothing, and then `index` is not called.
+    `from_end` says that files never seen begin at their end in this look. A quiet look asks for nothing, and then `index` is not called.
     """
     there = [tailer for key, tailer in tailers.items() if key in shown.files]
     fresh = [s for k, s in shown.files.items() if k not in tailers and k not in passed_over]
@@ -35,7 +36,7 @@ def asks(
         if not sighting.is_live and sighting.packed is None:
             sizes.setdefault(sighting.family, set()).add(sighting.size)
     near = index().cursors_near
-    return [Ask(s, near(s), tuple(sizes.get(s.family, ()))) for s in wanted]
+    return [Ask(s, near(s), tuple(sizes.get(s.family, ())), from_end) for s in wanted]
 
 
 def _may_be_original(tailer: Tailer, families: Container[str]) -> bool:

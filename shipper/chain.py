@@ -9,6 +9,7 @@ from enum import Enum, auto
 
 from shipper.cursor import Cursor
 from shipper.identity import HEAD_BYTES, TAIL_BYTES, Glimpse, Match, has_head, judge
+from shipper.lastline import LastLine
 from shipper.rotation import age
 from shipper.sighting import Sighting
 
@@ -52,7 +53,8 @@ class Stranger:
     """A file to decide on; `tails` holds, by file id, what stands before the offset of each likely cursor.
 
     `ends` holds, by size, what stands before the size that a copy has; `copy_of` is the file that it
-    was a beginning of when both were seen. The rest tells of a compressed file what `Sample` tells of it.
+    was a beginning of when both were seen. `last` is where it is to begin, should it be
+    new, if not at 0. The rest tells of a compressed file what `Sample` tells of it.
     """
 
     sighting: Sighting
@@ -63,6 +65,7 @@ class Stranger:
     ended: Set[str] = frozenset()
     is_partial: bool = False
     damage: str = ""
+    last: LastLine | None = None
 
     def judged(self, cursor: Cursor) -> Match:
         """Return what this file is to a cursor."""

@@ -19,7 +19,7 @@ from shipper.positions import Positions
 from shipper.publisher import Publisher, UnacknowledgedPublisher
 from shipper.registry import Registry
 from shipper.rounds import Round
-from shipper.selection import selected
+from shipper.selection import Selection
 from shipper.settings import ShipperSettings
 from shipper.shipping import Pace
 from shipper.sieve import Rules
@@ -95,11 +95,11 @@ def _number(value: bytes) -> int:
     return int(text)
 
 
-async def follower_for(errand: Errand, crew: Crew) -> Follower:
-    """Return a follower that starts at the crew's positions, with blocks that the broker takes."""
+async def follower_for(errand: Errand, crew: Crew, selection: Selection) -> Follower:
+    """Return a follower of a selection that starts at the crew's positions, with blocks that the broker takes."""
     most = (await errand.connection.client()).max_payload - PAYLOAD_HEADROOM
     return Follower(
-        selected(errand.settings),
+        selection,
         crew.positions.files.values(),
         agent=str(crew.agent),
         new_id=lambda: f"{crew.agent}.{errand.new_number()}",

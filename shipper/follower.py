@@ -132,17 +132,23 @@ class Follower:
         """How many files are open now."""
         return len(self._handles)
 
+    def passed_over(self) -> list[str]:
+        """Return the paths of the files that are not followed because they were not written for long."""
+        return [sighting.path for sighting in self._roster.passed_over()]
+
     def cursors(self) -> list[Cursor]:
         """Return the read cursor of every followed file, those at 0 as well, of which the stream knows nothing."""
         return [tailer.cursor for tailer in self._roster.tailers.values()]
 
     def starts(self, but: Container[str]) -> list[Cursor]:
-        """Return a cursor at 0 of every followed file whose id is not in `but` and in which something was seen.
+        """Return where every followed file was begun whose id is not in `but` and in which something was seen.
 
         Whoever remembers it finds the file again although not a line of it was shipped.
         """
         tailers = (t for t in self._roster.tailers.values() if t.file not in but)
-        return [tailer.start for tailer in tailers if tailer.beginning]
+        # begun at its end, an empty file's first lines would be taken for old ones at the next start
+        from_end = self._selection.from_end
+        return [tailer.start for tailer in tailers if tailer.beginning or from_end]
 
     async def close(self) -> None:
         """Stop watching and close all files."""

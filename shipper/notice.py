@@ -19,6 +19,7 @@ class NoticeKind(Enum):
     GONE = "gone"
     DAMAGED = "damaged"
     UNWATCHED = "unwatched"
+    AGED = "aged"
 
     @property
     def is_trouble(self) -> bool:

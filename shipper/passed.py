@@ -1,4 +1,4 @@
-"""Siblings that were looked at and are left until there is a reason to look again. Memory only; judges nothing."""
+"""Files that were looked at and are left until there is a reason to look again. Memory only; judges nothing."""
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
@@ -27,6 +27,11 @@ class Passed:
         """Pass a file over from now on; `original` is the id of the file that it is a copy of."""
         self._left[sighting.key] = _Left(sighting, original)
 
+    def wanted(self) -> list[Sighting]:
+        """Return those that a pattern shows and that are no copies: they were not written for too long."""
+        lefts = self._left.values()
+        return [x.sighting for x in lefts if x.original is None and x.sighting.wanted]
+
     def keep(
         self, files: Mapping[FileKey, Sighting], being_read: Callable[[], Container[str]]
     ) -> None:
@@ -42,6 +47,6 @@ class Passed:
 
 
 def _is_unchanged(before: Sighting, now: Sighting | None) -> bool:
-    if now is None or now.is_live:
+    if now is None or now.is_live != before.is_live:
         return False
     return (now.packed, now.modified) == (before.packed, before.modified)

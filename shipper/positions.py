@@ -49,11 +49,11 @@ class Positions:
         return Positions(sequence, agent, files)
 
     def begun(self) -> set[str]:
-        """Return the ids of the files of which something is stored."""
+        """Return the ids of the files of which something is stored, or that are read from their end on."""
         return {cursor.file for cursor in self.files.values() if cursor.offset}
 
     def found(self, starts: Iterable[Cursor]) -> "Positions":
-        """Return the positions with these files at 0 beside those that are begun, and no others.
+        """Return the positions with these files beside those that are begun, and no others.
 
         The stream knows nothing of a file before its first line; what was seen of it is all that finds it again, should
         it be renamed before a crash is over.

@@ -7,6 +7,7 @@ passed over because it was rotated before our time.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from shipper import sentences
 from shipper.asking import asks
 from shipper.chain import Chain, Ruling, Stranger, Verdict, rule_known, rule_rotated
 from shipper.compressed import rule_compressed
@@ -38,6 +39,7 @@ class Roster:
         self.tailers: dict[FileKey, Tailer] = {}
         self.chains: dict[str, list[Tailer]] = {}
         self.lives = {c.path for c in self.known.values() if selection.shows(c.path)}
+        self._selection = selection
         self._new_id = new_id
         self._passed = Passed()
         self._copies = Copies()
@@ -65,7 +67,8 @@ class Roster:
                     notices.append(Notice(NoticeKind.ROTATED, before.path, text))
         self._passed.keep(self._shown.files, lambda: self._being_read(is_open))
         self._copies.keep(self._shown.files)
-        return asks(self._shown, self.tailers, self._passed, self._index), notices
+        from_end = self._selection.from_end and self._looked is None
+        return asks(self._shown, self.tailers, self._passed, self._index, from_end), notices
 
     def settle(self, samples: Mapping[FileKey, Sample], now: int) -> list[Notice]:
         """Decide what the files that were glimpsed at are, and follow those that are to be followed."""
@@ -85,7 +88,9 @@ class Roster:
             index.part(tailer.cursor)
         for family, strangers in families.items():
             notices += self._settle_family(family, strangers, samples, index, now)
-        notices += [_truncation(t, self._follower_of(t.file)) for t in truncated]
+        notices += [
+            sentences.truncated(t.sighting, t.unread, self._place_of(t.file)) for t in truncated
+        ]
         self._forget_unread(truncated)
         self._looked = now
         self.order()
@@ -106,8 +111,7 @@ class Roster:
         fresh.unseen(now, modified)
         self.tailers[sighting.key] = fresh
         self.order()
-        text = "was written anew before it was deleted; that is read"
-        return [Notice(NoticeKind.FOUND, sighting.path, text)]
+        return [sentences.renewed(sighting)]
 
     def order(self) -> None:
         """Sort the chains, oldest first."""
@@ -120,6 +124,10 @@ class Roster:
     def unseen(self) -> list[Tailer]:
         """Return the followed files that the last look did not show."""
         return [tailer for key, tailer in self.tailers.items() if key not in self._shown.files]
+
+    def passed_over(self) -> list[Sighting]:
+        """Return the files that patterns show and that are left, since they were not written for too long."""
+        return self._passed.wanted()
 
     def _being_read(self, is_open: Callable[[FileKey], bool]) -> set[str]:
         # an original that has just gone may have been truncated before; the look after this one knows
@@ -150,6 +158,7 @@ class Roster:
             seen.ended,
             seen.is_partial,
             seen.damage,
+            seen.last,
         )
 
     def _is_same(self, key: FileKey, sample: Sample) -> bool:
@@ -178,7 +187,9 @@ class Roster:
                 rest.append(stranger)
         live = self._live_one(family, samples)
         chain = kin(family, live, self._shown, index, self.known)
-        for stranger in rest:
+        # what is new in a family that we know comes after lines that we shipped, or would have
+        late = [replace(stranger, last=None) for stranger in rest] if chain.cursors else rest
+        for stranger in late:
             ruling = _rule(stranger, replace(chain, oldest=index.oldest(family)))
             notices += self._act(ruling, stranger, index, now)
         return notices
@@ -194,10 +205,7 @@ class Roster:
             case Verdict.CONTINUE | Verdict.INHERIT if ruling.cursor is not None:
                 return self._go_on(ruling.cursor, stranger, index, now)
             case Verdict.BEGIN:
-                label = sighting.path if sighting.wanted else sighting.family
-                cursor = self._beginning(sighting, label, now)
-                self._follow(Tailer(cursor, sighting, stranger.head, b"", now), index)
-                return [Notice(NoticeKind.FOUND, sighting.path, "is followed from its beginning")]
+                return self._begin(stranger, index, now)
             case Verdict.OLD:
                 self._passed.leave(sighting)
             case Verdict.COPY:
@@ -206,12 +214,28 @@ class Roster:
                     self._passed.leave(sighting, ruling.cursor.file)
             case Verdict.DAMAGED:
                 self._passed.leave(sighting)
-                return [_damage(stranger)]
+                reached = len(stranger.head) and sighting.size
+                return [sentences.damaged(sighting, reached, stranger.damage)]
             case _ if sighting.packed is not None:
                 self._passed.leave(sighting)
             case _:
                 pass  # an empty sibling is looked at again
         return []
+
+    def _begin(self, stranger: Stranger, index: Index, now: int) -> list[Notice]:
+        sighting, last = stranger.sighting, stranger.last
+        if self._selection.is_too_old(sighting.modified, now):
+            self._passed.leave(sighting)
+            return [sentences.aged(sighting)]
+        cursor = self._beginning(
+            sighting, sighting.path if sighting.wanted else sighting.family, now
+        )
+        if last is not None and last.offset:
+            identity = identify(sighting.key.inode, stranger.head[: last.offset], last.tail)
+            cursor = replace(cursor, offset=last.offset, identity=identity)
+        tail = b"" if last is None else last.tail
+        self._follow(Tailer(cursor, sighting, stranger.head, tail, now), index)
+        return [sentences.begun(sighting, cursor.offset)]
 
     def _beginning(self, sighting: Sighting, label: str, now: int) -> Cursor:
         identity = identify(sighting.key.inode, b"", b"")
@@ -234,7 +258,7 @@ class Roster:
         tail = stranger.tails.get(cursor.file, b"")
         sighting = stranger.sighting
         self._follow(Tailer(cursor, sighting, stranger.head, tail, now), index)
-        return [Notice(NoticeKind.FOUND, sighting.path, f"goes on at byte {cursor.offset}")]
+        return [sentences.goes_on(sighting, cursor.offset)]
 
     def _remember(self, key: FileKey) -> Tailer:
         tailer = self.tailers.pop(key)
@@ -247,8 +271,8 @@ class Roster:
             if tailer.offset == 0:
                 self.known.pop(tailer.file, None)
 
-    def _follower_of(self, file: str) -> Tailer | None:
-        return next((t for t in self.tailers.values() if t.file == file), None)
+    def _place_of(self, file: str) -> Sighting | None:
+        return next((t.sighting for t in self.tailers.values() if t.file == file), None)
 
 
 def _order(stranger: Stranger) -> tuple[bool, tuple[int, int, str]]:
@@ -262,19 +286,3 @@ def _rule(stranger: Stranger, chain: Chain) -> Ruling:
     if stranger.sighting.packed is not None:
         return rule_compressed(stranger, chain)
     return rule_rotated(stranger, chain)
-
-
-def _damage(stranger: Stranger) -> Notice:
-    text = f"is damaged behind byte {len(stranger.head) and stranger.sighting.size}"
-    text += f" ({stranger.damage}): what was not read before is lost"
-    return Notice(NoticeKind.DAMAGED, stranger.sighting.path, text)
-
-
-def _truncation(tailer: Tailer, copy: Tailer | None) -> Notice:
-    path = tailer.sighting.path
-    if copy is not None:
-        text = f"was truncated; its rest is read from {copy.sighting.path}"
-        return Notice(NoticeKind.TRUNCATED, path, text)
-    lost = tailer.unread
-    text = f"was truncated or written anew; {lost} bytes were seen in it and not read"
-    return Notice(NoticeKind.TRUNCATED, path, text, lost)

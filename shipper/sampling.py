@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from shipper.cursor import Cursor
 from shipper.identity import HEAD_BYTES, TAIL_BYTES, has_head
+from shipper.lastline import LastLine, last_line
 from shipper.lengths import told_length
 from shipper.notice import Notice, NoticeKind
 from shipper.sighting import FileKey, Packed, Sighting
@@ -21,11 +22,15 @@ _SMALL = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A file to glimpse at, the cursors whose offset it may have reached, and the sizes that copies of it have."""
+    """A file to glimpse at, the cursors whose offset it may have reached, and the sizes that copies of it have.
+
+    `from_end` asks where its last line ends, too.
+    """
 
     sighting: Sighting
     cursors: tuple[Cursor, ...]
     sizes: tuple[int, ...]
+    from_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class Sample:
     ended: frozenset[str] = frozenset()
     is_partial: bool = False
     damage: str = ""
+    last: LastLine | None = None
 
 
 def open_read_only(path: str, flags: int = os.O_RDONLY) -> int:
@@ -102,7 +108,8 @@ def _sample(ask: Ask, heads: Sequence[bytes]) -> Sample | Notice | None:
             for cursor in ask.cursors
         }
         ends = {size: _before(descriptor, size, TAIL_BYTES) for size in ask.sizes}
-        return Sample(status.st_size, head, tails, ends)
+        last = last_line(descriptor, status.st_size) if ask.from_end else None
+        return Sample(status.st_size, head, tails, ends, last=last)
     except OSError as error:
         return Notice(NoticeKind.UNREADABLE, path, f"cannot be read: {error.strerror}")
     finally:

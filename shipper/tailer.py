@@ -32,6 +32,7 @@ class Tailer:
         self.file = cursor.file
         self.label = cursor.path
         self.offset = cursor.offset
+        self._found = cursor
         self.seen = cursor.seen
         self.sighting = sighting
         self.rotated: int | None = None if sighting.is_live else sighting.modified
@@ -68,7 +69,12 @@ class Tailer:
 
     @property
     def start(self) -> Cursor:
-        """The cursor of one who read nothing, recognised by all that was ever seen of the first bytes."""
+        """The cursor of one who read nothing: where it was begun at its end there, else at 0.
+
+        There it is recognised by all that was ever seen of the first bytes.
+        """
+        if self._found.offset:
+            return self._found
         identity = identify(self.sighting.key.inode, self.beginning[:HEAD_BYTES], b"")
         return Cursor(self.file, self.label, 0, identity, self.seen)
 

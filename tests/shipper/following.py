@@ -7,6 +7,7 @@ import lzma
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import zstandard
@@ -45,11 +46,17 @@ class Host:
         folder: Path,
         *patterns: str,
         exclude: Sequence[str] = (),
+        from_end: bool = False,
+        ignore_older: int | None = None,
         grace: float = 5.0,
         **sizes: int,
     ) -> None:
         self.folder = folder
-        self.selection = self.select(*(patterns or ("app.log",)), exclude=exclude)
+        self.selection = replace(
+            self.select(*(patterns or ("app.log",)), exclude=exclude),
+            from_end=from_end,
+            ignore_older=ignore_older,
+        )
         self.blocks: list[Block] = []
         self.notices: list[Notice] = []
         self.later = 0
