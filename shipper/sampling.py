@@ -4,9 +4,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from shipper.backwards import last_line
 from shipper.cursor import Cursor
 from shipper.identity import HEAD_BYTES, TAIL_BYTES, has_head
-from shipper.lastline import LastLine, last_line
+from shipper.lastline import LastLine
 from shipper.lengths import told_length
 from shipper.notice import Notice, NoticeKind
 from shipper.sighting import FileKey, Packed, Sighting
