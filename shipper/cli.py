@@ -8,8 +8,9 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,7 +22,12 @@ from broker.program import log_to_stderr, run
 from broker.subjects import InvalidHost, validate_host
 from shipper.settings import ShipperSettings, default_state_dir
 
+if TYPE_CHECKING:
+    from shipper.finding import Finding
+
 __all__ = ["logshipper", "main"]
+
+_CHECKED = {"file", "exclude", "ignore_older", "server", "host", "state_dir", "listen"}
 
 
 @click.group("logshipper", invoke_without_command=True, context_settings={"max_content_width": 100})
@@ -65,29 +71,40 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> None:
 
 
 @logshipper.command("check")
-@settings_options(
-    ShipperSettings,
-    only={"file", "exclude", "ignore_older", "server", "host", "state_dir"} | ACCESS,
-)
+@settings_options(ShipperSettings, only={*_CHECKED, *ACCESS})
 @click.pass_context
 def _check(context: click.Context, /, **options: Any) -> int:
-    """Check the configuration, the broker and the files, and say what would be followed."""
-    import asyncio
-
-    from shipper.agent import connection_for
-    from shipper.check import check_broker, check_files
-    from shipper.selection import selected
+    """Check the configuration, the broker and the files, and say what would be followed; changes nothing."""
+    from shipper.finding import Mark
 
     settings = _settings(_merged(context, options))
     _require_files(settings)
-    host = _host(settings)
-    findings = [
-        *(() if settings.file == ("-",) else check_files(selected(settings))),
-        *asyncio.run(check_broker(connection_for(settings, host), host)),
-    ]
+    findings = list(_findings(settings, _host(settings)))
     for finding in findings:
-        click.echo(f"{'ok ' if finding.ok else 'BAD'} {finding.text}")
-    return Exit.DONE if all(finding.ok for finding in findings) else Exit.FAILED
+        click.echo(str(finding))
+    return Exit.FAILED if any(one.mark is Mark.BAD for one in findings) else Exit.DONE
+
+
+def _findings(settings: ShipperSettings, host: str) -> Iterator["Finding"]:
+    import asyncio
+
+    from shipper.agent import connection_for
+    from shipper.check import check_broker, check_files, seen_by
+    from shipper.live import SOCKET_NAME
+    from shipper.premises import check_address, check_limits, check_state
+    from shipper.selection import selected
+
+    if settings.file != ("-",):
+        selection = selected(settings)
+        shown = seen_by(selection)
+        yield from check_files(selection, shown, time.time_ns())
+        yield from check_limits(len(shown.folders), sum(seen.wanted for seen in shown.sightings))
+    folder = _state_dir(settings) / host
+    yield from check_state(folder)
+    if settings.listen is not None:
+        yield check_address(settings.listen, in_use=(folder / SOCKET_NAME).exists())
+    connection = connection_for(settings, host)
+    yield from asyncio.run(check_broker(connection, host, settings.registry_api))
 
 
 def _merged(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
