@@ -44,8 +44,10 @@ async def check_broker(connection: Connection, host: str, registry_api: str) -> 
     finally:
         await connection.close()
     last = f"last message {newest.sequence}" if newest else "nothing there yet"
-    reached = f"broker at {connection.servers}: stream {STREAM} of {partitions} partitions"
-    return [fine(f"{reached}, {subject}, {last}"), *rights]
+    reached = (
+        f"broker at {connection.servers}: stream {STREAM}, {subject} of {partitions} partitions"
+    )
+    return [fine(f"{reached}, {last}"), *rights]
 
 
 async def _rights(connection: Connection, subject: Subject, api: str) -> list[Finding]:
