@@ -54,7 +54,7 @@ class Stranger:
 
     `ends` holds, by size, what stands before the size that a copy has; `copy_of` is the file that it
     was a beginning of when both were seen. `last` is where it is to begin, should it be
-    new, if not at 0. The rest tells of a compressed file what `Sample` tells of it.
+    new, if not at 0. The rest is what `Sample` tells of compressed files and of holes.
     """
 
     sighting: Sighting
@@ -66,12 +66,17 @@ class Stranger:
     is_partial: bool = False
     damage: str = ""
     last: LastLine | None = None
+    hole: int = 0
+    begin: int = 0
 
     def judged(self, cursor: Cursor) -> Match:
         """Return what this file is to a cursor."""
         key = self.sighting.key
         if cursor.file in self.ended:
             return Match.SAME if key.inode == cursor.identity.inode else Match.COPY
+        if self.hole and 0 < cursor.offset < self.begin:
+            # whatever was read of it stood before its first byte
+            return Match.TRUNCATED if key.inode == cursor.identity.inode else Match.OTHER
         tail = self.tails.get(cursor.file, b"")
         return judge(cursor, Glimpse(key.inode, self.sighting.size, self.head, tail))
 

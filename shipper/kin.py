@@ -23,7 +23,7 @@ def kin(
         live=live,
         truncated=tuple(c for c in homeless if c.identity.inode in inodes),
         gone=tuple(c for c in homeless if c.identity.inode not in inodes),
-        unseen=tuple(t.cursor if t.offset else t.start for t in unseen),
+        unseen=tuple(t.start if t.is_unread else t.cursor for t in unseen),
         cursors=cursors,
         oldest=index.oldest(family),
         newest=_newest(cursors, shown.before),

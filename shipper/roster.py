@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from shipper import sentences
 from shipper.asking import asks
-from shipper.chain import Chain, Ruling, Stranger, Verdict, rule_known, rule_rotated
-from shipper.compressed import rule_compressed
+from shipper.chain import Ruling, Stranger, Verdict, rule_known
 from shipper.copies import Copies
 from shipper.cursor import Cursor
 from shipper.families import family_of
+from shipper.holes import start_of
 from shipper.identity import Match, identify
 from shipper.index import Index
 from shipper.kin import kin
@@ -21,6 +21,7 @@ from shipper.notice import Notice, NoticeKind
 from shipper.outlook import Outlook, outlook
 from shipper.passed import Passed
 from shipper.rotation import age
+from shipper.ruling import rule
 from shipper.sampling import Ask, Sample
 from shipper.selection import Selection
 from shipper.sighting import FileKey, Sighting
@@ -77,12 +78,16 @@ class Roster:
             for key in list(self.tailers)
             if key in samples and not self._is_same(key, samples[key])
         ]
+        notices = [
+            notice
+            for key in self.tailers.keys() & samples.keys()
+            for notice in self._past_hole(self.tailers[key], self._stranger(key, samples[key]))
+        ]
         families: dict[str, list[Stranger]] = {}
         for key, seen in samples.items():
             if key not in self.tailers and key in self._shown.files:
                 stranger = self._stranger(key, seen)
                 families.setdefault(stranger.sighting.family, []).append(stranger)
-        notices = []
         index = self._index() if families else Index()
         for tailer in truncated:
             index.part(tailer.cursor)
@@ -100,7 +105,7 @@ class Roster:
         """Stop following a file; its cursor is remembered, should it come back."""
         self._remember(tailer.sighting.key)
         self._forget_unread([tailer])
-        if tailer.offset == 0 and tailer.beginning:
+        if tailer.is_unread and tailer.beginning:
             self.known[tailer.file] = tailer.start  # it may have been compressed
         self.order()
 
@@ -159,12 +164,16 @@ class Roster:
             seen.is_partial,
             seen.damage,
             seen.last,
+            seen.hole,
+            seen.begin,
         )
 
     def _is_same(self, key: FileKey, sample: Sample) -> bool:
         tailer = self.tailers[key]
         stranger = self._stranger(key, sample)
         same = stranger.judged(tailer.cursor) is Match.SAME
+        if tailer.is_unread and 0 < tailer.offset < start_of(stranger, self.known.values()):
+            same = False
         if same := same and stranger.head.startswith(tailer.beginning):
             tailer.recognised(stranger.head, sample.size)
         return same
@@ -190,7 +199,7 @@ class Roster:
         # what is new in a family that we know comes after lines that we shipped, or would have
         late = [replace(stranger, last=None) for stranger in rest] if chain.cursors else rest
         for stranger in late:
-            ruling = _rule(stranger, replace(chain, oldest=index.oldest(family)))
+            ruling = rule(stranger, replace(chain, oldest=index.oldest(family)))
             notices += self._act(ruling, stranger, index, now)
         return notices
 
@@ -234,8 +243,9 @@ class Roster:
             identity = identify(sighting.key.inode, stranger.head[: last.offset], last.tail)
             cursor = replace(cursor, offset=last.offset, identity=identity)
         tail = b"" if last is None else last.tail
-        self._follow(Tailer(cursor, sighting, stranger.head, tail, now), index)
-        return [sentences.begun(sighting, cursor.offset)]
+        tailer = Tailer(cursor, sighting, stranger.head, tail, now)
+        self._follow(tailer, index)
+        return self._past_hole(tailer, stranger) or [sentences.begun(sighting, cursor.offset)]
 
     def _beginning(self, sighting: Sighting, label: str, now: int) -> Cursor:
         identity = identify(sighting.key.inode, b"", b"")
@@ -257,8 +267,15 @@ class Roster:
             return []  # another copy was first
         tail = stranger.tails.get(cursor.file, b"")
         sighting = stranger.sighting
-        self._follow(Tailer(cursor, sighting, stranger.head, tail, now), index)
-        return [sentences.goes_on(sighting, cursor.offset)]
+        tailer = Tailer(cursor, sighting, stranger.head, tail, now)
+        self._follow(tailer, index)
+        return self._past_hole(tailer, stranger) or [sentences.goes_on(sighting, cursor.offset)]
+
+    def _past_hole(self, tailer: Tailer, stranger: Stranger) -> list[Notice]:
+        if tailer.offset or not (start := start_of(stranger, self.known.values())):
+            return []
+        tailer.skip_hole(start)
+        return [sentences.hole(tailer.sighting, start)]
 
     def _remember(self, key: FileKey) -> Tailer:
         tailer = self.tailers.pop(key)
@@ -268,7 +285,7 @@ class Roster:
     def _forget_unread(self, left: Iterable[Tailer]) -> None:
         # a cursor at 0 has nothing but its inode to be recognised by, and that may be another file's soon
         for tailer in left:
-            if tailer.offset == 0:
+            if tailer.is_unread:
                 self.known.pop(tailer.file, None)
 
     def _place_of(self, file: str) -> Sighting | None:
@@ -278,11 +295,3 @@ class Roster:
 def _order(stranger: Stranger) -> tuple[bool, tuple[int, int, str]]:
     sighting = stranger.sighting
     return not sighting.is_live, age(sighting.modified, sighting.path)
-
-
-def _rule(stranger: Stranger, chain: Chain) -> Ruling:
-    if stranger.sighting.is_live:
-        return Ruling(Verdict.BEGIN)
-    if stranger.sighting.packed is not None:
-        return rule_compressed(stranger, chain)
-    return rule_rotated(stranger, chain)

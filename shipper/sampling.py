@@ -41,6 +41,9 @@ class Sample:
     Of a compressed file only cursors that its head fits have tails, and `size` is at least what it is known to be.
     `ended` are the cursors whose offset is the end that its headers tell of: nothing was unpacked for them.
     `is_partial` says that its end is missing yet, `damage` why it cannot be unpacked any further.
+
+    Of a file that begins with NULs `hole` is the first byte that the file system has data for, and `begin` the first
+    other byte in that block, or the block's end.
     """
 
     size: int
@@ -51,6 +54,8 @@ class Sample:
     is_partial: bool = False
     damage: str = ""
     last: LastLine | None = None
+    hole: int = 0
+    begin: int = 0
 
 
 def open_read_only(path: str, flags: int = os.O_RDONLY) -> int:
@@ -110,11 +115,26 @@ def _sample(ask: Ask, heads: Sequence[bytes]) -> Sample | Notice | None:
         }
         ends = {size: _before(descriptor, size, TAIL_BYTES) for size in ask.sizes}
         last = last_line(descriptor, status.st_size) if ask.from_end else None
-        return Sample(status.st_size, head, tails, ends, last=last)
+        nuls = head.startswith(b"\0")
+        hole = _hole(descriptor) if nuls else 0
+        begin = _begin(descriptor, hole, status.st_blksize) if nuls else 0
+        return Sample(status.st_size, head, tails, ends, last=last, hole=hole, begin=begin)
     except OSError as error:
         return Notice(NoticeKind.UNREADABLE, path, f"cannot be read: {error.strerror}")
     finally:
         os.close(descriptor)
+
+
+def _hole(descriptor: int) -> int:
+    try:
+        return os.lseek(descriptor, 0, os.SEEK_DATA)
+    except OSError:
+        return 0  # a hole throughout, which may be written to anywhere yet; or the file system knows no holes
+
+
+def _begin(descriptor: int, hole: int, block: int) -> int:
+    data = os.pread(descriptor, block - hole % block, hole)
+    return hole + len(data) - len(data.lstrip(b"\0"))
 
 
 def _before(descriptor: int, offset: int, length: int) -> bytes:

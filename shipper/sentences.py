@@ -3,7 +3,7 @@
 from shipper.notice import Notice, NoticeKind
 from shipper.sighting import Sighting
 
-__all__ = ["aged", "begun", "damaged", "goes_on", "renewed", "truncated"]
+__all__ = ["aged", "begun", "damaged", "goes_on", "hole", "renewed", "truncated"]
 
 
 def begun(sighting: Sighting, offset: int) -> Notice:
@@ -15,6 +15,12 @@ def begun(sighting: Sighting, offset: int) -> Notice:
 def goes_on(sighting: Sighting, offset: int) -> Notice:
     """Say that a file is one that we know."""
     return Notice(NoticeKind.FOUND, sighting.path, f"goes on at byte {offset}")
+
+
+def hole(sighting: Sighting, start: int) -> Notice:
+    """Say that a file is followed from behind the hole that it begins with."""
+    text = f"begins with a hole of {start} bytes: its writer kept its offset when the file was"
+    return Notice(NoticeKind.FOUND, sighting.path, f"{text} truncated; it is followed from there")
 
 
 def renewed(sighting: Sighting) -> Notice:

@@ -42,6 +42,8 @@ class Tailer:
         self.suspect = False
         self.note = ""
         self.loss: Notice | None = None
+        self._begin = 0
+        self._is_looked_at = head.startswith(b"\0")
         # of a file of which nothing was read only what it looked like is known
         self._head = head[: min(cursor.identity.head_length, cursor.offset)]
         self._tail = tail
@@ -87,6 +89,11 @@ class Tailer:
     def is_in_line(self) -> bool:
         """Whether pieces of a line were taken and its end was not; of an endless one, only at first."""
         return 0 < self._pieces < _MOST_PIECES
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether nothing was read of it yet."""
+        return self.offset == self._begin
 
     @property
     def is_strange(self) -> bool:
@@ -141,7 +148,15 @@ class Tailer:
         self.suspect = False
         self.stir(self._grew)
         self._first = max(self._first, head, key=len)
+        self._is_looked_at |= head.startswith(b"\0")
         self._size = size
+
+    def skip_hole(self, start: int) -> None:
+        """Begin at `start`, behind a hole that the file begins with; nothing was read yet."""
+        self.offset = self._begin = start
+        self._end = max(self._end, start)
+        self._head, self._tail = self._first[:start], bytes(min(start, TAIL_BYTES))
+        self._is_looked_at = False
 
     def unseen(self, now: int, modified: int) -> None:
         """Take note that the file stands at no path that we look at; it may still be open, and written to.
@@ -175,8 +190,8 @@ class Tailer:
         An unfinished last line is taken only when the file is settled, with a newline added that no span counts.
         """
         self.note = reading.error
-        if reading.error or not reading.intact:
-            self.suspect = not reading.intact
+        if reading.error or not reading.intact or self._may_be_hole(reading):
+            self.suspect = not reading.error
             self.dirty = False
             return []
         end = self.offset + sum(map(len, reading.runs)) + len(reading.rest)
@@ -194,6 +209,13 @@ class Tailer:
         elif settled and reading.rest:
             blocks.append(self._take(reading.rest, reading.rest + b"\n", now, agent))
         return blocks
+
+    def _may_be_hole(self, reading: Reading) -> bool:
+        # what the file begins with is to be looked at; an open one without a name can no more
+        if not self.is_unread or self._is_looked_at or self.unseen_since is not None:
+            return False
+        first = reading.runs[0] if reading.runs else reading.rest
+        return first.startswith(b"\0") and self.sighting.packed is None
 
     def state(self) -> FileState:
         """Return what a person may want to know."""
