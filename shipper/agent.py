@@ -47,7 +47,7 @@ from shipper.waiting import Waiting
 __all__ = ["Agent", "connection_for"]
 
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
-_READING = 1.0  # and for what is under way when none is in flight
+_READING = 1.0  # and for what is under way when none is, or the broker is known to be away
 _CLOSING = 2.0
 logger = logging.getLogger(__name__)
 
@@ -114,7 +114,9 @@ class Agent:
     def _end(self, service: Service) -> float:
         service.stopping()
         shipping = self._view.shipping
-        return _LANDING if shipping is not None and shipping.is_in_flight else _READING
+        flying = shipping is not None and shipping.is_in_flight
+        # a broker that is away or full now will not be back in time
+        return _LANDING if flying and not self._view.waiting_for else _READING
 
     def _end_early(self) -> None:
         if self._input is not None:

@@ -1,0 +1,124 @@
+"""SIGTERM ends the program in order within ten seconds, whatever it is doing just then."""
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.processes import Process, Processes, wait_until
+from broker.topology import Topology
+from tests.conftest import apply_topology
+
+pytestmark = pytest.mark.nats
+ROOT = Path(__file__).parents[2]
+Start = Callable[..., Process]
+
+
+@pytest.fixture
+def start(processes: Processes, tmp_path: Path) -> Start:
+    numbers = iter(range(100))
+
+    def run(*options: object) -> Process:
+        state = ["--state-dir", str(tmp_path / "state"), "--host", "web01"]
+        return processes.start(
+            f"shipper-{next(numbers)}",
+            [sys.executable, "-m", "shipper", *state, *map(str, options)],
+            folder=ROOT,
+        )
+
+    return run
+
+
+@pytest.fixture
+def silent(own_server: Any, apply_logs: Callable[[str], None]) -> Iterator[Any]:
+    """Return a broker that a test may stop in its tracks: its connections stay, and nothing comes over them."""
+    apply_logs(own_server.url)
+    yield own_server
+    os.kill(own_server.process.pid, signal.SIGCONT)
+
+
+def hush(server: Any) -> None:
+    os.kill(server.process.pid, signal.SIGSTOP)
+
+
+def seconds_to_end(process: Process) -> float:
+    began = time.monotonic()
+    assert process.stop(15) == 0, process.last_words()
+    assert "Traceback" not in process.log.read_text()
+    return time.monotonic() - began
+
+
+def takes_sigterm(process: Process) -> bool:
+    status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    caught = next(int(entry.split()[1], 16) for entry in status if entry.startswith("SigCgt"))
+    return bool(caught & 1 << (signal.SIGTERM - 1))
+
+
+def test_while_there_is_no_stream_to_claim(fresh_url: str, start: Start, tmp_path: Path) -> None:
+    process = start("--file", tmp_path / "a.log", "--server", fresh_url)
+    wait_until("waits", lambda: "logbroker apply" in process.last_words(), 20, [process])
+
+    assert seconds_to_end(process) < 10
+
+
+def test_while_the_stream_is_full(fresh_url: str, start: Start, tmp_path: Path) -> None:
+    apply_topology(fresh_url, Topology(partitions=2, max_bytes=50_000))
+    (tmp_path / "a.log").write_bytes(random.Random(1).randbytes(200_000).hex().encode() + b"\n")
+    process = start("--file", tmp_path / "a.log", "--server", fresh_url)
+    wait_until("is told", lambda: "the broker is full" in process.last_words(), 20, [process])
+
+    assert seconds_to_end(process) < 10
+
+
+def test_while_a_broker_that_fell_silent_owes_an_acknowledgement(
+    silent: Any, start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "a.log").touch()
+    process = start("--file", tmp_path / "a.log", "--server", silent.url)
+    wait_until("follows", lambda: "is followed" in process.last_words(), 20, [process])
+    hush(silent)
+    with (tmp_path / "a.log").open("ab") as file:
+        file.write(b"a line\n")
+    time.sleep(0.5)
+
+    assert seconds_to_end(process) < 10
+
+
+@pytest.mark.parametrize("after", [0.0, 0.01, 0.02, 0.05])
+def test_while_a_broker_is_silent_in_the_middle_of_the_start(
+    silent: Any, start: Start, tmp_path: Path, after: float
+) -> None:
+    (tmp_path / "a.log").write_bytes(b"a line\n")
+    socket = tmp_path / "state/web01/agent.sock"
+    process = start("--file", tmp_path / "a.log", "--server", silent.url)
+    deadline = time.monotonic() + 20
+    while not socket.exists() and time.monotonic() < deadline:
+        time.sleep(0.001)  # it connects, claims and reads back in some milliseconds from here
+    time.sleep(after)
+    hush(silent)
+
+    assert seconds_to_end(process) < 10
+
+
+def test_while_it_follows_ten_thousand_files(logs_url: str, start: Start, tmp_path: Path) -> None:
+    for number in range(10_000):
+        (tmp_path / f"{number}.log").touch()
+    options = ("--file", tmp_path / "*.log", "--server", logs_url, "--log-level", "warning")
+
+    looking = start(*options)
+    wait_until("runs", lambda: takes_sigterm(looking), 20, [looking])
+    while_it_looks = seconds_to_end(looking)
+    following = start(*options)
+    socket = tmp_path / "state/web01/agent.sock"
+    wait_until("runs", socket.exists, 20, [following])
+    time.sleep(1)
+    while_it_follows = seconds_to_end(following)
+
+    assert while_it_looks < 10
+    assert while_it_follows < 10
