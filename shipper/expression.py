@@ -11,7 +11,7 @@ _TOKEN = re.compile(
     rb"""
       [^][\\(){}?*+|^$.\n]                          # a plain character
     | \\[dwSbt] | \\[^A-Za-z0-9\n]                  # what takes no newline, an escaped sign
-    | [.|^$)] | \((?:\?:)? | [?*+]{1,2} | \{\d*,?\d*\}
+    | [.|^$)] | \((?:\?(?::|<?[=!]))?(?!\?) | [?*+]{1,2} | \{\d*,?\d*\}
     | \\(?P<wide> [sDW])                            # what takes a newline, too
     | \[(?P<not> \^)? (?P<of> (?: \\[dwt] | \\[^A-Za-z0-9\n] | [a-z]-[a-z] | [A-Z]-[A-Z] | \d-\d
       | [^][\\^\n-] )+ ) \]

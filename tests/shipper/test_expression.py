@@ -1,5 +1,6 @@
 """Finding lines: at once where the engine may walk over a whole run, and as line by line in every case."""
 
+import itertools
 import re
 
 import pytest
@@ -33,6 +34,17 @@ PATTERNS = [
     "x|^b",
     r"a\n",
     r"(?s)a.b",
+    "(?s:a.b)",
+    "(?-m:^b)",
+    r"(?x) a \s b",
+    "(?>a*)b",
+    "(?P<x>a)(?P=x)",
+    r"(a)?(?(1)\s|b)",
+    r"(?<![^a])b",
+    r"(?<=\s)b",
+    r"a(?![^b])",
+    r"a(?!.)",
+    r"(?!a)\S",
     r"\Aa",
     r"b\Z",
     r"a(?!\s)",
@@ -47,18 +59,31 @@ PATTERNS = [
 ]
 
 
+def line_by_line(pattern: str, run: bytes) -> list[bytes]:
+    search = re.compile(pattern.encode()).search
+    return [line for line in run.removesuffix(b"\n").split(b"\n") if search(line)]
+
+
+def found(pattern: Expression, run: bytes) -> list[bytes]:
+    return [run[begin:end].removesuffix(b"\n") for begin, end in pattern.lines(run)]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_an_expression_is_found_in_every_short_run_as_in_each_line_by_itself(pattern: str) -> None:
+    expression = Expression(pattern)
+    runs = [bytes(run) for n in range(1, 6) for run in itertools.product(b"ab \n", repeat=n)]
+
+    assert [run for run in runs if found(expression, run) != line_by_line(pattern, run)] == []
+
+
 @given(
     st.sampled_from(PATTERNS),
     st.lists(st.sampled_from([b"\n", b"a", b"b", b" ", b"A", b"\r", b"\0", b"\xff", b"\xc3\xa9"])),
 )
 def test_an_expression_is_found_as_in_each_line_by_itself(pattern: str, parts: list[bytes]) -> None:
     run = b"".join(parts)
-    lines = run.removesuffix(b"\n").split(b"\n")
-    search = re.compile(pattern.encode()).search
 
-    found = [run[begin:end].removesuffix(b"\n") for begin, end in Expression(pattern).lines(run)]
-
-    assert found == [line for line in lines if search(line)]
+    assert found(Expression(pattern), run) == line_by_line(pattern, run)
 
 
 @pytest.mark.parametrize("pattern", ["DEBUG", r"^\[debug\]", r'"GET [^"]*" 200 \d+', "(?i)a|b"])
