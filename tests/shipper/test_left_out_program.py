@@ -1,0 +1,107 @@
+"""The real program leaves out lines, is killed in the middle, and the stream shows neither a gap nor a repeat."""
+
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.processes import Processes, wait_until
+from receiver.spans import judge
+
+pytestmark = pytest.mark.nats
+
+ROOT = Path(__file__).parents[2]
+
+
+def lines(first: int, until: int, step: int = 1) -> bytes:
+    return b"".join(b"%08d the quick brown fox\n" % number for number in range(first, until, step))
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+@pytest.fixture
+def command(logs_url: str, tmp_path: Path) -> list[str]:
+    words = ["--file", str(tmp_path / "a.log"), "--server", logs_url, "--host", "web01"]
+    words += ["--state-dir", str(tmp_path / "state"), "--exclude-lines", "[13579] the"]
+    return [sys.executable, "-m", "shipper", *words]
+
+
+def shipped(messages: list[Any]) -> bytes:
+    return b"".join(message.lines for message in messages)
+
+
+def has_no_gap_and_no_repeat(messages: list[Any]) -> bool:
+    reached = 0
+    for message in messages:
+        if message.origin.span is not None:
+            judged = judge(reached, message.origin, "web01", message.sequence, len(message.lines))
+            if judged.finding or judged.skip:
+                return False
+            reached = message.origin.span.end
+    return True
+
+
+def test_a_tail_of_lines_left_out_keeps_once_from_nothing_and_is_not_behind(
+    command: list[str], tmp_path: Path, logs_url: str, read_back: Callable[[str], bytes]
+) -> None:
+    append(tmp_path / "a.log", lines(0, 10_000) + lines(10_001, 90_001, 2))
+
+    assert subprocess.run([*command, "--once"], cwd=ROOT, timeout=60, check=False).returncode == 0
+
+    state = ["--state-dir", str(tmp_path / "state")]
+    shown = subprocess.run(
+        [sys.executable, "-m", "shipper", "status", "--json", *state],
+        cwd=ROOT,
+        timeout=60,
+        capture_output=True,
+        check=True,
+    )
+    (host,) = json.loads(shown.stdout)
+    (file,) = host["files"]
+    assert file["behind_bytes"] == 0
+    assert read_back(logs_url) == lines(0, 10_000, 2)
+
+
+async def test_killed_at_random_moments_it_ships_every_other_line_once(
+    command: list[str],
+    tmp_path: Path,
+    processes: Processes,
+    stream: Callable[[], Awaitable[list[Any]]],
+) -> None:
+    chance = random.Random(7)
+    log = tmp_path / "a.log"
+    log.touch()
+    process = processes.start("shipper", [*command, "--round-size", "65536"], folder=ROOT)
+    written = 0
+    for _ in range(4):
+        deadline = time.monotonic() + chance.uniform(0.4, 1.0)
+        while time.monotonic() < deadline:
+            count = 2 * chance.randrange(1, 1000)
+            append(log, lines(written, written + count))
+            written += count
+            time.sleep(chance.uniform(0, 0.02))  # noqa: ASYNC251 - nothing else runs on this loop
+        process.kill()
+        if chance.random() < 0.5:
+            (tmp_path / "state/web01/positions.json").unlink(missing_ok=True)
+        process.start()
+    append(log, lines(written, written + 1))
+
+    expected = lines(0, written + 1, 2)
+    deadline = time.monotonic() + 30
+    while shipped(messages := await stream()) != expected:
+        assert time.monotonic() < deadline, process.last_words()
+        process.check()
+        time.sleep(0.05)  # noqa: ASYNC251 - as above
+
+    assert has_no_gap_and_no_repeat(messages)
+    wait_until("it is up", lambda: "ships on" in process.last_words(), 10, [process])
+    assert process.stop(10) == 0
