@@ -38,7 +38,7 @@ from shipper.reload import reload
 from shipper.selection import selected
 from shipper.service import Service
 from shipper.settings import ShipperSettings
-from shipper.shipping import Shipping
+from shipper.shipping import Pace, Shipping
 from shipper.source import Source
 from shipper.standard_input import PATH, StandardInput
 from shipper.view import View
@@ -65,7 +65,12 @@ class Agent:
     """One run of the shipper for one host."""
 
     def __init__(
-        self, settings: ShipperSettings, host: str, folder: Path, clock: Callable[[], int]
+        self,
+        settings: ShipperSettings,
+        host: str,
+        folder: Path,
+        clock: Callable[[], int],
+        pace: Callable[[ShipperSettings], Pace] = pace_for,
     ) -> None:
         """Remember what to do; `folder` is that of the host's positions, `clock` nanoseconds since the epoch."""
         connection, numbers = connection_for(settings, host), itertools.count(1)
@@ -79,6 +84,7 @@ class Agent:
             clock,
             lambda: next(numbers),
         )
+        self._pace = pace
         self._folder = folder
         self._cache = Cache(folder)
         self._keeper = Keeper(self._cache, clock)
@@ -107,9 +113,20 @@ class Agent:
             self._end_early()
         finally:
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSING):
-                    await self._errand.connection.close()
+            await self._close()
+
+    async def work(self) -> None:
+        """Ship as `run` does and tell nobody of it; whoever wants its end cancels it."""
+        try:
+            self._positions = await asyncio.to_thread(self._cache.load)
+            await self._work()
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSING):
+                await self._errand.connection.close()
 
     def _end(self, service: Service) -> float:
         service.stopping()
@@ -183,7 +200,7 @@ class Agent:
 
     async def _ship(self, crew: Crew) -> None:
         source = await self._source(crew)
-        pace = pace_for(self._errand.settings)
+        pace = self._pace(self._errand.settings)
         stopping = self._ending.asked
         shipping = Shipping(source, crew.publish, crew.positions, pace, stopping, self._meter)
         self._meter.begin()
@@ -244,5 +261,5 @@ class Agent:
         self._errand = replace(self._errand, settings=done.settings)
         log_to_stderr(done.settings)
         if self._view.shipping is not None and self._view.source is not None:
-            self._view.shipping.change_pace(pace_for(done.settings))
+            self._view.shipping.change_pace(self._pace(done.settings))
         logger.info("settings read again; %s", done)

@@ -19,10 +19,14 @@ class Index:
     by_inode: defaultdict[int, list[Cursor]] = field(default_factory=lambda: defaultdict(list))
     tailers: defaultdict[str, list[Tailer]] = field(default_factory=lambda: defaultdict(list))
 
-    def add_tailer(self, tailer: Tailer) -> None:
-        """Take up a followed file."""
+    def add_tailer(self, tailer: Tailer, home: str) -> None:
+        """Take up a followed file; `home` is the family it came from, where copies of it may be left.
+
+        A hard link shows it in another one once its first name is gone.
+        """
         self.tailers[tailer.sighting.family].append(tailer)
-        self.cursors[tailer.sighting.family].append(tailer.cursor)
+        for family in {tailer.sighting.family, home}:
+            self.cursors[family].append(tailer.cursor)
 
     def add_known(self, cursor: Cursor, family: str) -> None:
         """Take up a cursor whose file is not followed."""

@@ -146,7 +146,7 @@ class Roster:
     def _index(self) -> Index:
         index = Index()
         for tailer in self.tailers.values():
-            index.add_tailer(tailer)
+            index.add_tailer(tailer, family_of(tailer.label, self.lives))
         for cursor in self.known.values():
             index.add_known(cursor, family_of(cursor.path, self.lives))
         return index

@@ -1,0 +1,270 @@
+"""A log in a folder, what was ever written to it, and what an agent must therefore ship: the law of random programs.
+
+A generation is what a writer wrote to one file from its creation, or truncation, to the next. Each must be shipped under
+one file id, from 0 on without a hole, after all older ones, and whole - unless it is excused: the model knows why it could
+not be. Excuses are given here and nowhere else. Knows nothing of agents but when they looked and when they restarted.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.block import Block
+from tests.shipper.shipped import Verdict, contents, shown
+
+__all__ = ["FILE_ACTIONS", "LIVE", "PATTERNS", "Generation", "Model"]
+
+LIVE = "app.log"
+TWIN, CURRENT = "twin.log", "current.log"
+PATTERNS = (LIVE, TWIN, CURRENT)
+KEPT = 4
+MODES = (0o600, 0o640, 0o644, 0o660, 0o444)
+LENGTHS = (0, 3, 40, 230, 600)
+
+FILE_ACTIONS = {
+    "write": 12,
+    "write_part": 4,
+    "rename": 4,
+    "copy_truncate": 2,
+    "truncate": 1,
+    "delete": 1,
+    "recreate": 1,
+    "link": 1,
+    "link_symbolically": 1,
+    "change_mode": 1,
+}
+"""How often what happens to files; each is a method of `Model` that takes an amount of 0 to 4."""
+
+
+@dataclass(slots=True)
+class Generation:
+    """What was written from one beginning to the next.
+
+    `excused`: need not be shipped whole. `opened`: the running agent has seen it, and holds it open. `unlinked`: it has no
+    name any more. `found`: the agent's saved positions remember it.
+    `begun`: the stream has its first line. `loose`: it had a second name that is followed,
+    so that it need not keep its place among the others, and stays a live file whose last line is waited for.
+    """
+
+    content: bytes = b""
+    excused: bool = False
+    opened: bool = False
+    unlinked: bool = False
+    found: bool = False
+    begun: bool = False
+    loose: bool = False
+
+
+class Model:
+    """The log `app.log` of a folder, rotated to `app.log.1` and on, with names beside it that show the same file."""
+
+    def __init__(self, folder: Path, clock: Callable[[], int]) -> None:
+        """`clock` gives nanoseconds since the epoch; files are stamped with it."""
+        self.folder = folder
+        self.generations: list[Generation] = [Generation()]
+        self.siblings: list[Generation] = []
+        self.family_known = False
+        self._clock = clock
+        self._number = 0
+        self._fresh = True
+        self._seen_empty: Generation | None = None
+
+    @property
+    def now(self) -> Generation:
+        """The generation that stands, or will stand, at the live path."""
+        return self.generations[-1]
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the file was seen while it was empty and was truncated since: only its watcher can tell, by a look."""
+        return self._seen_empty is not None and self._seen_empty is not self.now
+
+    # what happens to files
+
+    def write(self, amount: int) -> None:
+        for number in range(amount + 1):
+            self._append(self._text(amount + number) + b"\n")
+
+    def write_part(self, amount: int) -> None:
+        self._append(self._text(amount))
+
+    def rename(self, _: int) -> None:
+        if self._exists():
+            self._shift()
+            self._path().rename(self._path(1))
+            self._rotated()
+
+    def copy_truncate(self, amount: int) -> None:
+        self.copy(amount)
+        self.truncate_copied(amount)
+
+    def copy(self, _: int) -> None:
+        """Begin a rotation by copytruncate; nothing may be written before `truncate_copied` ends it."""
+        if self._exists():
+            self._shift()
+            self._path(1).write_bytes(self._path().read_bytes())
+            self._stamp(self._path(1))
+
+    def truncate_copied(self, _: int) -> None:
+        if self._exists():
+            self._empty()
+            self.now.opened = False
+            self._rotated()
+
+    def truncate(self, _: int) -> None:
+        if self._exists():
+            self._empty()
+            self.now.excused = True
+            self._begin()
+
+    def delete(self, _: int) -> None:
+        if self._exists():
+            self._path().unlink()
+            self.now.unlinked = True
+            self.now.excused = not self.now.opened
+            self._begin()
+
+    def recreate(self, amount: int) -> None:
+        self.delete(amount)
+        self.write(amount)
+
+    def link(self, _: int) -> None:
+        twin = self.folder / TWIN
+        twin.unlink(missing_ok=True)
+        if self._exists():
+            twin.hardlink_to(self._path())
+            self.now.loose = True
+
+    def link_symbolically(self, _: int) -> None:
+        if not (self.folder / CURRENT).is_symlink():
+            (self.folder / CURRENT).symlink_to(LIVE)
+
+    def change_mode(self, amount: int) -> None:
+        if self._exists():
+            self._path().chmod(MODES[amount])
+
+    # what the agent does
+
+    def looked(self) -> None:
+        """Take note that the agent has looked at the folder as it is now, and holds open what it found."""
+        if not self.family_known:
+            # on a first start whatever was rotated is older than we are
+            self.family_known = self._exists()
+            for sibling in self.siblings:
+                sibling.excused = True
+        if self._fresh and not any(s.begun and not s.loose for s in self.siblings):
+            # nothing is left of what we knew, so there is only time to tell old files from new ones
+            for sibling in self.siblings:
+                sibling.excused |= not sibling.found
+        self._fresh = False
+        self._seen_empty = self.now if self._exists() and not self.now.content else None
+        for generation in (*self.siblings, self.now):
+            generation.found |= bool(generation.content)
+            generation.opened = bool(generation.content) or generation is not self.now
+        self.now.opened &= self._exists()
+
+    def restarted(self, stored: Sequence[Block], *, saved: bool) -> None:
+        """Take note that the agent begins anew from what it finds in the stream.
+
+        `saved` says that its positions were saved as well, and with them what it had found and not begun to read.
+        """
+        for generation in self.generations:
+            generation.found &= saved
+            generation.begun = any(_begins(block, generation) for block in stored)
+            generation.opened = False
+            generation.excused |= generation.unlinked
+        # what is known by its second name says nothing of the first one's family
+        self.family_known = any((g.found or g.begun) and not g.loose for g in self.generations)
+        self._fresh = True
+
+    # what must have been shipped
+
+    def judge(self, blocks: Iterable[Block]) -> Verdict:
+        """Judge all blocks that were stored, in their order, once the agent had time to ship all that there is."""
+        verdict = Verdict()
+        shipped = self._owners(contents(blocks, verdict), verdict)
+        order = [number for number in shipped if not self.generations[number].loose]
+        if order != sorted(order):
+            verdict.reordered.append(f"generations came in the order {order}")
+        for number, generation in enumerate(self.generations):
+            self._judge_generation(number, generation, shipped.get(number, b""), verdict)
+        return verdict
+
+    def _owners(self, contents: Mapping[str, bytes], verdict: Verdict) -> dict[int, bytes]:
+        shipped: dict[int, bytes] = {}
+        for file, content in contents.items():
+            found = [n for n, g in enumerate(self.generations) if g.content.startswith(content)]
+            if len(found) != 1:
+                verdict.torn.append(f"{file}: {shown(content)} was never written to one file")
+            elif found[0] in shipped:
+                verdict.repeated.append(f"generation {found[0]} came again as {file}")
+            else:
+                shipped[found[0]] = content
+        return shipped
+
+    def _judge_generation(
+        self, number: int, generation: Generation, content: bytes, verdict: Verdict
+    ) -> None:
+        whole = generation.content
+        if generation.excused and generation is not self.now:
+            return
+        # of a very long unfinished line of a live file some pieces may have been shipped
+        live = generation is self.now or generation.loose
+        due = whole.rfind(b"\n") + 1 if live else len(whole)
+        if len(content) < due:
+            verdict.missing.append(
+                f"generation {number}: {shown(whole[len(content) : due])} at byte {len(content)}"
+            )
+
+    def _exists(self) -> bool:
+        return self._path().exists()
+
+    def _path(self, number: int = 0) -> Path:
+        return self.folder / (f"{LIVE}.{number}" if number else LIVE)
+
+    def _text(self, amount: int) -> bytes:
+        self._number += 1
+        # fewer bytes than the tail's are not enough to recognise a copy of a file that is gone
+        least = 0 if self.now.content else 70
+        return b"%d %s" % (self._number, b"x" * max(least, LENGTHS[amount % len(LENGTHS)]))
+
+    def _append(self, data: bytes) -> None:
+        with self._path().open("ab") as file:
+            file.write(data)
+        self._stamp(self._path())
+        self.now.content += data
+
+    def _empty(self) -> None:
+        os.truncate(self._path(), 0)
+        self._stamp(self._path())
+
+    def _stamp(self, path: Path) -> None:
+        os.utime(path, ns=(self._clock(), self._clock()))
+
+    def _shift(self) -> None:
+        for number in range(KEPT, 0, -1):
+            if self._path(number).exists():
+                self._path(number).rename(self._path(number + 1))
+        if (dropped := self._path(KEPT + 1)).exists():
+            dropped.unlink()
+            generation = self.siblings.pop()
+            generation.unlinked = True
+            generation.excused |= not generation.opened
+
+    def _rotated(self) -> None:
+        self.siblings.insert(0, self.now)
+        self._begin()
+
+    def _begin(self) -> None:
+        # a second name of a truncated file shows the next generation too
+        twin = self.folder / TWIN
+        shared = self._exists() and twin.exists() and twin.samefile(self._path())
+        self.generations.append(Generation(loose=shared))
+
+
+def _begins(block: Block, generation: Generation) -> bool:
+    span = block.origin.span
+    return (
+        span is not None and span.start == 0 and generation.content.startswith(block.payload[:-1])
+    )
