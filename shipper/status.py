@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from broker.exits import OperatorError
@@ -45,7 +46,18 @@ def _host(folder: Path) -> HostReport | None:
         raise OperatorError(
             f"an agent runs and does not answer at {folder / SOCKET_NAME}; it is stuck, or of another version"
         ) from None
-    return live or _saved(folder / FILE_NAME)
+    if live is not None and live.agent:
+        return live
+    saved = _saved(folder / FILE_NAME)
+    return saved if live is None else _starting(live, saved)
+
+
+def _starting(live: HostReport, saved: HostReport | None) -> HostReport:
+    # before its subject is claimed an agent knows no files, and where it will go on is what was saved
+    if saved is None:
+        return live
+    files = tuple(replace(file, reason=live.waiting_for) for file in saved.files)
+    return replace(live, sequence=saved.sequence, saved=saved.saved, files=files)
 
 
 def _saved(path: Path) -> HostReport | None:

@@ -7,14 +7,19 @@ import stat
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from broker.block import Identity
 from broker.exits import OperatorError
+from shipper.cursor import Cursor
+from shipper.filestate import FileState, Stage
 from shipper.live import SOCKET_NAME, Live, ask
 from shipper.positions import Positions
-from shipper.report import FileReport, HostReport, Trouble
+from shipper.report import FileReport, HostReport, Trouble, reason_for
 from shipper.status import render, survey
+from tests.shipper.following import Host
 
 
 def report(agent: str = "1-aaaaaaaa", files: int = 1) -> HostReport:
@@ -154,6 +159,66 @@ def test_without_an_agent_the_saved_positions_are_shown_and_that_none_runs(tmp_p
 
     assert not found.running
     assert "not running" in render([found])
+
+
+async def test_an_agent_that_still_waits_for_its_broker_is_shown_with_the_saved_positions(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "web01"
+    folder.mkdir()
+    cursor = Cursor("f1", "/log/gone", 12, Identity(1, 0, "", 0, ""), 0)
+    (folder / "positions.json").write_bytes(Positions(7, "1-aaaaaaaa", {"f1": cursor}).encode())
+    waiting = HostReport("web01", "", 0, running=True, files=(), pid=1, waiting_for="no broker")
+
+    async with Live(folder, lambda: waiting):
+        (found,) = await asyncio.to_thread(survey, tmp_path, "web01")
+
+    assert (found.running, found.sequence, found.waiting_for) == (True, 7, "no broker")
+    assert [(file.position_bytes, file.reason) for file in found.files] == [(12, "no broker")]
+
+
+def state(**changed: Any) -> FileState:
+    usual: dict[str, Any] = {
+        **{"path": "/log/a", "file": "f1", "size": 100, "offset": 100, "inode": 1, "held": 0},
+        **{"seen": 0, "since": None, "stage": Stage.FOLLOWING, "note": ""},
+    }
+    return FileState(**{**usual, **changed})
+
+
+@pytest.mark.parametrize(
+    ("seen", "position", "reason"),
+    [
+        pytest.param(state(), 100, "", id="nothing to move"),
+        pytest.param(state(), 90, "no broker", id="what all wait for"),
+        pytest.param(state(offset=90, held=10), 90, "rest of its last line", id="held"),
+        pytest.param(state(offset=90, held=10), 80, "no broker", id="held, and more"),
+        pytest.param(state(note="cannot be opened: no"), 100, "cannot be opened", id="its own"),
+        pytest.param(state(stage=Stage.DOUBTFUL), 100, "truncated", id="doubtful"),
+    ],
+)
+def test_why_a_file_does_not_move_is_said(seen: FileState, position: int, reason: str) -> None:
+    said = reason_for(seen, position, "no broker")
+
+    assert reason in said
+    assert bool(reason) == bool(said)
+
+
+async def test_a_file_is_followed_then_rotated_then_deleted(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.write("app.log", b"a line\nand more")
+    await host.ship()
+    (followed,) = host.follower.states()
+    host.move("app.log", "app.log.1")
+    await host.look()
+    (rotated,) = host.follower.states()
+    (tmp_path / "app.log.1").unlink()
+    await host.look()
+    (deleted,) = host.follower.states()
+    await host.follower.close()
+
+    stages = [followed.stage, rotated.stage, deleted.stage]
+    assert stages == [Stage.FOLLOWING, Stage.ROTATED, Stage.DELETED]
+    assert (followed.held, followed.offset, followed.size) == (8, 7, 15)
 
 
 def test_a_table_of_a_hundred_files_has_those_behind_first_and_no_control_characters() -> None:

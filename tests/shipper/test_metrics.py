@@ -22,6 +22,7 @@ from shipper.listening import Listening, Page
 from shipper.meter import Meter
 from shipper.metrics import FILES_SHOWN, Metrics
 from shipper.report import FileReport, HostReport
+from shipper.status import survey
 from shipper.view import View
 from shipper.waiting import Waiting
 
@@ -93,6 +94,7 @@ def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
         [process],
     )
     later = samples(get(f"{url}/metrics")[1])
+    (status,) = survey(tmp_path / "state", "web01")
 
     assert told["logshipper_bytes_total"] == 7000
     assert 0 < told["logshipper_sent_bytes_total"] < 7000
@@ -106,6 +108,14 @@ def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
     assert "process_cpu_seconds_total" in told
     assert later[f"logshipper_file_behind_bytes|{log}"] == 9
     assert "waiting for the broker" in get(f"{url}/healthz")[1]
+    (file,) = status.files
+    assert (status.running, status.pid, file.state) == (True, process.pid, "following")
+    assert (file.size_bytes, file.position_bytes, file.behind_bytes) == (7009, 7000, 9)
+    assert file.reason == status.waiting_for != ""
+    assert file.oldest_unshipped_seconds is not None
+    assert 0 < file.oldest_unshipped_seconds < 60
+    assert file.bytes_per_second
+    assert file.lines_per_second
     assert process.stop(10) == 0
 
 
