@@ -12,6 +12,7 @@ __all__ = [
     "InvalidSubject",
     "Subject",
     "consumer_name",
+    "host_filter",
     "partition_filter",
     "partition_of",
     "registry_consumer",
@@ -97,6 +98,11 @@ class Subject:
 def partition_filter(partition: int) -> str:
     """Return the subject filter that takes in every host of a partition."""
     return f"logs.p{partition}.>"
+
+
+def host_filter(host: str) -> str:
+    """Return the subject filter that takes in a host's lines, whatever the number of partitions was."""
+    return f"logs.*.{host}"
 
 
 def consumer_name(partition: int) -> str:

@@ -16,6 +16,7 @@ __all__ = [
     "STREAM",
     "Topology",
     "offset_key",
+    "room_in",
 ]
 
 STREAM = "LOGS"
@@ -31,6 +32,11 @@ PAYLOAD_HEADROOM = 64 * 1024
 
 _NANOSECONDS = 1_000_000_000
 _DUPLICATE_WINDOW = timedelta(minutes=2)  # the server's default; it may not exceed max_age
+
+
+def room_in(max_payload: int) -> int:
+    """Return how large a payload may be where messages have at most `max_payload` bytes."""
+    return max_payload - min(PAYLOAD_HEADROOM, max_payload // 2)
 
 
 def offset_key(partition: int) -> str:

@@ -32,8 +32,8 @@ from shipper.keeper import Keeper
 from shipper.listening import Listening, Page
 from shipper.live import Live
 from shipper.meter import Meter
+from shipper.ownership import OwnershipLost
 from shipper.positions import Positions
-from shipper.publisher import OwnershipLost
 from shipper.reload import reload
 from shipper.selection import selected
 from shipper.service import Service

@@ -32,9 +32,9 @@ class Answers:
         self._answer = asyncio.get_running_loop().create_future()
         return self._reply
 
-    async def wait(self, patience: float) -> bytes:
-        """Return the answer; raises `ConnectionLost`, or `Rejected` where nobody listens."""
-        return await self._connection.guard(self._wait(), patience)
+    async def wait(self, patience: float, subject: str) -> bytes:
+        """Return the answer; raises `ConnectionLost`, `Rejected` where nobody listens, `Denied` on `subject`."""
+        return await self._connection.guard(self._wait(), patience, subject)
 
     async def _wait(self) -> bytes:
         if self._answer is None:

@@ -9,7 +9,7 @@ from broker.bucket import read
 from broker.connection import BrokerAway, Connection, ConnectionLost, Rejected
 from broker.exits import OperatorError
 from broker.rights import may_publish
-from broker.subjects import Subject, registry_consumer
+from broker.subjects import Subject, host_filter, registry_consumer
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, STREAM
 from shipper.discovery import scan
 from shipper.finding import Finding, bad, fine, left_out
@@ -53,7 +53,7 @@ async def check_broker(connection: Connection, host: str, registry_api: str) -> 
 async def _rights(connection: Connection, subject: Subject, api: str) -> list[Finding]:
     needed = (
         str(subject),
-        f"{api}.CONSUMER.CREATE.{STREAM}.{registry_consumer(subject.host)}.{subject}",
+        f"{api}.CONSUMER.CREATE.{STREAM}.{registry_consumer(subject.host)}.{host_filter(subject.host)}",
     )
     try:
         answer = json.loads((await connection.request("$SYS.REQ.USER.INFO", patience=2)).data)

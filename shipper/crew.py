@@ -5,18 +5,17 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from broker.bucket import read
-from broker.connection import Connection, ConnectionLost, Rejected
-from broker.exits import ConfigurationError
+from broker.connection import Connection
 from broker.subjects import Subject
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, PAYLOAD_HEADROOM
+from broker.topology import room_in
 from shipper.agent_id import AgentId
 from shipper.expression import Expression
 from shipper.follower import Follower
+from shipper.heading import Heading, partitions_of
 from shipper.limits import Limits
 from shipper.ownership import take_over
 from shipper.positions import Positions
-from shipper.publisher import Publisher, UnacknowledgedPublisher
+from shipper.publisher import Publisher
 from shipper.registry import Registry
 from shipper.rounds import Round
 from shipper.selection import Selection
@@ -24,9 +23,10 @@ from shipper.settings import ShipperSettings
 from shipper.shipping import Pace
 from shipper.sieve import Rules
 from shipper.standard_input import StandardInput
-from shipper.waiting import Cause, Waiting, cause_of, reason_of
+from shipper.unacknowledged import UnacknowledgedPublisher
+from shipper.waiting import Waiting
 
-__all__ = ["Crew", "Errand", "follower_for", "input_for", "muster", "pace_for", "partitions_of"]
+__all__ = ["Crew", "Errand", "follower_for", "input_for", "muster", "pace_for"]
 
 _BLOCK_SIZE = 256 * 1024
 logger = logging.getLogger(__name__)
@@ -57,47 +57,21 @@ class Crew:
 async def muster(errand: Errand, cached: Positions) -> Crew:
     """Claim the subject and rebuild the positions; without acknowledgements there is nothing to claim."""
     subject = Subject.for_host(errand.host, await partitions_of(errand.connection, errand.waiting))
+    heading = Heading(errand.connection, subject)
     if not errand.settings.ack:
         agent = AgentId.following(None, errand.clock() // 1_000_000, errand.tag)
-        plain = UnacknowledgedPublisher(errand.connection, str(subject), errand.waiting)
+        plain = UnacknowledgedPublisher(errand.connection, heading, errand.waiting)
         return Crew(agent, plain.publish, cached)
     registry = Registry(errand.connection, subject, errand.settings.registry_api)
     ownership = await take_over(registry, cached, errand.tag, errand.clock, errand.waiting)
-    publisher = Publisher(errand.connection, registry, ownership, errand.waiting)
+    publisher = Publisher(errand.connection, registry, ownership, heading, errand.waiting)
     logger.info("agent %s ships on %s", ownership.agent, subject)
     return Crew(ownership.agent, publisher.publish, ownership.positions)
 
 
-async def partitions_of(connection: Connection, waiting: Waiting) -> int:
-    """Return the number of partitions, however long it takes until the broker says it.
-
-    Raises `ConfigurationError` when it is no such number.
-    """
-    while True:
-        reason, cause = "the number of partitions is not set; run `logbroker apply`", Cause.MISSING
-        try:
-            if entry := await read(connection, CONFIG_BUCKET, PARTITIONS_KEY):
-                waiting.over()
-                return _number(entry.value)
-        except Rejected as error:
-            reason, cause = reason_of(error), cause_of(error)
-        except ConnectionLost as error:
-            reason, cause = f"the broker did not answer: {error}", Cause.LOST
-        await waiting.pause(reason, cause)
-
-
-def _number(value: bytes) -> int:
-    text = value.decode("ascii", "replace")
-    if not text.isdigit() or not 0 < int(text) <= 1_000_000:
-        raise ConfigurationError(
-            f"the broker names {text!r} as its number of partitions; run `logbroker apply`"
-        )
-    return int(text)
-
-
 async def follower_for(errand: Errand, crew: Crew, selection: Selection) -> Follower:
     """Return a follower of a selection that starts at the crew's positions, with blocks that the broker takes."""
-    most = (await errand.connection.client()).max_payload - PAYLOAD_HEADROOM
+    most = room_in((await errand.connection.client()).max_payload)
     return Follower(
         selection,
         crew.positions.files.values(),
@@ -112,7 +86,7 @@ async def follower_for(errand: Errand, crew: Crew, selection: Selection) -> Foll
 
 async def input_for(errand: Errand, crew: Crew, stopping: asyncio.Event) -> StandardInput:
     """Return standard input, with blocks that the broker takes."""
-    most = (await errand.connection.client()).max_payload - PAYLOAD_HEADROOM
+    most = room_in((await errand.connection.client()).max_payload)
     limits = Limits(min(_BLOCK_SIZE, most), min(errand.settings.max_line, most), 0, 0)
     return StandardInput(f"{crew.agent}.{errand.new_number()}", limits, errand.clock, stopping)
 

@@ -8,15 +8,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from broker.connection import ConnectionLost, Rejected
+from broker.exits import FencedError
+from broker.subjects import InvalidSubject, Subject
 from shipper.agent_id import AgentId
 from shipper.positions import Positions
 from shipper.registry import Registry
 from shipper.verdict import Stored
 from shipper.waiting import Waiting, cause_of, reason_of
 
-__all__ = ["Ownership", "take_over"]
+__all__ = ["Ownership", "OwnershipLost", "fenced_by", "move", "take_over"]
 
 logger = logging.getLogger(__name__)
+
+
+class OwnershipLost(Exception):
+    """Another agent's message came between; this one must claim again and rebuild its positions."""
+
+
+def fenced_by(rival: AgentId | None, subject: str) -> FencedError:
+    """Return the error of an agent that another one has taken over from."""
+    return FencedError(
+        f"agent {rival} ships for the same host since then ({subject}); "
+        "this one ends: run one shipper per host, or give each its own --host"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +68,71 @@ async def _attempt(
     newest = await registry.newest()
     agent = AgentId.following(newest.agent if newest else None, clock() // 1_000_000, tag)
     claim = await registry.claim(agent, clock())
+    heads = await _heads(registry, claim)
+    strongest = max((head.agent for head in heads if head.agent), default=agent)
+    if strongest > agent:  # of another subject, by a clock that ran ahead
+        agent = AgentId.following(strongest, agent.start, tag)
+        claim = await registry.claim(agent, clock())
+    last = await _fence_elsewhere(registry, heads, agent, clock())
     positions = await _rebuild(registry, cached)
-    if positions.sequence < claim:
+    if positions.sequence < max(claim, last):
         raise ConnectionLost("the stream did not give back all of the own lines")
     return Ownership(agent, claim, positions)
+
+
+async def _heads(registry: Registry, claim: int) -> list[Stored]:
+    heads = await registry.all.heads()
+    if not any(head.sequence >= claim for head in heads):
+        raise ConnectionLost("the stream does not show the claim yet")
+    return heads
+
+
+async def _fence_elsewhere(
+    registry: Registry, heads: Sequence[Stored], agent: AgentId, now: int
+) -> int:
+    """Claim the subjects that the host had with other numbers of partitions: an older agent may still publish there."""
+    last = 0
+    for head in heads:
+        if head.subject != registry.subject and (subject := _partition_of(head)):
+            last = await registry.at(subject).claim(agent, now)
+    return last
+
+
+def _partition_of(head: Stored) -> Subject | None:
+    try:
+        return Subject.parse(head.subject)
+    except InvalidSubject:
+        return None  # a plain client's, no agent's
+
+
+async def move(registry: Registry, agent: AgentId, known: int, now: int) -> int:
+    """Take a further subject of the host for an agent that owns one, and return the sequence of the claim.
+
+    `known` is the sequence up to which the agent knows what all subjects of the host hold. Raises `FencedError` when a
+    newer agent was there before, `OwnershipLost` when an older one published meanwhile, `ConnectionLost`, `Rejected`.
+    """
+    newest = await registry.newest()
+    claim = await registry.claim(agent, now, newest.sequence if newest else 0)
+    heads = await _heads(registry, claim)
+    for head in [newest, *heads] if newest else heads:
+        if head.agent is None or head.agent == agent:
+            continue
+        if head.agent > agent:
+            raise fenced_by(head.agent, head.subject)
+        if head.sequence > known:
+            raise OwnershipLost(f"agent {head.agent} was still at work on {head.subject}")
+    return claim
 
 
 async def _rebuild(registry: Registry, cached: Positions) -> Positions:
     if cached.sequence:
         replay = _Replay(cached)
-        await registry.read(cached.sequence, replay.take)
+        await registry.all.since(cached.sequence, replay.take)
         if replay.begins_with(cached):
             return replay.positions
         logger.info("the saved positions are not of this stream; reading all that it has")
     whole = _Replay(cached)
-    await registry.read(1, whole.take)
+    await registry.all.since(1, whole.take)
     return whole.positions
 
 

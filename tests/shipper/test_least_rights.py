@@ -8,11 +8,9 @@ import pytest
 
 from bench.processes import Processes, wait_until
 from broker.connection import Connection, Denied
-from broker.subjects import Subject
 
 pytestmark = pytest.mark.nats
 
-SUBJECT = str(Subject.for_host("web01", 2))
 CONFIGURATION = """
 listen: "127.0.0.1:{port}"
 jetstream {{ store_dir: "{store}", sync_interval: always }}
@@ -44,9 +42,9 @@ accounts {{
     ]
     users: [ {{ user: "web01", password: "web01", permissions: {{
       publish: {{ allow: [
-        "{subject}", "$JS.API.DIRECT.GET.LOGS.{subject}",
+        "logs.*.web01", "$JS.API.DIRECT.GET.LOGS.logs.*.web01",
         "$JS.API.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.partitions",
-        "SHIPAPI.CONSUMER.CREATE.LOGS.shipper-web01.{subject}",
+        "SHIPAPI.CONSUMER.CREATE.LOGS.shipper-web01.logs.*.web01",
         "SHIPAPI.CONSUMER.DELETE.LOGS.shipper-web01",
         "SHIPAPI.CONSUMER.MSG.NEXT.LOGS.shipper-web01" ] }}
       subscribe: {{ allow: [ "_INBOX_web01.>" ] }}
@@ -64,9 +62,7 @@ def port(
     apply_logs: Callable[[str], None],
 ) -> int:
     port, path = free_port(), tmp_path / "secure.conf"
-    path.write_text(
-        CONFIGURATION.format(port=port, store=tmp_path / "secure-store", subject=SUBJECT)
-    )
+    path.write_text(CONFIGURATION.format(port=port, store=tmp_path / "secure-store"))
     binary = Path(sys.executable).with_name("nats-server")
     server = processes.start("secure", [binary, "-c", path])
     wait_until("is ready", lambda: "Server is ready" in server.last_words(), 20, [server])

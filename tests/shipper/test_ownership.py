@@ -1,17 +1,23 @@
 """Positions are rebuilt from the stream, with or without what was saved."""
 
-from collections.abc import Callable
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import pytest
 
 from broker.block import Block
-from broker.connection import Connection
+from broker.connection import Connection, ConnectionLost, Rejected
 from broker.subjects import Subject
+from shipper.heading import Heading
 from shipper.ownership import Ownership, take_over
 from shipper.positions import Positions
 from shipper.publisher import Publisher
+from shipper.readback import ReadBack
 from shipper.registry import Registry
 from shipper.rounds import Round
+from shipper.verdict import Stored
 from shipper.waiting import Waiting
 
 pytestmark = pytest.mark.nats
@@ -34,7 +40,8 @@ async def fill(
 ) -> Positions:
     """Publish rounds of ten blocks, two files in turn, and return the positions that they leave."""
     owner = await take(connection, subject, Positions(), "aaaaaaaa")
-    publisher = Publisher(connection, Registry(connection, subject), owner, Waiting())
+    heading = Heading(connection, subject)
+    publisher = Publisher(connection, Registry(connection, subject), owner, heading, Waiting())
     positions = owner.positions
     for number in range(start, start + rounds):
         blocks = [
@@ -132,3 +139,41 @@ async def test_reading_back_leaves_no_consumer_behind(
     await take(connection, web01, Positions())
 
     assert (await connection.api("STREAM.INFO.LOGS"))["state"]["consumer_count"] == 0
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["that ends", "that is killed"])
+async def test_headers_that_another_agent_of_the_host_took_away_are_missed(
+    connection: Connection, logs_url: str, web01: Subject, make_block: Make, ends: bool
+) -> None:
+    await fill(connection, web01, make_block, 230)
+    found: list[Stored] = []
+
+    async def read_as_another() -> None:
+        def stop(_: object) -> None:
+            if not ends:
+                raise Killed
+
+        other = Connection([logs_url], "other")
+        try:
+            with suppress(Killed):
+                await ReadBack(other, "web01", "$JS.API").since(5, stop)
+        finally:
+            await other.close()
+
+    def take(page: Sequence[Stored]) -> None:
+        if not found:
+            thread = threading.Thread(target=lambda: asyncio.run(read_as_another()))
+            thread.start()
+            thread.join()
+        found.extend(page)
+
+    with pytest.raises((ConnectionLost, Rejected)):
+        await ReadBack(connection, "web01", "$JS.API").since(1, take)
+    found.clear()
+    await ReadBack(connection, "web01", "$JS.API").since(1, found.extend)
+
+    assert len(found) == 2301

@@ -11,11 +11,13 @@ from broker.connection import Connection
 from broker.exits import FencedError
 from broker.subjects import Subject
 from shipper.agent_id import AgentId
-from shipper.ownership import Ownership, take_over
+from shipper.heading import Heading
+from shipper.ownership import Ownership, OwnershipLost, take_over
 from shipper.positions import Positions
-from shipper.publisher import OwnershipLost, Publisher, UnacknowledgedPublisher
+from shipper.publisher import Publisher
 from shipper.registry import Registry
 from shipper.rounds import Round, outgoing
+from shipper.unacknowledged import UnacknowledgedPublisher
 from shipper.waiting import Waiting
 
 pytestmark = pytest.mark.nats
@@ -33,7 +35,8 @@ async def own(
 ) -> tuple[Publisher, Ownership]:
     registry, waiting = Registry(connection, subject), Waiting()
     ownership = await take_over(registry, cached or Positions(), tag, clock, waiting)
-    return Publisher(connection, registry, ownership, waiting), ownership
+    heading = Heading(connection, subject)
+    return Publisher(connection, registry, ownership, heading, waiting), ownership
 
 
 def round_of(make: Make, agent: AgentId, number: int, blocks: int = 3) -> Round:
@@ -242,7 +245,7 @@ async def test_a_full_stream_is_waited_for_and_goes_on_in_order(
 async def test_unacknowledged_rounds_reach_the_stream_too(
     connection: Connection, web01: Subject, make_block: Make, stream: Stream
 ) -> None:
-    publisher = UnacknowledgedPublisher(connection, str(web01), Waiting())
+    publisher = UnacknowledgedPublisher(connection, Heading(connection, web01), Waiting())
     r = round_of(make_block, AgentId(1, "aaaaaaaa"), 1)
 
     assert await publisher.publish(r) == 0

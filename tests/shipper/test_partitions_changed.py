@@ -1,0 +1,219 @@
+"""The number of partitions changes: a host's lines go to another subject, each still once, in order, by one agent."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.processes import Process, Processes
+from broker.block import Block
+from broker.bucket import read, write
+from broker.connection import Connection
+from broker.exits import FencedError
+from broker.subjects import Subject
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
+from shipper.heading import Heading
+from shipper.ownership import Ownership, OwnershipLost, take_over
+from shipper.positions import Positions
+from shipper.publisher import Publisher
+from shipper.readback import ReadBack
+from shipper.registry import Registry
+from shipper.rounds import Round
+from shipper.verdict import Stored
+from shipper.waiting import Waiting
+
+pytestmark = pytest.mark.nats
+
+Make = Callable[..., Block]
+Stream = Callable[[], Awaitable[list[Any]]]
+MANY = 5
+OLD, NEW = (Subject.for_host("web01", partitions) for partitions in (2, MANY))
+SECONDS = 1_700_000_000
+
+
+def clock() -> int:
+    return SECONDS * 1_000_000_000
+
+
+async def change(connection: Connection, partitions: int = MANY) -> None:
+    entry = await read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+    revision = entry.revision if entry else 0
+    await write(connection, CONFIG_BUCKET, PARTITIONS_KEY, b"%d" % partitions, revision)
+
+
+async def own(
+    connection: Connection,
+    subject: Subject = OLD,
+    tag: str = "aaaaaaaa",
+    cached: Positions | None = None,
+    ask_every: float = 0.0,
+) -> tuple[Publisher, Ownership]:
+    registry, waiting = Registry(connection, subject), Waiting()
+    ownership = await take_over(registry, cached or Positions(), tag, clock, waiting)
+    heading = Heading(connection, subject, ask_every)
+    return Publisher(connection, registry, ownership, heading, waiting), ownership
+
+
+def round_of(make: Make, owner: Ownership, number: int) -> Round:
+    lines = [b"line %d.%d\n" % (number, n) for n in range(3)]
+    return Round(
+        tuple(make(str(owner.agent), 100 * number + 9 * n, x) for n, x in enumerate(lines))
+    )
+
+
+def lines_of(messages: list[Any]) -> list[bytes]:
+    return [message.lines for message in messages if message.lines]
+
+
+def test_the_host_of_these_tests_changes_its_subject() -> None:
+    assert OLD != NEW
+
+
+async def test_a_running_agent_goes_over_between_two_rounds(
+    connection: Connection, make_block: Make, stream: Stream
+) -> None:
+    publisher, owner = await own(connection)
+    rounds = [round_of(make_block, owner, number) for number in range(4)]
+
+    for number, r in enumerate(rounds):
+        if number == 2:
+            await change(connection)
+        await publisher.publish(r)
+
+    assert lines_of(await stream()) == [b.payload for r in rounds for b in r.blocks]
+    found: list[Stored] = []
+    await ReadBack(connection, "web01", "$JS.API").since(1, found.extend)
+    at = [m.subject for m in found if m.origin and m.origin.span]
+    assert at == [str(OLD)] * 6 + [str(NEW)] * 6
+
+
+async def test_a_bucket_that_is_away_changes_nothing(
+    connection: Connection, make_block: Make, stream: Stream
+) -> None:
+    publisher, owner = await own(connection)
+    await connection.api(f"STREAM.DELETE.KV_{CONFIG_BUCKET}")
+    r = round_of(make_block, owner, 1)
+
+    await publisher.publish(r)
+
+    assert lines_of(await stream()) == [b.payload for b in r.blocks]
+
+
+@pytest.mark.parametrize("saved", [True, False], ids=["saved positions", "lost positions"])
+async def test_an_agent_that_starts_after_the_change_knows_what_was_shipped_before(
+    connection: Connection, make_block: Make, saved: bool
+) -> None:
+    publisher, owner = await own(connection)
+    r = round_of(make_block, owner, 1)
+    positions = owner.positions.advance([b.origin for b in r.blocks], await publisher.publish(r))
+
+    _, after = await own(connection, NEW, "bbbbbbbb", positions if saved else None)
+
+    assert after.positions.files == positions.files
+    assert after.agent > owner.agent
+
+
+async def test_an_older_agent_on_the_old_subject_is_fenced(
+    connection: Connection, make_block: Make, stream: Stream
+) -> None:
+    older, first = await own(connection, ask_every=1000)
+    await older.publish(round_of(make_block, first, 1))
+    newer, second = await own(connection, NEW, "bbbbbbbb")
+    await change(connection)
+
+    with pytest.raises(FencedError, match=str(second.agent)):
+        await older.publish(round_of(make_block, first, 2))
+    await newer.publish(round_of(make_block, second, 3))
+
+    assert len(lines_of(await stream())) == 6
+
+
+async def test_an_older_agent_whose_subject_has_expired_is_fenced_all_the_same(
+    connection: Connection, make_block: Make, stream: Stream
+) -> None:
+    older, first = await own(connection, ask_every=1000)
+    await connection.api("STREAM.PURGE.LOGS")
+    _, second = await own(connection, NEW, "bbbbbbbb")
+
+    with pytest.raises(FencedError, match=str(second.agent)):
+        await older.publish(round_of(make_block, first, 2))
+
+    assert lines_of(await stream()) == []
+
+
+async def test_an_older_agent_that_goes_over_finds_the_newer_one_there(
+    connection: Connection, make_block: Make
+) -> None:
+    older, first = await own(connection)
+    await connection.api("STREAM.PURGE.LOGS")
+    _, second = await own(connection, NEW, "bbbbbbbb")
+    await change(connection)
+
+    with pytest.raises(FencedError, match=str(second.agent)):
+        await older.publish(round_of(make_block, first, 2))
+
+
+async def test_lines_that_came_to_the_new_subject_meanwhile_make_an_agent_start_over(
+    connection: Connection, make_block: Make
+) -> None:
+    ghost, first = await own(connection, NEW, "00000000", ask_every=1000)
+    await connection.api("STREAM.PURGE.LOGS")
+    newer, second = await own(connection)
+    await connection.ask(str(OLD), b"hello\n")
+    # it has not heard of the newer one, since nothing of its own is left
+    registry = Registry(connection, NEW)
+    await registry.claim(first.agent, clock())
+    await change(connection)
+
+    with pytest.raises(OwnershipLost, match=str(first.agent)):
+        await newer.publish(round_of(make_block, second, 2))
+    assert ghost is not None
+
+
+async def test_plain_clients_on_other_subjects_of_the_host_are_nobody(
+    connection: Connection, make_block: Make, stream: Stream
+) -> None:
+    await connection.ask("logs.p4.web01", b"hello\n")
+    await connection.ask("logs.any.web01", b"hello\n")
+    publisher, owner = await own(connection)
+    await change(connection)
+    r = round_of(make_block, owner, 1)
+
+    await publisher.publish(r)
+
+    assert lines_of(await stream())[2:] == [b.payload for b in r.blocks]
+
+
+def test_two_runs_with_a_change_between_ship_every_line_once(
+    logs_url: str,
+    processes: Processes,
+    tmp_path: Path,
+    read_back: Callable[[str], bytes],
+) -> None:
+    log, lines = tmp_path / "a.log", b"".join(b"line %d\n" % number for number in range(2000))
+
+    def ship(state: str) -> None:
+        options = ["--server", logs_url, "--host", "web01", "--file", str(log), "--once"]
+        process: Process = processes.start(
+            f"shipper-{state}",
+            [sys.executable, "-m", "shipper", *options, "--state-dir", str(tmp_path / state)],
+            folder=Path(__file__).parents[2],
+        )
+        assert process.wait(30) == 0, process.last_words()
+
+    async def more_partitions() -> None:
+        connection = Connection([logs_url], "test")
+        await change(connection)
+        await connection.close()
+
+    log.write_bytes(lines[:9000])
+    ship("state")
+    asyncio.run(more_partitions())
+    log.write_bytes(lines)
+    ship("state")
+    ship("lost")
+
+    assert read_back(logs_url) == lines
