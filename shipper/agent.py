@@ -27,6 +27,7 @@ from broker.program import log_to_stderr
 from shipper.cache import Cache
 from shipper.crew import Crew, Errand, follower_for, input_for, muster, pace_for
 from shipper.ending import Ending
+from shipper.follower import Follower
 from shipper.health import ailment
 from shipper.keeper import Keeper
 from shipper.listening import Listening, Page
@@ -90,7 +91,7 @@ class Agent:
         self._keeper = Keeper(self._cache, clock)
         self._view = View(host, connection, waiting, self._meter, clock)
         self._ending = Ending(Exit.FAILED if settings.once else Exit.DONE)
-        self._selection = selected(settings)
+        self._has_followed = False
         self._positions = Positions()
         self._hung_up = asyncio.Event()
         self._input: StandardInput | None = None
@@ -218,9 +219,13 @@ class Agent:
 
     async def _source(self, crew: Crew) -> Source:
         if self._errand.settings.file != (PATH,):
-            return await follower_for(self._errand, crew, self._selection)
-        # what comes while the subject is claimed anew came after the start
-        self._selection = replace(self._selection, from_end=False)
+            selection = selected(self._errand.settings)
+            if (
+                self._has_followed
+            ):  # what comes while the subject is claimed anew came after the start
+                selection = replace(selection, from_end=False)
+            self._has_followed = True
+            return await follower_for(self._errand, crew, selection)
         if self._input is None:
             self._input = await input_for(self._errand, crew, self._ending.asked)
         self._input.agent = str(crew.agent)
@@ -262,4 +267,9 @@ class Agent:
         log_to_stderr(done.settings)
         if self._view.shipping is not None and self._view.source is not None:
             self._view.shipping.change_pace(self._pace(done.settings))
+            if isinstance(self._view.source, Follower):
+                grace, hold = done.settings.grace, done.settings.hold_deleted
+                await self._view.source.retarget(
+                    selected(done.settings), grace.total_seconds(), hold.total_seconds()
+                )
         logger.info("settings read again; %s", done)

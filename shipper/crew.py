@@ -11,6 +11,7 @@ from broker.topology import room_in
 from shipper.agent_id import AgentId
 from shipper.expression import Expression
 from shipper.follower import Follower
+from shipper.handles import most_open_files
 from shipper.heading import Heading, partitions_of
 from shipper.limits import Limits
 from shipper.ownership import take_over
@@ -81,6 +82,8 @@ async def follower_for(errand: Errand, crew: Crew, selection: Selection) -> Foll
         block_size=min(_BLOCK_SIZE, most),
         max_line=min(errand.settings.max_line, most),
         grace=errand.settings.grace.total_seconds(),
+        hold=errand.settings.hold_deleted.total_seconds(),
+        open_files=most_open_files(),
     )
 
 

@@ -14,12 +14,13 @@ from aiofiles.os import wrap
 
 from broker.block import Block
 from shipper.cursor import Cursor
+from shipper.departure import departure
 from shipper.discovery import changed_since, scan
 from shipper.filestate import FileState
 from shipper.handles import Handles
 from shipper.identity import TAIL_BYTES
 from shipper.limits import Limits
-from shipper.notice import Notice, NoticeKind
+from shipper.notice import Notice
 from shipper.reading import Reading, Request, read
 from shipper.roster import Roster
 from shipper.sampling import Sample, sample
@@ -36,13 +37,15 @@ _MOST_PER_READ = 2 * 1024 * 1024
 _PATIENCE = 1_000_000_000
 """Nanoseconds that a writer has for the rest of an over-long line before other files are read in between."""
 
+_SECOND = 1_000_000_000
+
 _read = wrap(read)
 
 
 class Follower:
     """Follows all files of one host; the read cursors begin at `known`, and files never seen at their beginning.
 
-    `clock` gives nanoseconds since the epoch, `block_size` and `max_line` are bytes, `grace` is in seconds. `wake` is
+    `clock` gives nanoseconds since the epoch, `block_size` and `max_line` are bytes, `grace` and `hold` are in seconds. `wake` is
     set on any change, `look_due` when a file came, went or was renamed or truncated. One task at a time may look
     or gather; another waits.
     """
@@ -61,12 +64,14 @@ class Follower:
         block_size: int = 256 * 1024,
         max_line: int = 1024 * 1024,
         grace: float = 5.0,
+        hold: float = 6 * 3600.0,
         open_files: int = 500,
     ) -> None:
         self._selection = selection
         self._agent = agent
         self._clock = clock
-        self._limits = Limits(block_size, max_line, int(grace * 1_000_000_000), open_files)
+        self._limits = Limits(block_size, max_line, 0, open_files)
+        self._limits = self._lasting(grace, hold)
         self._roster = Roster(selection, known, new_id)
         self._handles = Handles(open_files)
         self._troubles = Troubles()
@@ -150,6 +155,22 @@ class Follower:
         from_end = self._selection.from_end
         return [tailer.start for tailer in tailers if tailer.beginning or from_end]
 
+    async def retarget(self, selection: Selection, grace: float, hold: float) -> None:
+        """Follow another selection from the next look on, which is due then; `grace` and `hold` are in seconds.
+
+        What it shows still is read on where it is. What it shows no longer is let go at once and not called lost: its
+        cursor stays known, should it be named again.
+        """
+        async with self._lock:
+            self._selection = selection
+            self._limits = self._lasting(grace, hold)
+            self._roster.retarget(selection)
+            if self._in_line is not None and self._in_line.sighting.key not in self._roster.tailers:
+                self._in_line = None
+            await self._handles.trim(self._roster.tailers)
+        self.look_due = True
+        self.wake.set()
+
     async def close(self) -> None:
         """Stop watching and close all files."""
         await self._watcher.close()
@@ -180,20 +201,19 @@ class Follower:
         self._in_line = max(in_line, key=lambda tailer: tailer.seen, default=None)
         return notices
 
+    def _lasting(self, grace: float, hold: float) -> Limits:
+        return replace(self._limits, grace=int(grace * _SECOND), hold=int(hold * _SECOND))
+
     async def _let_go(self, now: int) -> list[Notice]:
         notices = []
         for tailer in self._roster.unseen():
             reading = await self._probe(tailer)
-            finished = not (tailer.dirty or tailer.held) and tailer.is_settled(
-                now, self._limits.grace
-            )
-            if reading is not None and not (finished or tailer.suspect):
-                tailer.unseen(now, reading.modified)
+            said = departure(tailer, reading, now, self._limits)
+            if said is None:
+                tailer.unseen(now, 0 if reading is None else reading.modified)
                 continue
             self._roster.leave(tailer)
-            lost = tailer.unread
-            text = f"is gone, {lost} bytes were not read" if lost else "is gone, read to its end"
-            notices.append(Notice(NoticeKind.GONE, tailer.sighting.path, text, lost))
+            notices.append(said)
             if reading is not None and reading.size and tailer.suspect:
                 notices += self._roster.renew(tailer, reading.modified, now)
         return notices

@@ -1,6 +1,7 @@
 """Open files, by identity: no more than a limit, least recently read closed first."""
 
 import os
+import resource
 from collections.abc import Collection, Iterable
 
 import aiofiles
@@ -12,9 +13,17 @@ from shipper.sighting import FileKey
 from shipper.tailer import Tailer
 from shipper.unpacker import Unpacker
 
-__all__ = ["Handles"]
+__all__ = ["Handles", "most_open_files"]
+
+_MOST = 16_384
 
 _fstat = wrap(os.fstat)
+
+
+def most_open_files() -> int:
+    """Return how many files may be held open: half of the descriptors that this process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST if soft == resource.RLIM_INFINITY else max(16, min(_MOST, soft // 2))
 
 
 class Handles:

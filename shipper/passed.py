@@ -32,6 +32,11 @@ class Passed:
         lefts = self._left.values()
         return [x.sighting for x in lefts if x.original is None and x.sighting.wanted]
 
+    def ask_again(self) -> None:
+        """Forget those that were not written for too long: that may be judged otherwise now."""
+        for sighting in self.wanted():
+            del self._left[sighting.key]
+
     def keep(
         self, files: Mapping[FileKey, Sighting], being_read: Callable[[], Container[str]]
     ) -> None:
@@ -49,4 +54,4 @@ class Passed:
 def _is_unchanged(before: Sighting, now: Sighting | None) -> bool:
     if now is None or now.is_live != before.is_live:
         return False
-    return (now.packed, now.modified) == (before.packed, before.modified)
+    return (now.packed, now.modified, now.wanted) == (before.packed, before.modified, before.wanted)

@@ -41,6 +41,7 @@ class Roster:
         self.chains: dict[str, list[Tailer]] = {}
         self.lives = {c.path for c in self.known.values() if selection.shows(c.path)}
         self._selection = selection
+        self._before: Selection | None = None
         self._new_id = new_id
         self._passed = Passed()
         self._copies = Copies()
@@ -68,7 +69,8 @@ class Roster:
                     notices.append(Notice(NoticeKind.ROTATED, before.path, text))
         self._passed.keep(self._shown.files, lambda: self._being_read(is_open))
         self._copies.keep(self._shown.files)
-        from_end = self._selection.from_end and self._looked is None
+        is_first = self._looked is None or self._before is not None
+        from_end = self._selection.from_end and is_first
         return asks(self._shown, self.tailers, self._passed, self._index, from_end), notices
 
     def settle(self, samples: Mapping[FileKey, Sample], now: int) -> list[Notice]:
@@ -98,8 +100,22 @@ class Roster:
         ]
         self._forget_unread(truncated)
         self._looked = now
+        self._before = None
         self.order()
         return notices
+
+    def retarget(self, selection: Selection) -> None:
+        """Follow another selection: forget nothing, but let go of the files of which it shows no part."""
+        self._before, self._selection = self._selection, selection
+        for key, tailer in list(self.tailers.items()):
+            if not self._is_selected(tailer.sighting):
+                self._remember(key)
+                if tailer.offset == 0:
+                    self.known[tailer.file] = tailer.start
+        self.lives = {live for live in self.lives if selection.shows(live)}
+        self.lives |= {c.path for c in self.known.values() if selection.shows(c.path)}
+        self._passed.ask_again()
+        self.order()
 
     def leave(self, tailer: Tailer) -> None:
         """Stop following a file; its cursor is remembered, should it come back."""
@@ -129,6 +145,10 @@ class Roster:
     def unseen(self) -> list[Tailer]:
         """Return the followed files that the last look did not show."""
         return [tailer for key, tailer in self.tailers.items() if key not in self._shown.files]
+
+    def _is_selected(self, sighting: Sighting) -> bool:
+        shown = self._selection.shows(sighting.path) or self._selection.shows(sighting.family)
+        return shown and not self._selection.excludes(sighting.path)
 
     def passed_over(self) -> list[Sighting]:
         """Return the files that patterns show and that are left, since they were not written for too long."""
@@ -197,8 +217,8 @@ class Roster:
         live = self._live_one(family, samples)
         chain = kin(family, live, self._shown, index, self.known)
         # what is new in a family that we know comes after lines that we shipped, or would have
-        late = [replace(stranger, last=None) for stranger in rest] if chain.cursors else rest
-        for stranger in late:
+        known = bool(chain.cursors) or (self._before is not None and self._before.shows(family))
+        for stranger in (replace(each, last=None) if known else each for each in rest):
             ruling = rule(stranger, replace(chain, oldest=index.oldest(family)))
             notices += self._act(ruling, stranger, index, now)
         return notices

@@ -49,6 +49,7 @@ class Host:
         from_end: bool = False,
         ignore_older: int | None = None,
         grace: float = 5.0,
+        hold: float = 6 * 3600.0,
         **sizes: int,
     ) -> None:
         self.folder = folder
@@ -61,6 +62,7 @@ class Host:
         self.notices: list[Notice] = []
         self.later = 0
         self._grace = grace
+        self._hold = hold
         self._sizes = sizes
         self.positions = Positions()
         self._ids = (f"id{n}" for n in itertools.count())
@@ -74,6 +76,7 @@ class Host:
             new_id=lambda: next(self._ids),
             clock=self.clock,
             grace=self._grace,
+            hold=self._hold,
             **self._sizes,
         )
 
@@ -82,6 +85,11 @@ class Host:
             [str(self.folder / name) for name in patterns],
             [str(self.folder / name) for name in exclude],
         )
+
+    async def retarget(self, *patterns: str, **options: object) -> None:
+        """Follow other patterns, as after SIGHUP."""
+        self.selection = replace(self.select(*patterns), **options)
+        await self.follower.retarget(self.selection, self._grace, self._hold)
 
     def clock(self) -> int:
         return time.time_ns() + self.later
