@@ -5,6 +5,7 @@ import json
 import pytest
 
 from broker.block import Identity, Origin, Span
+from shipper.cursor import Cursor
 from shipper.positions import Positions, PositionsUnreadable
 
 IDENTITY = Identity(1, 4, "ab", 2, "cd")
@@ -77,3 +78,47 @@ def test_only_files_that_are_neither_followed_nor_recently_read_are_forgettable(
     assert [cursor.file for cursor in forgettable] == ["old"]
     assert positions.forgettable(set(), 6 * DAY) == []
     assert set(positions.without(["old"]).files) == {"followed"}
+
+
+def passed(covered: int, offset: int, file: str = "f") -> Cursor:
+    return Cursor(file, "/log/a", offset, IDENTITY, 9, covered)
+
+
+@pytest.mark.parametrize(
+    ("stored", "cursor", "offset"),
+    [
+        pytest.param([10], passed(10, 50), 50, id="behind what is stored"),
+        pytest.param([], passed(0, 50), 50, id="from the beginning of a file never stored"),
+        pytest.param([10], passed(20, 50), 10, id="behind what is not stored yet"),
+        pytest.param([10, 30], passed(10, 20), 30, id="long ago"),
+    ],
+)
+def test_lines_left_out_are_passed_only_where_all_before_them_is_stored(
+    stored: list[int], cursor: Cursor, offset: int
+) -> None:
+    positions = Positions().advance([origin("f", end) for end in stored], 7)
+
+    assert positions.passed([cursor]).files["f"].offset == offset
+
+
+def test_more_lines_left_out_are_passed_and_a_block_that_covers_them_takes_their_place() -> None:
+    positions = Positions().advance([origin("f", 10)], 7).passed([passed(10, 50)])
+    positions = Positions.decode(positions.encode()).passed([passed(10, 90)])
+    assert (positions.files["f"].offset, positions.files["f"].shipped) == (90, 10)
+
+    again = positions.advance([origin("f", 10)], 7)
+    further = positions.advance([origin("f", 120)], 8)
+    by_another_agent = positions.advance([origin("f", 60)], 8)
+
+    assert again.files["f"].offset == 90
+    assert (further.files["f"].offset, further.files["f"].covered) == (120, None)
+    assert (by_another_agent.files["f"].offset, by_another_agent.files["f"].covered) == (60, None)
+
+
+@pytest.mark.parametrize("covered", [-1, 51, "x"])
+def test_an_entry_that_covers_more_than_it_passed_is_damaged(covered: object) -> None:
+    document = json.loads(Positions().passed([passed(0, 50)]).encode())
+    document["files"]["f"]["covered"] = covered
+
+    with pytest.raises(PositionsUnreadable):
+        Positions.decode(json.dumps(document).encode())
