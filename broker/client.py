@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 import nats.aio.client
 import nats.errors
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from broker.access import Access
 from broker.credentials import Credentials
+from broker.sending import SendingClient
 from broker.servers import public
 
 __all__ = ["CONNECT_TIMEOUT", "BrokerClient", "HungUp", "NoTls"]
@@ -36,7 +36,7 @@ class HungUp(nats.errors.Error):
     """The server ended the line after the TLS handshake, without a word."""
 
 
-class BrokerClient(Client):
+class BrokerClient(SendingClient):
     """A client that outlives what anybody may publish: its read loop would end, in silence, at text that is not UTF-8."""
 
     def __init__(self, server: str, access: Access, credentials: Credentials) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from broker.block import Block, Origin, Span
+from shipper.blocks import count_lines
 from shipper.cursor import Cursor
 from shipper.filestate import FileState, Stage
 from shipper.identity import HEAD_BYTES, TAIL_BYTES, identify
@@ -268,7 +269,7 @@ class Tailer:
             file=self.label,
             span=Span(self.file, start, self.offset),
             identity=identify(self.sighting.key.inode, self._head, self._tail),
-            lines=payload.count(b"\n"),
+            lines=count_lines(payload),
             read_at=now,
         )
         return Block(origin, payload, continues)
