@@ -185,6 +185,7 @@ def main(
     report: Path | None,
 ) -> None:
     """Measure an agent alone over backlogs of SIZE MB (1e6 bytes); exit 1 when a line is not stored as it was written."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed agent has its bytecode, too
     print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     trial = _Trial(sizes, modes, runs, options)
     with tempfile.TemporaryDirectory(prefix="logship-agent-") as name:

@@ -5,7 +5,6 @@ from typing import ClassVar
 import click
 import pytest
 from pydantic import Field
-from pydantic_settings import SettingsConfigDict
 
 from broker.configuration import Many, ProgramSettings, load
 from broker.durations import Duration
@@ -13,7 +12,7 @@ from broker.exits import ConfigurationError
 
 
 class Example(ProgramSettings):
-    model_config = SettingsConfigDict(env_prefix="EXAMPLE_")
+    env_prefix = "EXAMPLE_"
     program: ClassVar[str] = "example"
 
     name: str = Field("default", description="A name.")
