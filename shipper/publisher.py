@@ -13,6 +13,7 @@ from broker.exits import ConfigurationError
 from broker.topology import room_in
 from shipper.answers import Answers
 from shipper.fitting import fit
+from shipper.handover import hand_over
 from shipper.heading import Heading
 from shipper.ownership import Ownership, OwnershipLost, fenced_by, move
 from shipper.registry import Registry
@@ -111,13 +112,8 @@ class Publisher:
         fitted = await self._fit(round_)
         self._attempts += 1
         batch = f"{self._agent}-{self._attempts}"
-        for message in outgoing(fitted, self._expected, batch):
-            await self._connection.publish(
-                self._registry.subject,
-                message.payload,
-                reply if message.answered else "",
-                message.headers,
-            )
+        messages = outgoing(fitted, self._expected, batch)
+        await hand_over(self._connection, self._registry.subject, messages, reply, _PATIENCE)
         answer = answer_of(await self._answers.wait(_PATIENCE, self._registry.subject))
         return int(answer["seq"])
 

@@ -3,6 +3,7 @@
 from broker.connection import Connection, ConnectionLost, Rejected
 from broker.topology import room_in
 from shipper.fitting import fit
+from shipper.handover import hand_over
 from shipper.heading import Heading
 from shipper.rounds import Round, unacknowledged
 from shipper.waiting import Waiting, cause_of, reason_of
@@ -38,6 +39,5 @@ class UnacknowledgedPublisher:
         client = await self._connection.client()
         subject = str(await self._heading.subject())
         fitted = Round(fit(round_.blocks, room_in(client.max_payload)))
-        for message in unacknowledged(fitted):
-            await self._connection.publish(subject, message.payload, headers=message.headers)
+        await hand_over(self._connection, subject, unacknowledged(fitted), "", _PATIENCE)
         await self._connection.guard(client.flush(int(_PATIENCE)), _PATIENCE, subject)

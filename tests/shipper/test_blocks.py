@@ -60,3 +60,9 @@ def test_any_chunking_gives_the_same_bytes(parts: list[bytes], chunk: int) -> No
         offset += sum(map(len, runs))
 
     assert b"".join(got) == b"".join(cut(data, 0, BLOCK, LINE))
+
+
+@given(hostile.map(b"".join))
+def test_newlines_are_counted_however_many_there_are(data: bytes) -> None:
+    assert shipper.blocks.count_lines(data) == data.count(b"\n")
+    assert shipper.blocks.count_lines(data * 100) == data.count(b"\n") * 100
