@@ -1,0 +1,171 @@
+"""Files come and go in the settings of a running program: no line is lost, none comes twice, and none out of order."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.oracle import judge
+from bench.processes import Process, Processes, wait_until
+
+pytestmark = pytest.mark.nats
+ROOT = Path(__file__).parents[2]
+
+
+class Running:
+    """A shipper with a file of settings, and the log files of a test."""
+
+    def __init__(self, processes: Processes, folder: Path, url: str) -> None:
+        self.folder = folder
+        self.written: dict[str, bytes] = {}
+        self._url = url
+        self._config = folder / "shipper.toml"
+        self._name("a.log")
+        self.process: Process = processes.start(
+            "shipper",
+            [
+                *(sys.executable, "-m", "shipper", "--config", str(self._config)),
+                *("--host", "web01", "--state-dir", str(folder / "state")),
+            ],
+            folder=ROOT,
+        )
+
+    def _name(self, *names: str, more: str = "") -> None:
+        files = ", ".join(f'"{self.folder / name}"' for name in names)
+        self._config.write_text(f'server = ["{self._url}"]\nfile = [{files}]\n{more}')
+
+    def says(self, words: str) -> bool:
+        return words in self.process.log.read_text()
+
+    def reload(self, *names: str, more: str = "") -> None:
+        self._name(*names, more=more)
+        before = self.process.log.read_text().count("settings read again")
+        os.kill(self.process.pid, signal.SIGHUP)
+        wait_until(
+            "has read them again",
+            lambda: self.process.log.read_text().count("settings read again") > before,
+            20,
+            [self.process],
+        )
+
+    def write(self, name: str, count: int = 100) -> None:
+        before = self.written.get(name, b"")
+        first = before.count(b"\n")
+        data = b"".join(b"%s %06d\n" % (name.encode(), n) for n in range(first, first + count))
+        self.written[name] = before + data
+        with (self.folder / name).open("ab") as file:
+            file.write(data)
+
+
+@pytest.fixture
+def running(processes: Processes, tmp_path: Path, logs_url: str) -> Running:
+    running = Running(processes, tmp_path, logs_url)
+    wait_until("ships", lambda: running.says("ships on"), 20, [running.process])
+    return running
+
+
+def test_files_come_and_go_and_come_again_without_a_line_lost_or_repeated(
+    running: Running, logs_url: str, read_back: Callable[[str], bytes]
+) -> None:
+    def is_shipped(*names: str) -> bool:
+        return len(read_back(logs_url)) >= sum(len(running.written[name]) for name in names)
+
+    running.write("a.log")
+    running.write("b.log")
+    wait_until("a is shipped", lambda: is_shipped("a.log"), 20, [running.process])
+    running.reload("b.log")
+    wait_until("b is shipped", lambda: is_shipped("a.log", "b.log"), 20, [running.process])
+    running.write("a.log")
+    running.write("b.log")
+    running.reload("a.log", "b.log")
+    for _ in range(20):  # under way, and in a hurry
+        running.write("a.log", 500)
+        running.write("b.log", 500)
+        running.reload("b.log")
+        running.reload("a.log", "b.log")
+
+    wait_until("all is shipped", lambda: is_shipped("a.log", "b.log"), 30, [running.process])
+    verdict = judge(list(running.written.values()), read_back(logs_url))
+    assert verdict.is_perfect, str(verdict)
+    assert running.process.stop(10) == 0
+
+
+def test_a_file_that_was_dropped_goes_on_where_it_was_also_after_a_restart(
+    running: Running, logs_url: str, read_back: Callable[[str], bytes]
+) -> None:
+    running.write("a.log")
+    wait_until(
+        "a is shipped",
+        lambda: read_back(logs_url) == running.written["a.log"],
+        20,
+        [running.process],
+    )
+    running.reload("other.log")
+    running.write("a.log")
+    running.process.kill()
+    running.process.start()
+    wait_until(
+        "ships again",
+        lambda: running.process.log.read_text().count("ships on") == 2,
+        20,
+        [running.process],
+    )
+
+    running.reload("a.log")
+
+    wait_until(
+        "the rest is shipped",
+        lambda: read_back(logs_url) == running.written["a.log"],
+        20,
+        [running.process],
+    )
+    assert running.process.stop(10) == 0
+
+
+def test_lines_are_left_out_from_a_reload_on(
+    running: Running, logs_url: str, read_back: Callable[[str], bytes]
+) -> None:
+    running.write("a.log", 10)
+    wait_until(
+        "a is shipped",
+        lambda: read_back(logs_url) == running.written["a.log"],
+        20,
+        [running.process],
+    )
+
+    running.reload("a.log", more='exclude_lines = ["[02468]$"]\n')
+    running.write("a.log", 10)
+
+    kept = b"".join(b"a.log %06d\n" % n for n in [*range(10), 11, 13, 15, 17, 19])
+    wait_until("the odd ones come", lambda: read_back(logs_url) == kept, 20, [running.process])
+    assert running.process.stop(10) == 0
+
+
+def test_settings_that_changed_while_the_broker_was_away_count_when_it_is_there(
+    processes: Processes,
+    tmp_path: Path,
+    own_server: Any,
+    apply_logs: Callable[[str], None],
+    read_back: Callable[[str], bytes],
+) -> None:
+    apply_logs(own_server.url)
+    own_server.stop()
+    running = Running(processes, tmp_path, own_server.url)
+    running.write("a.log")
+    running.write("b.log")
+    wait_until("waits", lambda: running.says("broker away"), 20, [running.process])
+
+    running.reload("b.log")
+    own_server.start()
+
+    wait_until(
+        "b is shipped",
+        lambda: read_back(own_server.url) == running.written["b.log"],
+        20,
+        [running.process],
+    )
+    assert running.process.stop(10) == 0
