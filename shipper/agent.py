@@ -184,6 +184,8 @@ class Agent:
                 # where files were begun at their end nobody else knows
                 logger.warning("%s; claiming the subject again%s", error, self._loss())
                 continue
+            except FencedError as error:
+                raise FencedError(f"{error}{self._loss()}") from None
             return
 
     def _loss(self) -> str:

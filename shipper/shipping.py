@@ -208,9 +208,10 @@ class Shipping:
             async with asyncio.timeout(self._pace.patience):
                 sequence = await self._publish(round_)
         except TimeoutError:
+            fate = "will be shipped the next time" if self._source.is_repeatable else "is lost"
             raise BrokerAway(
                 f"gave up: no acknowledgement from the broker within {self._pace.patience:g} s; "
-                "what is not acknowledged will be shipped the next time"
+                f"what is not acknowledged {fate}"
             ) from None
         self._settle(round_, sequence)
         if sum(len(block.payload) for block in round_.blocks) < self._pace.small:

@@ -1,5 +1,6 @@
 """The real program behind a pipe: what was written arrives once and in order, and it ends when its input does."""
 
+import itertools
 import json
 import os
 import shlex
@@ -20,12 +21,14 @@ Start = Callable[..., Process]
 
 @pytest.fixture
 def start(processes: Processes, tmp_path: Path) -> Start:
+    numbers = itertools.count()
+
     def start(url: str, redirection: str, *options: str) -> Process:
         state = str(tmp_path / "state")
         words = ["--file", "-", "--server", url, "--host", "web01", "--state-dir", state, *options]
         command = shlex.join([sys.executable, "-m", "shipper", *words])
         return processes.start(
-            "shipper",
+            f"shipper-{next(numbers)}",
             ["sh", "-c", f"exec {command} {redirection}"],
             folder=Path(__file__).parents[2],
         )
@@ -156,6 +159,23 @@ def test_lines_that_no_broker_takes_before_the_end_are_said_to_be_lost(
     assert time.monotonic() - began < 10
     assert "the rest is lost" in process.last_words()
     assert "Traceback" not in process.last_words()
+
+
+def test_a_second_shipper_of_the_host_ends_it_and_what_is_lost_is_said(
+    logs_url: str, start: Start, pipe: Path, read_back: Callable[[str], bytes]
+) -> None:
+    first = start(logs_url, f"< {pipe}")
+    with pipe.open("wb", buffering=0) as writer:
+        writer.write(b"one\n")
+        wait_until("it arrives", lambda: read_back(logs_url) == b"one\n", 20, [first])
+        second = start(logs_url, "< /dev/null")
+        assert second.wait(20) == 0, second.last_words()
+
+        writer.write(b"two\n")
+
+        assert first.wait(20) == 78, first.last_words()
+    assert "not acknowledged are lost" in first.last_words()
+    assert read_back(logs_url) == b"one\n"
 
 
 @pytest.mark.parametrize(
