@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from broker.block import Block
+from broker.configuration import load
 from broker.exits import OperatorError
 from shipper.limits import Limits
+from shipper.reload import reload
+from shipper.settings import ShipperSettings
 from shipper.standard_input import StandardInput
 
 Pipe = tuple[int, int]
@@ -196,3 +199,15 @@ async def test_any_writing_and_gathering_gives_the_same_bytes(pipe: list[int], s
     written = b"".join(parts)
     assert payload(blocks) == written + (b"" if written.endswith(b"\n") else b"\n")
     assert all(len(block.payload) <= 301 for block in blocks)
+
+
+@pytest.mark.parametrize(("old", "new"), [("-", "a.log"), ("a.log", "-")])
+def test_a_reload_leaves_it_to_the_next_start_to_come_to_or_from_standard_input(
+    old: str, new: str
+) -> None:
+    before = load(ShipperSettings, {"file": (old,)}, None)
+
+    done = reload(before, load(ShipperSettings, {"file": (new,), "compression": "none"}, None))
+
+    assert done.settings.file == (old,)
+    assert (done.changed, done.waiting) == (("compression",), ("file",))
