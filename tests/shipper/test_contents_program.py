@@ -30,7 +30,7 @@ CONTENTS = {
 }
 
 
-@pytest.mark.parametrize("options", [[], ["--compression", "none", "--max-line", "1KiB"]])
+@pytest.mark.parametrize("options", [[], ["--compression", "none", "--max-line", "64KiB"]])
 async def test_every_content_is_in_the_stream_byte_for_byte(
     logs_url: str,
     tmp_path: Path,
