@@ -18,7 +18,7 @@ from shipper.departure import departure
 from shipper.discovery import changed_since, scan
 from shipper.filestate import FileState
 from shipper.handles import Handles
-from shipper.identity import TAIL_BYTES
+from shipper.identity import HEAD_BYTES, TAIL_BYTES
 from shipper.limits import Limits
 from shipper.notice import Notice
 from shipper.reading import Reading, Request, read
@@ -215,7 +215,9 @@ class Follower:
             self._roster.leave(tailer)
             notices.append(said)
             if reading is not None and reading.size and tailer.suspect:
-                notices += self._roster.renew(tailer, reading.modified, now)
+                notices += self._roster.renew(
+                    tailer, await self._handles.head(tailer), reading.modified, now
+                )
         return notices
 
     async def _probe(self, tailer: Tailer) -> Reading | None:
@@ -229,6 +231,8 @@ class Follower:
             return Reading(True, tailer.sighting.size, tailer.sighting.modified)
         reading = (await self._serve([tailer.probe(descriptor)]))[0]
         tailer.suspect |= not reading.intact
+        if len(tailer.beginning) < HEAD_BYTES and not (tailer.suspect or reading.error):
+            tailer.glimpsed(await self._handles.head(tailer))
         return reading
 
     async def _open_early(self) -> None:

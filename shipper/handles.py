@@ -8,6 +8,7 @@ import aiofiles
 from aiofiles.os import wrap
 from aiofiles.threadpool.binary import AsyncFileIO
 
+from shipper.identity import HEAD_BYTES
 from shipper.sampling import open_read_only
 from shipper.sighting import FileKey
 from shipper.tailer import Tailer
@@ -18,6 +19,7 @@ __all__ = ["Handles", "most_open_files"]
 _MOST = 16_384
 
 _fstat = wrap(os.fstat)
+_pread = wrap(os.pread)
 
 
 def most_open_files() -> int:
@@ -57,6 +59,14 @@ class Handles:
             return None
         self._open[key] = handle
         return int(handle.fileno())
+
+    async def head(self, tailer: Tailer) -> bytes:
+        """Return what an open file begins with now, wherever it is; nothing where that cannot be had."""
+        handle = self._open.get(tailer.sighting.key)
+        try:
+            return b"" if handle is None else await _pread(handle.fileno(), HEAD_BYTES, 0)
+        except OSError:
+            return b""
 
     def next_unpacked(self, ready: Iterable[Tailer]) -> Tailer | None:
         """Return which of the compressed files is to be read now: one after the other, since each takes memory."""

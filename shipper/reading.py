@@ -88,7 +88,8 @@ def _unpack(request: Request, content: Unpacker, buffer: bytearray, limits: Limi
     try:
         modified = os.fstat(request.descriptor).st_mtime_ns
         data = content.read(request.offset - start, request.offset + wanted)
-        ended = len(data) < start + wanted or content.is_at_end()
+        end = request.offset + len(data) - start
+        ended = end == content.reached and content.is_at_end()
     except OSError as error:
         return Reading(True, request.offset, 0, error=error.strerror or str(error))
     if not data.startswith(request.tail):
@@ -96,7 +97,6 @@ def _unpack(request: Request, content: Unpacker, buffer: bytearray, limits: Limi
     buffer[: len(data)] = data
     runs = tuple(cut(buffer, start, len(data), limits.block_size, limits.max_line))
     rest = data[start + sum(map(len, runs)) :]
-    end = request.offset + len(data) - start
     size = end if ended else max(request.least, end + 1)
     whole = not ended or content.is_complete
     return Reading(

@@ -125,10 +125,10 @@ class Roster:
             self.known[tailer.file] = tailer.start  # it may have been compressed
         self.order()
 
-    def renew(self, tailer: Tailer, modified: int, now: int) -> list[Notice]:
+    def renew(self, tailer: Tailer, head: bytes, modified: int, now: int) -> list[Notice]:
         """Follow what a file was written anew with before it was deleted: it is open still, though at no path."""
         sighting = replace(tailer.sighting, size=0)
-        fresh = Tailer(self._beginning(sighting, tailer.label, now), sighting, b"", b"", now)
+        fresh = Tailer(self._beginning(sighting, tailer.label, now), sighting, head, b"", now)
         fresh.unseen(now, modified)
         self.tailers[sighting.key] = fresh
         self.order()

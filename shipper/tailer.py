@@ -152,6 +152,10 @@ class Tailer:
         self._is_looked_at |= head.startswith(b"\0")
         self._size = size
 
+    def glimpsed(self, head: bytes) -> None:
+        """Take note of what an open file begins with that was not written anew, so that a copy of it is known."""
+        self._first = max(self._first, head, key=len)
+
     def skip_hole(self, start: int) -> None:
         """Begin at `start`, behind a hole that the file begins with; nothing was read yet."""
         self.offset = self._begin = start

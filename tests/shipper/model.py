@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.block import Block
+from shipper.packing import Packing
+from tests.shipper.following import packed
 from tests.shipper.shipped import Verdict, contents, shown
 
 __all__ = ["FILE_ACTIONS", "LIVE", "PATTERNS", "Generation", "Model"]
@@ -19,6 +21,8 @@ LIVE = "app.log"
 TWIN, CURRENT = "twin.log", "current.log"
 PATTERNS = (LIVE, TWIN, CURRENT)
 KEPT = 4
+FORMS = tuple(Packing)
+ENDINGS = ("", *(form.value for form in FORMS))
 MODES = (0o600, 0o640, 0o644, 0o660, 0o444)
 LENGTHS = (0, 3, 40, 230, 600)
 
@@ -33,6 +37,7 @@ FILE_ACTIONS = {
     "link": 1,
     "link_symbolically": 1,
     "change_mode": 1,
+    "compress": 4,
 }
 """How often what happens to files; each is a method of `Model` that takes an amount of 0 to 4."""
 
@@ -144,6 +149,18 @@ class Model:
         if self._exists():
             self._path().chmod(MODES[amount])
 
+    def compress(self, amount: int) -> None:
+        """Compress a rotated sibling to any of the forms, at once."""
+        if (original := self._plain_sibling(amount)) is not None:
+            self._compressed(original, amount).write_bytes(self._packed(original, amount))
+            self._replace(original, amount)
+
+    def begin_to_compress(self, amount: int) -> None:
+        """Write a part of what a sibling is compressed to; `compress` must follow before it is rotated again."""
+        if (original := self._plain_sibling(amount)) is not None:
+            data = self._packed(original, amount)
+            self._compressed(original, amount).write_bytes(data[: len(data) * amount // 4])
+
     # what the agent does
 
     def looked(self) -> None:
@@ -242,11 +259,27 @@ class Model:
     def _stamp(self, path: Path) -> None:
         os.utime(path, ns=(self._clock(), self._clock()))
 
+    def _plain_sibling(self, amount: int) -> Path | None:
+        plain = [path for n in range(1, KEPT + 1) if (path := self._path(n)).exists()]
+        return plain[amount % len(plain)] if plain else None
+
+    def _compressed(self, original: Path, amount: int) -> Path:
+        return original.with_name(original.name + FORMS[amount % len(FORMS)].value)
+
+    def _packed(self, original: Path, amount: int) -> bytes:
+        return packed(original.read_bytes(), FORMS[amount % len(FORMS)])
+
+    def _replace(self, original: Path, amount: int) -> None:
+        written = original.stat().st_mtime_ns
+        os.utime(self._compressed(original, amount), ns=(written, written))
+        original.unlink()
+
     def _shift(self) -> None:
         for number in range(KEPT, 0, -1):
-            if self._path(number).exists():
-                self._path(number).rename(self._path(number + 1))
-        if (dropped := self._path(KEPT + 1)).exists():
+            for ending in ENDINGS:
+                if (path := self.folder / f"{LIVE}.{number}{ending}").exists():
+                    path.rename(self.folder / f"{LIVE}.{number + 1}{ending}")
+        for dropped in self.folder.glob(f"{LIVE}.{KEPT + 1}*"):
             dropped.unlink()
             generation = self.siblings.pop()
             generation.unlinked = True

@@ -17,6 +17,7 @@ from tests.shipper.programs import STEP, Step, as_many_as, programs
 ACTIONS = {
     **FILE_ACTIONS,
     "copy_slowly_and_truncate": 2,
+    "compress_slowly": 2,
     "look": 6,
     "gather_some": 5,
     "gather_all": 4,
@@ -54,6 +55,12 @@ class Program:
         await self.look()
         await self.gather_some(amount)
         self.model.truncate_copied(amount)
+
+    async def compress_slowly(self, amount: int) -> None:
+        self.model.begin_to_compress(amount)
+        await self.look()
+        await self.gather_some(amount)
+        self.model.compress(amount)
 
     async def look(self, _: int = 0) -> None:
         await self.host.look()
