@@ -4,7 +4,7 @@
                                     │                                 │
               positions.json ◀──keeper─── positions ◀───── ack ───────┘
 
-    view, over all of it ──▶ service (systemd), live (status), listening (metrics, health)
+    view, over all of it ──▶ desk: service (systemd), live (status), listening (metrics, health), new settings
 
 Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. save the positions, 4. close the connection.
 """
@@ -13,9 +13,8 @@ import asyncio
 import itertools
 import logging
 import secrets
-import signal
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,18 +25,15 @@ from broker.notify import Notifier
 from broker.program import log_to_stderr
 from shipper.cache import Cache
 from shipper.crew import Crew, Errand, follower_for, input_for, muster, pace_for
+from shipper.desk import Desk
 from shipper.ending import Ending
 from shipper.follower import Follower
-from shipper.health import ailment
 from shipper.keeper import Keeper
-from shipper.listening import Listening, Page
-from shipper.live import Live
 from shipper.meter import Meter
 from shipper.ownership import OwnershipLost
 from shipper.positions import Positions
 from shipper.reload import reload
 from shipper.selection import selected
-from shipper.service import Service
 from shipper.settings import ShipperSettings
 from shipper.shipping import Pace, Shipping
 from shipper.source import Source
@@ -93,7 +89,6 @@ class Agent:
         self._ending = Ending(Exit.FAILED if settings.once else Exit.DONE)
         self._has_followed = False
         self._positions = Positions()
-        self._hung_up = asyncio.Event()
         self._input: StandardInput | None = None
         self._patience = settings.patience.total_seconds() if settings.once else None
 
@@ -103,17 +98,17 @@ class Agent:
         `reread` reads the settings again, in a thread, and raises `OperatorError` kinds when they will not do. Raises
         `OperatorError` kinds; positions are saved in every case but that of another owner.
         """
-        service = Service(notifier, self._view)
-        self._ending.listen(lambda: self._end(service))
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hung_up.set)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+        desk = Desk(self._view, notifier, reread, self._change)
+        self._ending.listen(lambda: self._end(desk))
+        desk.hear_hang_ups()
         try:
             async with self._ending.limit:
-                await self._work_and_tell(service, reread)
+                self._positions = await asyncio.to_thread(self._cache.load)
+                await desk.attend(self._work(), self._folder, self._errand.settings.listen)
         except TimeoutError:
             self._end_early()
         finally:
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+            desk.hear_no_hang_ups()
             await self._close()
 
     async def work(self) -> None:
@@ -129,8 +124,8 @@ class Agent:
             async with asyncio.timeout(_CLOSING):
                 await self._errand.connection.close()
 
-    def _end(self, service: Service) -> float:
-        service.stopping()
+    def _end(self, desk: Desk) -> float:
+        desk.stopping()
         shipping = self._view.shipping
         flying = shipping is not None and shipping.is_in_flight
         # a broker that is away or full now will not be back in time
@@ -144,33 +139,6 @@ class Agent:
         if self._errand.settings.once:
             raise OperatorError("stopped before all was shipped; start it again to go on")
         logger.info("ended; what is not acknowledged will be shipped at the next start")
-
-    async def _work_and_tell(self, service: Service, reread: Callable[[], ShipperSettings]) -> None:
-        self._positions = await asyncio.to_thread(self._cache.load)
-        live = Live(self._folder, self._view.report)
-        try:
-            async with self._listening(), live, asyncio.TaskGroup() as group:
-                others = [
-                    group.create_task(service.run()),
-                    group.create_task(self._reload_when_asked(service, reread)),
-                ]
-                await self._work()
-                for other in others:
-                    other.cancel()
-        except BaseExceptionGroup as errors:
-            raise leading(errors) from None
-
-    def _listening(self) -> AbstractAsyncContextManager[object]:
-        address = self._errand.settings.listen
-        if address is None:
-            return nullcontext()
-        from shipper.metrics import Metrics  # a library that nobody else needs
-
-        return Listening(address, {"/metrics": Metrics(self._view).page, "/healthz": self._health})
-
-    def _health(self) -> Page:
-        ailing = ailment(self._view.vitals())
-        return Page(503, f"{ailing}\n".encode()) if ailing else Page(200, b"ok\n")
 
     async def _work(self) -> None:
         if self._patience is not None:
@@ -222,9 +190,8 @@ class Agent:
     async def _source(self, crew: Crew) -> Source:
         if self._errand.settings.file != (PATH,):
             selection = selected(self._errand.settings)
-            if (
-                self._has_followed
-            ):  # what comes while the subject is claimed anew came after the start
+            if self._has_followed:
+                # what comes while the subject is claimed anew came after the start
                 selection = replace(selection, from_end=False)
             self._has_followed = True
             return await follower_for(self._errand, crew, selection)
@@ -248,20 +215,7 @@ class Agent:
             if owner:
                 await self._keeper.save(shipping.positions)
 
-    async def _reload_when_asked(
-        self, service: Service, reread: Callable[[], ShipperSettings]
-    ) -> None:
-        while True:
-            await self._hung_up.wait()
-            self._hung_up.clear()
-            service.reloading()
-            try:
-                await self._reload(await asyncio.to_thread(reread))
-            except OperatorError as error:
-                logger.error("the old settings go on: %s", error)  # noqa: TRY400 - a person must mend it
-            service.reloaded()
-
-    async def _reload(self, settings: ShipperSettings) -> None:
+    async def _change(self, settings: ShipperSettings) -> None:
         if settings.once or self._errand.settings.once:
             raise OperatorError("with --once nothing is read again")
         done = reload(self._errand.settings, settings)
