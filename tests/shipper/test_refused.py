@@ -1,0 +1,224 @@
+"""An agent that the broker refuses, or takes rights away from, says so once, keeps its lines, and goes on when it may."""
+
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bench.processes import Process, Processes, wait_until
+
+pytestmark = pytest.mark.nats
+
+SECRET = "s3cret"
+ALL = 'publish: ">"'
+NOT_LOGS = 'publish: { allow: ["$JS.>"] }'
+DEAF = 'publish: ">", subscribe: { allow: ["none"] }'
+
+
+@dataclass
+class Guarded:
+    """A nats-server that knows an administrator and, if it is told to, the user of a host."""
+
+    port: int
+    path: Path
+    process: Process
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    def lets_in(self, rights: str | None) -> None:
+        """Reload it with a user of these rights, with None without the user."""
+        configure(self.path, self.port, rights)
+        assert self.process.popen is not None
+        said = self.process.last_words().count("Reloaded")
+        self.process.popen.send_signal(signal.SIGHUP)
+        wait_until("reloads", lambda: self.process.last_words().count("Reloaded") > said, 10)
+
+
+def configure(path: Path, port: int, rights: str | None) -> None:
+    user = (
+        ""
+        if rights is None
+        else f', {{ user: "web01", password: "{SECRET}", permissions: {{ {rights} }} }}'
+    )
+    path.write_text(
+        f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{path.parent}/guarded" }}\n'
+        f'authorization {{ users: [ {{ user: "admin", password: "admin" }} {user} ] }}\n'
+    )
+
+
+@pytest.fixture
+def guarded(
+    processes: Processes,
+    tmp_path: Path,
+    free_port: Callable[[], int],
+    apply_logs: Callable[[str], None],
+) -> Guarded:
+    port, path = free_port(), tmp_path / "guarded.conf"
+    configure(path, port, None)
+    binary = Path(sys.executable).with_name("nats-server")
+    server = processes.start("guarded", [binary, "-c", path])
+    wait_until("is ready", lambda: "Server is ready" in server.last_words(), 20, [server])
+    apply_logs(f"nats://admin:admin@127.0.0.1:{port}")
+    return Guarded(port, path, server)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    log = tmp_path / "a.log"
+    log.write_bytes(b"one\n")
+    return log
+
+
+@pytest.fixture
+def ship(
+    processes: Processes, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Process]:
+    monkeypatch.setenv("LOGSHIPPER_PASSWORD", SECRET)
+
+    def start(url: str, *options: str) -> Process:
+        settings = ["--server", url, "--host", "web01", "--user", "web01", "--file", str(log)]
+        return processes.start(
+            "shipper",
+            [
+                sys.executable,
+                "-m",
+                "shipper",
+                *settings,
+                "--state-dir",
+                str(tmp_path / "s"),
+                *options,
+            ],
+            folder=Path(__file__).parents[2],
+        )
+
+    return start
+
+
+@pytest.fixture
+def arrives(guarded: Guarded, read_back: Callable[[str], bytes]) -> Callable[[bytes], None]:
+    """Return a function that waits until the stream holds these lines, and no others."""
+
+    def wait(lines: bytes) -> None:
+        url = f"nats://admin:admin@127.0.0.1:{guarded.port}"
+        wait_until("lines are there", lambda: len(read_back(url)) >= len(lines), 30)
+        assert read_back(url) == lines
+
+    return wait
+
+
+Ship = Callable[..., Process]
+Arrives = Callable[[bytes], None]
+
+
+def says(process: Process, words: str) -> None:
+    wait_until(f"says {words!r}", lambda: words in process.last_words(), 20, [process])
+
+
+def test_an_agent_that_is_refused_at_the_start_goes_on_when_it_is_let_in(
+    guarded: Guarded, ship: Ship, arrives: Arrives
+) -> None:
+    process = ship(guarded.url)
+    says(process, "refuses user 'web01'")
+    guarded.lets_in(ALL)
+    arrives(b"one\n")
+
+    assert process.stop(10) == 0
+    assert process.last_words().count("refuses user") == 1
+    assert SECRET not in process.last_words()
+
+
+def test_an_agent_whose_user_is_removed_while_it_runs_loses_and_repeats_nothing(
+    guarded: Guarded, ship: Ship, arrives: Arrives, log: Path
+) -> None:
+    guarded.lets_in(ALL)
+    process = ship(guarded.url)
+    arrives(b"one\n")
+    guarded.lets_in(None)
+    log.write_bytes(b"one\ntwo\n")
+    says(process, "refuses user 'web01'")
+    guarded.lets_in(ALL)
+    arrives(b"one\ntwo\n")
+
+    assert process.stop(10) == 0
+
+
+@pytest.mark.parametrize(
+    ("rights", "words"),
+    [
+        pytest.param(NOT_LOGS, 'permissions violation for publish to "logs.p', id="publish"),
+        pytest.param(DEAF, 'permissions violation for subscription to "_inbox_web01', id="answers"),
+    ],
+)
+def test_a_right_that_is_missing_is_named_and_waited_for(
+    guarded: Guarded, ship: Ship, arrives: Arrives, rights: str, words: str
+) -> None:
+    guarded.lets_in(rights)
+    process = ship(guarded.url)
+    says(process, words)
+    guarded.lets_in(ALL)
+    arrives(b"one\n")
+
+    assert process.stop(10) == 0
+
+
+def test_a_right_to_publish_that_is_taken_away_while_it_runs_is_named(
+    guarded: Guarded, ship: Ship, arrives: Arrives, log: Path
+) -> None:
+    guarded.lets_in(ALL)
+    process = ship(guarded.url)
+    arrives(b"one\n")
+    guarded.lets_in(NOT_LOGS)
+    log.write_bytes(b"one\ntwo\n")
+    says(process, 'permissions violation for publish to "logs.p')
+    guarded.lets_in(ALL)
+    arrives(b"one\ntwo\n")
+
+    assert process.stop(10) == 0
+
+
+def test_lines_that_nobody_acknowledges_are_not_thrown_at_a_broker_that_drops_them(
+    guarded: Guarded, ship: Ship, arrives: Arrives
+) -> None:
+    guarded.lets_in(NOT_LOGS)
+    process = ship(guarded.url, "--no-ack")
+    says(process, 'permissions violation for publish to "logs.p')
+    guarded.lets_in(ALL)
+    arrives(b"one\n")
+
+    assert process.stop(10) == 0
+
+
+@pytest.mark.parametrize(
+    ("rights", "words"),
+    [(None, "refuses user 'web01'"), (NOT_LOGS, "permissions violation for publish")],
+    ids=["user", "right"],
+)
+def test_once_gives_up_after_its_patience_and_names_the_reason(
+    guarded: Guarded, ship: Ship, rights: str | None, words: str
+) -> None:
+    guarded.lets_in(rights)
+
+    process = ship(guarded.url, "--once", "--patience", "1s")
+
+    assert process.wait(20) == 1
+    last = process.last_words().splitlines()[-1]
+    assert words in last
+    assert SECRET not in process.last_words()
+
+
+def test_a_bad_key_file_ends_it_with_78_before_anything_is_sent(
+    ship: Ship, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LOGSHIPPER_PASSWORD")
+    file = tmp_path / "seed"
+    file.write_text("nothing")
+
+    process = ship("nats://127.0.0.1:1", "--nkey", str(file), "--user", "")
+
+    assert process.wait(20) == 78
+    assert f"{file} holds no seed; check --nkey" in process.last_words()
