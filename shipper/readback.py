@@ -20,7 +20,7 @@ from shipper.verdict import Stored
 
 __all__ = ["ReadBack", "origin_of"]
 
-_PAGE = 1000  # messages
+_PAGE = 2000  # messages
 _PATIENCE = 10.0  # seconds
 
 

@@ -1,0 +1,198 @@
+"""What becomes of a broker while an agent runs: not there, emptied, smaller, forgetful. Lines wait, and come once."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.processes import Process, Processes, wait_until
+from broker.block import Block
+from broker.connection import Connection
+from broker.subjects import Subject
+from broker.topology import CONFIG_BUCKET, Topology
+from shipper.heading import Heading
+from shipper.ownership import take_over
+from shipper.positions import Positions
+from shipper.publisher import Publisher
+from shipper.registry import Registry
+from shipper.rounds import Round
+from shipper.waiting import Waiting
+
+pytestmark = pytest.mark.nats
+
+Read = Callable[[str], bytes]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    log = tmp_path / "a.log"
+    log.write_bytes(b"one\n")
+    return log
+
+
+@pytest.fixture
+def ship(processes: Processes, tmp_path: Path, log: Path) -> Callable[..., Process]:
+    numbers = iter(range(10))
+
+    def start(url: str, *options: str) -> Process:
+        settings = ["--server", url, "--host", "web01", "--file", str(log)]
+        return processes.start(
+            f"shipper{next(numbers)}",
+            [
+                sys.executable,
+                "-m",
+                "shipper",
+                *settings,
+                "--state-dir",
+                str(tmp_path / "s"),
+                *options,
+            ],
+            folder=Path(__file__).parents[2],
+        )
+
+    return start
+
+
+Ship = Callable[..., Process]
+
+
+def says(process: Process, words: str) -> None:
+    wait_until(f"says {words!r}", lambda: words in process.last_words(), 20, [process])
+
+
+def arrives(read_back: Read, url: str, lines: bytes) -> None:
+    wait_until("lines are there", lambda: len(read_back(url)) >= len(lines), 30)
+    assert read_back(url) == lines
+
+
+def test_a_broker_that_comes_later_than_the_agent_gets_every_line(
+    own_server: Any, apply_logs: Callable[[str], None], read_back: Read, ship: Ship
+) -> None:
+    own_server.stop()
+    process = ship(own_server.url)
+    says(process, "no broker at")
+    own_server.start()
+    says(process, "run `logbroker apply`")
+    apply_logs(own_server.url)
+
+    arrives(read_back, own_server.url, b"one\n")
+    assert process.stop(10) == 0
+
+
+def test_a_payload_limit_that_falls_cuts_blocks_and_long_lines_smaller(
+    own_server: Any,
+    apply_logs: Callable[[str], None],
+    read_back: Read,
+    ship: Ship,
+    log: Path,
+    tmp_path: Path,
+) -> None:
+    apply_logs(own_server.url)
+    process = ship(own_server.url, "--compression", "none", "--max-line", "2MiB")
+    arrives(read_back, own_server.url, b"one\n")
+    own_server.stop()
+    configuration = tmp_path / "own-server/nats-server.conf"
+    configuration.write_text(configuration.read_text().replace("8MB", "256KB"))
+    lines = (
+        b"".join(b"%07d %s\n" % (n, b"x" * 1000) for n in range(2000)) + b"y" * 1_500_000 + b"\n"
+    )
+    with log.open("ab") as file:
+        file.write(lines)
+    # one round was gathered by the old limit by now
+    says(process, "broker away")
+    own_server.start()
+
+    arrives(read_back, own_server.url, b"one\n" + lines)
+    assert process.stop(10) == 0
+
+
+async def owner_of(
+    connection: Connection, subject: Subject, tag: str = "aaaaaaaa"
+) -> tuple[Publisher, str]:
+    registry, waiting = Registry(connection, subject), Waiting()
+    owner = await take_over(registry, Positions(), tag, lambda: 10**18, waiting)
+    heading = Heading(connection, subject)
+    return Publisher(connection, registry, owner, heading, waiting), str(owner.agent)
+
+
+Stream = Callable[[], Awaitable[list[Any]]]
+Make = Callable[..., Block]
+
+
+async def test_a_stream_that_takes_smaller_messages_than_the_server_gets_smaller_ones(
+    connection: Connection, web01: Subject, make_block: Make, stream: Stream
+) -> None:
+    publisher, agent = await owner_of(connection, web01)
+    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
+    await connection.api("STREAM.UPDATE.LOGS", {**config, "max_msg_size": 50_000})
+    lines = b"".join(b"%099d\n" % number for number in range(2000))
+
+    await publisher.publish(
+        Round((make_block(agent, 0, lines), make_block(agent, len(lines), b"end\n")))
+    )
+
+    assert b"".join(message.lines for message in await stream()) == lines + b"end\n"
+
+
+async def test_a_stream_that_is_deleted_is_waited_for_and_goes_on_when_it_is_made_again(
+    connection: Connection, web01: Subject, make_block: Make, stream: Stream
+) -> None:
+    publisher, agent = await owner_of(connection, web01)
+    await publisher.publish(Round((make_block(agent, 0, b"one\n"),)))
+    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
+    await connection.api("STREAM.DELETE.LOGS")
+    await connection.api(f"STREAM.DELETE.KV_{CONFIG_BUCKET}")
+
+    publishing = asyncio.create_task(
+        publisher.publish(Round((make_block(agent, 4, b"two\n"), make_block(agent, 8, b"three\n"))))
+    )
+    await asyncio.sleep(0.3)
+    assert not publishing.done()
+    await connection.api("STREAM.CREATE.LOGS", config)
+    await publishing
+
+    assert b"".join(message.lines for message in await stream()) == b"two\nthree\n"
+
+
+def test_lines_that_have_expired_while_nothing_happened_are_not_shipped_again(
+    own_server: Any, read_back: Read, ship: Ship, log: Path
+) -> None:
+    async def apply() -> None:
+        connection = Connection([own_server.url], "test")
+        for configuration in Topology(partitions=2, max_age=timedelta(seconds=1)).streams():
+            await connection.api(f"STREAM.CREATE.{configuration['name']}", configuration)
+        await connection.ask(f"$KV.{CONFIG_BUCKET}.partitions", b"2")
+        await connection.close()
+
+    def append(line: bytes) -> None:
+        with log.open("ab") as file:
+            file.write(line)
+
+    seen: list[bytes] = []
+
+    def goes_by(lines: bytes) -> None:
+        wait_until(f"{lines!r} are there", lambda: read_back(own_server.url) == lines, 20)
+        seen.append(lines)
+        wait_until("they expire", lambda: read_back(own_server.url) == b"", 20)
+
+    asyncio.run(apply())
+    process = ship(own_server.url)
+    goes_by(b"one\n")
+    append(b"two\n")
+    goes_by(b"two\n")
+    assert process.stop(10) == 0
+    append(b"three\n")
+    process = ship(own_server.url)
+    goes_by(b"three\n")
+    process.kill()
+    process = ship(own_server.url)
+    time.sleep(1)
+
+    assert read_back(own_server.url) == b""
+    assert process.stop(10) == 0
+    assert seen == [b"one\n", b"two\n", b"three\n"]

@@ -1,0 +1,109 @@
+"""Three nats-servers with a replicated stream: whichever is killed in mid-round, lines come once and in order."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.processes import Process, Processes
+from broker.block import Block
+from broker.connection import Connection, ConnectionLost, Rejected
+from broker.subjects import Subject
+from broker.topology import Topology
+from shipper.heading import Heading
+from shipper.ownership import take_over
+from shipper.positions import Positions
+from shipper.publisher import Publisher
+from shipper.registry import Registry
+from shipper.rounds import Round
+from shipper.waiting import Waiting
+
+pytestmark = pytest.mark.nats
+
+Servers = dict[str, Process]
+
+
+@pytest.fixture
+def servers(processes: Processes, tmp_path: Path, free_port: Callable[[], int]) -> Servers:
+    """Three servers of a cluster, by address."""
+    ports, routes = ([free_port() for _ in range(3)] for _ in range(2))
+    started = {}
+    for number, (port, route) in enumerate(zip(ports, routes, strict=True)):
+        path = tmp_path / f"n{number}.conf"
+        others = ", ".join(f'"nats://127.0.0.1:{other}"' for other in routes)
+        path.write_text(
+            f'server_name: n{number}\nlisten: "127.0.0.1:{port}"\n'
+            f'jetstream {{ store_dir: "{tmp_path}/n{number}" }}\n'
+            f'cluster {{ name: c, listen: "127.0.0.1:{route}", routes: [{others}] }}\n'
+        )
+        binary = Path(sys.executable).with_name("nats-server")
+        started[f"nats://127.0.0.1:{port}"] = processes.start(f"n{number}", [binary, "-c", path])
+    return started
+
+
+async def apply(connection: Connection) -> None:
+    stream = Topology(replicas=3).streams()[0]
+    await insist(lambda: connection.api(f"STREAM.CREATE.{stream['name']}", stream))
+
+
+async def insist(ask: Callable[[], Awaitable[Any]]) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await ask()
+            except (ConnectionLost, Rejected):  # no leader yet
+                await asyncio.sleep(0.1)
+            else:
+                return
+
+
+async def test_a_server_killed_in_mid_round_costs_no_line_and_repeats_none(
+    servers: Servers, web01: Subject, make_block: Callable[..., Block]
+) -> None:
+    connection, waiting = Connection(list(servers), "test"), Waiting()
+    await apply(connection)
+    leader = await connect_to_leader(connection, servers)
+    registry = Registry(connection, web01)
+    owner = await take_over(registry, Positions(), "aaaaaaaa", lambda: 10**18, waiting)
+    publisher = Publisher(connection, registry, owner, Heading(connection, web01), waiting)
+    lines = [b"line %05d\n" % number for number in range(3000)]
+
+    async def publish_all() -> None:
+        for first in range(0, len(lines), 10):
+            part = enumerate(lines[first : first + 10], start=first)
+            await publisher.publish(
+                Round(tuple(make_block(str(owner.agent), 11 * n, line) for n, line in part))
+            )
+
+    publishing = asyncio.create_task(publish_all())
+    await asyncio.sleep(0.3)
+    assert not publishing.done()
+    leader.kill()
+    await publishing
+    leader.start()
+
+    ownership = await take_over(registry, Positions(), "bbbbbbbb", lambda: 10**18, waiting)
+    stored = await stream(connection)
+    await connection.close()
+    assert stored == lines
+    assert [c.offset for c in ownership.positions.files.values()] == [11 * len(lines)]
+
+
+async def connect_to_leader(connection: Connection, servers: Servers) -> Process:
+    """Connect to the server that leads the stream: its end is that of the connection and of the leadership."""
+    leader = (await connection.api("STREAM.INFO.LOGS"))["cluster"]["leader"]
+    while servers[(await connection.client()).address].name != leader:
+        await connection.close()  # the next one is chosen at random
+    return servers[(await connection.client()).address]
+
+
+async def stream(connection: Connection) -> list[bytes]:
+    found: list[bytes] = []
+    last = int((await connection.api("STREAM.INFO.LOGS"))["state"]["last_seq"])
+    for sequence in range(1, last + 1):
+        answer = await connection.request("$JS.API.DIRECT.GET.LOGS", b'{"seq":%d}' % sequence)
+        found += [answer.data] if answer.data else []
+    return found
