@@ -69,5 +69,7 @@ def reason_of(error: Rejected) -> str:
     if error.error in _NOT_ATOMIC:
         return f"the stream takes no atomic batches ({error}); run `logbroker apply`"
     if error.error == 0 and error.code == 503:
-        return "the stream or its buckets are not there, or have no leader yet; run `logbroker apply`"
+        return (
+            "the stream or its buckets are not there, or have no leader yet; run `logbroker apply`"
+        )
     return f"the broker refuses: {error}"
