@@ -20,7 +20,7 @@ from shipper.filestate import FileState
 from shipper.handles import Handles
 from shipper.identity import HEAD_BYTES, TAIL_BYTES
 from shipper.limits import Limits
-from shipper.notice import Notice
+from shipper.notice import Notice, NoticeKind
 from shipper.reading import Reading, Request, read
 from shipper.roster import Roster
 from shipper.sampling import Sample, sample
@@ -104,7 +104,7 @@ class Follower:
                 got = await self._read(turn)
                 budget -= sum(len(block.payload) for block in got)
                 blocks += got
-            await self._handles.trim(self._roster.tailers)
+                await self._handles.trim(self._roster.tailers)
             return blocks
 
     async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - running out of it is no error here
@@ -175,11 +175,18 @@ class Follower:
         """Stop watching and close all files."""
         await self._watcher.close()
         async with self._lock:
-            await self._handles.trim(())
+            await self._handles.trim({})
 
     async def _look(self, now: int) -> list[Notice]:
         self.look_due = False
-        shown = await asyncio.to_thread(scan, self._selection, tuple(self._roster.lives))
+        try:
+            shown = await asyncio.to_thread(scan, self._selection, tuple(self._roster.lives))
+        except OSError as error:  # nothing was seen, so nothing is known to be gone
+            self.look_due = True
+            text = f"cannot be listed now: {error.strerror}"
+            return self._troubles.changes(
+                [Notice(NoticeKind.UNREADABLE, str(error.filename), text)]
+            )
         notices = await self._watcher.follow(shown.folders)
         fresh = [folder for folder in shown.folders if folder not in self._folders]
         self._folders = frozenset(shown.folders)
@@ -256,7 +263,7 @@ class Follower:
         self.wake.set()
 
     async def _turn(self, budget: int) -> list[tuple[Tailer, Request]]:
-        ready = self._ready()
+        ready = self._ready(1 + budget // self._limits.block_size)
         share = max(self._limits.block_size, min(_MOST_PER_READ, budget // max(1, len(ready))))
         turn: list[tuple[Tailer, Request]] = []
         unpacked = self._handles.next_unpacked(tailer for _, tailer in ready)
@@ -265,21 +272,27 @@ class Follower:
                 break
             if tailer.sighting.packed is not None and tailer is not unpacked:
                 continue
-            # who had a turn goes to the end of the queue
-            self._turns[family] = self._turns.pop(family)
+            if tailer is not unpacked:  # who had a turn goes to the end of the queue
+                self._turns[family] = self._turns.pop(family)
             if request := await self._request(tailer, min(share, budget)):
                 turn.append((tailer, request))
                 budget -= request.limit
         return turn
 
-    def _ready(self) -> list[tuple[str, Tailer]]:
+    def _ready(self, most: int) -> list[tuple[str, Tailer]]:
         if (first := self._in_line) is not None and first.dirty and not first.suspect:
             self._turns.setdefault(first.sighting.family)
             return [(first.sighting.family, first)]
         if self.is_waiting:
             return []
-        now = self._clock()
-        return [(f, t) for f in list(self._turns) if (t := self._next_of(f, now)) is not None]
+        now, ready = self._clock(), []
+        for family in list(self._turns):
+            if (tailer := self._next_of(family, now)) is not None:
+                ready.append((family, tailer))
+                most -= tailer.sighting.packed is None
+            if most <= 0:
+                break  # the others come after them in the queue
+        return ready
 
     def _next_of(self, family: str, now: int) -> Tailer | None:
         chain = self._roster.chains.get(family, [])

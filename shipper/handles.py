@@ -1,8 +1,9 @@
 """Open files, by identity: no more than a limit, least recently read closed first."""
 
+import errno
 import os
 import resource
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 
 import aiofiles
 from aiofiles.os import wrap
@@ -16,7 +17,7 @@ from shipper.unpacker import Unpacker
 
 __all__ = ["Handles", "most_open_files"]
 
-_MOST = 16_384
+_FEWEST, _MOST = 16, 16_384
 
 _fstat = wrap(os.fstat)
 _pread = wrap(os.pread)
@@ -25,7 +26,7 @@ _pread = wrap(os.pread)
 def most_open_files() -> int:
     """Return how many files may be held open: half of the descriptors that this process may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST if soft == resource.RLIM_INFINITY else max(16, min(_MOST, soft // 2))
+    return _MOST if soft == resource.RLIM_INFINITY else max(_FEWEST, min(_MOST, soft // 2))
 
 
 class Handles:
@@ -83,10 +84,17 @@ class Handles:
             self._unpacked, self._unpacker = key, Unpacker(descriptor, packed.packing)
         return self._unpacker
 
-    async def trim(self, followed: Collection[FileKey]) -> None:
-        """Close what is followed no longer, and the least recently read above the limit."""
+    async def trim(self, followed: Mapping[FileKey, Tailer]) -> None:
+        """Close what is followed no longer, and the least recently read above the limit; deleted ones only at last.
+
+        Those could not be opened again.
+        """
         gone = [key for key in self._open if key not in followed]
+        if not gone and len(self._open) <= self._limit:
+            return
         kept = [key for key in self._open if key in followed]
+        if len(kept) > self._limit:
+            kept.sort(key=lambda key: followed[key].unseen_since is not None)
         for key in gone + kept[: max(0, len(kept) - self._limit)]:
             if key == self._unpacked:
                 self._unpacked = self._unpacker = None
@@ -98,6 +106,8 @@ class Handles:
                 tailer.sighting.path, "rb", buffering=0, opener=open_read_only
             )
         except OSError as error:
+            if error.errno in {errno.EMFILE, errno.ENFILE}:
+                self._limit = max(_FEWEST, len(self._open) // 2)  # others need some as well
             tailer.note = f"cannot be opened: {error.strerror}"
             return None
         status = await _fstat(handle.fileno())

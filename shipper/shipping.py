@@ -229,9 +229,14 @@ class Shipping:
         return asyncio.get_running_loop().time() - self._started
 
     async def _land(self) -> None:
-        if self._flight is not None:
-            await self._flight
-        self._flight = None
+        while (flight := self._flight) is not None:
+            # files come and go, and deleted ones must be let go in time, although the broker is away
+            done, _ = await asyncio.wait({flight}, timeout=self._pace.look_every)
+            if done:
+                self._flight = None
+                await flight
+            else:
+                await self._look_when_due()
 
     async def _idle(self) -> None:
         stop = asyncio.ensure_future(self._stopping.wait())

@@ -3,6 +3,7 @@
 Blocks, so it runs in a thread; opens no file and remembers nothing beyond one walk.
 """
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -12,13 +13,16 @@ from shipper.notice import Notice, NoticeKind
 
 __all__ = ["Walk"]
 
+_SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+"""A folder that could not be listed for one of these is not empty: the walk is worth nothing."""
+
 _every = pattern_of("*").fullmatch
 
 
 class Walk:
     """One walk: `folders` are those whose names were of interest, be they there or not, each listed once.
 
-    `troubles` are the folders that may not be listed.
+    `troubles` are the folders that may not be listed. Raises OSError where the system is short of descriptors or memory.
     """
 
     def __init__(self, excludes: Callable[[str], bool]) -> None:
@@ -57,7 +61,9 @@ class Walk:
             except PermissionError:
                 text = "folder may not be listed"
                 self.troubles.append(Notice(NoticeKind.UNREADABLE, folder, text))
-            except OSError:
+            except OSError as error:
+                if error.errno in _SHORT:
+                    raise
                 pass  # that's fine: it may appear later, and a plain path in it is said to be missing
         return found
 

@@ -1,9 +1,14 @@
 """Deleted while open: read to the end and let go, or let go when that takes too long, and told by name."""
 
+import asyncio
 import os
 from pathlib import Path
 
+from shipper.meter import Meter
 from shipper.notice import NoticeKind
+from shipper.positions import Positions
+from shipper.rounds import Round
+from shipper.shipping import Pace, Shipping
 from tests.shipper.following import SECOND, Host
 
 
@@ -67,4 +72,58 @@ async def test_a_deleted_file_that_is_written_to_forever_is_let_go_in_time(tmp_p
 
     assert 10 <= host.shipped.count(b"x\n") < 20
     assert [notice.lost for notice in host.said(NoticeKind.GONE)] != []
+    await host.follower.close()
+
+
+async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(tmp_path: Path) -> None:
+    host = Host(tmp_path, hold=3600.0)
+    host.write("app.log", b"1\n")
+    meter = Meter(host.clock)
+    asked = asyncio.Event()
+
+    async def never(_: Round) -> int:
+        asked.set()
+        await asyncio.Event().wait()
+        return 0
+
+    pace = Pace(1 << 20, "none", once=False, patience=None, look_every=0.02)
+    shipping = Shipping(host.follower, never, Positions(), pace, asyncio.Event(), meter)
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            await shipping.run(group)
+
+    running = asyncio.create_task(run())
+    async with asyncio.timeout(10):
+        await asked.wait()
+        host.write("app.log", b"2\n")
+        (tmp_path / "app.log").unlink()
+        while held(tmp_path / "app.log"):
+            host.later += 600 * SECOND
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+    assert meter.lost["deleted"] == 2
+    await host.follower.close()
+
+
+async def test_descriptors_of_deleted_files_are_closed_last(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log", open_files=3)
+    host.write("a.log", b"1\n")
+    host.write("b.log", b"1\n")
+    await host.ship()
+    host.write("a.log", b"rest of a\n")
+    (tmp_path / "a.log").unlink()
+    await host.look()
+    for number in range(20):
+        host.write(f"{number}.log", b"2\n")
+    await host.look()
+    for number in range(20):
+        host.write(f"{number}.log", b"3\n")
+
+    await host.ship()
+
+    assert b"rest of a\n" in host.shipped
+    assert host.follower.open_files <= 3
     await host.follower.close()

@@ -140,19 +140,6 @@ async def test_pipes_and_folders_are_refused(tmp_path: Path) -> None:
     await host.follower.close()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-async def test_an_unreadable_file_is_said_once_and_read_when_it_may_be(host: Host) -> None:
-    host.write("app.log", b"1\n")
-    (host.folder / "app.log").chmod(0)
-    await host.ship()
-    await host.ship()
-    assert len(host.said(NoticeKind.UNREADABLE)) == 1
-
-    (host.folder / "app.log").chmod(0o600)
-
-    assert await host.ship() == b"1\n"
-
-
 async def test_a_change_wakes_the_follower(host: Host) -> None:
     host.write("app.log", b"1\n")
     while host.follower.look_due:  # a folder that was changed just now is looked at again

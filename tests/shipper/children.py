@@ -1,0 +1,119 @@
+"""What tests run in a process of its own: one without rights, or with few descriptors. Each ends with 0, or raises."""
+
+import asyncio
+import concurrent.futures.thread  # noqa: F401 - cannot be imported any more once the rights are gone
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+from shipper.handles import most_open_files
+from shipper.notice import NoticeKind
+from tests.shipper.following import Host
+
+__all__ = ["run_child"]
+
+ROOT = Path(__file__).parents[2]
+NOBODY = 65534
+
+
+def run_child(what: str, folder: Path) -> None:
+    """Run a function of this module in a new process; `folder` is its own, and can be reached by everybody."""
+    code = f"import sys; from tests.shipper.children import {what}; {what}(sys.argv[1])"
+    command = [sys.executable, "-c", code, str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stderr
+
+
+def without_rights(folder: str) -> None:
+    """Take permissions away and give them back, as a user who is bound by them."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    asyncio.run(_without_rights(Path(folder)))
+
+
+async def _without_rights(folder: Path) -> None:
+    host = Host(folder, "app.log", "*/*.log")
+    closed = folder / "closed"
+    closed.mkdir()
+    host.write("app.log", b"1\n")
+    host.write("closed/a.log", b"a1\n")
+    (folder / "app.log").chmod(0)
+    closed.chmod(0)
+    await host.ship()
+    await host.ship()
+    assert host.shipped == b""
+    said = sorted(notice.path for notice in host.said(NoticeKind.UNREADABLE))
+    assert said == [str(folder / "app.log"), str(closed)], said
+
+    (folder / "app.log").chmod(0o600)
+    closed.chmod(0o700)
+    assert sorted((await host.ship()).split()) == [b"1", b"a1"]
+
+    host.write("app.log", b"2\n")
+    host.write("closed/a.log", b"a2\n")
+    (folder / "app.log").chmod(0)
+    closed.chmod(0)
+    taken = await host.ship()
+    (folder / "app.log").chmod(0o600)
+    closed.chmod(0o700)
+    taken += await host.ship()
+    assert sorted(taken.split()) == [b"2", b"a2"], taken  # each once, whether it was open or not
+    assert len({state.file for state in host.follower.states()}) == 2
+    await host.follower.close()
+
+
+def with_few_descriptors(folder: str) -> None:
+    """Follow 10,000 files with 1,024 descriptors."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+    assert most_open_files() == 512
+    asyncio.run(_with_few_descriptors(Path(folder)))
+
+
+async def _with_few_descriptors(folder: Path) -> None:
+    host = Host(folder, "*.log", open_files=most_open_files())
+    names = [f"{number}.log" for number in range(10_000)]
+    _write(folder, names, "first")
+    await host.ship()
+    _write(folder, names, "second")
+    await host.look()
+    most = 0
+    while blocks := await host.follower.gather(1 << 20):
+        host.blocks += blocks
+        most = max(most, len(os.listdir("/proc/self/fd")))  # noqa: PTH208 - numbers are enough
+    assert most < 700, most
+    assert sorted(host.shipped.splitlines()) == sorted(
+        f"{word} {name}".encode() for word in ("first", "second") for name in names
+    )
+
+    # somebody else takes all that are left
+    taken = []
+    while True:
+        try:
+            taken.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError:
+            break
+    before = {state.file for state in host.follower.states()}
+    for path in [folder / "0.log", folder / "9999.log"]:
+        os.close(taken.pop())
+        with path.open("ab") as file:
+            file.write(b"third\n")
+        taken.append(os.open("/dev/null", os.O_RDONLY))
+    await host.ship()
+    await host.ship()
+    for descriptor in taken:
+        os.close(descriptor)
+    await host.ship()
+    assert host.shipped.count(b"third\n") == 2
+    assert {state.file for state in host.follower.states()} == before
+    assert host.said(NoticeKind.GONE) == []
+    await host.follower.close()
+
+
+def _write(folder: Path, names: list[str], word: str) -> None:
+    for name in names:
+        with (folder / name).open("ab") as file:
+            file.write(f"{word} {name}\n".encode())
