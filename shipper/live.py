@@ -97,8 +97,8 @@ class Live:
             return
         self._clients.add(writer)
         try:
+            writer.write(self._say())
             async with asyncio.timeout(self._patience):
-                writer.write(self._say())
                 writer.write_eof()
                 await writer.drain()
                 writer.close()

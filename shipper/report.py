@@ -4,7 +4,7 @@ Units are in the names, times are RFC 3339 in UTC, None is what cannot be known.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from shipper.filestate import FileState, Stage
@@ -44,6 +44,7 @@ class Trouble:
 class HostReport:
     """A host; `running` tells a report of the agent itself from one of the positions that it saved.
 
+    `passed_over` are the paths of files that are not followed since they were not written for long (--ignore-older).
     `sequence` is the stream's, of the last acknowledged block; `lost_bytes` are counted since `up_since`, by cause.
     """
 
@@ -59,6 +60,7 @@ class HostReport:
     waiting_for: str = ""
     lost_bytes: Mapping[str, int] = field(default_factory=dict)
     troubles: tuple[Trouble, ...] = ()
+    passed_over: tuple[str, ...] = ()
 
     @property
     def behind_bytes(self) -> int:
@@ -67,7 +69,13 @@ class HostReport:
 
     def document(self) -> dict[str, Any]:
         """Return plain values; the keys are the field names, and stay."""
-        return asdict(self)
+        document = _plain(self)
+        return {
+            **document,
+            "lost_bytes": dict(self.lost_bytes),
+            "files": [_plain(file) for file in self.files],
+            "troubles": [_plain(trouble) for trouble in self.troubles],
+        }
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> "HostReport":
@@ -75,9 +83,16 @@ class HostReport:
         try:
             files = tuple(FileReport(**_known(FileReport, file)) for file in document["files"])
             troubles = tuple(Trouble(**_known(Trouble, one)) for one in document["troubles"])
-            return cls(**{**_known(cls, document), "files": files, "troubles": troubles})
+            passed = tuple(document.get("passed_over", ()))
+            known = {**_known(cls, document), "files": files, "troubles": troubles}
+            return cls(**{**known, "passed_over": passed})
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"no report of an agent: {error}") from None
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    # asdict copies deeply, which takes ten times as long; there may be ten thousand files
+    return {one.name: getattr(value, one.name) for one in fields(value)}
 
 
 def _known(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,5 +33,6 @@ class Source(Protocol):
     async def wait(self, timeout: float) -> None: ...  # noqa: ASYNC109, D102
     def states(self) -> list[FileState]: ...  # noqa: D102
     def troubles(self) -> list[Notice]: ...  # noqa: D102
+    def passed_over(self) -> list[str]: ...  # noqa: D102
     def starts(self, but: Container[str]) -> list[Cursor]: ...  # noqa: D102
     async def close(self) -> None: ...  # noqa: D102

@@ -118,6 +118,10 @@ class StandardInput:
         """Return nothing: trouble with reading is an end."""
         return []
 
+    def passed_over(self) -> list[str]:
+        """Return nothing: there is no file to pass over."""
+        return []
+
     def starts(self, but: Container[str]) -> list[Cursor]:
         """Return nothing: no position can bring lines back that were read from a pipe."""
         return []

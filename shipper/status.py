@@ -130,6 +130,9 @@ def _table(host: HostReport) -> str:
     troubles = [
         f"not followed: {printable(one.path)}: {printable(one.reason)}" for one in host.troubles
     ]
+    passed = len(host.passed_over)
+    if passed:
+        troubles.append(f"not followed: {passed} files that were not written for --ignore-older")
     return "\n".join([*_head(host), *lines, *troubles])
 
 

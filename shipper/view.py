@@ -108,6 +108,7 @@ class View:
             waiting_for=self.waiting_for,
             lost_bytes=dict(self.meter.lost),
             troubles=tuple(Trouble(trouble.path, trouble.text) for trouble in troubles),
+            passed_over=() if self.source is None else tuple(self.source.passed_over()),
         )
 
     def _file(self, state: FileState, read: int | None) -> FileReport:

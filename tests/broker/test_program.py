@@ -1,5 +1,8 @@
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import click
@@ -103,3 +106,35 @@ def test_a_signal_before_anything_is_under_way_ends_it_in_order(
         run(command, arguments)
 
     assert ended.value.code == code
+
+
+def test_with_json_the_last_word_is_an_object_too_and_so_is_a_defect() -> None:
+    script = (
+        "import click\n"
+        "from broker.configuration import ProgramSettings\n"
+        "from broker.exits import ConfigurationError\n"
+        "from broker.program import log_to_stderr, run\n"
+        "@click.command(name='example')\n"
+        "@click.option('--defect', is_flag=True)\n"
+        "def command(defect):\n"
+        "    log_to_stderr(ProgramSettings(log_format='json'))\n"
+        "    raise ZeroDivisionError if defect else ConfigurationError('mend\\nit')\n"
+        "run(command, __import__('sys').argv[1:])\n"
+    )
+
+    def said(*arguments: str) -> tuple[int, dict[str, str]]:
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return done.returncode, json.loads(done.stderr)
+
+    code, word = said()
+    defect_code, defect = said("--defect")
+
+    assert (code, word["logger"], word["message"]) == (78, "example", "mend\nit")
+    assert (defect_code, defect["level"]) == (1, "critical")
+    assert "ZeroDivisionError" in defect["exception"]
