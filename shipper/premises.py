@@ -9,13 +9,14 @@ from pathlib import Path
 from broker.address import Address
 from shipper.cache import FILE_NAME
 from shipper.finding import Finding, bad, fine
+from shipper.handles import most_open_files
 from shipper.live import ask
 from shipper.positions import Positions, PositionsUnreadable
 
 __all__ = ["check_address", "check_limits", "check_state"]
 
-_LEAST_SPARE = 100
-"""Descriptors beside the files: connections, watches, the agent's own."""
+_GOOD_ROOM = 100
+"""Open files with which any number of files can be followed well."""
 _INOTIFY = Path("/proc/sys/fs/inotify")
 
 
@@ -53,13 +54,13 @@ def _running(folder: Path) -> Iterator[Finding]:
 
 def check_limits(folders: int, files: int) -> Iterator[Finding]:
     """Say whether the kernel lets so many folders be watched and files be open; without it works, and costs more."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = files + _LEAST_SPARE
-    text = f"{soft} open files allowed, {files} wanted"
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        yield fine(text)
+    most, soft = most_open_files(), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    text = f"{files} files, at most {most} of them open at a time; {soft} descriptors allowed"
+    # idle files are closed and opened again, but one that is deleted or renamed while closed may be lost sight of
+    if most < min(files, _GOOD_ROOM):
+        yield bad(f"{text}; raise LimitNOFILE or ulimit -n")
     else:
-        yield bad(f"{text} and {_LEAST_SPARE} beside; raise LimitNOFILE or ulimit -n")
+        yield fine(text)
     watches = _number(_INOTIFY / "max_user_watches")
     if watches is not None:
         text = f"{watches} inotify watches allowed, {folders} folders to watch"
