@@ -81,6 +81,7 @@ class Follower:
         self._turns: dict[str, None] = {}
         self._in_line: Tailer | None = None
         self._losses: list[Notice] = []
+        self._is_unpacking = False
         self._buffer = bytearray(max(_MOST_PER_READ, max_line + 1) + TAIL_BYTES)
         self._lock = asyncio.Lock()
         self.wake = asyncio.Event()
@@ -96,15 +97,18 @@ class Follower:
 
         Takes turns over the chains, within a chain oldest first; nothing comes between the pieces of an over-long line,
         in this gathering and the next, unless its rest takes long to be written. Empty when there is nothing to read
-        or, as `is_waiting` then says, when it is the turn of such a rest.
+        or, as `is_waiting` then says, when it is the turn of such a rest or a compressed file is unpacked up to its own.
         """
         async with self._lock:
             blocks: list[Block] = []
+            self._is_unpacking = False
             while budget > 0 and (turn := await self._turn(budget)):
                 got = await self._read(turn)
                 budget -= sum(len(block.payload) for block in got)
                 blocks += got
                 await self._handles.trim(self._roster.tailers)
+                if self._is_unpacking and not got:
+                    break  # so that it can be stopped
             return blocks
 
     async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - running out of it is no error here
@@ -118,7 +122,13 @@ class Follower:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether all files wait for the rest of an over-long line, which is still being written; a second at most."""
+        """Whether there is more to gather soon: behind a long way through a compressed file, or an over-long line.
+
+        All files wait for the rest of such a line, which is still being written; a second at most.
+        """
+        return self._is_unpacking or self._is_in_line()
+
+    def _is_in_line(self) -> bool:
         line = self._in_line
         if line is None or line.dirty or line.suspect:
             return False
@@ -283,7 +293,7 @@ class Follower:
         if (first := self._in_line) is not None and first.dirty and not first.suspect:
             self._turns.setdefault(first.sighting.family)
             return [(first.sighting.family, first)]
-        if self.is_waiting:
+        if self._is_in_line():
             return []
         now, ready = self._clock(), []
         for family in list(self._turns):
@@ -323,6 +333,7 @@ class Follower:
 
     async def _read(self, turn: Sequence[tuple[Tailer, Request]]) -> list[Block]:
         readings = await self._serve([request for _, request in turn])
+        self._is_unpacking = any(reading.is_underway for reading in readings)
         now = self._clock()
         blocks: list[Block] = []
         for (tailer, _), reading in zip(turn, readings, strict=True):

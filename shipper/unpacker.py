@@ -6,6 +6,7 @@ Offsets are those of the content. Blocks, so it runs in a thread; the descriptor
 import bz2
 import lzma
 import os
+import sys
 import zlib
 from typing import Protocol
 
@@ -112,6 +113,8 @@ class Unpacker:
         """Begin at the beginning; nothing is read yet."""
         self._descriptor = descriptor
         self._packing = packing
+        self._start = 0
+        self._window = bytearray()
         self._restart()
 
     @property
@@ -124,18 +127,20 @@ class Unpacker:
         """Whether the last stream has ended and nothing stands behind it."""
         return self._exhausted and self._stream is None and self._streams > 0 and not self.damage
 
-    def read(self, start: int, end: int) -> bytes:
+    def read(self, start: int, end: int, most: int = sys.maxsize) -> bytes:
         """Return the content in `[start, end)`, less where it ends before or is damaged; raises OSError.
 
         What stands before `start` is forgotten: asking for it again unpacks all from the beginning. A file that has
-        grown is read on.
+        grown is read on. After `most` bytes on the way there it stops: then it `is_underway`, and is to be asked again.
         """
         if start < self._start:
             self._restart()
         self._exhausted = False
         self._forget(start)
-        while self.reached < end and self._more():
+        limit = self.reached + most
+        while self.reached < min(end, limit) and self._more():
             self._forget(start)
+        self.is_underway = self.reached < end and not (self._exhausted or self.damage)
         return bytes(self._window[start - self._start : end - self._start])
 
     def is_at_end(self) -> bool:
@@ -145,6 +150,7 @@ class Unpacker:
 
     def _restart(self) -> None:
         self.damage = ""
+        self.is_underway = False
         self._start = 0
         self._window = bytearray()
         self._at = 0

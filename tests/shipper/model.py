@@ -260,7 +260,9 @@ class Model:
         os.utime(path, ns=(self._clock(), self._clock()))
 
     def _plain_sibling(self, amount: int) -> Path | None:
-        plain = [path for n in range(1, KEPT + 1) if (path := self._path(n)).exists()]
+        there = [path for n in range(1, KEPT + 1) if (path := self._path(n)).exists()]
+        # gzip, xz and bzip2 refuse a file that has another name
+        plain = [path for path in there if path.stat().st_nlink == 1]
         return plain[amount % len(plain)] if plain else None
 
     def _compressed(self, original: Path, amount: int) -> Path:

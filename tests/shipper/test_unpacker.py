@@ -146,6 +146,22 @@ def test_no_more_is_held_than_was_asked_for(packing: Packing, tmp_path: Path) ->
         assert len(unpacker.read(30 << 20, 64 << 20)) == 34 << 20
 
 
+@forms
+def test_a_long_way_is_gone_in_stages(packing: Packing, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(packed(LINES, packing))
+    with opened(tmp_path / "a") as descriptor:
+        unpacker = Unpacker(descriptor, packing)
+
+        stages = 0
+        while not (data := unpacker.read(len(LINES) - 50, len(LINES), 200_000)):
+            assert unpacker.is_underway
+            stages += 1
+
+        assert data == LINES[-50:]
+        assert not unpacker.is_underway
+        assert stages > 1
+
+
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize(
     ("packing", "tells_of_several"),
