@@ -15,6 +15,7 @@ from nats.aio.msg import Msg
 
 from broker.access import Access
 from broker.credentials import Credentials
+from broker.line import Line
 from broker.sending import SendingClient
 from broker.servers import public
 
@@ -104,6 +105,10 @@ class BrokerClient(SendingClient):
     def address(self) -> str:
         """Where it is connected to, without a password."""
         return public(self._server)
+
+    async def _connect_to_server(self, s: Any) -> None:
+        self._transport = Line()  # type: ignore[no-untyped-call]
+        await self._transport.connect(s.uri, nats.aio.client.DEFAULT_BUFFER_SIZE, CONNECT_TIMEOUT)
 
     def _token(self) -> bytearray:
         return bytearray(self._credentials.token.encode())
