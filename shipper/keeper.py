@@ -13,7 +13,7 @@ from shipper.shipping import Shipping
 __all__ = ["Keeper"]
 
 _SAVE_EVERY = 1.0
-_FORGET_EVERY = 600.0  # seconds
+_FORGET_EVERY = 60.0  # seconds
 logger = logging.getLogger(__name__)
 
 

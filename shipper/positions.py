@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from broker.block import Identity, Origin
 from shipper.cursor import Cursor, after
+from shipper.forgetting import forgettable
 
 __all__ = ["Positions", "PositionsUnreadable"]
 
 _VERSION = 1
-_KEPT = 7 * 86_400 * 1_000_000_000  # nanoseconds
 
 
 class PositionsUnreadable(ValueError):
@@ -82,15 +82,12 @@ class Positions:
         )
 
     def forgettable(self, following: Collection[str], now: int) -> list[Cursor]:
-        """Return the entries of files that are not followed and have not been read for 7 days; `now` in nanoseconds.
+        """Return the entries of files that are not followed and may be forgotten; `now` in nanoseconds.
 
         They may go once their file is gone: the stream, which is kept for a day, could not bring them back.
         """
-        return [
-            cursor
-            for cursor in self.files.values()
-            if cursor.file not in following and now - cursor.seen > _KEPT
-        ]
+        homeless = (cursor for cursor in self.files.values() if cursor.file not in following)
+        return forgettable(homeless, now)
 
     def encode(self) -> bytes:
         """Return the form on disk: JSON with a version."""

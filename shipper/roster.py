@@ -13,6 +13,7 @@ from shipper.chain import Ruling, Stranger, Verdict, rule_known
 from shipper.copies import Copies
 from shipper.cursor import Cursor
 from shipper.families import family_of
+from shipper.forgetting import forgettable
 from shipper.holes import start_of
 from shipper.identity import Match, identify
 from shipper.index import Index
@@ -28,6 +29,9 @@ from shipper.sighting import FileKey, Sighting
 from shipper.tailer import Tailer
 
 __all__ = ["Roster"]
+
+_GROWTH = 256
+"""By how much memory of files that are gone may grow until it is sorted out again."""
 
 
 class Roster:
@@ -47,6 +51,7 @@ class Roster:
         self._copies = Copies()
         self._shown = Outlook()
         self._looked: int | None = None
+        self._remembered = 0
 
     def sight(
         self, sightings: Iterable[Sighting], now: int, is_open: Callable[[FileKey], bool]
@@ -101,6 +106,8 @@ class Roster:
         self._forget_unread(truncated)
         self._looked = now
         self._before = None
+        if len(self.known) + len(self.lives) > self._remembered + _GROWTH:
+            self._forget(now)
         self.order()
         return notices
 
@@ -108,7 +115,7 @@ class Roster:
         """Follow another selection: forget nothing, but let go of the files of which it shows no part."""
         self._before, self._selection = self._selection, selection
         for key, tailer in list(self.tailers.items()):
-            if not self._is_selected(tailer.sighting):
+            if not selection.covers(tailer.sighting.path, tailer.sighting.family):
                 self._remember(key)
                 if tailer.offset == 0:
                     self.known[tailer.file] = tailer.start
@@ -116,6 +123,14 @@ class Roster:
         self.lives |= {c.path for c in self.known.values() if selection.shows(c.path)}
         self._passed.ask_again()
         self.order()
+
+    def _forget(self, now: int) -> None:
+        for cursor in forgettable(self.known.values(), now):
+            del self.known[cursor.file]
+        wanted = {s.path for s in self._shown.files.values() if s.wanted}
+        families = {tailer.sighting.family for tailer in self.tailers.values()}
+        self.lives &= wanted | families | {cursor.path for cursor in self.known.values()}
+        self._remembered = len(self.known) + len(self.lives)
 
     def leave(self, tailer: Tailer) -> None:
         """Stop following a file; its cursor is remembered, should it come back."""
@@ -145,10 +160,6 @@ class Roster:
     def unseen(self) -> list[Tailer]:
         """Return the followed files that the last look did not show."""
         return [tailer for key, tailer in self.tailers.items() if key not in self._shown.files]
-
-    def _is_selected(self, sighting: Sighting) -> bool:
-        shown = self._selection.shows(sighting.path) or self._selection.shows(sighting.family)
-        return shown and not self._selection.excludes(sighting.path)
 
     def passed_over(self) -> list[Sighting]:
         """Return the files that patterns show and that are left, since they were not written for too long."""

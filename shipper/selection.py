@@ -38,6 +38,10 @@ class Selection:
         """Whether a file or folder of this path is left out, by its own name or by that of a folder above it."""
         return any(within(pattern).fullmatch(path) for pattern in self.excluded)
 
+    def covers(self, path: str, family: str) -> bool:
+        """Whether a file at this path, of the family of that live path, is followed."""
+        return (self.shows(path) or self.shows(family)) and not self.excludes(path)
+
     def is_too_old(self, modified: int, now: int) -> bool:
         """Whether a file that was never seen is passed over, for the time when it was last written."""
         return self.ignore_older is not None and now - modified > self.ignore_older

@@ -1,0 +1,67 @@
+"""What is remembered of files that are gone, and that it does not grow for ever."""
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from broker.block import Identity
+from shipper.cursor import Cursor
+from shipper.forgetting import forgettable
+from shipper.positions import Positions
+from tests.shipper.following import SECOND, Host
+
+DAY = 86_400 * SECOND
+CURSOR = Cursor("a", "/log/a", 5, Identity(1, 1, "ab", 1, "ab"), 100 * DAY)
+
+
+def test_a_cursor_is_kept_for_7_days() -> None:
+    old = replace(CURSOR, file="b", seen=CURSOR.seen - 8 * DAY)
+
+    assert forgettable([CURSOR, old], CURSOR.seen) == [old]
+
+
+def test_of_many_cursors_of_one_path_the_last_64_are_kept() -> None:
+    many = [replace(CURSOR, file=f"f{n}", seen=CURSOR.seen + n) for n in range(100)]
+    others = [replace(CURSOR, file=f"o{n}", path=f"/log/{n}") for n in range(100)]
+
+    found = forgettable([*many, *others], CURSOR.seen + 100)
+
+    assert {cursor.file for cursor in found} == {f"f{n}" for n in range(36)}
+
+
+def test_100000_positions_are_sorted_out_in_a_moment() -> None:
+    many = {
+        f"f{n}": replace(CURSOR, file=f"f{n}", path=f"/log/{n % 70_000}") for n in range(100_000)
+    }
+    positions = Positions(1, "a", many)
+    following = {f"f{n}" for n in range(0, 100_000, 2)}
+    began = time.process_time()
+
+    old = positions.forgettable(following, CURSOR.seen + 8 * DAY)
+    rest = positions.without(cursor.file for cursor in old)
+
+    assert set(rest.files) == following
+    assert time.process_time() - began < 5
+
+
+async def test_memory_stays_flat_through_hundreds_of_rotations_and_passing_files(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "*.log", grace=0.0)
+    for number in range(400):
+        host.write("app.log", b"%d\n" % number)
+        host.write(f"passing-{number}.log", b"")
+        await host.ship()
+        (tmp_path / "app.log.1").unlink(missing_ok=True)
+        host.move("app.log", "app.log.1")
+        (tmp_path / f"passing-{number}.log").unlink()
+    await host.ship()
+
+    roster = host.follower._roster
+    assert host.shipped.split() == [b"%d" % number for number in range(400)]
+    assert len(roster.known) + len(roster.lives) < 400
+    assert (len(roster.tailers), len(roster.chains)) == (1, 1)
+    assert len(host.follower._turns) <= 2
+    assert len(os.listdir("/proc/self/fd")) < 100  # noqa: PTH208 - numbers are enough
+    await host.follower.close()
