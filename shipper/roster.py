@@ -52,6 +52,7 @@ class Roster:
         self._shown = Outlook()
         self._looked: int | None = None
         self._remembered = 0
+        self._dropped: set[str] = set()
 
     def sight(
         self, sightings: Iterable[Sighting], now: int, is_open: Callable[[FileKey], bool]
@@ -117,6 +118,7 @@ class Roster:
         for key, tailer in list(self.tailers.items()):
             if not selection.covers(tailer.sighting.path, tailer.sighting.family):
                 self._remember(key)
+                self._dropped.add(tailer.file)
                 if tailer.offset == 0:
                     self.known[tailer.file] = tailer.start
         self.lives = {live for live in self.lives if selection.shows(live)}
@@ -125,7 +127,9 @@ class Roster:
         self.order()
 
     def _forget(self, now: int) -> None:
-        for cursor in forgettable(self.known.values(), now):
+        # a file that was let go for another selection is there still, and may be named again
+        gone = (cursor for cursor in self.known.values() if cursor.file not in self._dropped)
+        for cursor in forgettable(gone, now):
             del self.known[cursor.file]
         wanted = {s.path for s in self._shown.files.values() if s.wanted}
         families = {tailer.sighting.family for tailer in self.tailers.values()}
