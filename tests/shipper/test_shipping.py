@@ -5,6 +5,7 @@ import itertools
 import time
 from pathlib import Path
 
+from broker.block import Block
 from shipper.follower import Follower
 from shipper.meter import Meter
 from shipper.positions import Positions
@@ -45,3 +46,40 @@ async def test_once_does_not_end_while_files_wait_for_the_rest_of_an_over_long_l
     )
 
     assert await ship_once(follower) == b"a" * 900 + b"short\n"
+
+
+async def test_a_reading_that_does_not_return_is_known_by_when_it_began(tmp_path: Path) -> None:
+    class Hung(Follower):
+        """A follower whose file system went away."""
+
+        async def gather(self, budget: int) -> list[Block]:
+            reading.set()
+            await asyncio.Event().wait()
+            return []
+
+    async def publish(_: Round) -> int:
+        return 0
+
+    reading = asyncio.Event()
+    follower = Hung(
+        Selection.of([str(tmp_path / "a.log")]),
+        [],
+        agent="1-aaaaaaaa",
+        new_id=lambda: "id",
+        clock=time.time_ns,
+    )
+    pace = Pace(1 << 20, "none", once=False, patience=None)
+    meter = Meter(time.time_ns)
+    shipping = Shipping(follower, publish, Positions(), pace, asyncio.Event(), meter)
+    before = shipping.reading_since
+
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(shipping.run(group))
+        await reading.wait()
+        since = shipping.reading_since
+        running.cancel()
+    await follower.close()
+
+    assert (before, shipping.reading_since) == (None, None)
+    assert since is not None
+    assert since <= asyncio.get_running_loop().time()
