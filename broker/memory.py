@@ -7,7 +7,7 @@ import ctypes
 
 __all__ = ["keep_large_buffers"]
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt(3)
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # mallopt(3)
 _LARGEST = 32 * 1024 * 1024  # the most that glibc takes
 
 
@@ -17,5 +17,7 @@ def keep_large_buffers() -> None:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return
+    # a heap for each thread that reads would keep a round's memory each; under the interpreter's lock one does as well
+    mallopt(_ARENA_MAX, 1)
     mallopt(_MMAP_THRESHOLD, _LARGEST)
     mallopt(_TRIM_THRESHOLD, 2 * _LARGEST)

@@ -9,6 +9,7 @@ from broker.connection import Connection
 from broker.subjects import Subject
 from broker.topology import room_in
 from shipper.agent_id import AgentId
+from shipper.allowance import round_bytes
 from shipper.expression import Expression
 from shipper.follower import Follower
 from shipper.handles import most_open_files
@@ -97,7 +98,7 @@ async def input_for(errand: Errand, crew: Crew, stopping: asyncio.Event) -> Stan
 def pace_for(settings: ShipperSettings) -> Pace:
     """Return how the loop is to breathe."""
     return Pace(
-        settings.round_size,
+        round_bytes(settings.memory, settings.max_line, settings.round_size),
         settings.compression,
         settings.once,
         settings.patience.total_seconds() if settings.once else None,

@@ -20,6 +20,7 @@ AT_ONCE = frozenset(
         "include_lines",
         "log_format",
         "log_level",
+        "memory",
         "round_size",
     }
 )

@@ -14,6 +14,7 @@ from broker.configuration import Many
 from broker.durations import Duration
 from broker.servers import Servers
 from broker.subjects import validate_host
+from shipper.allowance import LEAST_MEMORY
 from shipper.expression import Expression
 
 __all__ = ["Compression", "ShipperSettings", "default_state_dir"]
@@ -114,8 +115,13 @@ class ShipperSettings(AccessSettings):
         json_schema_extra={"metavar": "BYTES"},
     )
     round_size: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024 * 1024)] = Field(
-        ByteSize(4 * 1024 * 1024),
-        description="Most bytes of lines that are published at a time.",
+        ByteSize(8 * 1024 * 1024),
+        description="Most bytes of lines that are published at a time; fewer where --memory asks for it.",
+        json_schema_extra={"metavar": "BYTES"},
+    )
+    memory: Annotated[ByteSize, Field(ge=LEAST_MEMORY)] = Field(
+        ByteSize(64 * 1024 * 1024),
+        description="Most memory that is used beside that of the program itself; bounds the rounds.",
         json_schema_extra={"metavar": "BYTES"},
     )
     grace: Duration = Field(

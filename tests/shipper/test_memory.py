@@ -1,0 +1,144 @@
+"""What an agent holds in memory stays within what it is given, whatever happens. The real program, the real broker."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.backlog import LINE_BYTES, write_backlog
+from bench.cpu import peak_bytes
+from bench.processes import Process, Processes, wait_until
+from bench.suite import Suite
+from broker.connection import Connection
+from shipper.allowance import LEAST_MEMORY, round_bytes
+
+MIB = 1024 * 1024
+BOUND = 64 * MIB
+BACKLOG = 64 * MIB
+
+
+@pytest.mark.parametrize(
+    ("memory", "max_line", "expected"),
+    [
+        pytest.param(64 * MIB, MIB, 8 * MIB, id="what is asked for"),
+        pytest.param(32 * MIB, MIB, 25 * MIB // 4, id="less, with less memory"),
+        pytest.param(64 * MIB, 4 * MIB, 8 * MIB, id="the longest lines"),
+        pytest.param(LEAST_MEMORY, 4 * MIB, MIB, id="the least memory and the longest lines"),
+    ],
+)
+def test_a_round_is_as_large_as_memory_allows(memory: int, max_line: int, expected: int) -> None:
+    assert round_bytes(memory, max_line, 8 * MIB) == expected
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
+    folder = tmp_path_factory.mktemp("memory")
+    with Processes(folder) as processes:
+        suite = Suite(folder, processes, partitions=1)
+        suite.start_broker()
+        yield suite
+
+
+@pytest.fixture(scope="module")
+def begun(suite: Suite) -> int:
+    """Return what an agent has resident that shipped one line."""
+    log = suite.folder / "one.log"
+    log.write_bytes(b"one line\n")
+    return until_shipped(suite, suite.start_shipper("one", [log], "--once"))
+
+
+def until_shipped(suite: Suite, agent: Process) -> int:
+    """Wait for the end of an agent with --once; return the most that it had resident."""
+    peak = 0
+
+    def has_ended() -> bool:
+        nonlocal peak
+        peak = max(peak, peak_bytes(agent))
+        return not agent.is_running()
+
+    wait_until("all is shipped", has_ended, 60)
+    assert agent.wait(1) == 0, agent.last_words()
+    return peak
+
+
+def logs(path: Path) -> None:
+    write_backlog(path / "a.log", BACKLOG // LINE_BYTES)
+
+
+def noise(path: Path) -> None:
+    (path / "a.log").write_bytes(os.urandom(BACKLOG))
+
+
+def short_lines(path: Path) -> None:
+    (path / "a.log").write_bytes(b"a\n" * (BACKLOG // 8))
+
+
+def endless_lines(path: Path) -> None:
+    for name in "abc":
+        (path / f"{name}.log").write_bytes(os.urandom(1) * (BACKLOG // 4) + b"\n")
+
+
+def many_files(path: Path) -> None:
+    for number in range(1000):
+        (path / f"{number}.log").write_bytes(b"%04d %b\n" % (number, b"x" * 100) * 500)
+
+
+@pytest.mark.parametrize("make", [logs, noise, short_lines, endless_lines, many_files])
+@pytest.mark.parametrize("compression", ["auto", "none"])
+def test_a_backlog_of_any_kind_needs_no_more_memory_than_it_is_given(
+    suite: Suite, begun: int, tmp_path: Path, make: Callable[[Path], None], compression: str
+) -> None:
+    make(tmp_path)
+
+    agent = suite.start_shipper(
+        f"{make.__name__.replace('_', '-')}-{compression}",
+        [tmp_path / "*.log"],
+        *("--once", "--compression", compression, "--max-line", "4MiB", "--patience", "60s"),
+    )
+
+    grown = until_shipped(suite, agent) - begun
+    assert grown < BOUND
+
+
+def test_a_broker_that_stops_answering_costs_no_memory(
+    suite: Suite, begun: int, tmp_path: Path
+) -> None:
+    noise(tmp_path)
+    with Processes(tmp_path) as processes:
+        own = Suite(tmp_path / "own", processes, partitions=1)
+        broker = own.start_broker()
+        agent = own.start_shipper("web01", [tmp_path / "a.log"], "--round-size", "64MiB")
+        wait_until("something is shipped", lambda: own.last_sequence() > 10, 20, [agent])
+
+        for pid in broker.tree():
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(1.5)  # as much as it may, it reads and sends meanwhile
+        held = peak_bytes(agent)
+        for pid in broker.tree():
+            os.kill(pid, signal.SIGCONT)
+
+    assert held - begun < BOUND
+
+
+def test_a_stream_that_is_full_costs_no_memory(suite: Suite, begun: int, tmp_path: Path) -> None:
+    noise(tmp_path)
+    with Processes(tmp_path) as processes:
+        own = Suite(tmp_path / "own", processes, partitions=1)
+        own.start_broker()
+        asyncio.run(limit_stream(own.url))
+
+        agent = own.start_shipper("web01", [tmp_path / "a.log"])
+        wait_until("it says so", lambda: "full" in agent.last_words(), 20, [agent])
+
+        assert peak_bytes(agent) - begun < BOUND
+
+
+async def limit_stream(url: str) -> None:
+    connection = Connection([url], "test")
+    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
+    await connection.api("STREAM.UPDATE.LOGS", {**config, "max_bytes": 20 * MIB, "discard": "new"})
+    await connection.close()
