@@ -190,7 +190,7 @@ class Follower:
     async def _look(self, now: int) -> list[Notice]:
         self.look_due = False
         try:
-            shown = await asyncio.to_thread(scan, self._selection, tuple(self._roster.lives))
+            shown = await asyncio.to_thread(scan, self._selection, tuple(self._roster.memory.lives))
         except OSError as error:  # nothing was seen, so nothing is known to be gone
             self.look_due = True
             text = f"cannot be listed now: {error.strerror}"
