@@ -68,8 +68,7 @@ class Roster:
                     notices.append(Notice(NoticeKind.ROTATED, before.path, text))
         self._passed.keep(self._shown.files, lambda: self._being_read(is_open))
         self._copies.keep(self._shown.files)
-        is_first = self._looked is None or self._before is not None
-        from_end = self._selection.from_end and is_first
+        from_end = self._selection.from_end and (self._looked is None or self._before is not None)
         return asks(self._shown, self.tailers, self._passed, self._index, from_end), notices
 
     def settle(self, samples: Mapping[FileKey, Sample], now: int) -> list[Notice]:
@@ -100,9 +99,8 @@ class Roster:
         self.memory.drop_unread(truncated)
         self._looked = now
         self._before = None
-        paths = [s.path for s in self._shown.files.values() if s.wanted]
-        paths += [tailer.sighting.family for tailer in self.tailers.values()]
-        self.memory.tidy(paths, now)
+        wanted = [s.path for s in self._shown.files.values() if s.wanted]
+        self.memory.tidy([*wanted, *(t.sighting.family for t in self.tailers.values())], now)
         self.order()
         return notices
 
