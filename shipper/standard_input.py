@@ -5,7 +5,6 @@ was read cannot be read again, so whoever gathers must ship it.
 """
 
 import asyncio
-import math
 import os
 from collections.abc import Callable, Container
 
@@ -34,10 +33,8 @@ class StandardInput:
 
     is_waiting = False
     is_repeatable = False
-    is_unsettled = False
     look_due = False
     open_files = 1
-    patience = math.inf
 
     def __init__(
         self,
@@ -64,7 +61,7 @@ class StandardInput:
         self._is_watched = False
         self._is_pollable = True
         self._error = ""
-        self.wake = asyncio.Event()
+        self._wake = asyncio.Event()
 
     @property
     def has_ended(self) -> bool:
@@ -95,10 +92,10 @@ class StandardInput:
         """Return when something has come since the last call, or after `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
-                await self.wake.wait()
+                await self._wake.wait()
         except TimeoutError:
             return
-        self.wake.clear()
+        self._wake.clear()
 
     def states(self) -> list[FileState]:
         """Return how much has come and how much of it was gathered."""
@@ -164,7 +161,7 @@ class StandardInput:
         except PermissionError:
             # a file, or /dev/null: always ready, and read when there is room
             self._is_pollable = False
-            self.wake.set()
+            self._wake.set()
 
     def _unwatch(self) -> None:
         if self._is_watched:
@@ -197,4 +194,4 @@ class StandardInput:
         self._since = self._since or self._seen
         self._buffer += data
         self._is_over = not data
-        self.wake.set()
+        self._wake.set()

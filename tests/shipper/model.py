@@ -163,17 +163,20 @@ class Model:
 
     # what the agent does
 
-    def looked(self) -> None:
-        """Take note that the agent has looked at the folder as it is now, and holds open what it found."""
-        if not self.family_known:
+    def may_have_looked(self) -> None:
+        """Excuse what the agent, if this was its first look, has passed over for good."""
+        for sibling in self.siblings:
             # on a first start whatever was rotated is older than we are
-            self.family_known = self._exists()
-            for sibling in self.siblings:
-                sibling.excused = True
+            sibling.excused |= not self.family_known
         if self._fresh and not any(s.begun and not s.loose for s in self.siblings):
             # nothing is left of what we knew, so there is only time to tell old files from new ones
             for sibling in self.siblings:
                 sibling.excused |= not sibling.found
+
+    def looked(self) -> None:
+        """Take note that the agent has looked at the folder as it is now, and holds open what it found."""
+        self.may_have_looked()
+        self.family_known |= self._exists()
         self._fresh = False
         self._seen_empty = self.now if self._exists() and not self.now.content else None
         for generation in (*self.siblings, self.now):

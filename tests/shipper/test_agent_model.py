@@ -1,0 +1,258 @@
+"""Random programs of file actions, shipped by whole agents to a real broker; both are killed now and then.
+
+What is said of them is `tests/shipper/model.py`; the follower alone, made to look at chosen moments, is put through the
+same in `test_follower_model.py`. Agents live on the test's own loop: to kill one is to cancel it and to put back the
+positions file as it was at that moment.
+"""
+
+import asyncio
+import itertools
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.processes import Processes
+from broker.block import Block, decode_origin, decode_payload
+from broker.connection import Connection, ConnectionLost, Message
+from broker.subjects import Subject
+from broker.topology import Topology
+from shipper.agent import Agent
+from shipper.cache import FILE_NAME
+from shipper.crew import pace_for
+from shipper.settings import ShipperSettings
+from shipper.shipping import Pace
+from tests.conftest import Server, apply_topology, start_server
+from tests.shipper.following import SECOND
+from tests.shipper.model import FILE_ACTIONS, PATTERNS, Model
+from tests.shipper.programs import STEP, Step, as_many_as, programs
+
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(3600)]
+
+ACTIONS = {
+    **FILE_ACTIONS,
+    "copy_slowly_and_truncate": 2,
+    "breathe": 8,
+    "settle": 5,
+    "pass_time": 1,
+    "kill": 3,
+    "stop": 1,
+    "start": 2,
+    "lose_positions": 1,
+    "restart_broker": 1,
+}
+BREATHS = (0.001, 0.003, 0.01, 0.03, 0.06)
+TRUNCATING = {"truncate", "copy_truncate", "copy_slowly_and_truncate"}
+"""What is done only when the agent is at rest: in the midst of a look, nothing tells it from what it was before."""
+PARTITIONS = 2
+TOGETHER = 20
+"""Hosts that run at the same time, since each of them mostly waits."""
+PATIENCE = 60.0
+PROBES = "probe-*.log"
+
+
+def _pace(settings: ShipperSettings) -> Pace:
+    return replace(pace_for(settings), look_after=0.005, look_every=1.0, breath=0.001)
+
+
+class Broker:
+    """A server of these tests' own, a connection to it that reads back, and the loop that all of it runs on."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.runner = asyncio.Runner()
+        self.connection = Connection([server.url], "model")
+        self.numbers = itertools.count(1)
+
+    def close(self) -> None:
+        self.runner.run(self.connection.close())
+        self.runner.close()
+
+    async def restart(self) -> None:
+        await asyncio.to_thread(self.server.kill_and_restart)
+
+    async def read(self, subject: Subject, first: int) -> list[tuple[int, Block]]:
+        """Return the blocks of a subject from a sequence on, each with its own."""
+        while True:
+            try:
+                return await self.connection.guard(self._read(subject, first), 2.0)
+            except ConnectionLost:
+                await self.connection.client()
+
+    async def _read(self, subject: Subject, first: int) -> list[tuple[int, Block]]:
+        answers: asyncio.Queue[Message] = asyncio.Queue()
+        inbox = self.connection.new_inbox()
+        subscription = await self.connection.subscribe(inbox, answers.put)
+        body = {"seq": first, "next_by_subj": str(subject), "batch": 1000}
+        await self.connection.publish("$JS.API.DIRECT.GET.LOGS", json.dumps(body).encode(), inbox)
+        found = []
+        while "Status" not in (headers := (message := await answers.get()).headers or {}):
+            origin = decode_origin(headers)
+            assert origin is not None
+            block = Block(origin, decode_payload(headers, message.data))
+            found.append((int(headers["Nats-Sequence"]), block))
+        await subscription.unsubscribe()
+        return found
+
+
+class Program:
+    """An agent and the model of its folder; time is real time plus what the program adds."""
+
+    def __init__(self, folder: Path, broker: Broker) -> None:
+        self.broker = broker
+        self.host = f"host{next(broker.numbers)}"
+        self.subject = Subject.for_host(self.host, PARTITIONS)
+        self.state = folder / "state"
+        self.logs = folder / "logs"
+        self.logs.mkdir(parents=True)
+        self.later = 0
+        self.model = Model(self.logs, self.clock)
+        self.task: asyncio.Task[None] | None = None
+        self.blocks: list[Block] = []
+        self.next = 1
+        self.probes = itertools.count(1)
+        self.saved = False
+
+    def clock(self) -> int:
+        return time.time_ns() + self.later
+
+    async def run(self, steps: list[Step]) -> None:
+        try:
+            for action, amount in steps:
+                self.later += STEP
+                if action in TRUNCATING and self.task is not None:
+                    await self.settle()
+                if action in FILE_ACTIONS:
+                    getattr(self.model, action)(amount)
+                else:
+                    await getattr(self, action)(amount)
+                if self.task is not None:
+                    self.model.may_have_looked()
+            for _ in range(3):
+                await self.pass_time()
+                await self.settle()
+        finally:
+            await self.kill()
+        blocks = [block for _, block in await self.broker.read(self.subject, 1)]
+        logs = str(self.logs / "probe-")
+        verdict = self.model.judge([b for b in blocks if not b.origin.file.startswith(logs)])
+        assert verdict.is_perfect, verdict
+
+    async def copy_slowly_and_truncate(self, amount: int) -> None:
+        self.model.copy(amount)
+        if self.task is not None:
+            await self.settle()
+        self.model.truncate_copied(amount)
+
+    async def breathe(self, amount: int) -> None:
+        await asyncio.sleep(BREATHS[amount])
+
+    async def pass_time(self, _: int = 0) -> None:
+        self.later += 3 * SECOND
+
+    async def settle(self, _: int = 0) -> None:
+        """Wait until the agent has looked and shipped what it then found.
+
+        A file that it has never seen is shipped after a look; what is written to that later is shipped after all else
+        that was there to be gathered.
+        """
+        await self.start()
+        probe = self.logs / PROBES.replace("*", str(next(self.probes)))
+        for line in (b"looked\n", b"gathered\n"):
+            with probe.open("ab") as file:
+                file.write(line)
+            async with asyncio.timeout(PATIENCE):
+                await self._shipped(str(probe), probe.stat().st_size)
+        self.model.looked()
+
+    async def start(self, _: int = 0) -> None:
+        if self.task is None:
+            await self._read()
+            self.model.restarted(self.blocks, saved=self.saved)
+            self.task = asyncio.create_task(self._ship())
+
+    async def stop(self, _: int) -> None:
+        if self.task is not None:
+            self.task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self.task
+            self.task, self.saved = None, True
+
+    async def kill(self, amount: int = 0) -> None:
+        if self.task is not None:
+            path = self.state / FILE_NAME
+            positions = path.read_bytes() if path.exists() else None
+            await self.stop(amount)
+            path.unlink(missing_ok=True)
+            if positions is not None:
+                path.write_bytes(positions)
+            self.saved = False
+
+    async def lose_positions(self, _: int) -> None:
+        (self.state / FILE_NAME).unlink(missing_ok=True)
+        self.saved = False
+
+    async def restart_broker(self, amount: int) -> None:
+        if amount == 0:
+            await self.broker.restart()
+
+    async def _ship(self) -> None:
+        settings = ShipperSettings(
+            file=[str(self.logs / name) for name in (PROBES, *PATTERNS)],
+            server=[self.broker.server.url],
+            host=self.host,
+            compression="none",
+            max_line=1024,
+            round_size=64 * 1024,
+            grace="2s",
+        )
+        agent = Agent(settings, self.host, self.state, self.clock, _pace)
+        await agent.work()
+
+    async def _shipped(self, path: str, size: int) -> None:
+        def is_there() -> bool:
+            origins = (block.origin for block in self.blocks)
+            return any(o.file == path and o.span and o.span.end == size for o in origins)
+
+        while not is_there():
+            if self.task is not None and self.task.done():
+                self.task.result()
+            await asyncio.sleep(0.004)
+            await self._read()
+
+    async def _read(self) -> None:
+        for sequence, block in await self.broker.read(self.subject, self.next):
+            self.blocks.append(block)
+            self.next = sequence + 1
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    folder = tmp_path_factory.mktemp("model-server")
+    with Processes(folder) as processes:
+        server = start_server(processes, folder)
+        apply_topology(server.url, Topology(partitions=PARTITIONS))
+        broker = Broker(server)
+        yield broker
+        broker.close()
+
+
+@as_many_as(300, together=TOGETHER)
+@given(hosts=st.tuples(*[programs(ACTIONS)] * TOGETHER))
+def test_what_was_written_is_in_the_stream_once_and_in_order_whatever_happens(
+    broker: Broker, hosts: tuple[list[Step], ...]
+) -> None:
+    async def run(folder: Path) -> None:
+        async with asyncio.TaskGroup() as group:
+            for number, steps in enumerate(hosts):
+                group.create_task(Program(folder / str(number), broker).run(steps))
+
+    with tempfile.TemporaryDirectory() as folder:
+        broker.runner.run(run(Path(folder)))
