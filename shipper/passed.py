@@ -3,6 +3,7 @@
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
+from shipper.identity import fingerprint
 from shipper.sighting import FileKey, Sighting
 
 __all__ = ["Passed"]
@@ -12,6 +13,7 @@ __all__ = ["Passed"]
 class _Left:
     sighting: Sighting
     original: str | None
+    head: str
 
 
 class Passed:
@@ -19,13 +21,21 @@ class Passed:
 
     def __init__(self) -> None:
         self._left: dict[FileKey, _Left] = {}
+        self._gone: set[str] = set()
 
     def __contains__(self, key: object) -> bool:
         return key in self._left
 
-    def leave(self, sighting: Sighting, original: str | None = None) -> None:
-        """Pass a file over from now on; `original` is the id of the file that it is a copy of."""
-        self._left[sighting.key] = _Left(sighting, original)
+    def leave(self, sighting: Sighting, original: str | None = None, head: bytes = b"") -> None:
+        """Pass a file over from now on; `original` is the id of the file that it is a copy of.
+
+        What a file from before our time began with, `head`, tells it when it has been compressed.
+        """
+        self._left[sighting.key] = _Left(sighting, original, fingerprint(head) if head else "")
+
+    def was_left(self, head: bytes) -> bool:
+        """Whether a file that was passed over, and has gone since the last look, began like this."""
+        return bool(head) and fingerprint(head) in self._gone
 
     def wanted(self) -> list[Sighting]:
         """Return those that a pattern shows and that are no copies: they were not written for too long."""
@@ -43,6 +53,11 @@ class Passed:
         """Forget what changed or is gone, and the copies of files that are not `being_read`, by id."""
         waits = any(left.original is not None for left in self._left.values())
         read = being_read() if waits else ()
+        self._gone = {
+            left.head
+            for key, left in self._left.items()
+            if left.head and not _is_unchanged(left.sighting, files.get(key))
+        }
         self._left = {
             key: left
             for key, left in self._left.items()

@@ -247,14 +247,14 @@ class Roster:
         return None if sighting is None or seen is None else self._stranger(sighting.key, seen)
 
     def _act(self, ruling: Ruling, stranger: Stranger, index: Index, now: int) -> list[Notice]:
-        sighting = stranger.sighting
+        sighting, head = stranger.sighting, stranger.head
         match ruling.verdict:
             case Verdict.CONTINUE | Verdict.INHERIT if ruling.cursor is not None:
                 return self._go_on(ruling.cursor, stranger, index, now)
-            case Verdict.BEGIN:
+            case Verdict.BEGIN if sighting.packed is None or not self._passed.was_left(head):
                 return self._begin(stranger, index, now)
-            case Verdict.OLD:
-                self._passed.leave(sighting)
+            case Verdict.OLD | Verdict.BEGIN:
+                self._passed.leave(sighting, head=head)
             case Verdict.COPY:
                 self._note_copy(stranger)
                 if sighting.packed is not None and ruling.cursor is not None:

@@ -132,6 +132,8 @@ class Shipping:
                 await self._idle()
             await self._look_when_due()
         await self._land()
+        if self._pace.once and self._source.look_due:
+            await self._look()  # what was found out by reading is to be said
         self._pass_over()
 
     def conclude(self) -> None:

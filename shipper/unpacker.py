@@ -16,10 +16,13 @@ __all__ = ["Unpacker"]
 
 _INPUT = 64 * 1024
 _PIECE = 64 * 1024
-"""How much is unpacked at a time; so much at most is lost with a piece that is damaged."""
+"""How much is unpacked at a time."""
+
+_AHEAD = 64 * 1024
+"""Damage may give wrong bytes before it is noticed: so much before it is held back, and lost with it."""
 
 _ZSTD_INPUT = 1024
-"""A piece of input cannot be told to stop: 1 KiB gives 32 MiB at the very most, and a few KiB of logs."""
+"""A piece of input cannot be told to stop: 1 KiB gives 32 MiB at the very most; the next ones are as small as it takes."""
 
 _MOST_MEMORY = 128 * 1024 * 1024
 """Bytes for a dictionary; `xz -9` needs 65 MiB."""
@@ -83,14 +86,17 @@ class _Zstd:
 
         self._inner = zstandard.ZstdDecompressor(max_window_size=_MOST_MEMORY).decompressobj()
         self._error = zstandard.ZstdError
+        self._input = _ZSTD_INPUT
         self.left = b""
 
     def unpack(self, data: bytes) -> bytes:
         try:
-            out = self._inner.decompress(data[:_ZSTD_INPUT])
+            out = self._inner.decompress(data[: self._input])
         except self._error as error:
             raise ValueError(str(error)) from error
-        self.left = (self._inner.unused_data if self.ended else b"") + data[_ZSTD_INPUT:]
+        self.left = (self._inner.unused_data if self.ended else b"") + data[self._input :]
+        enough = len(out) > _PIECE
+        self._input = max(16, self._input // 2) if enough else min(_ZSTD_INPUT, self._input * 2)
         return out
 
     @property
@@ -137,8 +143,8 @@ class Unpacker:
             self._restart()
         self._exhausted = False
         self._forget(start)
-        limit = self.reached + most
-        while self.reached < min(end, limit) and self._more():
+        limit = self.reached + _AHEAD + most
+        while self.reached < min(end + _AHEAD, limit) and self._more():
             self._forget(start)
         self.is_underway = self.reached < end and not (self._exhausted or self.damage)
         return bytes(self._window[start - self._start : end - self._start])
@@ -153,7 +159,7 @@ class Unpacker:
         self.is_underway = False
         self._start = 0
         self._window = bytearray()
-        self._at = 0
+        self._at = self._begun = 0
         self._input = b""
         self._stream: _Stream | None = None
         self._streams = 0
@@ -189,6 +195,8 @@ class Unpacker:
                 self._streams += 1
         except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
             self.damage = str(error) or type(error).__name__
+            doubtful = min(_AHEAD, self.reached - self._begun, len(self._window))
+            del self._window[len(self._window) - doubtful :]
 
     def _begin(self) -> _Stream:
         stream: _Stream
@@ -201,5 +209,5 @@ class Unpacker:
                 stream = _Buffering(lzma.LZMADecompressor(memlimit=_MOST_MEMORY))
             case Packing.BZIP2:
                 stream = _Buffering(bz2.BZ2Decompressor())
-        self._stream = stream
+        self._stream, self._begun = stream, self.reached
         return stream

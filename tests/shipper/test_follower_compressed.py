@@ -119,6 +119,20 @@ async def test_old_compressed_siblings_are_left_alone_on_a_first_start(
     assert not host.said(NoticeKind.REFUSED)
 
 
+async def test_an_old_sibling_stays_old_when_it_is_compressed_later(host: Host) -> None:
+    host.write("app.log.1", b"old\n")
+    os.utime(host.folder / "app.log.1", ns=(SECOND, SECOND))
+    host.write("app.log", b"new\n")
+    await host.ship()
+    path = host.pack("app.log.1")
+    os.utime(path)
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == b"new\n"
+
+
 async def test_a_compressed_file_of_no_family_is_refused(tmp_path: Path) -> None:
     host = Host(tmp_path, "*")
     for name in ("other.log.gz", "app.log.1.lz4", "app.log"):

@@ -1,12 +1,18 @@
 """The loop of an agent, with a broker that takes everything."""
 
 import asyncio
+import gzip
 import itertools
+import logging
 import time
 from pathlib import Path
 
+import pytest
+
 from broker.block import Block
+from shipper.cursor import Cursor
 from shipper.follower import Follower
+from shipper.identity import identify
 from shipper.meter import Meter
 from shipper.positions import Positions
 from shipper.rounds import Round
@@ -83,3 +89,29 @@ async def test_a_reading_that_does_not_return_is_known_by_when_it_began(tmp_path
     assert (before, shipping.reading_since) == (None, None)
     assert since is not None
     assert since <= asyncio.get_running_loop().time()
+
+
+async def test_once_says_what_was_lost_in_a_damaged_file_before_it_ends(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    content = b"".join(b"a line with the number %d\n" % n for n in range(50_000))
+    data = bytearray(gzip.compress(content))
+    data[len(data) // 2 : len(data) // 2 + 1000] = b"\xff" * 1000
+    (tmp_path / "app.log.1.gz").write_bytes(data)
+    (tmp_path / "app.log").write_bytes(b"")
+    head = content[:25]
+    known = Cursor("id", str(tmp_path / "app.log"), 25, identify(1, head, head), 0)
+    follower = Follower(
+        Selection.of([str(tmp_path / "app.log")]),
+        [known],
+        agent="1-aaaaaaaa",
+        new_id=lambda: "id0",
+        clock=time.time_ns,
+    )
+
+    with caplog.at_level(logging.WARNING):
+        shipped = await ship_once(follower)
+
+    # behind the damage bytes may be wrong before it is noticed
+    assert shipped[:100_000] == content[25:100_025]
+    assert f"app.log.1.gz: cannot be unpacked behind byte {25 + len(shipped)} (" in caplog.text
