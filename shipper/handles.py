@@ -5,9 +5,7 @@ import os
 import resource
 from collections.abc import Iterable, Mapping
 
-import aiofiles
 from aiofiles.os import wrap
-from aiofiles.threadpool.binary import AsyncFileIO
 
 from shipper.identity import HEAD_BYTES
 from shipper.sampling import open_read_only
@@ -19,7 +17,22 @@ __all__ = ["Handles", "most_open_files"]
 
 _FEWEST, _MOST = 16, 16_384
 
-_fstat = wrap(os.fstat)
+
+def _open_if_same(path: str, key: FileKey) -> int | None:
+    descriptor = open_read_only(path)
+    status = os.fstat(descriptor)
+    if FileKey(status.st_dev, status.st_ino) == key:
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _close_all(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+_open_same, _close = wrap(_open_if_same), wrap(_close_all)
 _pread = wrap(os.pread)
 
 
@@ -34,7 +47,7 @@ class Handles:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._open: dict[FileKey, AsyncFileIO] = {}
+        self._open: dict[FileKey, int] = {}
         self._unpacked: FileKey | None = None
         self._unpacker: Unpacker | None = None
 
@@ -55,17 +68,18 @@ class Handles:
         None when it is not where it was seen, or may not be read; the tailer's note then says why.
         """
         key = tailer.sighting.key
-        handle = self._open.pop(key, None) or await self._open_file(tailer)
-        if handle is None:
-            return None
-        self._open[key] = handle
-        return int(handle.fileno())
+        descriptor = self._open.pop(key, None)
+        if descriptor is None:
+            descriptor = await self._open_file(tailer)
+        if descriptor is not None:
+            self._open[key] = descriptor
+        return descriptor
 
     async def head(self, tailer: Tailer) -> bytes:
         """Return what an open file begins with now, wherever it is; nothing where that cannot be had."""
-        handle = self._open.get(tailer.sighting.key)
+        descriptor = self._open.get(tailer.sighting.key)
         try:
-            return b"" if handle is None else await _pread(handle.fileno(), HEAD_BYTES, 0)
+            return b"" if descriptor is None else await _pread(descriptor, HEAD_BYTES, 0)
         except OSError:
             return b""
 
@@ -95,24 +109,19 @@ class Handles:
         kept = [key for key in self._open if key in followed]
         if len(kept) > self._limit:
             kept.sort(key=lambda key: followed[key].unseen_since is not None)
-        for key in gone + kept[: max(0, len(kept) - self._limit)]:
-            if key == self._unpacked:
-                self._unpacked = self._unpacker = None
-            await self._open.pop(key).close()
+        closing = gone + kept[: max(0, len(kept) - self._limit)]
+        if self._unpacked in closing:
+            self._unpacked = self._unpacker = None
+        await _close([self._open.pop(key) for key in closing])
 
-    async def _open_file(self, tailer: Tailer) -> AsyncFileIO | None:
+    async def _open_file(self, tailer: Tailer) -> int | None:
         try:
-            handle = await aiofiles.open(
-                tailer.sighting.path, "rb", buffering=0, opener=open_read_only
-            )
+            descriptor = await _open_same(tailer.sighting.path, tailer.sighting.key)
         except OSError as error:
             if error.errno in {errno.EMFILE, errno.ENFILE}:
                 self._limit = max(_FEWEST, len(self._open) // 2)  # others need some as well
             tailer.note = f"cannot be opened: {error.strerror}"
             return None
-        status = await _fstat(handle.fileno())
-        if FileKey(status.st_dev, status.st_ino) != tailer.sighting.key:
-            await handle.close()
+        if descriptor is None:
             tailer.note = "was moved since the last look"
-            return None
-        return handle
+        return descriptor

@@ -165,3 +165,15 @@ def test_permissions_may_be_taken_and_given_back(open_folder: Path) -> None:
 
 def test_10000_files_need_no_more_than_1024_descriptors(open_folder: Path) -> None:
     run_child("with_few_descriptors", open_folder)
+
+
+async def test_a_folder_that_is_named_is_told_how_to_name_its_files(tmp_path: Path) -> None:
+    host = Host(tmp_path, "logs")
+    (tmp_path / "logs").mkdir()
+
+    await host.ship()
+
+    assert [n.text for n in host.said(NoticeKind.MISSING)] == [
+        f"is a folder; name its files, as in {tmp_path}/logs/*.log"
+    ]
+    await host.follower.close()
