@@ -8,10 +8,10 @@ STAMP := $(VENV)/.installed
 PIP := pip>=25.1,<27
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types bench constraints clean
+.PHONY: help venv demo test lint types bench bench-agent bench-wan constraints clean
 
 help: ## Show what there is to make
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## Set up the virtual environment in .venv
 
@@ -43,6 +43,12 @@ types: $(STAMP) ## Check types only
 
 bench: $(STAMP) ## Measure how fast a 400 MB backlog drains
 	$(BIN)/python -m bench.drain
+
+bench-agent: $(STAMP) ## Measure an agent alone: rate, processor time and memory over its backlog
+	$(BIN)/python -m bench.agent
+
+bench-wan: $(STAMP) ## Measure an agent over a line of 100 ms there and back (Linux, needs unshare)
+	$(BIN)/python -m bench.wan
 
 constraints: ## Write constraints.txt anew: the newest versions that pyproject.toml allows
 	rm -rf $(VENV)-fresh

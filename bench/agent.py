@@ -159,7 +159,7 @@ class _Trial:
         backlog = folder / "one.log"
         write_backlog(backlog, 1)
         return statistics.median(
-            ship(backlog, _fresh(folder), self.options).agent_cpu for _ in range(3)
+            ship(backlog, _fresh(folder), self.options).agent_cpu for _ in range(self.runs)
         )
 
 

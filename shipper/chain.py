@@ -69,6 +69,12 @@ class Stranger:
     hole: int = 0
     begin: int = 0
 
+    @property
+    def order(self) -> tuple[bool, tuple[int, int, str]]:
+        """What the strangers of a family are judged by in turn: the live one first, then the oldest."""
+        sighting = self.sighting
+        return not sighting.is_live, age(sighting.modified, sighting.path)
+
     def judged(self, cursor: Cursor) -> Match:
         """Return what this file is to a cursor."""
         key = self.sighting.key

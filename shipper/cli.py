@@ -39,10 +39,10 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     Follows files through rotation and truncation. Without a command it runs until a signal ends it.
     """
     context.obj = options
-    # one that comes before the agent can read its settings again waits until it can
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     if context.invoked_subcommand is not None:
         return
+    # one that comes before the agent can read its settings again waits until it can
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     settings = _settings(options)
     _require_files(settings)
     host = _host(settings)

@@ -6,7 +6,6 @@ Blocks, so it runs in a thread; reads no file and remembers nothing.
 import os
 import stat
 from collections.abc import Collection, Container, Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from shipper.families import family_of
@@ -17,10 +16,7 @@ from shipper.selection import Selection
 from shipper.sighting import FileKey, Packed, Scan, Sighting
 from shipper.walk import Walk
 
-__all__ = ["changed_since", "scan"]
-
-_CLOCK_SLACK = 20_000_000
-"""Nanoseconds that a folder's time of change may lie behind the clock: the kernel stamps by its tick."""
+__all__ = ["scan"]
 
 _SPECIAL = {
     stat.S_IFIFO: "is a named pipe, not a file",
@@ -64,15 +60,6 @@ def _is_beside_original(path: str, paths: Container[str], families: Collection[s
     # as long as that stands there, it is read; a live path is written anew by another file
     original = unpacked(path)
     return original != path and original in paths and original != family_of(path, families)
-
-
-def changed_since(folders: Iterable[str], then: int) -> bool:
-    """Whether names came or went in one of these folders since `then`, in nanoseconds, or just before."""
-    for folder in folders:
-        with suppress(OSError):
-            if os.stat(folder).st_mtime_ns >= then - _CLOCK_SLACK:  # noqa: PTH116 - see above
-                return True
-    return False
 
 
 def _is_left_out(path: str, selection: Selection) -> bool:

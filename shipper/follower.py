@@ -8,14 +8,16 @@ Publishes nothing. A look decides what every file is; a gathering only reads, an
 
 import asyncio
 from collections.abc import Callable, Container, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from aiofiles.os import wrap
 
 from broker.block import Block
+from shipper.attention import Attention
 from shipper.cursor import Cursor
 from shipper.departure import departure
-from shipper.discovery import changed_since, scan
+from shipper.discovery import scan
 from shipper.filestate import FileState
 from shipper.handles import Handles
 from shipper.identity import HEAD_BYTES, TAIL_BYTES
@@ -25,9 +27,9 @@ from shipper.reading import Reading, Request, read
 from shipper.roster import Roster
 from shipper.sampling import Sample, sample
 from shipper.selection import Selection
+from shipper.sighting import FileKey
 from shipper.tailer import Tailer
 from shipper.troubles import Troubles
-from shipper.watcher import Watcher
 
 __all__ = ["Follower"]
 
@@ -46,8 +48,8 @@ class Follower:
     """Follows all files of one host; the read cursors begin at `known`, and files never seen at their beginning.
 
     `clock` gives nanoseconds since the epoch, `block_size` and `max_line` are bytes, `grace` and `hold` are in seconds. `wake` is
-    set on any change, `look_due` when a file came, went or was renamed or truncated. One task at a time may look
-    or gather; another waits.
+    set on any change, `look_due` when a file came, went or was renamed or truncated, `is_unsettled` while one that was
+    rotated or deleted waits for its end. One task at a time may look or gather; another waits.
     """
 
     is_repeatable = True
@@ -66,6 +68,8 @@ class Follower:
         grace: float = 5.0,
         hold: float = 6 * 3600.0,
         open_files: int = 500,
+        poll_every: float = 1.0,
+        listen: bool = True,
     ) -> None:
         self._selection = selection
         self._agent = agent
@@ -75,9 +79,7 @@ class Follower:
         self._roster = Roster(selection, known, new_id)
         self._handles = Handles(open_files)
         self._troubles = Troubles()
-        self._watcher = Watcher(self._changed)
-        self._folders: frozenset[str] = frozenset()
-        self._by_path: dict[str, Tailer] = {}
+        self._attention = Attention(self._handles, self._heard, poll_every, listen)
         self._turns: dict[str, None] = {}
         self._in_line: Tailer | None = None
         self._losses: list[Notice] = []
@@ -86,6 +88,7 @@ class Follower:
         self._lock = asyncio.Lock()
         self.wake = asyncio.Event()
         self.look_due = True
+        self.is_unsettled = False
 
     async def look(self) -> list[Notice]:
         """Look at the folders now; return what changed since the last look."""
@@ -102,6 +105,7 @@ class Follower:
         async with self._lock:
             blocks: list[Block] = []
             self._is_unpacking = False
+            self._stir(await self._attention.glance(self._roster.tailers))
             while budget > 0 and (turn := await self._turn(budget)):
                 got = await self._read(turn)
                 budget -= sum(len(block.payload) for block in got)
@@ -113,11 +117,9 @@ class Follower:
 
     async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - running out of it is no error here
         """Return when something changed since the last call, or after `timeout` seconds."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self.wake.wait()
-        except TimeoutError:
-            return
         self.wake.clear()
 
     @property
@@ -133,6 +135,11 @@ class Follower:
         if line is None or line.dirty or line.suspect:
             return False
         return self._clock() < line.seen + _PATIENCE
+
+    @property
+    def patience(self) -> float:
+        """After how many seconds to gather again although nothing was heard; infinite while all is listened to."""
+        return self._attention.patience
 
     def states(self) -> list[FileState]:
         """Return every followed file as it was last seen."""
@@ -183,42 +190,37 @@ class Follower:
 
     async def close(self) -> None:
         """Stop watching and close all files."""
-        await self._watcher.close()
+        await self._attention.close()
         async with self._lock:
             await self._handles.trim({})
 
     async def _look(self, now: int) -> list[Notice]:
-        self.look_due = False
+        self.look_due = self.is_unsettled = False
         try:
-            shown = await asyncio.to_thread(scan, self._selection, tuple(self._roster.lives))
+            shown = await asyncio.to_thread(scan, self._selection, tuple(self._roster.memory.lives))
         except OSError as error:  # nothing was seen, so nothing is known to be gone
             self.look_due = True
             text = f"cannot be listed now: {error.strerror}"
             return self._troubles.changes(
                 [Notice(NoticeKind.UNREADABLE, str(error.filename), text)]
             )
-        notices = await self._watcher.follow(shown.folders)
-        fresh = [folder for folder in shown.folders if folder not in self._folders]
-        self._folders = frozenset(shown.folders)
-        # what came between the look and the watching of a new folder makes no event
-        self.look_due |= bool(fresh) and await asyncio.to_thread(changed_since, fresh, now)
-        asks, renamed = self._roster.sight(shown.sightings, now, self._handles.__contains__)
+        asks, notices = self._roster.sight(shown.sightings, now, self._handles.__contains__)
         gone = await self._let_go(now)
         samples = await asyncio.to_thread(sample, asks) if asks else {}
         refused = [seen for seen in samples.values() if isinstance(seen, Notice)]
         readable = {key: seen for key, seen in samples.items() if isinstance(seen, Sample)}
         notices += self._troubles.changes((*shown.troubles, *refused))
-        notices += renamed + self._roster.settle(readable, now) + gone + self._losses
+        notices += self._roster.settle(readable, now) + gone + self._losses
         if all(ask.sighting.key in samples for ask in asks):
             self._roster.looked(now)
         else:
             self.look_due = True  # a file was moved on between sighting and glimpse
         self._losses = []
-        await self._open_early()
+        await self._handles.open_early(self._roster.tailers.values())
         await self._handles.trim(self._roster.tailers)
-        self._by_path = {t.sighting.real: t for t in self._roster.tailers.values()}
         self._turns.update(dict.fromkeys(self._roster.chains))
-        in_line = (tailer for tailer in self._roster.tailers.values() if tailer.is_in_line)
+        notices += await self._attention.follow(shown.folders, self._roster.tailers, now)
+        in_line = (t for t in self._roster.tailers.values() if t.is_in_line)
         self._in_line = max(in_line, key=lambda tailer: tailer.seen, default=None)
         return notices
 
@@ -232,6 +234,7 @@ class Follower:
             said = departure(tailer, reading, now, self._limits)
             if said is None:
                 tailer.unseen(now, 0 if reading is None else reading.modified)
+                self.is_unsettled = True
                 continue
             self._roster.leave(tailer)
             notices.append(said)
@@ -250,31 +253,25 @@ class Follower:
             return None
         if tailer.sighting.packed is not None:
             return Reading(True, tailer.sighting.size, tailer.sighting.modified)
-        reading = (await self._serve([tailer.probe(descriptor)]))[0]
+        reading = (await _read([tailer.probe(descriptor)], self._buffer, self._limits))[0]
         tailer.suspect |= not reading.intact
         if len(tailer.beginning) < HEAD_BYTES and not (tailer.suspect or reading.error):
             tailer.glimpsed(await self._handles.head(tailer))
         return reading
 
-    async def _open_early(self) -> None:
-        # an open file can be read to its end whatever becomes of its name, also what is written before that
-        closed = [t for k, t in self._roster.tailers.items() if k not in self._handles]
-        growing = [tailer for tailer in closed if tailer.dirty]
-        standing = [t for t in closed if t.sighting.is_live and not t.dirty]
-        for tailer in growing + standing:
-            if self._handles.has_room:
-                await self._handles.descriptor(tailer)
-
-    def _changed(self, path: str, moved: bool) -> None:
-        tailer = self._by_path.get(path)
-        if tailer is not None and tailer.sighting.packed is not None:
-            tailer = None  # whether it is to be unpacked again is for the look to say
-        if tailer is not None:
-            tailer.stir(self._clock())
-            self._turns.setdefault(tailer.sighting.family)
-        if moved or tailer is None:
-            self.look_due = True
+    def _heard(self, files: Iterable[FileKey], moved: bool) -> None:
+        self._stir(files)
+        self.look_due |= moved
         self.wake.set()
+
+    def _stir(self, files: Iterable[FileKey]) -> None:
+        tailers = self._roster.tailers
+        for tailer in [tailers[key] for key in files if key in tailers]:
+            if tailer.sighting.packed is None:
+                tailer.stir(self._clock())
+                self._turns.setdefault(tailer.sighting.family)
+            else:
+                self.look_due = True  # whether it is to be unpacked again is for the look to say
 
     async def _turn(self, budget: int) -> list[tuple[Tailer, Request]]:
         ready = self._ready(1 + budget // self._limits.block_size)
@@ -317,6 +314,7 @@ class Follower:
             if tailer.dirty or (tailer.held and settled):
                 return tailer
             if tailer.held and tailer.rotated is not None:
+                self.is_unsettled = True
                 return None  # its last line may yet be finished; the successor waits for that
         self._turns.pop(family, None)
         return None
@@ -332,11 +330,8 @@ class Follower:
         unpacker = self._handles.unpacker(tailer, descriptor)
         return request if unpacker is None else replace(request, unpacker=unpacker)
 
-    async def _serve(self, requests: Sequence[Request]) -> list[Reading]:
-        return await _read(requests, self._buffer, self._limits)
-
     async def _read(self, turn: Sequence[tuple[Tailer, Request]]) -> list[Block]:
-        readings = await self._serve([request for _, request in turn])
+        readings = await _read([request for _, request in turn], self._buffer, self._limits)
         self._is_unpacking = any(reading.is_underway for reading in readings)
         now = self._clock()
         blocks: list[Block] = []

@@ -3,7 +3,7 @@
 import errno
 import os
 import resource
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from aiofiles.os import wrap
 
@@ -57,6 +57,10 @@ class Handles:
     def __contains__(self, key: FileKey) -> bool:
         return key in self._open
 
+    def opened(self, key: FileKey) -> int | None:
+        """Return the descriptor of a file that is open."""
+        return self._open.get(key)
+
     @property
     def has_room(self) -> bool:
         """Whether another file may be opened without closing one."""
@@ -97,6 +101,19 @@ class Handles:
         if self._unpacker is None or self._unpacked != key:
             self._unpacked, self._unpacker = key, Unpacker(descriptor, packed.packing)
         return self._unpacker
+
+    async def open_early(self, tailers: Collection[Tailer]) -> None:
+        """Open files while there is room: what is open can be read to its end whatever becomes of its name.
+
+        Also what is written before that; first those that have something to read.
+        """
+        closed = [tailer for tailer in tailers if tailer.sighting.key not in self._open]
+        growing = [tailer for tailer in closed if tailer.dirty]
+        standing = [t for t in closed if t.sighting.is_live and not t.dirty]
+        for tailer in growing + standing:
+            if not self.has_room:
+                break
+            await self.descriptor(tailer)
 
     async def trim(self, followed: Mapping[FileKey, Tailer]) -> None:
         """Close what is followed no longer, and the least recently read above the limit; deleted ones only at last.

@@ -13,15 +13,14 @@ from shipper.chain import Ruling, Stranger, Verdict, rule_known
 from shipper.copies import Copies
 from shipper.cursor import Cursor
 from shipper.families import family_of
-from shipper.forgetting import forgettable
 from shipper.holes import start_of
 from shipper.identity import Match, identify
 from shipper.index import Index
 from shipper.kin import kin
+from shipper.memory import Memory
 from shipper.notice import Notice, NoticeKind
 from shipper.outlook import Outlook, outlook
 from shipper.passed import Passed
-from shipper.rotation import age
 from shipper.ruling import rule
 from shipper.sampling import Ask, Sample
 from shipper.selection import Selection
@@ -30,9 +29,6 @@ from shipper.tailer import Tailer
 
 __all__ = ["Roster"]
 
-_GROWTH = 256
-"""By how much memory of files that are gone may grow until it is sorted out again."""
-
 
 class Roster:
     """The files that one follower knows; `chains` holds its tailers by family, oldest first."""
@@ -40,10 +36,9 @@ class Roster:
     def __init__(
         self, selection: Selection, known: Iterable[Cursor], new_id: Callable[[], str]
     ) -> None:
-        self.known = {cursor.file: cursor for cursor in known}
+        self.memory = Memory(known, selection)
         self.tailers: dict[FileKey, Tailer] = {}
         self.chains: dict[str, list[Tailer]] = {}
-        self.lives = {c.path for c in self.known.values() if selection.shows(c.path)}
         self._selection = selection
         self._before: Selection | None = None
         self._new_id = new_id
@@ -51,8 +46,6 @@ class Roster:
         self._copies = Copies()
         self._shown = Outlook()
         self._looked: int | None = None
-        self._remembered = 0
-        self._dropped: set[str] = set()
 
     def sight(
         self, sightings: Iterable[Sighting], now: int, is_open: Callable[[FileKey], bool]
@@ -63,7 +56,7 @@ class Roster:
         """
         paths = {key: tailer.sighting.path for key, tailer in self.tailers.items()}
         self._shown = outlook(sightings, paths, self._looked)
-        self.lives |= {s.path for s in self._shown.files.values() if s.wanted}
+        self.memory.lives |= {s.path for s in self._shown.files.values() if s.wanted}
         notices = []
         for key, tailer in self.tailers.items():
             before = tailer.sighting
@@ -75,8 +68,7 @@ class Roster:
                     notices.append(Notice(NoticeKind.ROTATED, before.path, text))
         self._passed.keep(self._shown.files, lambda: self._being_read(is_open))
         self._copies.keep(self._shown.files)
-        is_first = self._looked is None or self._before is not None
-        from_end = self._selection.from_end and is_first
+        from_end = self._selection.from_end and (self._looked is None or self._before is not None)
         return asks(self._shown, self.tailers, self._passed, self._index, from_end), notices
 
     def settle(self, samples: Mapping[FileKey, Sample], now: int) -> list[Notice]:
@@ -104,10 +96,10 @@ class Roster:
         notices += [
             sentences.truncated(t.sighting, t.unread, self._place_of(t.file)) for t in truncated
         ]
-        self._forget_unread(truncated)
+        self.memory.drop_unread(truncated)
         self._before = None
-        if len(self.known) + len(self.lives) > self._remembered + _GROWTH:
-            self._forget(now)
+        wanted = [s.path for s in self._shown.files.values() if s.wanted]
+        self.memory.tidy([*wanted, *(t.sighting.family for t in self.tailers.values())], now)
         self.order()
         return notices
 
@@ -120,32 +112,17 @@ class Roster:
         self._before, self._selection = self._selection, selection
         for key, tailer in list(self.tailers.items()):
             if not selection.covers(tailer.sighting.path, tailer.sighting.family):
-                self._remember(key)
-                self._dropped.add(tailer.file)
-                if tailer.offset == 0:
-                    self.known[tailer.file] = tailer.start
-        self.lives = {live for live in self.lives if selection.shows(live)}
-        self.lives |= {c.path for c in self.known.values() if selection.shows(c.path)}
+                self.memory.take_to_keep(self.tailers.pop(key))
+        self.memory.select(selection)
         self._passed.ask_again()
         self.order()
-
-    def _forget(self, now: int) -> None:
-        # a file that was let go for another selection is there still, and may be named again
-        gone = (cursor for cursor in self.known.values() if cursor.file not in self._dropped)
-        for cursor in forgettable(gone, now):
-            del self.known[cursor.file]
-        wanted = {s.path for s in self._shown.files.values() if s.wanted}
-        families = {tailer.sighting.family for tailer in self.tailers.values()}
-        self.lives &= wanted | families | {cursor.path for cursor in self.known.values()}
-        self._remembered = len(self.known) + len(self.lives)
 
     def leave(self, tailer: Tailer) -> None:
         """Stop following a file; its cursor is remembered, should it come back."""
         self._remember(tailer.sighting.key)
-        self._forget_unread([tailer])
+        self.memory.drop_unread([tailer])
         if tailer.is_unread and tailer.beginning:
-            self.known[tailer.file] = tailer.start  # it may have been compressed
-        self.order()
+            self.memory.cursors[tailer.file] = tailer.start  # it may have been compressed
 
     def renew(self, tailer: Tailer, head: bytes, modified: int, now: int) -> list[Notice]:
         """Follow what a file was written anew with before it was deleted: it is open still, though at no path."""
@@ -153,7 +130,6 @@ class Roster:
         fresh = Tailer(self._beginning(sighting, tailer.label, now), sighting, head, b"", now)
         fresh.unseen(now, modified)
         self.tailers[sighting.key] = fresh
-        self.order()
         return [sentences.renewed(sighting)]
 
     def order(self) -> None:
@@ -184,9 +160,9 @@ class Roster:
     def _index(self) -> Index:
         index = Index()
         for tailer in self.tailers.values():
-            index.add_tailer(tailer, family_of(tailer.label, self.lives))
-        for cursor in self.known.values():
-            index.add_known(cursor, family_of(cursor.path, self.lives))
+            index.add_tailer(tailer, family_of(tailer.label, self.memory.lives))
+        for cursor in self.memory.cursors.values():
+            index.add_known(cursor, family_of(cursor.path, self.memory.lives))
         return index
 
     def _stranger(self, key: FileKey, seen: Sample) -> Stranger:
@@ -210,7 +186,9 @@ class Roster:
         tailer = self.tailers[key]
         stranger = self._stranger(key, sample)
         same = stranger.judged(tailer.cursor) is Match.SAME
-        if tailer.is_unread and 0 < tailer.offset < start_of(stranger, self.known.values()):
+        if tailer.is_unread and 0 < tailer.offset < start_of(
+            stranger, self.memory.cursors.values()
+        ):
             same = False
         if same := same and stranger.head.startswith(tailer.beginning):
             tailer.recognised(stranger.head, sample.size)
@@ -226,14 +204,14 @@ class Roster:
     ) -> list[Notice]:
         notices = []
         rest = []
-        for stranger in sorted(strangers, key=_order):
+        for stranger in sorted(strangers, key=lambda stranger: stranger.order):
             candidates = index.by_inode[stranger.sighting.key.inode]
             if ruling := rule_known(stranger, candidates):
                 notices += self._act(ruling, stranger, index, now)
             else:
                 rest.append(stranger)
         live = self._live_one(family, samples)
-        chain = kin(family, live, self._shown, index, self.known)
+        chain = kin(family, live, self._shown, index, self.memory.cursors)
         # what is new in a family that we know comes after lines that we shipped, or would have
         known = bool(chain.cursors) or (self._before is not None and self._before.shows(family))
         for stranger in (replace(each, last=None) if known else each for each in rest):
@@ -301,7 +279,7 @@ class Roster:
             self._copies.note(stranger.sighting.key, stranger.head, original)
 
     def _go_on(self, cursor: Cursor, stranger: Stranger, index: Index, now: int) -> list[Notice]:
-        if self.known.pop(cursor.file, None) is None:
+        if self.memory.cursors.pop(cursor.file, None) is None:
             return []  # another copy was first
         tail = stranger.tails.get(cursor.file, b"")
         sighting = stranger.sighting
@@ -310,26 +288,15 @@ class Roster:
         return self._past_hole(tailer, stranger) or [sentences.goes_on(sighting, cursor.offset)]
 
     def _past_hole(self, tailer: Tailer, stranger: Stranger) -> list[Notice]:
-        if tailer.offset or not (start := start_of(stranger, self.known.values())):
+        if tailer.offset or not (start := start_of(stranger, self.memory.cursors.values())):
             return []
         tailer.skip_hole(start)
         return [sentences.hole(tailer.sighting, start)]
 
     def _remember(self, key: FileKey) -> Tailer:
         tailer = self.tailers.pop(key)
-        self.known[tailer.file] = tailer.cursor
+        self.memory.take(tailer)
         return tailer
-
-    def _forget_unread(self, left: Iterable[Tailer]) -> None:
-        # a cursor at 0 has nothing but its inode to be recognised by, and that may be another file's soon
-        for tailer in left:
-            if tailer.is_unread:
-                self.known.pop(tailer.file, None)
 
     def _place_of(self, file: str) -> Sighting | None:
         return next((t.sighting for t in self.tailers.values() if t.file == file), None)
-
-
-def _order(stranger: Stranger) -> tuple[bool, tuple[int, int, str]]:
-    sighting = stranger.sighting
-    return not sighting.is_live, age(sighting.modified, sighting.path)

@@ -38,6 +38,11 @@ class Round:
     blocks: tuple[Block, ...]
 
     @property
+    def size(self) -> int:
+        """Bytes of lines."""
+        return sum(len(block.payload) for block in self.blocks)
+
+    @property
     def last(self) -> Origin:
         """The origin of the last block: once that is stored, the whole round is."""
         return self.blocks[-1].origin

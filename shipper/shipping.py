@@ -7,7 +7,7 @@ source files wait. What to do about troubles is decided elsewhere; this room onl
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from broker.block import Block
@@ -38,8 +38,9 @@ class Pace:
     """How the loop breathes; lengths in seconds, sizes in bytes.
 
     `look_after` is how soon after the last look another one may follow when files came or went (ten times what a look
-    takes, if that is more), `look_every` how often to look anyway. After a round of less than `small` bytes the next one waits until `breath` after its start, so that a
-    busy log makes some dozens of rounds in a second, not a thousand. `patience` bounds one round with `once`. `rules` say
+    takes, if that is more), `look_every` how often to look anyway (500 times, up to `look_at_least_every`, unless a file
+    waits for its end). After a round of less than `small` bytes nothing is read until `breath` after its start, so that a
+    busy log makes a dozen rounds in a second, not a thousand. `patience` bounds one round with `once`. `rules` say
     which lines are left out.
     """
 
@@ -49,7 +50,8 @@ class Pace:
     patience: float | None
     look_after: float = 0.2
     look_every: float = 5.0
-    breath: float = 0.02
+    look_at_least_every: float = 60.0
+    breath: float = 0.08
     small: int = 128 * 1024
     rules: Rules = field(default_factory=Rules)
 
@@ -82,7 +84,9 @@ class Shipping:
         self._flight: asyncio.Task[None] | None = None
         self._looked = float("-inf")
         self._look_after = pace.look_after
+        self._look_soon = self._look_rarely = pace.look_every
         self._started = float("-inf")
+        self._trickles = False
         self._goals: dict[str, int] = {}
         self._ends: dict[str, int] = {}
         self._size = min(FIRST_SIZE, pace.round_size)
@@ -118,9 +122,11 @@ class Shipping:
         What cannot be read again is shipped in any case: to the end of its source, or to where the stop came.
         Rounds fly as tasks of `group`; the last one has landed at the end. Raises what `publish` raises.
         """
+        stopper = group.create_task(self._wake_at_the_end())
         await self._look()
         self._goals = {state.file: state.size for state in self._source.states()}
         while not self._is_stopped:
+            await self._breathe()
             rounds = await self._gather()
             for round_ in rounds:
                 await self._launch(round_, group)
@@ -131,6 +137,7 @@ class Shipping:
             elif not rounds:
                 await self._idle()
             await self._look_when_due()
+        stopper.cancel()
         await self._land()
         if self._pace.once and self._source.look_due:
             await self._look()  # what was found out by reading is to be said
@@ -154,7 +161,10 @@ class Shipping:
         self._looked = clock()
         self.positions = self.positions.found(self._source.starts(self.positions.begun()))
         self._pass_over()
-        self._look_after = max(self._pace.look_after, 10 * (self._looked - began))
+        took = self._looked - began
+        self._look_after = max(self._pace.look_after, 10 * took)
+        self._look_soon = max(self._pace.look_every, 50 * took)
+        self._look_rarely = max(self._look_soon, min(self._pace.look_at_least_every, 500 * took))
         troubles = {notice.path: notice for notice in notices if notice.kind.is_trouble}
         self._troubles.update(troubles)
         self._meter.noticed(notices)
@@ -171,7 +181,9 @@ class Shipping:
             await self._look()
 
     def _look_interval(self) -> float:
-        return self._look_after if self._source.look_due else self._pace.look_every
+        if self._source.look_due:
+            return self._look_after
+        return self._look_soon if self._source.is_unsettled else self._look_rarely
 
     async def _gather(self) -> list[Round]:
         while not self._is_stopped and (blocks := await self._read()):
@@ -203,6 +215,7 @@ class Shipping:
         if self._is_stopped:
             return  # it is read again at the next start
         self._started = asyncio.get_running_loop().time()
+        self._trickles = round_.size < self._pace.small
         self._flight = group.create_task(self._fly(round_))
 
     async def _fly(self, round_: Round) -> None:
@@ -216,8 +229,6 @@ class Shipping:
                 f"what is not acknowledged {fate}"
             ) from None
         self._settle(round_, sequence)
-        if sum(len(block.payload) for block in round_.blocks) < self._pace.small:
-            await asyncio.sleep(max(0.0, self._pace.breath - self._took()))
 
     def _settle(self, round_: Round, sequence: int) -> None:
         origins = [block.origin for block in round_.blocks]
@@ -240,15 +251,27 @@ class Shipping:
             else:
                 await self._look_when_due()
 
+    async def _wake_at_the_end(self) -> None:
+        await self._stopping.wait()
+        self._source.wake.set()
+
+    async def _breathe(self) -> None:
+        # what a trickle gathers while its last round flies is read only then, so that no block waits once it is read
+        if self._trickles and not self._pace.once:
+            await self._land()
+            await self._pause(self._pace.breath - self._took())
+
+    async def _pause(self, seconds: float) -> None:
+        if seconds > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._stopping.wait()
+
     async def _idle(self) -> None:
-        stop = asyncio.ensure_future(self._stopping.wait())
-        most = self._pace.breath if self._source.is_waiting else self._look_interval()
-        wake = asyncio.ensure_future(self._source.wait(most))
-        try:
-            await asyncio.wait({stop, wake}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stop.cancel()
-            wake.cancel()
+        most = self._looked + self._look_interval() - asyncio.get_running_loop().time()
+        if self._source.is_waiting:
+            most = min(most, self._pace.breath)
+        await self._source.wait(min(most, self._source.patience))
 
     def _is_done(self, rounds: list[Round]) -> bool:
         if not self._source.is_repeatable:

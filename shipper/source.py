@@ -1,5 +1,6 @@
 """What the loop of an agent asks of whatever lines come from: files that are followed, or standard input."""
 
+import asyncio
 from collections.abc import Container
 from typing import Protocol
 
@@ -26,6 +27,12 @@ class Source(Protocol):
     def is_repeatable(self) -> bool: ...  # noqa: D102
     @property
     def has_ended(self) -> bool: ...  # noqa: D102
+    @property
+    def wake(self) -> asyncio.Event: ...  # noqa: D102
+    @property
+    def is_unsettled(self) -> bool: ...  # noqa: D102
+    @property
+    def patience(self) -> float: ...  # noqa: D102
     @property
     def open_files(self) -> int: ...  # noqa: D102
     async def look(self) -> list[Notice]: ...  # noqa: D102

@@ -5,6 +5,7 @@ was read cannot be read again, so whoever gathers must ship it.
 """
 
 import asyncio
+import math
 import os
 from collections.abc import Callable, Container
 
@@ -33,8 +34,10 @@ class StandardInput:
 
     is_waiting = False
     is_repeatable = False
+    is_unsettled = False
     look_due = False
     open_files = 1
+    patience = math.inf
 
     def __init__(
         self,
@@ -61,7 +64,7 @@ class StandardInput:
         self._is_watched = False
         self._is_pollable = True
         self._error = ""
-        self._wake = asyncio.Event()
+        self.wake = asyncio.Event()
 
     @property
     def has_ended(self) -> bool:
@@ -92,10 +95,10 @@ class StandardInput:
         """Return when something has come since the last call, or after `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
-                await self._wake.wait()
+                await self.wake.wait()
         except TimeoutError:
             return
-        self._wake.clear()
+        self.wake.clear()
 
     def states(self) -> list[FileState]:
         """Return how much has come and how much of it was gathered."""
@@ -161,7 +164,7 @@ class StandardInput:
         except PermissionError:
             # a file, or /dev/null: always ready, and read when there is room
             self._is_pollable = False
-            self._wake.set()
+            self.wake.set()
 
     def _unwatch(self) -> None:
         if self._is_watched:
@@ -194,4 +197,4 @@ class StandardInput:
         self._since = self._since or self._seen
         self._buffer += data
         self._is_over = not data
-        self._wake.set()
+        self.wake.set()

@@ -6,6 +6,7 @@ from broker.block import Block, Origin, Span
 from shipper.blocks import count_lines
 from shipper.cursor import Cursor
 from shipper.filestate import FileState, Stage
+from shipper.glimpse import Glimpse
 from shipper.identity import HEAD_BYTES, TAIL_BYTES, identify
 from shipper.limits import Limits
 from shipper.notice import Notice, NoticeKind
@@ -143,6 +144,15 @@ class Tailer:
         """Take note that there may be something to read."""
         if not self.dirty:
             self.dirty, self.stirred = True, now
+
+    def differs(self, seen: Glimpse) -> bool:
+        """Whether the file is not as it was when it was last read: a reading will tell what became of it.
+
+        A compressed one, when it is not as it was sighted.
+        """
+        if (packed := self.sighting.packed) is not None:
+            return (seen.size, seen.modified) != (packed.stored, self.sighting.modified)
+        return seen.size != self._end or seen.modified != self._modified
 
     def recognised(self, head: bytes, size: int) -> None:
         """Take note of what the file begins with and how large it is, once it is known to be the one it was."""

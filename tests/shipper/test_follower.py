@@ -156,7 +156,8 @@ async def test_a_change_wakes_the_follower(host: Host) -> None:
 
 async def test_a_rename_makes_a_look_due(host: Host) -> None:
     host.write("app.log", b"1\n")
-    await host.ship()
+    while host.follower.look_due:
+        await host.ship()
     await host.follower.wait(0.2)
 
     host.move("app.log", "app.log.1")

@@ -60,7 +60,7 @@ async def test_memory_stays_flat_through_hundreds_of_rotations_and_passing_files
 
     roster = host.follower._roster
     assert host.shipped.split() == [b"%d" % number for number in range(400)]
-    assert len(roster.known) + len(roster.lives) < 400
+    assert len(roster.memory.cursors) + len(roster.memory.lives) < 400
     assert len(roster.tailers) <= 4
     assert len(roster.chains) <= 4
     assert len(host.follower._turns) <= 4

@@ -1,0 +1,56 @@
+"""When blocks were read at their host, and when the stream stored them."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from datetime import datetime
+
+from broker.block import decode_origin
+from broker.connection import Connection
+from broker.topology import STREAM
+
+__all__ = ["StoredBlock", "read_delays"]
+
+_AT_ONCE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlock:
+    """A block of the stream; times in nanoseconds since the epoch."""
+
+    read_at: int
+    stored_at: int
+
+
+def read_delays(url: str, first: int, until: int) -> list[StoredBlock]:
+    """Return the blocks with sequences in `[first, until)`; claims and foreign messages are passed over."""
+    return asyncio.run(_read(url, first, until))
+
+
+async def _read(url: str, first: int, until: int) -> list[StoredBlock]:
+    connection = Connection([url], "bench")
+    found: list[StoredBlock | None] = []
+    try:
+        for at in range(first, until, _AT_ONCE):
+            numbers = range(at, min(at + _AT_ONCE, until))
+            found += await asyncio.gather(*(_block(connection, number) for number in numbers))
+    finally:
+        await connection.close()
+    return [block for block in found if block is not None]
+
+
+async def _block(connection: Connection, sequence: int) -> StoredBlock | None:
+    question = json.dumps({"seq": sequence}).encode()
+    answer = await connection.request(f"$JS.API.DIRECT.GET.{STREAM}", question)
+    headers = answer.headers or {}
+    origin = decode_origin(headers)
+    if origin is None or origin.span is None:
+        return None
+    return StoredBlock(origin.read_at, _nanoseconds(headers["Nats-Time-Stamp"]))
+
+
+def _nanoseconds(text: str) -> int:
+    """Read RFC 3339 with up to nine decimals, of which datetime takes six."""
+    whole, _, decimals = text.rstrip("Z").partition(".")
+    seconds = int(datetime.fromisoformat(f"{whole}+00:00").timestamp())
+    return seconds * 1_000_000_000 + int(decimals.ljust(9, "0") or 0)
