@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PIP := pip>=25.1,<27
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types bench bench-agent bench-wan constraints clean
+.PHONY: help venv demo test lint types bench bench-idle bench-live bench-agent bench-wan constraints clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,12 @@ bench-agent: $(STAMP) ## Measure an agent alone: rate, processor time and memory
 
 bench-wan: $(STAMP) ## Measure an agent over a line of 100 ms there and back (Linux, needs unshare)
 	$(BIN)/python -m bench.wan
+
+bench-idle: $(STAMP) ## Measure what a shipper costs while nothing is written to 1, 1,000 and 10,000 files
+	$(BIN)/python -m bench.idle
+
+bench-live: $(STAMP) ## Measure what a shipper costs at 5,000 lines a second, and how soon they are stored
+	$(BIN)/python -m bench.live
 
 constraints: ## Write constraints.txt anew: the newest versions that pyproject.toml allows
 	rm -rf $(VENV)-fresh

@@ -85,6 +85,8 @@ async def follower_for(errand: Errand, crew: Crew, selection: Selection) -> Foll
         grace=errand.settings.grace.total_seconds(),
         hold=errand.settings.hold_deleted.total_seconds(),
         open_files=most_open_files(),
+        poll_every=errand.settings.poll_every.total_seconds(),
+        listen=errand.settings.watch,
     )
 
 

@@ -12,7 +12,8 @@ from shipper.shipping import Shipping
 
 __all__ = ["Keeper"]
 
-_SAVE_EVERY = 1.0
+_SAVE_EVERY, _SAVE_AT_LEAST_EVERY = 1.0, 10.0  # seconds; those of many files take a while to write
+_SHARE = 100
 _FORGET_EVERY = 60.0  # seconds
 logger = logging.getLogger(__name__)
 
@@ -34,8 +35,10 @@ class Keeper:
             if now - forgotten >= _FORGET_EVERY:
                 forgotten = now
                 await self._forget(shipping)
+            began = asyncio.get_running_loop().time()
             await self.save(shipping.positions)
-            await asyncio.sleep(_SAVE_EVERY)
+            took = asyncio.get_running_loop().time() - began
+            await asyncio.sleep(min(_SAVE_AT_LEAST_EVERY, max(_SAVE_EVERY, _SHARE * took)))
 
     async def save(self, positions: Positions) -> None:
         """Save now."""

@@ -80,6 +80,14 @@ class ShipperSettings(AccessSettings):
         description="How long a deleted file that is not read to its end is kept open, and its space taken.",
         json_schema_extra={"metavar": "DURATION"},
     )
+    watch: bool = Field(
+        True,
+        description="Be told of changes where the file system tells of them (inotify); without, only poll.",
+    )
+    poll_every: Annotated[Duration, Field(gt=timedelta(0))] = Field(
+        timedelta(seconds=1),
+        description="How often to look at sizes where nothing tells of changes (NFS, no watches left, --no-watch).",
+    )
     server: Servers = Field(
         ("nats://127.0.0.1:4222",),
         description="Address of the broker; may be given several times.",

@@ -123,6 +123,16 @@ class Shipping:
         Rounds fly as tasks of `group`; the last one has landed at the end. Raises what `publish` raises.
         """
         stopper = group.create_task(self._wake_at_the_end())
+        try:
+            await self._work(group)
+        finally:
+            stopper.cancel()
+        await self._land()
+        if self._pace.once and self._source.look_due:
+            await self._look()  # what was found out by reading is to be said
+        self._pass_over()
+
+    async def _work(self, group: asyncio.TaskGroup) -> None:
         await self._look()
         self._goals = {state.file: state.size for state in self._source.states()}
         while not self._is_stopped:
@@ -137,11 +147,6 @@ class Shipping:
             elif not rounds:
                 await self._idle()
             await self._look_when_due()
-        stopper.cancel()
-        await self._land()
-        if self._pace.once and self._source.look_due:
-            await self._look()  # what was found out by reading is to be said
-        self._pass_over()
 
     def conclude(self) -> None:
         """Say what is held back at the end of `once`; raises `OperatorError` when files could not be read."""

@@ -16,6 +16,8 @@ WRITTEN = {
     "from_": "end",
     "ignore_older": "30d",
     "hold_deleted": "1h",
+    "poll_every": "250ms",
+    "watch": "false",
     "partition": "0,3",
     "include_lines": "error{1,2}|fatal",
     "exclude_lines": "debug,trace\nhealth",
