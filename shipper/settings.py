@@ -129,7 +129,10 @@ class ShipperSettings(AccessSettings):
     )
     memory: Annotated[ByteSize, Field(ge=LEAST_MEMORY)] = Field(
         ByteSize(64 * 1024 * 1024),
-        description="Most memory that is used beside that of the program itself; bounds the rounds.",
+        description=(
+            "Most memory for lines on their way, beside that of the program itself (some 45 MiB and 5 KiB for "
+            "each file); bounds the rounds."
+        ),
         json_schema_extra={"metavar": "BYTES"},
     )
     grace: Duration = Field(

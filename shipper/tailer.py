@@ -275,6 +275,7 @@ class Tailer:
         self._identity = None
         if len(self._head) < HEAD_BYTES:
             self._head += run[: HEAD_BYTES - len(self._head)]
+            self._first = self.beginning  # the same bytes need not be kept twice
         self._tail = (
             run[-TAIL_BYTES:] if len(run) >= TAIL_BYTES else (self._tail + run)[-TAIL_BYTES:]
         )
