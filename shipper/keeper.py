@@ -15,6 +15,7 @@ __all__ = ["Keeper"]
 _SAVE_EVERY, _SAVE_AT_LEAST_EVERY = 1.0, 10.0  # seconds; those of many files take a while to write
 _SHARE = 100
 _FORGET_EVERY = 60.0  # seconds
+_GROWTH = 256  # files, that rotation leaves behind; sooner than that there is nothing to gain
 logger = logging.getLogger(__name__)
 
 
@@ -29,12 +30,13 @@ class Keeper:
 
     async def run(self, shipping: Shipping) -> None:
         """Save until cancelled."""
-        forgotten = float("-inf")
+        forgotten, remembered = float("-inf"), 0
         while True:
             now = asyncio.get_running_loop().time()
-            if now - forgotten >= _FORGET_EVERY:
-                forgotten = now
+            grown = len(shipping.positions.files) > remembered + _GROWTH
+            if grown or now - forgotten >= _FORGET_EVERY:
                 await self._forget(shipping)
+                forgotten, remembered = now, len(shipping.positions.files)
             began = asyncio.get_running_loop().time()
             await self.save(shipping.positions)
             took = asyncio.get_running_loop().time() - began
