@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import click
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from broker.exits import ConfigurationError
 
@@ -27,12 +28,14 @@ Many = Annotated[tuple[str, ...], BeforeValidator(_split)]
 """A setting of several texts: an option given several times, a list in TOML, commas in the environment."""
 
 
-class ProgramSettings(BaseModel):
+class ProgramSettings(BaseSettings):
     """What every program can be told; each program's model adds its own fields and its `env_prefix`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+    )
     program: ClassVar[str]
-    env_prefix: ClassVar[str]
 
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = Field(
         "info", description="How much this program says of itself: debug, info, warning or error."
@@ -40,6 +43,18 @@ class ProgramSettings(BaseModel):
     log_format: Annotated[str, Field(pattern="^(text|json)$")] = Field(
         "text", description="Form of what it says: text, or json, an object a line."
     )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return what it is made from, and nothing else: `load` has read the environment and the file."""
+        return (init_settings,)
 
 
 Model = TypeVar("Model", bound=ProgramSettings)
@@ -56,7 +71,7 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
     `options` holds the options that were given, by field name. Raises click.UsageError for a bad option and
     `ConfigurationError` for a bad variable, key or file.
     """
-    prefix = model.env_prefix
+    prefix = model.model_config.get("env_prefix", "")
     fields = {name_of(field): field for field in model.model_fields}
     variables = _variables(prefix, fields)
     keys = {} if config is None else _keys(config, fields)

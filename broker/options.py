@@ -47,7 +47,7 @@ def given(model: type[Model], options: dict[str, Any]) -> Model:
 
     Raises what `configuration.load` raises.
     """
-    prefix = model.env_prefix
+    prefix = model.model_config.get("env_prefix", "")
     config = options.get("config") or _path_variable(f"{prefix}CONFIG")
     named = {
         name: value

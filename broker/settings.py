@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import ByteSize, Field, field_validator
+from pydantic_settings import SettingsConfigDict
 
 from broker.address import Address, Listen, OptionalListen
 from broker.configuration import Many, ProgramSettings
@@ -19,7 +20,7 @@ _SHORTEST_AGE = timedelta(seconds=1)
 class BrokerSettings(ProgramSettings):
     """The settings of logbroker; a command uses those that concern it."""
 
-    env_prefix = "LOGBROKER_"
+    model_config = SettingsConfigDict(env_prefix="LOGBROKER_")
     program: ClassVar[str] = "logbroker"
 
     store_dir: Path | None = Field(

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, ByteSize, Field, field_validator
+from pydantic_settings import SettingsConfigDict
 
 from broker.configuration import Many, ProgramSettings
 from broker.durations import Duration
@@ -27,7 +28,7 @@ def _split_partitions(value: object) -> object:
 class ReceiverSettings(ProgramSettings):
     """The settings of logreceiver."""
 
-    env_prefix = "LOGRECEIVER_"
+    model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
     program: ClassVar[str] = "logreceiver"
 
     partition: Annotated[tuple[str, ...], BeforeValidator(_split_partitions)] = Field(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
+from pydantic_settings import SettingsConfigDict
 
 from broker.access import AccessSettings
 from broker.address import OptionalListen
@@ -52,7 +53,7 @@ Lines = Annotated[
 class ShipperSettings(AccessSettings):
     """The settings of `logshipper`."""
 
-    env_prefix = "LOGSHIPPER_"
+    model_config = SettingsConfigDict(env_prefix="LOGSHIPPER_")
     program = "logshipper"
 
     file: Annotated[Many, AfterValidator(_alone)] = Field(

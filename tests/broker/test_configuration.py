@@ -5,6 +5,7 @@ from typing import ClassVar
 import click
 import pytest
 from pydantic import Field
+from pydantic_settings import SettingsConfigDict
 
 from broker.configuration import Many, ProgramSettings, load
 from broker.durations import Duration
@@ -12,7 +13,7 @@ from broker.exits import ConfigurationError
 
 
 class Example(ProgramSettings):
-    env_prefix = "EXAMPLE_"
+    model_config = SettingsConfigDict(env_prefix="EXAMPLE_")
     program: ClassVar[str] = "example"
 
     name: str = Field("default", description="A name.")
