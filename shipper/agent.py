@@ -27,19 +27,18 @@ from shipper.cache import Cache
 from shipper.crew import Crew, Errand, follower_for, input_for, muster, pace_for
 from shipper.desk import Desk
 from shipper.ending import Ending
-from shipper.follower import Follower
+from shipper.following.follower import Follower
 from shipper.keeper import Keeper
-from shipper.meter import Meter
-from shipper.ownership import OwnershipLost
 from shipper.positions import Positions
+from shipper.publishing.ownership import OwnershipLost
+from shipper.publishing.waiting import Waiting
 from shipper.reload import reload
-from shipper.selection import selected
 from shipper.settings import ShipperSettings
 from shipper.shipping import Pace, Shipping
 from shipper.source import Source
 from shipper.standard_input import PATH, StandardInput
-from shipper.view import View
-from shipper.waiting import Waiting
+from shipper.telling.meter import Meter
+from shipper.telling.view import View
 
 __all__ = ["Agent", "connection_for"]
 
@@ -189,7 +188,7 @@ class Agent:
 
     async def _source(self, crew: Crew) -> Source:
         if self._errand.settings.file != (PATH,):
-            selection = selected(self._errand.settings)
+            selection = self._errand.settings.selection
             if self._has_followed:
                 # what comes while the subject is claimed anew came after the start
                 selection = replace(selection, from_end=False)
@@ -226,6 +225,6 @@ class Agent:
             if isinstance(self._view.source, Follower):
                 grace, hold = done.settings.grace, done.settings.hold_deleted
                 await self._view.source.retarget(
-                    selected(done.settings), grace.total_seconds(), hold.total_seconds()
+                    done.settings.selection, grace.total_seconds(), hold.total_seconds()
                 )
         logger.info("settings read again; %s", done)

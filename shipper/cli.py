@@ -23,7 +23,7 @@ from broker.subjects import InvalidHost, validate_host
 from shipper.settings import ShipperSettings, default_state_dir
 
 if TYPE_CHECKING:
-    from shipper.finding import Finding
+    from shipper.telling.finding import Finding
 
 __all__ = ["logshipper", "main"]
 
@@ -63,7 +63,7 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
 @click.pass_context
 def _status(context: click.Context, /, as_json: bool, **options: Any) -> None:
     """Show how far each file is shipped; works whether or not an agent runs."""
-    from shipper.status import render, render_json, survey
+    from shipper.telling.status import render, render_json, survey
 
     settings = _settings(_merged(context, options))
     hosts = survey(_state_dir(settings), settings.host)
@@ -75,7 +75,7 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> None:
 @click.pass_context
 def _check(context: click.Context, /, **options: Any) -> int:
     """Check the configuration, the broker and the files, and say what would be followed; changes nothing."""
-    from shipper.finding import Mark
+    from shipper.telling.finding import Mark
 
     settings = _settings(_merged(context, options))
     _require_files(settings)
@@ -89,13 +89,12 @@ def _findings(settings: ShipperSettings, host: str) -> Iterator["Finding"]:
     import asyncio
 
     from shipper.agent import connection_for
-    from shipper.check import check_broker, check_files, seen_by
-    from shipper.live import SOCKET_NAME
-    from shipper.premises import check_address, check_limits, check_state
-    from shipper.selection import selected
+    from shipper.telling.check import check_broker, check_files, seen_by
+    from shipper.telling.live import SOCKET_NAME
+    from shipper.telling.premises import check_address, check_limits, check_state
 
     if settings.file != ("-",):
-        selection = selected(settings)
+        selection = settings.selection
         shown = seen_by(selection)
         yield from check_files(selection, shown, time.time_ns())
         yield from check_limits(len(shown.folders), sum(seen.wanted for seen in shown.sightings))

@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from broker.connection import Connection
 from broker.subjects import Subject
 from broker.topology import room_in
-from shipper.agent_id import AgentId
-from shipper.allowance import round_bytes
 from shipper.expression import Expression
-from shipper.follower import Follower
-from shipper.handles import most_open_files
-from shipper.heading import Heading, partitions_of
-from shipper.limits import Limits
-from shipper.ownership import take_over
+from shipper.files.handles import most_open_files
+from shipper.files.limits import Limits
+from shipper.files.selection import Selection
+from shipper.following.follower import Follower
 from shipper.positions import Positions
-from shipper.publisher import Publisher
-from shipper.registry import Registry
-from shipper.rounds import Round
-from shipper.selection import Selection
+from shipper.publishing.agent_id import AgentId
+from shipper.publishing.allowance import round_bytes
+from shipper.publishing.heading import Heading, partitions_of
+from shipper.publishing.ownership import take_over
+from shipper.publishing.publisher import Publisher
+from shipper.publishing.registry import Registry
+from shipper.publishing.rounds import Round
+from shipper.publishing.unacknowledged import UnacknowledgedPublisher
+from shipper.publishing.waiting import Waiting
 from shipper.settings import ShipperSettings
 from shipper.shipping import Pace
 from shipper.sieve import Rules
 from shipper.standard_input import StandardInput
-from shipper.unacknowledged import UnacknowledgedPublisher
-from shipper.waiting import Waiting
 
 __all__ = ["Crew", "Errand", "follower_for", "input_for", "muster", "pace_for"]
 

@@ -14,12 +14,12 @@ from typing import Any
 from broker.address import Address
 from broker.exits import OperatorError, leading
 from broker.notify import Notifier
-from shipper.health import ailment
-from shipper.listening import Listening, Page
-from shipper.live import Live
-from shipper.service import Service
 from shipper.settings import ShipperSettings
-from shipper.view import View
+from shipper.telling.health import ailment
+from shipper.telling.listening import Listening, Page
+from shipper.telling.live import Live
+from shipper.telling.service import Service
+from shipper.telling.view import View
 
 __all__ = ["Desk"]
 
@@ -89,7 +89,7 @@ class Desk:
     def _listening(self, address: Address | None) -> AbstractAsyncContextManager[object]:
         if address is None:
             return nullcontext()
-        from shipper.metrics import Metrics  # a library that nobody else needs
+        from shipper.telling.metrics import Metrics  # a library that nobody else needs
 
         return Listening(address, {"/metrics": Metrics(self._view).page, "/healthz": self._health})
 

@@ -15,8 +15,9 @@ from broker.configuration import Many
 from broker.durations import Duration
 from broker.servers import Servers
 from broker.subjects import validate_host
-from shipper.allowance import LEAST_MEMORY
 from shipper.expression import Expression
+from shipper.files.selection import Selection
+from shipper.publishing.allowance import LEAST_MEMORY
 
 __all__ = ["Compression", "ShipperSettings", "default_state_dir"]
 
@@ -162,6 +163,17 @@ class ShipperSettings(AccessSettings):
         description="Prefix of the JetStream API for reading back the own lines; another one in accounts that import it.",
         json_schema_extra={"metavar": "PREFIX"},
     )
+
+    @property
+    def selection(self) -> Selection:
+        """Which files are followed, and where in them reading begins."""
+        older = self.ignore_older
+        return Selection.of(
+            self.file,
+            self.exclude,
+            from_end=self.from_ == "end",
+            ignore_older=None if older is None else int(older.total_seconds() * 1_000_000_000),
+        )
 
 
 def default_state_dir(

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from broker.block import Block
 from broker.connection import BrokerAway
 from broker.exits import OperatorError
-from shipper.compression import compress
-from shipper.meter import Meter
 from shipper.notice import Notice, NoticeKind
 from shipper.positions import Positions
-from shipper.rounds import FIRST_SIZE, Round, cut, next_size
+from shipper.publishing.compression import compress
+from shipper.publishing.rounds import FIRST_SIZE, Round, cut, next_size
 from shipper.settings import Compression
 from shipper.sieve import Rules, Sieve
 from shipper.source import Source
+from shipper.telling.meter import Meter
 
 __all__ = ["Pace", "Shipping"]
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Container
 
 from broker.block import Block, Origin, Span
 from broker.exits import OperatorError
-from shipper.blocks import cut
 from shipper.cursor import Cursor
+from shipper.files.blocks import cut
+from shipper.files.limits import Limits
 from shipper.filestate import FileState, Stage
-from shipper.limits import Limits
 from shipper.notice import Notice
 
 __all__ = ["PATH", "StandardInput"]

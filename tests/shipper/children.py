@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from shipper.handles import most_open_files
+from shipper.files.handles import most_open_files
 from shipper.notice import NoticeKind
 from tests.shipper.following import Host
 

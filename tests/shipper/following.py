@@ -14,11 +14,11 @@ import zstandard
 
 from broker.block import Block
 from shipper.cursor import Cursor, after
-from shipper.follower import Follower
+from shipper.files.packing import Packing
+from shipper.files.selection import Selection
+from shipper.following.follower import Follower
 from shipper.notice import Notice, NoticeKind
-from shipper.packing import Packing
 from shipper.positions import Positions
-from shipper.selection import Selection
 
 __all__ = ["SECOND", "Host", "packed"]
 

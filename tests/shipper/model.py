@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.block import Block
-from shipper.packing import Packing
+from shipper.files.packing import Packing
 from tests.shipper.following import packed
 from tests.shipper.shipped import Verdict, contents, shown
 

@@ -1,6 +1,6 @@
 """Agents are ordered by their start."""
 
-from shipper.agent_id import AgentId
+from shipper.publishing.agent_id import AgentId
 
 
 def test_what_str_writes_parse_reads() -> None:

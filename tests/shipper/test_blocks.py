@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-import shipper.blocks
+import shipper.files.blocks
 
 BLOCK, LINE = 16, 40
 hostile = st.lists(st.sampled_from([b"\n", b"\r\n", b"\0", b"\xff", b"abc", b"x" * 15, b"y" * 41]))
@@ -11,7 +11,9 @@ hostile = st.lists(st.sampled_from([b"\n", b"\r\n", b"\0", b"\xff", b"abc", b"x"
 
 def cut(data: bytes, start: int, block_size: int, max_line: int) -> list[bytes]:
     # what stands behind the end was left there by an earlier read
-    return shipper.blocks.cut(bytearray(data + b"\nold\n"), start, len(data), block_size, max_line)
+    return shipper.files.blocks.cut(
+        bytearray(data + b"\nold\n"), start, len(data), block_size, max_line
+    )
 
 
 def test_an_unfinished_line_is_left() -> None:
@@ -64,5 +66,5 @@ def test_any_chunking_gives_the_same_bytes(parts: list[bytes], chunk: int) -> No
 
 @given(hostile.map(b"".join))
 def test_newlines_are_counted_however_many_there_are(data: bytes) -> None:
-    assert shipper.blocks.count_lines(data) == data.count(b"\n")
-    assert shipper.blocks.count_lines(data * 100) == data.count(b"\n") * 100
+    assert shipper.files.blocks.count_lines(data) == data.count(b"\n")
+    assert shipper.files.blocks.count_lines(data * 100) == data.count(b"\n") * 100

@@ -15,13 +15,13 @@ from broker.block import Block
 from broker.connection import Connection
 from broker.subjects import Subject
 from broker.topology import CONFIG_BUCKET, Topology
-from shipper.heading import Heading
-from shipper.ownership import take_over
 from shipper.positions import Positions
-from shipper.publisher import Publisher
-from shipper.registry import Registry
-from shipper.rounds import Round
-from shipper.waiting import Waiting
+from shipper.publishing.heading import Heading
+from shipper.publishing.ownership import take_over
+from shipper.publishing.publisher import Publisher
+from shipper.publishing.registry import Registry
+from shipper.publishing.rounds import Round
+from shipper.publishing.waiting import Waiting
 
 pytestmark = pytest.mark.nats
 

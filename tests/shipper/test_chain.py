@@ -2,10 +2,10 @@
 
 import pytest
 
-from shipper.chain import Chain, Stranger, Verdict, rule_known, rule_rotated
 from shipper.cursor import Cursor
-from shipper.identity import identify
-from shipper.sighting import FileKey, Sighting
+from shipper.files.identity import identify
+from shipper.files.sighting import FileKey, Sighting
+from shipper.following.chain import Chain, Stranger, Verdict, rule_known, rule_rotated
 
 SECOND = 1_000_000_000
 READ = b"x" * 100 + b"\n"

@@ -13,11 +13,11 @@ import pytest
 from bench.processes import Processes, wait_until
 from broker.address import Address
 from broker.rights import may_publish
-from shipper.check import check_files, seen_by
-from shipper.finding import Finding, Mark, bad
+from shipper.files.selection import Selection
 from shipper.positions import Positions
-from shipper.premises import check_address, check_limits, check_state
-from shipper.selection import Selection
+from shipper.telling.check import check_files, seen_by
+from shipper.telling.finding import Finding, Mark, bad
+from shipper.telling.premises import check_address, check_limits, check_state
 
 ROOT = Path(__file__).parents[2]
 SECOND = 1_000_000_000

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.block import Block, Identity, Origin, Span, decode_payload, encode_origin
-from shipper.compression import compress
+from shipper.publishing.compression import compress
 
 
 def block(payload: bytes) -> Block:

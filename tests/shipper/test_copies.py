@@ -1,7 +1,7 @@
 """A copy is remembered by what it begins with, since its inode may be another file's by the next look."""
 
-from shipper.copies import Copies
-from shipper.sighting import FileKey
+from shipper.files.sighting import FileKey
+from shipper.following.copies import Copies
 
 KEY = FileKey(1, 7)
 

@@ -4,11 +4,11 @@ import asyncio
 import os
 from pathlib import Path
 
-from shipper.meter import Meter
 from shipper.notice import NoticeKind
 from shipper.positions import Positions
-from shipper.rounds import Round
+from shipper.publishing.rounds import Round
 from shipper.shipping import Pace, Shipping
+from shipper.telling.meter import Meter
 from tests.shipper.following import SECOND, Host
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from broker.block import Block, Identity, Origin, Span
 from shipper.cursor import after
-from shipper.fitting import fit
+from shipper.publishing.fitting import fit
 
 IDENTITY = Identity(7, 4, "ab", 4, "cd")
 

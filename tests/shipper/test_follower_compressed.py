@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from shipper.files.packing import Packing
 from shipper.notice import NoticeKind
-from shipper.packing import Packing
 from tests.shipper.following import SECOND, Host, packed
 
 forms = pytest.mark.parametrize("packing", Packing, ids=lambda packing: packing.name.lower())

@@ -8,12 +8,12 @@ from pathlib import Path
 from broker.block import Identity, Origin, Span
 from shipper.cache import Cache
 from shipper.cursor import Cursor
-from shipper.follower import Follower
-from shipper.meter import Meter
+from shipper.files.selection import Selection
+from shipper.following.follower import Follower
 from shipper.positions import Positions
-from shipper.rounds import Round
-from shipper.selection import Selection
+from shipper.publishing.rounds import Round
 from shipper.shipping import Pace, Shipping
+from shipper.telling.meter import Meter
 
 IDENTITY = Identity(1, 4, "ab", 0, "")
 

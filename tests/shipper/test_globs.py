@@ -2,8 +2,8 @@
 
 import pytest
 
-from shipper.globs import pattern_of
-from shipper.selection import Selection
+from shipper.files.globs import pattern_of
+from shipper.files.selection import Selection
 
 
 @pytest.mark.parametrize(

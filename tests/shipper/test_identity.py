@@ -3,7 +3,7 @@
 import pytest
 
 from shipper.cursor import Cursor
-from shipper.identity import Glimpse, Match, identify, judge
+from shipper.files.identity import Glimpse, Match, identify, judge
 
 READ = b"one\ntwo\nthree\n"
 CURSOR = Cursor("f", "/log/app.log", len(READ), identify(7, READ, READ[-4:]), seen=0)

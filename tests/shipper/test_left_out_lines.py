@@ -12,13 +12,13 @@ import pytest
 from broker.block import Block, decode_origin, encode_origin
 from receiver.spans import judge
 from shipper.expression import Expression
-from shipper.follower import Follower
-from shipper.meter import Meter
+from shipper.files.selection import Selection
+from shipper.following.follower import Follower
 from shipper.positions import Positions
-from shipper.rounds import Round
-from shipper.selection import Selection
+from shipper.publishing.rounds import Round
 from shipper.shipping import Pace, Shipping
 from shipper.sieve import Rules
+from shipper.telling.meter import Meter
 
 
 @dataclass

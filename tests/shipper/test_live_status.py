@@ -15,10 +15,10 @@ from broker.block import Identity
 from broker.exits import OperatorError
 from shipper.cursor import Cursor
 from shipper.filestate import FileState, Stage
-from shipper.live import SOCKET_NAME, Live, ask
 from shipper.positions import Positions
-from shipper.report import FileReport, HostReport, Trouble, reason_for
-from shipper.status import render, survey
+from shipper.telling.live import SOCKET_NAME, Live, ask
+from shipper.telling.report import FileReport, HostReport, Trouble, reason_for
+from shipper.telling.status import render, survey
 from tests.shipper.following import Host
 
 

@@ -14,7 +14,7 @@ from bench.cpu import peak_bytes
 from bench.processes import Process, Processes, wait_until
 from bench.suite import Suite
 from broker.connection import Connection
-from shipper.allowance import LEAST_MEMORY, round_bytes
+from shipper.publishing.allowance import LEAST_MEMORY, round_bytes
 
 MIB = 1024 * 1024
 BOUND = 64 * MIB

@@ -3,11 +3,11 @@ from collections.abc import Callable
 import pytest
 
 from broker.block import Block
-from shipper.histogram import Histogram
-from shipper.meter import Meter
 from shipper.notice import Notice, NoticeKind
-from shipper.rate import Rate
-from shipper.rounds import Round
+from shipper.publishing.rounds import Round
+from shipper.telling.histogram import Histogram
+from shipper.telling.meter import Meter
+from shipper.telling.rate import Rate
 
 SECOND = 1_000_000_000
 Make = Callable[..., Block]

@@ -17,14 +17,14 @@ from bench.processes import Process, Processes, wait_until
 from broker.address import Address
 from broker.connection import Connection
 from broker.exits import ConfigurationError
-from shipper.health import Vitals, ailment
-from shipper.listening import Listening, Page
-from shipper.meter import Meter
-from shipper.metrics import FILES_SHOWN, Metrics
-from shipper.report import FileReport, HostReport
-from shipper.status import survey
-from shipper.view import View
-from shipper.waiting import Waiting
+from shipper.publishing.waiting import Waiting
+from shipper.telling.health import Vitals, ailment
+from shipper.telling.listening import Listening, Page
+from shipper.telling.meter import Meter
+from shipper.telling.metrics import FILES_SHOWN, Metrics
+from shipper.telling.report import FileReport, HostReport
+from shipper.telling.status import survey
+from shipper.telling.view import View
 
 WELL = Vitals(is_moving=True, is_following=True, waiting_for="", unacknowledged=None)
 

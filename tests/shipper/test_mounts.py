@@ -1,6 +1,6 @@
 """Which file systems are told apart by the kernel's table of mounts."""
 
-from shipper.mounts import silent_devices
+from shipper.watching.mounts import silent_devices
 
 TABLE = """\
 25 30 0:23 / /sys rw,nosuid shared:7 - sysfs sysfs rw

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from shipper.cursor import Cursor
-from shipper.follower import Follower
-from shipper.identity import identify
+from shipper.files.identity import identify
+from shipper.following.follower import Follower
 from shipper.notice import NoticeKind
 from tests.shipper.children import NOBODY, run_child
 from tests.shipper.following import Host

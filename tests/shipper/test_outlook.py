@@ -1,7 +1,7 @@
 """A look shows each file once, at the path that it is followed at if that is as good as another."""
 
-from shipper.outlook import outlook
-from shipper.sighting import FileKey, Sighting
+from shipper.files.sighting import FileKey, Sighting
+from shipper.following.outlook import outlook
 
 KEY = FileKey(1, 7)
 

@@ -49,12 +49,12 @@ import pytest
 
 from broker.block import Block, Identity
 from shipper.cursor import Cursor
-from shipper.follower import Follower
-from shipper.meter import Meter
+from shipper.files.selection import Selection
+from shipper.following.follower import Follower
 from shipper.positions import Positions
-from shipper.rounds import Round
-from shipper.selection import Selection
+from shipper.publishing.rounds import Round
 from shipper.shipping import Pace, Shipping
+from shipper.telling.meter import Meter
 from tests.shipper.following import Host
 
 

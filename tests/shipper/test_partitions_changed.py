@@ -15,15 +15,15 @@ from broker.connection import Connection
 from broker.exits import FencedError
 from broker.subjects import Subject
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
-from shipper.heading import Heading
-from shipper.ownership import Ownership, OwnershipLost, take_over
 from shipper.positions import Positions
-from shipper.publisher import Publisher
-from shipper.readback import ReadBack
-from shipper.registry import Registry
-from shipper.rounds import Round
-from shipper.verdict import Stored
-from shipper.waiting import Waiting
+from shipper.publishing.heading import Heading
+from shipper.publishing.ownership import Ownership, OwnershipLost, take_over
+from shipper.publishing.publisher import Publisher
+from shipper.publishing.readback import ReadBack
+from shipper.publishing.registry import Registry
+from shipper.publishing.rounds import Round
+from shipper.publishing.verdict import Stored
+from shipper.publishing.waiting import Waiting
 
 pytestmark = pytest.mark.nats
 

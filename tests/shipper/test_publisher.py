@@ -10,15 +10,15 @@ from broker.block import Block
 from broker.connection import Connection
 from broker.exits import FencedError
 from broker.subjects import Subject
-from shipper.agent_id import AgentId
-from shipper.heading import Heading
-from shipper.ownership import Ownership, OwnershipLost, take_over
 from shipper.positions import Positions
-from shipper.publisher import Publisher
-from shipper.registry import Registry
-from shipper.rounds import Round, outgoing
-from shipper.unacknowledged import UnacknowledgedPublisher
-from shipper.waiting import Waiting
+from shipper.publishing.agent_id import AgentId
+from shipper.publishing.heading import Heading
+from shipper.publishing.ownership import Ownership, OwnershipLost, take_over
+from shipper.publishing.publisher import Publisher
+from shipper.publishing.registry import Registry
+from shipper.publishing.rounds import Round, outgoing
+from shipper.publishing.unacknowledged import UnacknowledgedPublisher
+from shipper.publishing.waiting import Waiting
 
 pytestmark = pytest.mark.nats
 

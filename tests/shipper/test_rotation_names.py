@@ -2,8 +2,8 @@
 
 import pytest
 
-from shipper.families import family_of
-from shipper.rotation import age
+from shipper.files.families import family_of
+from shipper.files.rotation import age
 
 LIVES = {"/log/app.log", "/log/syslog", "/log/web-1.log"}
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.block import Block, Identity, Origin, Span
-from shipper.rounds import FIRST_SIZE, Round, cut, next_size, outgoing
+from shipper.publishing.rounds import FIRST_SIZE, Round, cut, next_size, outgoing
 
 
 def block(size: int, start: int = 0) -> Block:

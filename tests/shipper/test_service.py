@@ -146,10 +146,10 @@ STUCK = """
 import asyncio, os, sys, time
 from broker.connection import Connection
 from broker.notify import notifier_from
-from shipper.meter import Meter
-from shipper.service import Service
-from shipper.view import View
-from shipper.waiting import Waiting
+from shipper.telling.meter import Meter
+from shipper.telling.service import Service
+from shipper.telling.view import View
+from shipper.publishing.waiting import Waiting
 
 class Shipping:
     reading_since, has_looked, positions = None, True, None

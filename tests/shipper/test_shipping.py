@@ -11,13 +11,13 @@ import pytest
 
 from broker.block import Block
 from shipper.cursor import Cursor
-from shipper.follower import Follower
-from shipper.identity import identify
-from shipper.meter import Meter
+from shipper.files.identity import identify
+from shipper.files.selection import Selection
+from shipper.following.follower import Follower
 from shipper.positions import Positions
-from shipper.rounds import Round
-from shipper.selection import Selection
+from shipper.publishing.rounds import Round
 from shipper.shipping import Pace, Shipping
+from shipper.telling.meter import Meter
 
 
 async def ship_once(follower: Follower) -> bytes:

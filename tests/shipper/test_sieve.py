@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import shipper.blocks
+import shipper.files.blocks
 from broker.block import Block, Identity, Origin, Span
 from receiver.spans import judge
 from shipper.expression import Expression
@@ -152,7 +152,7 @@ def test_any_cutting_leaves_the_same_lines_and_blocks_that_follow_each_other(
     lines: list[bytes], block_size: int, together: int
 ) -> None:
     data = b"".join(line + b"\n" for line in lines)
-    runs = shipper.blocks.cut(bytearray(data), 0, len(data), block_size, 12)
+    runs = shipper.files.blocks.cut(bytearray(data), 0, len(data), block_size, 12)
     at, blocks, continues = 0, [], False
     for run in runs:
         blocks.append(block(at, run, continues))

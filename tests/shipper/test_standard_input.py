@@ -13,7 +13,7 @@ import pytest
 from broker.block import Block
 from broker.configuration import load
 from broker.exits import OperatorError
-from shipper.limits import Limits
+from shipper.files.limits import Limits
 from shipper.reload import reload
 from shipper.settings import ShipperSettings
 from shipper.standard_input import StandardInput

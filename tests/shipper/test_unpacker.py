@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from shipper.lengths import told_length
-from shipper.packing import Packing, packing_of, unpacked
-from shipper.unpacker import Unpacker
+from shipper.files.lengths import told_length
+from shipper.files.packing import Packing, packing_of, unpacked
+from shipper.files.unpacker import Unpacker
 from tests.shipper.following import packed
 
 LINES = b"".join(b"%d %x\n" % (n, random.Random(n).getrandbits(200)) for n in range(20_000))

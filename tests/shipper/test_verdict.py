@@ -3,8 +3,8 @@
 import pytest
 
 from broker.block import Identity, Origin, Span
-from shipper.agent_id import AgentId
-from shipper.verdict import Ruling, Stored, Verdict, judge
+from shipper.publishing.agent_id import AgentId
+from shipper.publishing.verdict import Ruling, Stored, Verdict, judge
 
 OWN, OLDER, NEWER = AgentId(200, "aaaaaaaa"), AgentId(100, "bbbbbbbb"), AgentId(300, "cccccccc")
 IDENTITY = Identity(1, 0, "", 0, "")

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from watchdog.observers import inotify_c
 
-from shipper.follower import Follower
+from shipper.files.selection import Selection
+from shipper.following.follower import Follower
 from shipper.notice import Notice, NoticeKind
-from shipper.selection import Selection
 
 SOON = 10.0  # seconds, on a machine that is busy with other things
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.backwards import last_line
+from shipper.files.backwards import last_line
 from shipper.notice import NoticeKind
 from tests.shipper.following import SECOND, Host
 

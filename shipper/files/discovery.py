@@ -1,0 +1,121 @@
+"""Looks at the folders: which files do the patterns show, and which rotated siblings stand beside them.
+
+Blocks, so it runs in a thread; reads no file and remembers nothing.
+"""
+
+import os
+import stat
+from collections.abc import Collection, Container, Iterable
+from pathlib import Path
+
+from shipper.files.families import family_of
+from shipper.files.packing import packing_of, unpacked
+from shipper.files.rotation import is_compressed, live_names
+from shipper.files.selection import Selection
+from shipper.files.sighting import FileKey, Packed, Scan, Sighting
+from shipper.files.walk import Walk
+from shipper.notice import Notice, NoticeKind
+
+__all__ = ["scan"]
+
+_SPECIAL = {
+    stat.S_IFIFO: "is a named pipe, not a file",
+    stat.S_IFSOCK: "is a socket, not a file",
+    stat.S_IFCHR: "is a device, not a file",
+    stat.S_IFBLK: "is a device, not a file",
+}
+
+
+def scan(selection: Selection, lives: Iterable[str]) -> Scan:
+    """Return what the selection shows now, with the rotated siblings of `lives`, each path once.
+
+    `lives` are the paths that have been followed so far, so that a file which was rotated
+    away and not written anew still has its family.
+    """
+    walk = Walk(selection.excludes)
+    found = {pattern: walk.expand(pattern) for pattern in selection.patterns}
+    shown = dict.fromkeys(path for paths in found.values() for path in paths)
+    wanted = {path: None for path in shown if not _is_left_out(path, selection)}
+    families = {*lives, *wanted}
+    folders = dict.fromkeys(os.path.dirname(path) for path in (*wanted, *families))  # noqa: PTH120 - 10,000 of them
+    paths = {**wanted, **dict.fromkeys(_siblings(walk, folders, families, selection))}
+    seen: list[Sighting] = []
+    troubles = [_nothing(pattern) for pattern, paths in found.items() if not paths]
+    for path in paths:
+        if _is_beside_original(path, paths, families):
+            continue
+        match _see(path, family_of(path, families), path in wanted):
+            case Sighting() as sighting:
+                seen.append(sighting)
+            case Notice() as trouble if path in found or trouble.kind is not NoticeKind.MISSING:
+                troubles.append(trouble)
+            case _:
+                pass  # a folder that a glob shows, a sibling that has just gone
+    links = {os.path.dirname(s.real): None for s in seen if s.real != s.path}  # noqa: PTH120 - see above
+    watched = _watchable({**walk.folders, **folders, **links})
+    return Scan(tuple(seen), (*troubles, *walk.troubles), watched)
+
+
+def _is_beside_original(path: str, paths: Container[str], families: Collection[str]) -> bool:
+    # as long as that stands there, it is read; a live path is written anew by another file
+    original = unpacked(path)
+    return original != path and original in paths and original != family_of(path, families)
+
+
+def _is_left_out(path: str, selection: Selection) -> bool:
+    # what was rotated away from a file that is left out is left out as well
+    if not selection.excluded:
+        return False
+    folder, _, name = path.rpartition("/")
+    return any(selection.excludes(f"{folder}/{live}") for live in (name, *live_names(name)))
+
+
+def _nothing(pattern: str) -> Notice:
+    return Notice(NoticeKind.MISSING, pattern, "matches no file yet")
+
+
+def _siblings(
+    walk: Walk, folders: Iterable[str], families: set[str], selection: Selection
+) -> list[str]:
+    names = ((folder, entry.name) for folder in folders for entry in walk.entries(folder))
+    paths = (f"{folder}/{name}" for folder, name in names if live_names(name))
+    siblings = [path for path in paths if family_of(path, families) != path]
+    return [path for path in siblings if not _is_left_out(path, selection)]
+
+
+def _watchable(folders: Iterable[str]) -> tuple[str, ...]:
+    # one that is not there will appear in the nearest that is; one that is replaced is so in its parent
+    found: dict[str, None] = {}
+    for folder in folders:
+        there = folder
+        while there != "/" and not os.path.isdir(there):  # noqa: PTH112 - see above
+            there = os.path.dirname(there)  # noqa: PTH120 - see above
+        found[there] = found[os.path.dirname(there)] = None  # noqa: PTH120 - see above
+    return tuple(found)
+
+
+def _see(path: str, family: str, wanted: bool) -> Sighting | Notice | None:
+    try:
+        status = os.lstat(path)
+        real = path
+        if stat.S_ISLNK(status.st_mode):
+            real = os.path.realpath(path)
+            status = Path(path).stat()
+    except PermissionError:
+        return Notice(NoticeKind.UNREADABLE, path, "may not be seen: its folder is closed to us")
+    except OSError:
+        leads = "is a link that leads nowhere yet" if os.path.islink(path) else "is not there yet"  # noqa: PTH114 - a path of any bytes
+        return Notice(NoticeKind.MISSING, path, leads)
+    if stat.S_ISDIR(status.st_mode):
+        return Notice(NoticeKind.MISSING, path, f"is a folder; name its files, as in {path}/*.log")
+    if not stat.S_ISREG(status.st_mode):
+        text = _SPECIAL.get(stat.S_IFMT(status.st_mode), "is not a regular file")
+        return Notice(NoticeKind.REFUSED, path, text) if wanted else None
+    size, packing = status.st_size, packing_of(path)
+    if is_compressed(path) and (packing is None or family == path):
+        return Notice(NoticeKind.REFUSED, path, "is compressed") if wanted else None
+    key = FileKey(status.st_dev, status.st_ino)
+    packed = None if packing is None else Packed(packing, size)
+    # a glob may show the archives of years: what was compressed is followed as what was rotated is, never for itself
+    wanted = wanted and packed is None
+    return Sighting(path, real, family, key, size, status.st_mtime_ns, wanted, packed)

@@ -1,0 +1,144 @@
+"""Open files, by identity: no more than a limit, least recently read closed first."""
+
+import errno
+import os
+import resource
+from collections.abc import Collection, Iterable, Mapping
+
+from aiofiles.os import wrap
+
+from shipper.files.identity import HEAD_BYTES
+from shipper.files.sampling import open_read_only
+from shipper.files.sighting import FileKey
+from shipper.files.tailer import Tailer
+from shipper.files.unpacker import Unpacker
+
+__all__ = ["Handles", "most_open_files"]
+
+_FEWEST, _MOST = 16, 16_384
+
+
+def _open_if_same(path: str, key: FileKey) -> int | None:
+    descriptor = open_read_only(path)
+    status = os.fstat(descriptor)
+    if FileKey(status.st_dev, status.st_ino) == key:
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _close_all(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+_open_same, _close = wrap(_open_if_same), wrap(_close_all)
+_pread = wrap(os.pread)
+
+
+def most_open_files() -> int:
+    """Return how many files may be held open: half of the descriptors that this process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST if soft == resource.RLIM_INFINITY else max(_FEWEST, min(_MOST, soft // 2))
+
+
+class Handles:
+    """The descriptors of followed files; an open one keeps a deleted file readable and its inode from being reused."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._open: dict[FileKey, int] = {}
+        self._unpacked: FileKey | None = None
+        self._unpacker: Unpacker | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __contains__(self, key: FileKey) -> bool:
+        return key in self._open
+
+    def opened(self, key: FileKey) -> int | None:
+        """Return the descriptor of a file that is open."""
+        return self._open.get(key)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another file may be opened without closing one."""
+        return len(self._open) < self._limit
+
+    async def descriptor(self, tailer: Tailer) -> int | None:
+        """Return the open descriptor of a file, the most recently used from now on.
+
+        None when it is not where it was seen, or may not be read; the tailer's note then says why.
+        """
+        key = tailer.sighting.key
+        descriptor = self._open.pop(key, None)
+        if descriptor is None:
+            descriptor = await self._open_file(tailer)
+        if descriptor is not None:
+            self._open[key] = descriptor
+        return descriptor
+
+    async def head(self, tailer: Tailer) -> bytes:
+        """Return what an open file begins with now, wherever it is; nothing where that cannot be had."""
+        descriptor = self._open.get(tailer.sighting.key)
+        try:
+            return b"" if descriptor is None else await _pread(descriptor, HEAD_BYTES, 0)
+        except OSError:
+            return b""
+
+    def next_unpacked(self, ready: Iterable[Tailer]) -> Tailer | None:
+        """Return which of the compressed files is to be read now: one after the other, since each takes memory."""
+        packed = [tailer for tailer in ready if tailer.sighting.packed is not None]
+        begun = (tailer for tailer in packed if tailer.sighting.key == self._unpacked)
+        return next(begun, packed[0] if packed else None)
+
+    def unpacker(self, tailer: Tailer, descriptor: int) -> Unpacker | None:
+        """Return what unpacks an open compressed file; None for any other. One at a time is kept, for its memory."""
+        key, packed = tailer.sighting.key, tailer.sighting.packed
+        if packed is None:
+            return None
+        if self._unpacker is None or self._unpacked != key:
+            self._unpacked, self._unpacker = key, Unpacker(descriptor, packed.packing)
+        return self._unpacker
+
+    async def open_early(self, tailers: Collection[Tailer]) -> None:
+        """Open files while there is room: what is open can be read to its end whatever becomes of its name.
+
+        Also what is written before that; first those that have something to read.
+        """
+        closed = [tailer for tailer in tailers if tailer.sighting.key not in self._open]
+        growing = [tailer for tailer in closed if tailer.dirty]
+        standing = [t for t in closed if t.sighting.is_live and not t.dirty]
+        for tailer in growing + standing:
+            if not self.has_room:
+                break
+            await self.descriptor(tailer)
+
+    async def trim(self, followed: Mapping[FileKey, Tailer]) -> None:
+        """Close what is followed no longer, and the least recently read above the limit; deleted ones only at last.
+
+        Those could not be opened again.
+        """
+        gone = [key for key in self._open if key not in followed]
+        if not gone and len(self._open) <= self._limit:
+            return
+        kept = [key for key in self._open if key in followed]
+        if len(kept) > self._limit:
+            kept.sort(key=lambda key: followed[key].unseen_since is not None)
+        closing = gone + kept[: max(0, len(kept) - self._limit)]
+        if self._unpacked in closing:
+            self._unpacked = self._unpacker = None
+        await _close([self._open.pop(key) for key in closing])
+
+    async def _open_file(self, tailer: Tailer) -> int | None:
+        try:
+            descriptor = await _open_same(tailer.sighting.path, tailer.sighting.key)
+        except OSError as error:
+            if error.errno in {errno.EMFILE, errno.ENFILE}:
+                self._limit = max(_FEWEST, len(self._open) // 2)  # others need some as well
+            tailer.note = f"cannot be opened: {error.strerror}"
+            return None
+        if descriptor is None:
+            tailer.note = "was moved since the last look"
+        return descriptor

@@ -1,0 +1,178 @@
+"""Takes a glimpse of files that nobody follows yet. Blocks, so it runs in a thread; keeps nothing open."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from shipper.cursor import Cursor
+from shipper.files.backwards import last_line
+from shipper.files.identity import HEAD_BYTES, TAIL_BYTES, has_head
+from shipper.files.lastline import LastLine
+from shipper.files.lengths import told_length
+from shipper.files.sighting import FileKey, Packed, Sighting
+from shipper.files.unpacker import Unpacker
+from shipper.notice import Notice, NoticeKind
+
+__all__ = ["Ask", "Sample", "open_read_only", "sample"]
+
+_STEP = 1024 * 1024
+
+_SMALL = 1024 * 1024
+"""A compressed file with no more content than this is unpacked to be compared, whatever its headers tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A file to glimpse at, the cursors whose offset it may have reached, and the sizes that copies of it have.
+
+    `from_end` asks where its last line ends, too.
+    """
+
+    sighting: Sighting
+    cursors: tuple[Cursor, ...]
+    sizes: tuple[int, ...]
+    from_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The first bytes of a file, its size then, and the bytes before each cursor's offset and before each size.
+
+    Of a compressed file only cursors that its head fits have tails, and `size` is at least what it is known to be.
+    `ended` are the cursors whose offset is the end that its headers tell of: nothing was unpacked for them.
+    `is_partial` says that its end is missing yet, `damage` why it cannot be unpacked any further.
+
+    Of a file that begins with NULs `hole` is the first byte that the file system has data for, and `begin` the first
+    other byte in that block, or the block's end.
+    """
+
+    size: int
+    head: bytes
+    tails: Mapping[str, bytes]
+    ends: Mapping[int, bytes]
+    ended: frozenset[str] = frozenset()
+    is_partial: bool = False
+    damage: str = ""
+    last: LastLine | None = None
+    hole: int = 0
+    begin: int = 0
+
+
+def open_read_only(path: str, flags: int = os.O_RDONLY) -> int:
+    """Open without waiting for a writer, should the path have become a pipe; raise OSError as `os.open` does."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+
+
+def sample(asks: Sequence[Ask]) -> dict[FileKey, Sample | Notice]:
+    """Return what each file looks like; one that is no longer where it was sighted is left out."""
+    found: dict[FileKey, Sample | Notice] = {}
+    lives: dict[str, list[Ask]] = {}
+    for ask in sorted(asks, key=lambda ask: ask.sighting.packed is not None):
+        family = ask.sighting.family
+        siblings = lives.setdefault(family, [])
+        heads = [s.head for a in siblings if isinstance(s := found.get(a.sighting.key), Sample)]
+        seen = _sample(ask, heads)
+        if seen is None:
+            continue
+        found[ask.sighting.key] = seen
+        if ask.sighting.is_live:
+            siblings.append(ask)
+        elif ask.sighting.packed is not None and isinstance(seen, Sample) and seen.ends:
+            found.update(_compare(siblings, found, tuple(seen.ends)))
+    return found
+
+
+def _compare(
+    lives: Sequence[Ask], found: Mapping[FileKey, Sample | Notice], sizes: tuple[int, ...]
+) -> dict[FileKey, Sample | Notice]:
+    compared: dict[FileKey, Sample | Notice] = {}
+    for live in lives:
+        before = found[live.sighting.key]
+        again = _sample(replace(live, cursors=(), sizes=sizes), ())
+        if isinstance(before, Sample) and isinstance(again, Sample):
+            compared[live.sighting.key] = replace(before, ends={**before.ends, **again.ends})
+    return compared
+
+
+def _sample(ask: Ask, heads: Sequence[bytes]) -> Sample | Notice | None:
+    path = ask.sighting.path
+    try:
+        descriptor = open_read_only(path)
+    except PermissionError:
+        return Notice(NoticeKind.UNREADABLE, path, "may not be read: check its owner and mode")
+    except OSError:
+        return None
+    try:
+        status = os.fstat(descriptor)
+        if FileKey(status.st_dev, status.st_ino) != ask.sighting.key:
+            return None
+        if ask.sighting.packed is not None:
+            return _unpack(descriptor, ask.sighting.packed, ask.cursors, heads)
+        head = os.pread(descriptor, HEAD_BYTES, 0)
+        tails = {
+            cursor.file: _before(descriptor, cursor.offset, cursor.identity.tail_length)
+            for cursor in ask.cursors
+        }
+        ends = {size: _before(descriptor, size, TAIL_BYTES) for size in ask.sizes}
+        last = last_line(descriptor, status.st_size) if ask.from_end else None
+        nuls = head.startswith(b"\0")
+        hole = _hole(descriptor) if nuls else 0
+        begin = _begin(descriptor, hole, status.st_blksize) if nuls else 0
+        return Sample(status.st_size, head, tails, ends, last=last, hole=hole, begin=begin)
+    except OSError as error:
+        return Notice(NoticeKind.UNREADABLE, path, f"cannot be read: {error.strerror}")
+    finally:
+        os.close(descriptor)
+
+
+def _hole(descriptor: int) -> int:
+    try:
+        return os.lseek(descriptor, 0, os.SEEK_DATA)
+    except OSError:
+        return 0  # a hole throughout, which may be written to anywhere yet; or the file system knows no holes
+
+
+def _begin(descriptor: int, hole: int, block: int) -> int:
+    data = os.pread(descriptor, block - hole % block, hole)
+    return hole + len(data) - len(data.lstrip(b"\0"))
+
+
+def _before(descriptor: int, offset: int, length: int) -> bytes:
+    start = max(0, offset - length)
+    return os.pread(descriptor, offset - start, start)
+
+
+def _unpack(
+    descriptor: int, packed: Packed, cursors: Sequence[Cursor], heads: Sequence[bytes]
+) -> Sample:
+    content = Unpacker(descriptor, packed.packing)
+    head = content.read(0, HEAD_BYTES)
+    likely = [c for c in cursors if c.identity.head_length and has_head(c, head)]
+    is_copy = any(h[: len(head)] == head[: len(h)] for h in heads if h and head)
+    length, ended = None, frozenset[str]()
+    if likely or is_copy:
+        least = max((cursor.offset for cursor in likely), default=len(head))
+        length = told_length(descriptor, packed.packing, least)
+        ended = frozenset(c.file for c in likely if c.offset == length and length > _SMALL)
+    tails = {} if ended else _tails(content, likely)
+    ends = _ends(content) if is_copy and not ended else {}
+    at_end = not ended and content.is_at_end()
+    size = content.reached if at_end else max(length or 0, content.reached + 1)
+    partial = at_end and not content.is_complete and not content.damage
+    return Sample(size, head, tails, ends, ended, partial, content.damage)
+
+
+def _tails(content: Unpacker, cursors: Sequence[Cursor]) -> dict[str, bytes]:
+    starts = {c.file: max(0, c.offset - c.identity.tail_length) for c in cursors}
+    # in order, since it can only go forward
+    in_order = sorted(cursors, key=lambda cursor: (starts[cursor.file], cursor.offset))
+    return {c.file: content.read(starts[c.file], c.offset) for c in in_order}
+
+
+def _ends(content: Unpacker) -> dict[int, bytes]:
+    while not content.is_at_end():
+        content.read(max(0, content.reached - TAIL_BYTES), content.reached + _STEP)
+    end = content.reached
+    if not content.is_complete:
+        return {}
+    return {end: content.read(max(0, end - TAIL_BYTES), end)}

@@ -1,0 +1,290 @@
+"""Follows one file: how far it has been read, what recognises it, and whether there is more. Finds no files."""
+
+from dataclasses import replace
+
+from broker.block import Block, Origin, Span
+from shipper.cursor import Cursor
+from shipper.files.blocks import count_lines
+from shipper.files.glimpse import Glimpse
+from shipper.files.identity import HEAD_BYTES, TAIL_BYTES, identify
+from shipper.files.limits import Limits
+from shipper.files.reading import Reading, Request
+from shipper.files.rotation import age
+from shipper.files.sighting import Sighting
+from shipper.filestate import FileState, Stage
+from shipper.notice import Notice, NoticeKind
+
+__all__ = ["Tailer"]
+
+_MOST_PIECES = 64
+"""How much of a line that does not end may keep all other files waiting."""
+
+
+class Tailer:
+    """One followed file; its file id and label stay, its path is where it was seen last.
+
+    `rotated` is when it was found to stand no longer at its live path, in nanoseconds; None while it does. `stirred` is
+    when it became `dirty`: since then there is, or may be, something to read.
+    """
+
+    def __init__(
+        self, cursor: Cursor, sighting: Sighting, head: bytes, tail: bytes, now: int
+    ) -> None:
+        """Follow from the cursor on; `head` is what the file begins with now, read before or not."""
+        self.file = cursor.file
+        self.label = cursor.path
+        self.offset = cursor.offset
+        self._found = cursor
+        self.seen = cursor.seen
+        self.sighting = sighting
+        self.rotated: int | None = None if sighting.is_live else sighting.modified
+        self.unseen_since: int | None = None
+        self.dirty = sighting.size > cursor.offset
+        self.stirred = now
+        self.suspect = False
+        self.note = ""
+        self.loss: Notice | None = None
+        self._begin = 0
+        self._is_looked_at = head.startswith(b"\0")
+        # of a file of which nothing was read only what it looked like is known
+        self._head = head[: min(cursor.identity.head_length, cursor.offset)]
+        self._tail = tail
+        # what stands before the offset was not unpacked where the headers told that it is the end
+        skipped = len(tail) < cursor.identity.tail_length
+        self._identity = cursor.identity if skipped else None
+        # a file that nothing was read of yet must be told apart from what replaces it, too
+        self._first = head
+        self._end = self.offset
+        self._size = sighting.size
+        self._modified = sighting.modified
+        self._grew = now
+        self._wants_whole_line = False
+        self._pieces = 1 if tail and not tail.endswith(b"\n") else 0
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where the next line begins, and what the file looks like there."""
+        inode = self.sighting.key.inode
+        if self._identity is not None:
+            identity = replace(self._identity, inode=inode)
+        else:
+            identity = identify(inode, self._head, self._tail)
+        return Cursor(self.file, self.label, self.offset, identity, self.seen)
+
+    @property
+    def start(self) -> Cursor:
+        """The cursor of one who read nothing: where it was begun at its end there, else at 0.
+
+        There it is recognised by all that was ever seen of the first bytes.
+        """
+        if self._found.offset:
+            return self._found
+        identity = identify(self.sighting.key.inode, self.beginning[:HEAD_BYTES], b"")
+        return Cursor(self.file, self.label, 0, identity, self.seen)
+
+    @property
+    def beginning(self) -> bytes:
+        """The first bytes that were ever seen in the file; while they stand there it was not written anew."""
+        return max(self._head, self._first, key=len)
+
+    @property
+    def is_in_line(self) -> bool:
+        """Whether pieces of a line were taken and its end was not; of an endless one, only at first."""
+        return 0 < self._pieces < _MOST_PIECES
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether nothing was read of it yet."""
+        return self.offset == self._begin
+
+    @property
+    def is_strange(self) -> bool:
+        """Whether it was empty when it was found: what it begins with is to be looked at before it is truncated."""
+        return len(self.beginning) < min(TAIL_BYTES, self.sighting.size)
+
+    @property
+    def held(self) -> int:
+        """Bytes of an unfinished last line that were seen and not taken."""
+        return self._end - self.offset
+
+    @property
+    def unread(self) -> int:
+        """Bytes that were seen to be there and not taken."""
+        return max(self._size, self._end) - self.offset
+
+    @property
+    def age(self) -> tuple[bool, tuple[int, int, str]]:
+        """What the files of a chain are sorted by: oldest first, the live one last."""
+        live = self.rotated is None
+        return live, age(self.sighting.modified, self.sighting.path)
+
+    def sighted(self, sighting: Sighting, now: int) -> None:
+        """Take note of where the file stands and how large it is; a compressed one is read on only when it changed."""
+        if sighting.packed is not None:
+            if sighting.differs(self.sighting):
+                self.stir(now)
+            sighting = replace(sighting, size=self._size)
+        self.sighting = sighting
+        self.unseen_since = None
+        if sighting.is_live:
+            self.rotated = None
+        elif self.rotated is None:
+            self.rotated = now
+        if sighting.packed is not None:
+            return
+        # it may have grown again behind the offset, and nothing may have been read that could tell
+        if sighting.size < self._size:
+            self.suspect = True
+            return
+        self._note_size(sighting.size, now)
+        if sighting.size != self._end or sighting.modified != self._modified:
+            self.stir(now)
+
+    def stir(self, now: int) -> None:
+        """Take note that there may be something to read."""
+        if not self.dirty:
+            self.dirty, self.stirred = True, now
+
+    def differs(self, seen: Glimpse) -> bool:
+        """Whether the file is not as it was when it was last read: a reading will tell what became of it.
+
+        A compressed one, when it is not as it was sighted.
+        """
+        if (packed := self.sighting.packed) is not None:
+            return (seen.size, seen.modified) != (packed.stored, self.sighting.modified)
+        return seen.size != self._end or seen.modified != self._modified
+
+    def recognised(self, head: bytes, size: int) -> None:
+        """Take note of what the file begins with and how large it is, once it is known to be the one it was."""
+        self.suspect = False
+        self.stir(self._grew)
+        self._first = max(self._first, head, key=len)
+        self._is_looked_at |= head.startswith(b"\0")
+        self._size = size
+
+    def glimpsed(self, head: bytes) -> None:
+        """Take note of what an open file begins with that was not written anew, so that a copy of it is known."""
+        self._first = max(self._first, head, key=len)
+
+    def skip_hole(self, start: int) -> None:
+        """Begin at `start`, behind a hole that the file begins with; nothing was read yet."""
+        self.offset = self._begin = start
+        self._end = max(self._end, start)
+        self._head, self._tail = self._first[:start], bytes(min(start, TAIL_BYTES))
+        self._is_looked_at = False
+
+    def unseen(self, now: int, modified: int) -> None:
+        """Take note that the file stands at no path that we look at; it may still be open, and written to.
+
+        `modified` is when it was written last, which decides its place among the others; 0 when that is not known.
+        """
+        self.sighting = replace(self.sighting, modified=modified or self.sighting.modified)
+        if self.unseen_since is None:
+            self.unseen_since = now
+        if self.rotated is None:
+            self.rotated = now
+        if self.sighting.packed is None:
+            self.stir(now)
+
+    def is_settled(self, now: int, grace: int) -> bool:
+        """Whether the file was rotated away and has not grown for `grace` nanoseconds: its last line is finished."""
+        return self.rotated is not None and now >= max(self.rotated, self._grew) + grace
+
+    def request(self, descriptor: int, limit: int, limits: Limits) -> Request:
+        """Return what to read next."""
+        least = limits.max_line + 1 if self._wants_whole_line else limits.block_size
+        return replace(self.probe(descriptor), limit=max(limit, least))
+
+    def probe(self, descriptor: int) -> Request:
+        """Return a request that reads nothing, to know whether what was read is still there."""
+        return Request(descriptor, self.offset, 0, self._size, self.beginning, self._tail)
+
+    def accept(self, reading: Reading, now: int, agent: str, limits: Limits) -> list[Block]:
+        """Take what was read: move the offset, and return the blocks.
+
+        An unfinished last line is taken only when the file is settled, with a newline added that no span counts.
+        """
+        self.note = reading.error
+        if reading.error or not reading.intact or self._may_be_hole(reading):
+            self.suspect = not reading.error
+            self.dirty = False
+            return []
+        end = self.offset + sum(map(len, reading.runs)) + len(reading.rest)
+        told = max(self._size, end)
+        self._note_size(reading.size, now)
+        self._end, self._modified = end, reading.modified
+        self.dirty = end < reading.size
+        settled = not self.dirty and self.is_settled(now, limits.grace)
+        blocks = [self._take(run, run, now, agent) for run in reading.runs]
+        self._wants_whole_line = self.dirty and not blocks
+        if not reading.is_complete:
+            self._end = max(end, self.offset + 1)  # its end is waited for as that of a line is
+            if settled or reading.damage:
+                self._give_up(reading, told)
+        elif settled and reading.rest:
+            blocks.append(self._take(reading.rest, reading.rest + b"\n", now, agent))
+        return blocks
+
+    def _may_be_hole(self, reading: Reading) -> bool:
+        # what the file begins with is to be looked at; an open one without a name can no more
+        if not self.is_unread or self._is_looked_at or self.unseen_since is not None:
+            return False
+        first = reading.runs[0] if reading.runs else reading.rest
+        return first.startswith(b"\0") and self.sighting.packed is None
+
+    def state(self) -> FileState:
+        """Return what a person may want to know."""
+        return FileState(
+            path=self.sighting.path,
+            file=self.file,
+            size=max(self._size, self._end),
+            offset=self.offset,
+            inode=self.sighting.key.inode,
+            held=self.held if not self.dirty else 0,
+            seen=self.seen,
+            since=self.stirred if self.dirty else None,
+            stage=self._stage(),
+            note=self.note,
+        )
+
+    def _note_size(self, size: int, now: int) -> None:
+        # a file that stood still while its elders were read has been waited for
+        if size > self._size:
+            self._grew = now
+        self._size = size
+
+    def _stage(self) -> Stage:
+        if self.suspect:
+            return Stage.DOUBTFUL
+        if self.unseen_since is not None:
+            return Stage.DELETED
+        return Stage.FOLLOWING if self.rotated is None else Stage.ROTATED
+
+    def _give_up(self, reading: Reading, told: int) -> None:
+        reason = reading.damage or "it ends too early"
+        text = f"cannot be unpacked behind byte {self.offset} ({reason}): the rest is lost"
+        self.loss = Notice(NoticeKind.DAMAGED, self.sighting.path, text, told - self.offset)
+        self.note = text
+        self._end = self._size = self.offset
+
+    def _take(self, run: bytes, payload: bytes, now: int, agent: str) -> Block:
+        start, continues = self.offset, self._pieces > 0
+        self.offset += len(run)
+        self._pieces = 0 if payload.endswith(b"\n") else self._pieces + 1
+        self.seen = now
+        self._identity = None
+        if len(self._head) < HEAD_BYTES:
+            self._head += run[: HEAD_BYTES - len(self._head)]
+            self._first = self.beginning  # the same bytes need not be kept twice
+        self._tail = (
+            run[-TAIL_BYTES:] if len(run) >= TAIL_BYTES else (self._tail + run)[-TAIL_BYTES:]
+        )
+        origin = Origin(
+            agent=agent,
+            file=self.label,
+            span=Span(self.file, start, self.offset),
+            identity=identify(self.sighting.key.inode, self._head, self._tail),
+            lines=count_lines(payload),
+            read_at=now,
+        )
+        return Block(origin, payload, continues)

@@ -1,0 +1,74 @@
+"""Where a host's lines go: the subject that follows from the number of partitions, which the broker may change.
+
+Asks, and never decides what becomes of the lines on the way.
+"""
+
+import asyncio
+import logging
+
+from broker.bucket import read
+from broker.connection import Connection, ConnectionLost, Rejected
+from broker.exits import ConfigurationError
+from broker.subjects import Subject
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
+from shipper.publishing.waiting import Cause, Waiting, cause_of, reason_of
+
+__all__ = ["Heading", "partitions_of"]
+
+_ASK_EVERY = (
+    10.0  # seconds; a round trip each time there is something to ship, and none while there is not
+)
+logger = logging.getLogger(__name__)
+
+
+class Heading:
+    """The subject of a host, asked for again now and then."""
+
+    def __init__(
+        self, connection: Connection, subject: Subject, ask_every: float = _ASK_EVERY
+    ) -> None:
+        """Begin at a subject that was found just now; `ask_every` is in seconds."""
+        self._connection = connection
+        self._subject = subject
+        self._ask_every = ask_every
+        self._asked = asyncio.get_running_loop().time()
+
+    async def subject(self) -> Subject:
+        """Return where lines go now; where that cannot be learnt, they go where they went."""
+        now = asyncio.get_running_loop().time()
+        if now - self._asked < self._ask_every:
+            return self._subject
+        self._asked = now
+        try:
+            if entry := await read(self._connection, CONFIG_BUCKET, PARTITIONS_KEY):
+                self._subject = Subject.for_host(self._subject.host, _number(entry.value))
+        except (ConnectionLost, Rejected, ConfigurationError) as error:
+            logger.debug("the number of partitions is as it was: %s", error)
+        return self._subject
+
+
+async def partitions_of(connection: Connection, waiting: Waiting) -> int:
+    """Return the number of partitions, however long it takes until the broker says it.
+
+    Raises `ConfigurationError` when it is no such number.
+    """
+    while True:
+        reason, cause = "the number of partitions is not set; run `logbroker apply`", Cause.MISSING
+        try:
+            if entry := await read(connection, CONFIG_BUCKET, PARTITIONS_KEY):
+                waiting.over()
+                return _number(entry.value)
+        except Rejected as error:
+            reason, cause = reason_of(error), cause_of(error)
+        except ConnectionLost as error:
+            reason, cause = f"the broker did not answer: {error}", Cause.LOST
+        await waiting.pause(reason, cause)
+
+
+def _number(value: bytes) -> int:
+    text = value.decode("ascii", "replace")
+    if not text.isdigit() or not 0 < int(text) <= 1_000_000:
+        raise ConfigurationError(
+            f"the broker names {text!r} as its number of partitions; run `logbroker apply`"
+        )
+    return int(text)

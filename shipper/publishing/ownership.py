@@ -1,0 +1,158 @@
+"""Ownership of a host's subject: claimed at the start of an agent, with the positions that the stream then has.
+
+In any doubt everything is forgotten and asked of the stream again.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from broker.connection import ConnectionLost, Rejected
+from broker.exits import FencedError
+from broker.subjects import InvalidSubject, Subject
+from shipper.positions import Positions
+from shipper.publishing.agent_id import AgentId
+from shipper.publishing.registry import Registry
+from shipper.publishing.verdict import Stored
+from shipper.publishing.waiting import Waiting, cause_of, reason_of
+
+__all__ = ["Ownership", "OwnershipLost", "fenced_by", "move", "take_over"]
+
+logger = logging.getLogger(__name__)
+
+
+class OwnershipLost(Exception):
+    """Another agent's message came between; this one must claim again and rebuild its positions."""
+
+
+def fenced_by(rival: AgentId | None, subject: str) -> FencedError:
+    """Return the error of an agent that another one has taken over from."""
+    return FencedError(
+        f"agent {rival} ships for the same host since then ({subject}); "
+        "this one ends: run one shipper per host, or give each its own --host"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """The agent that owns the subject since its claim, and where every file stood then."""
+
+    agent: AgentId
+    claim: int
+    positions: Positions
+
+
+async def take_over(
+    registry: Registry, cached: Positions, tag: str, clock: Callable[[], int], waiting: Waiting
+) -> Ownership:
+    """Claim the subject and rebuild the positions, however long the broker takes.
+
+    `cached` is what need not be read again; `tag` is eight random hex digits, `clock` nanoseconds since the epoch.
+    """
+    while True:
+        try:
+            ownership = await _attempt(registry, cached, tag, clock)
+        except ConnectionLost as error:
+            await waiting.pause(f"the broker did not answer: {error}")
+            continue
+        except Rejected as error:
+            await waiting.pause(reason_of(error), cause_of(error))
+            continue
+        waiting.over()
+        return ownership
+
+
+async def _attempt(
+    registry: Registry, cached: Positions, tag: str, clock: Callable[[], int]
+) -> Ownership:
+    newest = await registry.newest()
+    agent = AgentId.following(newest.agent if newest else None, clock() // 1_000_000, tag)
+    claim = await registry.claim(agent, clock())
+    heads = await _heads(registry, claim)
+    strongest = max((head.agent for head in heads if head.agent), default=agent)
+    if strongest > agent:  # of another subject, by a clock that ran ahead
+        agent = AgentId.following(strongest, agent.start, tag)
+        claim = await registry.claim(agent, clock())
+    last = await _fence_elsewhere(registry, heads, agent, clock())
+    positions = await _rebuild(registry, cached)
+    if positions.sequence < max(claim, last):
+        raise ConnectionLost("the stream did not give back all of the own lines")
+    return Ownership(agent, claim, positions)
+
+
+async def _heads(registry: Registry, claim: int) -> list[Stored]:
+    heads = await registry.all.heads()
+    if not any(head.sequence >= claim for head in heads):
+        raise ConnectionLost("the stream does not show the claim yet")
+    return heads
+
+
+async def _fence_elsewhere(
+    registry: Registry, heads: Sequence[Stored], agent: AgentId, now: int
+) -> int:
+    """Claim the subjects that the host had with other numbers of partitions: an older agent may still publish there."""
+    last = 0
+    for head in heads:
+        if head.subject != registry.subject and (subject := _partition_of(head)):
+            last = await registry.at(subject).claim(agent, now)
+    return last
+
+
+def _partition_of(head: Stored) -> Subject | None:
+    try:
+        return Subject.parse(head.subject)
+    except InvalidSubject:
+        return None  # a plain client's, no agent's
+
+
+async def move(registry: Registry, agent: AgentId, known: int, now: int) -> int:
+    """Take a further subject of the host for an agent that owns one, and return the sequence of the claim.
+
+    `known` is the sequence up to which the agent knows what all subjects of the host hold. Raises `FencedError` when a
+    newer agent was there before, `OwnershipLost` when an older one published meanwhile, `ConnectionLost`, `Rejected`.
+    """
+    newest = await registry.newest()
+    claim = await registry.claim(agent, now, newest.sequence if newest else 0)
+    heads = await _heads(registry, claim)
+    for head in [newest, *heads] if newest else heads:
+        if head.agent is None or head.agent == agent:
+            continue
+        if head.agent > agent:
+            raise fenced_by(head.agent, head.subject)
+        if head.sequence > known:
+            raise OwnershipLost(f"agent {head.agent} was still at work on {head.subject}")
+    return claim
+
+
+async def _rebuild(registry: Registry, cached: Positions) -> Positions:
+    if cached.sequence:
+        replay = _Replay(cached)
+        await registry.all.since(cached.sequence, replay.take)
+        if replay.begins_with(cached):
+            return replay.positions
+        logger.info("the saved positions are not of this stream; reading all that it has")
+    whole = _Replay(cached)
+    await registry.all.since(1, whole.take)
+    return whole.positions
+
+
+class _Replay:
+    """Positions on their way from the cached ones to those of the stream."""
+
+    def __init__(self, cached: Positions) -> None:
+        self.positions = cached
+        self._first: Stored | None = None
+
+    def take(self, page: Sequence[Stored]) -> None:
+        self._first = self._first or page[0]
+        origins = [message.origin for message in page if message.origin is not None]
+        self.positions = self.positions.advance(origins, page[-1].sequence)
+
+    def begins_with(self, cached: Positions) -> bool:
+        first = self._first
+        return (
+            first is not None
+            and first.sequence == cached.sequence
+            and first.origin is not None
+            and first.origin.agent == cached.agent
+        )

@@ -1,0 +1,161 @@
+"""Publishes rounds, one at a time and in order: stored once, whatever has to be retried.
+
+The first message of a round names the subject's last sequence, so a round that was stored before is refused, and the
+stream then says what happened. Never sends a round while another is in flight, never gives one up.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from broker.answer import answer_of
+from broker.connection import Connection, ConnectionLost, Rejected
+from broker.exits import ConfigurationError
+from broker.topology import room_in
+from shipper.publishing.answers import Answers
+from shipper.publishing.fitting import fit
+from shipper.publishing.handover import hand_over
+from shipper.publishing.heading import Heading
+from shipper.publishing.ownership import Ownership, OwnershipLost, fenced_by, move
+from shipper.publishing.registry import Registry
+from shipper.publishing.rounds import MAX_BLOCKS, Round, outgoing
+from shipper.publishing.verdict import Ruling, Stored, Verdict, judge
+from shipper.publishing.waiting import Cause, Waiting, cause_of, reason_of
+
+__all__ = ["Publisher"]
+
+_PATIENCE = 30.0  # seconds; a round of some MiB over a slow line takes its time, a dead one is noticed by pings
+_WRONG_LAST_SEQUENCE = {10071, 10164}
+_MESSAGE_TOO_LARGE = 10054
+_LEAST_ROOM = 1024
+_MOST_PIECES = 2 * MAX_BLOCKS  # what servers take in a batch unless they are told otherwise
+logger = logging.getLogger(__name__)
+
+
+class Publisher:
+    """Publishes the rounds of the agent that owns a subject."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        registry: Registry,
+        ownership: Ownership,
+        heading: Heading,
+        waiting: Waiting,
+    ) -> None:
+        """Begin behind the claim of the owner."""
+        self._connection = connection
+        self._registry = registry
+        self._agent = ownership.agent
+        self._expected = ownership.claim
+        self._known = ownership.positions.sequence
+        self._heading = heading
+        self._waiting = waiting
+        self._answers = Answers(connection)
+        self._attempts = 0
+        self._largest: int | None = None
+
+    async def publish(self, round_: Round) -> int:
+        """Return the stream sequence of the round's last message, once the round is stored and on disk.
+
+        However long that takes; raises `FencedError`, `OwnershipLost`, or `ConfigurationError` for a message that the
+        broker will never take.
+        """
+        # all that went to the old subject is acknowledged by now, so what follows may go to the new one
+        await self._insist(self._steer, round_)
+        return await self._insist(self._attempt, round_)
+
+    async def _insist(self, do: Callable[[Round], Awaitable[int | None]], round_: Round) -> int:
+        while True:
+            try:
+                sequence = await do(round_)
+            except ConnectionLost as error:
+                await self._waiting.pause(f"no acknowledgement from the broker: {error}")
+            except Rejected as error:
+                if error.error == _MESSAGE_TOO_LARGE:
+                    self._shrink(round_, error)
+                await self._waiting.pause(reason_of(error), cause_of(error))
+            else:
+                if sequence is not None:
+                    self._waiting.over()
+                    self._expected = sequence
+                    return sequence
+
+    async def _steer(self, round_: Round) -> int:
+        """Go over to the subject that the host has by now, if it is another, and return what is its last sequence."""
+        subject = await self._heading.subject()
+        if str(subject) == self._registry.subject:
+            return self._expected
+        registry = self._registry.at(subject)
+        claim = await move(registry, self._agent, self._known, round_.last.read_at)
+        logger.warning("the number of partitions changed: lines go to %s from now on", subject)
+        self._registry = registry
+        return claim
+
+    def _shrink(self, round_: Round, error: Rejected) -> None:
+        largest = self._largest or max(len(block.payload) for block in round_.blocks)
+        if largest <= _LEAST_ROOM:
+            raise ConfigurationError(
+                f"the stream refuses a block of {largest} bytes: {error}; raise its max_msg_size"
+            ) from None
+        self._largest = largest // 2
+
+    async def _attempt(self, round_: Round) -> int | None:
+        try:
+            return await self._send(round_)
+        except Rejected as error:
+            if error.error not in _WRONG_LAST_SEQUENCE:
+                raise
+        return await self._settle(round_)
+
+    async def _send(self, round_: Round) -> int:
+        reply = await self._answers.expect()
+        fitted = await self._fit(round_)
+        self._attempts += 1
+        batch = f"{self._agent}-{self._attempts}"
+        messages = outgoing(fitted, self._expected, batch)
+        await hand_over(self._connection, self._registry.subject, messages, reply, _PATIENCE)
+        answer = answer_of(await self._answers.wait(_PATIENCE, self._registry.subject))
+        return int(answer["seq"])
+
+    async def _fit(self, round_: Round) -> Round:
+        room = room_in((await self._connection.client()).max_payload)
+        blocks = fit(round_.blocks, min(room, self._largest or room))
+        if len(blocks) > max(_MOST_PIECES, len(round_.blocks)):
+            raise ConfigurationError(
+                f"the broker takes {room} bytes at a time, too few for a round; lower --round-size"
+            )
+        return Round(blocks)
+
+    async def _settle(self, round_: Round) -> int | None:
+        """Return the sequence of a refused round that is stored after all, None when it is to be sent again."""
+        verdict = await self._inquire(round_)
+        match verdict.ruling:
+            case Ruling.GO_ON:
+                return verdict.last
+            case Ruling.AGAIN | Ruling.LOOK_BACK:
+                if verdict.last == self._expected:
+                    await self._waiting.pause(
+                        "the broker refuses what it asks for; it may lag behind", Cause.REFUSED
+                    )
+                self._expected = verdict.last
+                return None
+            case Ruling.RECLAIM:
+                raise OwnershipLost(f"late claim of agent {verdict.rival}")
+            case Ruling.FENCED:
+                raise fenced_by(verdict.rival, self._registry.subject)
+
+    async def _inquire(self, round_: Round) -> Verdict:
+        newest = await self._registry.newest()
+        # of a subject whose messages have all expired only the host's other ones can tell who took over
+        seen = [newest] if newest else await self._newer_elsewhere()
+        verdict = judge(seen, round_.last, complete=False)
+        if verdict.ruling is not Ruling.LOOK_BACK:
+            return verdict
+        every: list[Stored] = []
+        await self._registry.all.since(self._expected + 1, every.extend)
+        own = [message for message in every if message.subject == self._registry.subject]
+        return judge(own, round_.last, complete=True)
+
+    async def _newer_elsewhere(self) -> list[Stored]:
+        heads = await self._registry.all.heads()
+        return [head for head in heads if head.agent is not None and head.agent > self._agent]

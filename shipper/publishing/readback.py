@@ -1,0 +1,122 @@
+"""Reads the headers of a host's messages back from the stream, through a throw-away consumer. Writes nothing.
+
+The consumer's name is fixed, so that an agent's rights can be: two agents of one host take it from each other. Whoever
+did not get every message that the consumer gave out notices at the end, and reads again.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import nats.errors
+
+from broker.block import MalformedBlock, Origin, decode_origin
+from broker.connection import Connection, ConnectionLost, Message, Rejected
+from broker.subjects import host_filter, registry_consumer
+from broker.topology import STREAM
+from shipper.publishing.verdict import Stored
+
+__all__ = ["ReadBack", "origin_of"]
+
+_PAGE = 2000  # messages
+_PATIENCE = 10.0  # seconds
+
+
+class ReadBack:
+    """Reads what the stream holds on all subjects of one host, whatever the number of partitions was."""
+
+    def __init__(self, connection: Connection, host: str, api: str) -> None:
+        """Remember the host; `api` is the prefix of consumer requests where an account imports them renamed."""
+        self._connection = connection
+        self._filter = host_filter(host)
+        self._consumer = registry_consumer(host)
+        self._api = f"{api}.CONSUMER"
+
+    async def since(self, first: int, take: Callable[[Sequence[Stored]], None]) -> None:
+        """Hand all messages from sequence `first` on to `take`, oldest first, in pages that are never empty.
+
+        Raises `ConnectionLost` or `Rejected`; `take` may have seen a part then, or what was not meant for it.
+        """
+        start = {"deliver_policy": "by_start_sequence", "opt_start_seq": max(1, first)}
+        await self._read(start, take)
+
+    async def heads(self) -> list[Stored]:
+        """Return the last message of each subject of the host; raises as `since`."""
+        found: list[Stored] = []
+        await self._read({"deliver_policy": "last_per_subject"}, found.extend)
+        return found
+
+    async def _read(
+        self, start: Mapping[str, Any], take: Callable[[Sequence[Stored]], None]
+    ) -> None:
+        await self._remove()
+        config = {**self._config(), **start, "description": self._connection.new_inbox()}
+        made = (await self._create(config))["created"]
+        count = 0
+        while page := await self._pull():
+            count += len(page)
+            take(page)
+        # made anew with the same configuration, a consumer answers how it stands; another's is refused
+        stands = await self._create(config)
+        if stands["created"] != made or stands["delivered"]["consumer_seq"] != count:
+            raise ConnectionLost("another agent of this host reads its lines back, too")
+        await self._remove()
+
+    async def _create(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._connection.ask(
+            f"{self._api}.CREATE.{STREAM}.{self._consumer}.{self._filter}",
+            json.dumps({"stream_name": STREAM, "config": config, "action": "create"}).encode(),
+            patience=_PATIENCE,
+        )
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            "name": self._consumer,
+            "ack_policy": "none",
+            "filter_subject": self._filter,
+            "headers_only": True,
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": 30_000_000_000,
+        }
+
+    async def _remove(self) -> None:
+        with suppress(Rejected):  # mostly there is none, and one left over ends by itself
+            await self._connection.ask(f"{self._api}.DELETE.{STREAM}.{self._consumer}")
+
+    async def _pull(self) -> list[Stored]:
+        answers: asyncio.Queue[Message] = asyncio.Queue()
+        inbox = self._connection.new_inbox()
+        subscription = await self._connection.subscribe(inbox, answers.put)
+        subject = f"{self._api}.MSG.NEXT.{STREAM}.{self._consumer}"
+        try:
+            await self._connection.publish(
+                subject, json.dumps({"batch": _PAGE, "no_wait": True}).encode(), reply=inbox
+            )
+            return await self._connection.guard(_collect(answers), _PATIENCE, subject)
+        finally:
+            with suppress(nats.errors.Error):  # gone with its client
+                await subscription.unsubscribe()
+
+
+def origin_of(message: Message) -> Origin | None:
+    """Return where a message came from; None for what no agent of ours wrote, which says nothing about positions."""
+    try:
+        return decode_origin(message.headers)
+    except MalformedBlock:
+        return None
+
+
+async def _collect(answers: "asyncio.Queue[Message]") -> list[Stored]:
+    page: list[Stored] = []
+    while len(page) < _PAGE:
+        message = await answers.get()
+        status = (message.headers or {}).get("Status")
+        if status == "409":
+            raise ConnectionLost("the consumer that reads back the own lines went away")
+        if status:
+            break
+        page.append(Stored(message.metadata.sequence.stream, origin_of(message), message.subject))
+    return page

@@ -1,0 +1,79 @@
+"""What a refused round means: was it stored after all, is it to be tried again, or does another agent own the subject.
+
+Decides from what the stream holds; never asks it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from broker.block import Origin
+from shipper.publishing.agent_id import AgentId
+
+__all__ = ["Ruling", "Stored", "Verdict", "judge"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message of the own host as the stream has it; `origin` is None where another client wrote it."""
+
+    sequence: int
+    origin: Origin | None
+    subject: str = ""
+
+    @property
+    def agent(self) -> AgentId | None:
+        """The agent that wrote it; None for any other client."""
+        return AgentId.parse(self.origin.agent) if self.origin else None
+
+
+class Ruling(Enum):
+    """What to do about a round that was refused for a wrong last sequence."""
+
+    GO_ON = auto()  # it was stored
+    AGAIN = auto()  # it was not
+    RECLAIM = auto()  # an older agent's claim came late: claim again and rebuild
+    FENCED = auto()  # a newer agent owns the subject
+    LOOK_BACK = auto()  # somebody else wrote last; only the messages before can tell
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A ruling, the sequence that is now the last of the subject (0: none), and whose message decided it."""
+
+    ruling: Ruling
+    last: int = 0
+    rival: AgentId | None = None
+
+
+def judge(seen: Sequence[Stored], last: Origin, complete: bool) -> Verdict:
+    """Judge a refused round by the newest messages of its subject, oldest first.
+
+    `last` is the origin of the round's last block. `complete` says that `seen` holds every message since the expected
+    one; otherwise it holds the newest only, or nothing where all have expired.
+    """
+    own = AgentId.parse(last.agent)
+    agents = {message.agent for message in seen}
+    rivals = [agent for agent in agents if agent is not None and agent != own]
+    if rivals:
+        newest = max(rivals)
+        fenced = own is None or newest > own
+        return Verdict(Ruling.FENCED if fenced else Ruling.RECLAIM, seen[-1].sequence, newest)
+    if not seen:
+        return Verdict(Ruling.AGAIN)
+    if any(_is_same(message.origin, last) for message in seen):
+        return Verdict(Ruling.GO_ON, seen[-1].sequence)
+    if seen[-1].agent is None and not complete:
+        return Verdict(Ruling.LOOK_BACK, seen[-1].sequence)
+    return Verdict(Ruling.AGAIN, seen[-1].sequence)
+
+
+def _is_same(found: Origin | None, last: Origin) -> bool:
+    # a round that is sent again may be cut smaller: it is the end of its last block that stays
+    if found is None or found.span is None or last.span is None:
+        return False
+    return (found.agent, found.span.file, found.span.end) == (
+        last.agent,
+        last.span.file,
+        last.span.end,
+    )

@@ -1,0 +1,1 @@
+"""Hears that files change, from the kernel or by looking. Reads no line."""
