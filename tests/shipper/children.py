@@ -10,7 +10,7 @@ from pathlib import Path
 
 from shipper.files.handles import most_open_files
 from shipper.notice import NoticeKind
-from tests.shipper.following import Host
+from tests.shipper.host import Host
 
 __all__ = ["run_child"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from broker.block import Block
 from shipper.files.packing import Packing
-from tests.shipper.following import packed
+from tests.shipper.host import packed
 from tests.shipper.shipped import Verdict, contents, shown
 
 __all__ = ["FILE_ACTIONS", "LIVE", "PATTERNS", "Generation", "Model"]

@@ -30,7 +30,7 @@ from shipper.crew import pace_for
 from shipper.settings import ShipperSettings
 from shipper.shipping import Pace
 from tests.conftest import Server, apply_topology, start_server
-from tests.shipper.following import SECOND
+from tests.shipper.host import SECOND
 from tests.shipper.model import FILE_ACTIONS, PATTERNS, Model
 from tests.shipper.programs import STEP, Step, as_many_as, programs
 

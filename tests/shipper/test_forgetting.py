@@ -9,7 +9,7 @@ from broker.block import Identity
 from shipper.cursor import Cursor
 from shipper.forgetting import forgettable
 from shipper.positions import Positions
-from tests.shipper.following import SECOND, Host
+from tests.shipper.host import SECOND, Host
 
 DAY = 86_400 * SECOND
 CURSOR = Cursor("a", "/log/a", 5, Identity(1, 1, "ab", 1, "ab"), 100 * DAY)

@@ -9,7 +9,7 @@ from shipper.positions import Positions
 from shipper.publishing.rounds import Round
 from shipper.shipping import Pace, Shipping
 from shipper.telling.meter import Meter
-from tests.shipper.following import SECOND, Host
+from tests.shipper.host import SECOND, Host
 
 
 def held(path: Path) -> bool:

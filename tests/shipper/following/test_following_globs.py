@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shipper.notice import NoticeKind
-from tests.shipper.following import Host
+from tests.shipper.host import Host
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.block import Block
-from tests.shipper.following import SECOND, Host
+from tests.shipper.host import SECOND, Host
 
 BLOCK, LINE = 100, 300
 READ = 2 * 1024 * 1024  # bytes taken from a file at a time

@@ -8,7 +8,7 @@ from typing import BinaryIO
 import pytest
 
 from shipper.notice import NoticeKind
-from tests.shipper.following import SECOND, Host
+from tests.shipper.host import SECOND, Host
 
 LONG = b"".join(b"a line with the number %d\n" % n for n in range(20_000))
 lengths = pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from shipper.telling.check import check_files, seen_by
 from shipper.telling.finding import Finding, Mark, bad
 from shipper.telling.premises import check_address, check_limits, check_state
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SECOND = 1_000_000_000
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -7,7 +7,7 @@ import pytest
 
 from shipper.files.backwards import last_line
 from shipper.notice import NoticeKind
-from tests.shipper.following import SECOND, Host
+from tests.shipper.host import SECOND, Host
 
 DAY = 86_400 * SECOND
 

@@ -50,7 +50,7 @@ def started(processes: Processes, *options: object) -> Process:
     return processes.start(
         "shipper",
         [sys.executable, "-m", "shipper", *map(str, options)],
-        folder=Path(__file__).parents[2],
+        folder=Path(__file__).parents[3],
     )
 
 

@@ -13,7 +13,7 @@ from shipper.files.identity import identify
 from shipper.following.follower import Follower
 from shipper.notice import NoticeKind
 from tests.shipper.children import NOBODY, run_child
-from tests.shipper.following import Host
+from tests.shipper.host import Host
 
 
 @pytest.fixture

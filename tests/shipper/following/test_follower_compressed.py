@@ -9,7 +9,7 @@ import pytest
 
 from shipper.files.packing import Packing
 from shipper.notice import NoticeKind
-from tests.shipper.following import SECOND, Host, packed
+from tests.shipper.host import SECOND, Host, packed
 
 forms = pytest.mark.parametrize("packing", Packing, ids=lambda packing: packing.name.lower())
 LONG = b"".join(b"a line with the number %d\n" % n for n in range(60_000))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shipper.notice import NoticeKind
-from tests.shipper.following import SECOND, Host
+from tests.shipper.host import SECOND, Host
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from shipper.positions import Positions
 from shipper.telling.live import SOCKET_NAME, Live, ask
 from shipper.telling.report import FileReport, HostReport, Trouble, reason_for
 from shipper.telling.status import render, survey
-from tests.shipper.following import Host
+from tests.shipper.host import Host
 
 
 def report(agent: str = "1-aaaaaaaa", files: int = 1) -> HostReport:

@@ -200,7 +200,7 @@ def test_two_runs_with_a_change_between_ship_every_line_once(
         process: Process = processes.start(
             f"shipper-{state}",
             [sys.executable, "-m", "shipper", *options, "--state-dir", str(tmp_path / state)],
-            folder=Path(__file__).parents[2],
+            folder=Path(__file__).parents[3],
         )
         assert process.wait(30) == 0, process.last_words()
 

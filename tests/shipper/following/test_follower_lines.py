@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shipper.following import SECOND, Host
+from tests.shipper.host import SECOND, Host
 
 
 @pytest.fixture

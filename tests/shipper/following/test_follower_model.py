@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hypothesis import given
 
-from tests.shipper.following import SECOND, Host
+from tests.shipper.host import SECOND, Host
 from tests.shipper.model import FILE_ACTIONS, PATTERNS, Model
 from tests.shipper.programs import STEP, Step, as_many_as, programs
 

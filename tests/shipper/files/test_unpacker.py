@@ -11,7 +11,7 @@ import pytest
 from shipper.files.lengths import told_length
 from shipper.files.packing import Packing, packing_of, unpacked
 from shipper.files.unpacker import Unpacker
-from tests.shipper.following import packed
+from tests.shipper.host import packed
 
 LINES = b"".join(b"%d %x\n" % (n, random.Random(n).getrandbits(200)) for n in range(20_000))
 forms = pytest.mark.parametrize("packing", Packing, ids=lambda packing: packing.name.lower())

@@ -9,7 +9,7 @@ import pytest
 
 from shipper.cursor import after
 from shipper.notice import NoticeKind
-from tests.shipper.following import Host
+from tests.shipper.host import Host
 
 
 def descriptors() -> int:

@@ -52,7 +52,7 @@ def ship(processes: Processes, tmp_path: Path, log: Path) -> Callable[..., Proce
                 str(tmp_path / "s"),
                 *options,
             ],
-            folder=Path(__file__).parents[2],
+            folder=Path(__file__).parents[3],
         )
 
     return start
