@@ -12,8 +12,13 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import click
-from pydantic import BeforeValidator, Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import AliasGenerator, BeforeValidator, Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 from broker.exits import ConfigurationError
 
@@ -28,12 +33,21 @@ Many = Annotated[tuple[str, ...], BeforeValidator(_split)]
 """A setting of several texts: an option given several times, a list in TOML, commas in the environment."""
 
 
+def name_of(field: str) -> str:
+    """Return the name of a setting, as it is written in a file: its field's, which ends in `_` if that is a word of Python."""
+    return field.removesuffix("_")
+
+
 class ProgramSettings(BaseSettings):
     """What every program can be told; each program's model adds its own fields and its `env_prefix`."""
 
     model_config = SettingsConfigDict(
         frozen=True,
         extra="forbid",
+        alias_generator=AliasGenerator(validation_alias=name_of),
+        env_prefix_target="alias",
+        env_ignore_empty=True,
+        enable_decoding=False,  # a variable is read as an option is, never as JSON
     )
     program: ClassVar[str]
 
@@ -53,16 +67,37 @@ class ProgramSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return what it is made from, and nothing else: `load` has read the environment and the file."""
-        return (init_settings,)
+        """Return options, environment, file: the earlier wins."""
+        return init_settings, env_settings, _ConfigFile(settings_cls)
+
+
+class _ConfigFile(TomlConfigSettingsSource):
+    """The --config file, of which a person is told when it will not do; the library passes over a missing one."""
+
+    def __init__(self, settings_cls: type[BaseSettings]) -> None:
+        super().__init__(settings_cls)
+        known = _names(settings_cls)
+        for key in self.toml_data:
+            if key not in known:
+                raise ConfigurationError(
+                    f"{self.toml_file_path}: {key!r} is not a setting{_suggest(key, known)}"
+                )
+
+    def _read_files(self, files: Any, deep_merge: bool = False) -> dict[str, Any]:
+        return {} if files is None else self._read_file(files)
+
+    def _read_file(self, file_path: Any) -> dict[str, Any]:
+        try:
+            return super()._read_file(file_path)
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot read {file_path}: {error.strerror}; check --config"
+            ) from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"{file_path} is not valid TOML: {error}") from None
 
 
 Model = TypeVar("Model", bound=ProgramSettings)
-
-
-def name_of(field: str) -> str:
-    """Return the name of a setting, as it is written in a file: its field's, which ends in `_` if that is a word of Python."""
-    return field.removesuffix("_")
 
 
 def load(model: type[Model], options: Mapping[str, Any], config: Path | None) -> Model:
@@ -72,44 +107,28 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
     `ConfigurationError` for a bad variable, key or file.
     """
     prefix = model.model_config.get("env_prefix", "")
-    fields = {name_of(field): field for field in model.model_fields}
-    variables = _variables(prefix, fields)
-    keys = {} if config is None else _keys(config, fields)
+    _refuse_unknown_variables(prefix, _names(model))
+    named = {name_of(field): value for field, value in options.items()}
+    reading = {"model_config": SettingsConfigDict(toml_file=config), "__module__": model.__module__}
     try:
-        return model(**{**keys, **variables, **options})
+        settings: Model = type(model.__name__, (model,), reading)(**named)
     except ValidationError as error:
-        raise _translate(error, options, prefix, config) from None
+        raise _translate(error, named, prefix, config) from None
+    return settings
 
 
-def _variables(prefix: str, fields: Mapping[str, str]) -> dict[str, str]:
-    known = {f"{prefix}{name}".upper(): field for name, field in fields.items()}
-    found = {}
-    for variable, value in os.environ.items():
+def _names(model: type[BaseSettings]) -> list[str]:
+    return [name_of(field) for field in model.model_fields]
+
+
+def _refuse_unknown_variables(prefix: str, names: Iterable[str]) -> None:
+    known = {f"{prefix}{name}".upper() for name in (*names, "config")}
+    for variable in os.environ:
         name = variable.upper()
-        if not name.startswith(prefix.upper()) or name == f"{prefix}config".upper():
-            continue
-        if name not in known:
+        if name.startswith(prefix.upper()) and name not in known:
             raise ConfigurationError(
                 f"environment variable {variable} is not a setting{_suggest(name, known)}"
             )
-        if value:
-            found[known[name]] = value  # as an option would be, never as JSON
-    return found
-
-
-def _keys(config: Path, fields: Mapping[str, str]) -> dict[str, Any]:
-    try:
-        content = tomllib.loads(config.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot read {config}: {error.strerror}; check --config"
-        ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{config} is not valid TOML: {error}") from None
-    for key in content:
-        if key not in fields:
-            raise ConfigurationError(f"{config}: {key!r} is not a setting{_suggest(key, fields)}")
-    return {fields[key]: value for key, value in content.items()}
 
 
 def _suggest(word: str, known: Iterable[str]) -> str:
@@ -121,17 +140,16 @@ def _translate(
     error: ValidationError, options: Mapping[str, Any], prefix: str, config: Path | None
 ) -> click.UsageError | ConfigurationError:
     first = error.errors()[0]
-    field = str(first["loc"][0]) if first["loc"] else ""
+    name = str(first["loc"][0]) if first["loc"] else ""
     reason = first["msg"].removeprefix("Value error, ")
-    name = name_of(field)
     flag = f"--{name.replace('_', '-')}"
     variable = f"{prefix}{name}".upper()
     if first["type"] == "missing":
         return click.UsageError(
             f"{flag} is required (or {variable}, or {name} in the --config file)"
         )
-    if field in options or not field:
-        return click.UsageError(f"{flag}: {reason}" if field else reason)
+    if name in options or not name:
+        return click.UsageError(f"{flag}: {reason}" if name else reason)
     set_there = variable in {there.upper() for there, value in os.environ.items() if value}
     place = variable if set_there else f"{config}: {name}"
     return ConfigurationError(f"{place}: {reason}")

@@ -1,5 +1,8 @@
 """A setting is the same thing as an option, a variable and a key: what one of them takes, all of them take."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from broker.configuration import ProgramSettings, load, name_of
@@ -69,3 +72,14 @@ def test_a_variable_is_read_as_the_option_is(
 
     assert getattr(by_variable, name) == getattr(by_option, name)
     assert by_variable.model_dump() == by_option.model_dump()
+
+
+@pytest.mark.parametrize(("model", "name"), CASES)
+def test_a_key_of_the_file_is_read_as_the_option_is(
+    model: type[ProgramSettings], name: str, tmp_path: Path
+) -> None:
+    text = WRITTEN.get(name, "text")
+    path = tmp_path / "x.toml"
+    path.write_text(f"{name_of(name)} = {json.dumps(text)}\n", "utf-8")
+
+    assert load(model, {}, path).model_dump() == load(model, {name: text}, None).model_dump()
