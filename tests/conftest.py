@@ -8,6 +8,7 @@
 | `own_server` | test | a plain nats-server of the test's own, which it may kill and start again on the same port |
 | `processes` | test | starts programs and cleans up after them |
 | `free_port` | session | a function that returns a free port |
+| `tls` | session | a folder of certificates and keys, as `make_certificates` describes it |
 """
 
 import asyncio
@@ -124,6 +125,15 @@ def apply_topology(url: str, topology: Topology) -> None:
 @pytest.fixture(scope="session")
 def free_port() -> Callable[[], int]:
     return bench.ports.free_port
+
+
+@pytest.fixture(scope="session")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tests.certificates import make_certificates  # few tests need it, and it takes a while
+
+    folder = tmp_path_factory.mktemp("tls")
+    make_certificates(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -18,15 +18,16 @@ from broker.nkey import user_key
 
 pytestmark = pytest.mark.nats
 
-TLS = Path(__file__).parents[1] / "tls"
-AUTHORITY = TLS / "authority.pem"
-MINE = {"tls_cert": TLS / "client.pem", "tls_key": TLS / "client.key"}
 USERS = 'authorization { users: [ { user: "web01", password: "s3cret" } ] }'
 Serve = Callable[[str], str]
 
 
-def tls(name: str, more: str = "") -> str:
-    return f'tls {{ cert_file: "{TLS / name}.pem", key_file: "{TLS / name}.key"{more} }}\n'
+def secured(tls: Path, name: str, more: str = "") -> str:
+    return f'tls {{ cert_file: "{tls / name}.pem", key_file: "{tls / name}.key"{more} }}\n'
+
+
+def own(tls: Path, name: str) -> dict[str, Path]:
+    return {"tls_cert": tls / f"{name}.pem", "tls_key": tls / f"{name}.key"}
 
 
 @pytest.fixture
@@ -157,24 +158,25 @@ async def test_a_credentials_file_gets_in_at_a_server_with_an_operator(
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["handshake first", "after hello"])
-async def test_both_ends_show_their_certificates(serve: Serve, first: bool) -> None:
-    more = f', ca_file: "{AUTHORITY}", verify: true, handshake_first: {str(first).lower()}'
-    where = serve(tls("server", more))
+async def test_both_ends_show_their_certificates(serve: Serve, tls: Path, first: bool) -> None:
+    authority = tls / "authority.pem"
+    more = f', ca_file: "{authority}", verify: true, handshake_first: {str(first).lower()}'
+    where = serve(secured(tls, "server", more))
 
-    access = Access(tls_ca=AUTHORITY, tls_first=first, **MINE)
+    access = Access(tls_ca=authority, tls_first=first, **own(tls, "client"))
 
     assert await enter(f"nats://{where}", access)
 
 
-async def test_tls_is_used_where_the_server_leaves_the_choice(serve: Serve) -> None:
-    where = serve(f"allow_non_tls: true\n{tls('server')}")
+async def test_tls_is_used_where_the_server_leaves_the_choice(serve: Serve, tls: Path) -> None:
+    where = serve(f"allow_non_tls: true\n{secured(tls, 'server')}")
 
-    assert await enter(f"tls://{where}", Access(tls_ca=AUTHORITY))
+    assert await enter(f"tls://{where}", Access(tls_ca=tls / "authority.pem"))
 
 
 @pytest.mark.parametrize("scheme", ["tls", "nats"])
 async def test_no_password_goes_to_a_server_without_tls(
-    scheme: str, free_port: Callable[[], int]
+    scheme: str, free_port: Callable[[], int], tls: Path
 ) -> None:
     heard, ended = bytearray(), asyncio.Event()
 
@@ -189,9 +191,8 @@ async def test_no_password_goes_to_a_server_without_tls(
 
     port = free_port()
     async with await asyncio.start_server(listen, "127.0.0.1", port):
-        access = Access(
-            user="web01", password="s3cret", tls_ca=None if scheme == "tls" else AUTHORITY
-        )
+        authority = None if scheme == "tls" else tls / "authority.pem"
+        access = Access(user="web01", password="s3cret", tls_ca=authority)
         said = await refusal(f"{scheme}://127.0.0.1:{port}", access)
         await ended.wait()
 
@@ -200,31 +201,35 @@ async def test_no_password_goes_to_a_server_without_tls(
 
 
 @pytest.mark.parametrize(
-    ("server", "access", "words"),
+    ("server", "authority", "words"),
     [
-        pytest.param("server", {"tls_ca": TLS / "stranger.pem"}, "issuer", id="wrong authority"),
-        pytest.param("server", {}, "issuer", id="authorities of the system"),
-        pytest.param("elsewhere", {"tls_ca": AUTHORITY}, "mismatch", id="name of another"),
-        pytest.param("expired", {"tls_ca": AUTHORITY}, "expired", id="expired"),
+        pytest.param("server", "stranger.pem", "issuer", id="wrong authority"),
+        pytest.param("server", "", "issuer", id="authorities of the system"),
+        pytest.param("elsewhere", "authority.pem", "mismatch", id="name of another"),
+        pytest.param("expired", "authority.pem", "expired", id="expired"),
     ],
 )
 async def test_a_certificate_that_does_not_hold_is_refused_with_the_reason(
-    serve: Serve, server: str, access: dict[str, Path], words: str
+    serve: Serve, tls: Path, server: str, authority: str, words: str
 ) -> None:
-    where = serve(tls(server))
+    where = serve(secured(tls, server))
 
-    said = await refusal(f"tls://{where}", Access(**access))
+    access = Access(tls_ca=tls / authority if authority else None)
+    said = await refusal(f"tls://{where}", access)
 
     assert words in said
     assert "--tls-ca" in said
 
 
 @pytest.mark.parametrize("mine", ["", "expired"], ids=["none", "expired"])
-async def test_a_server_that_wants_another_certificate_is_said_to(serve: Serve, mine: str) -> None:
-    where = serve(tls("server", f', ca_file: "{AUTHORITY}", verify: true'))
-    own = {"tls_cert": TLS / f"{mine}.pem", "tls_key": TLS / f"{mine}.key"} if mine else {}
+async def test_a_server_that_wants_another_certificate_is_said_to(
+    serve: Serve, tls: Path, mine: str
+) -> None:
+    authority = tls / "authority.pem"
+    where = serve(secured(tls, "server", f', ca_file: "{authority}", verify: true'))
 
-    said = await refusal(f"nats://{where}", Access(tls_ca=AUTHORITY, **own))
+    access = Access(tls_ca=authority, **(own(tls, mine) if mine else {}))
+    said = await refusal(f"nats://{where}", access)
 
     assert "TLS handshake" in said
 

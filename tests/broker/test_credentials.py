@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,6 @@ from broker.access import Access
 from broker.credentials import verify
 from broker.exits import ConfigurationError
 
-TLS = Path(__file__).parents[1] / "tls"
 SEED = "SUAHG43TONZXG43TONZXG43TONZXG43TONZXG43TONZXG43TONZXG4YR6A"
 
 
@@ -21,9 +21,11 @@ def fails(access: Access) -> str:
 
 
 @pytest.mark.parametrize("option", ["creds", "nkey", "tls_ca", "tls_cert", "tls_key"])
-def test_a_file_that_is_not_there_is_named_with_its_option(option: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_named_with_its_option(
+    option: str, tls: Path, tmp_path: Path
+) -> None:
     gone = tmp_path / "gone"
-    access = {"tls_cert": TLS / "client.pem"} if option == "tls_key" else {}
+    access = {"tls_cert": tls / "client.pem"} if option == "tls_key" else {}
 
     said = fails(Access(**{**access, option: gone}))
 
@@ -73,29 +75,42 @@ def test_a_seed_file_is_no_credentials_file(tmp_path: Path) -> None:
         pytest.param({"creds": Path("a"), "user": "b"}, "--creds and --user", id="and a user"),
         pytest.param({"user": "b"}, "come together", id="no password"),
         pytest.param({"password": "s3cret"}, "come together", id="no user"),
-        pytest.param({"tls_key": TLS / "client.key"}, "--tls-cert", id="key alone"),
-        pytest.param({"tls_cert": TLS / "client.pem"}, "must hold the key", id="no key"),
-        pytest.param(
-            {"tls_cert": TLS / "client.pem", "tls_key": TLS / "server.key"},
-            "KEY_VALUES_MISMATCH",
-            id="key of another",
-        ),
-        pytest.param({"tls_ca": TLS / "client.key"}, "holds no certificate", id="no authority"),
     ],
 )
-def test_what_does_not_go_together_is_refused(access: dict[str, Path], words: str) -> None:
+def test_what_does_not_go_together_is_refused(access: dict[str, Any], words: str) -> None:
     said = fails(Access(**access))
 
     assert words in said
     assert "s3cret" not in said
 
 
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        pytest.param({"tls_key": "client.key"}, "--tls-cert", id="key alone"),
+        pytest.param({"tls_cert": "client.pem"}, "must hold the key", id="no key"),
+        pytest.param(
+            {"tls_cert": "client.pem", "tls_key": "server.key"},
+            "KEY_VALUES_MISMATCH",
+            id="key of another",
+        ),
+        pytest.param({"tls_ca": "client.key"}, "holds no certificate", id="no authority"),
+    ],
+)
+def test_certificates_that_do_not_go_together_are_refused(
+    tls: Path, files: dict[str, str], words: str
+) -> None:
+    said = fails(Access(**{option: tls / name for option, name in files.items()}))
+
+    assert words in said
+
+
 def test_a_secret_that_everybody_can_read_is_warned_about(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tls: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     key = tmp_path / "client.key"
-    key.write_bytes((TLS / "client.key").read_bytes())
-    access = Access(tls_cert=TLS / "client.pem", tls_key=key)
+    key.write_bytes((tls / "client.key").read_bytes())
+    access = Access(tls_cert=tls / "client.pem", tls_key=key)
 
     with caplog.at_level(logging.WARNING):
         key.chmod(0o600)

@@ -1,0 +1,32 @@
+"""Certificates for the tests of TLS, made anew for every session: what is committed would expire one day."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from trustme import CA, LeafCert
+
+__all__ = ["make_certificates"]
+
+HERE = ("127.0.0.1", "localhost")
+
+
+def make_certificates(folder: Path) -> None:
+    """Write `authority.pem`, `stranger.pem` (another authority), and of four ends a `.pem` and a `.key` each.
+
+    The authority signed them all: `server` is for this machine, `elsewhere` for another one, `expired` held until 2001,
+    `client` is that of a user.
+    """
+    authority = CA(organization_name="authority")
+    authority.cert_pem.write_to_path(folder / "authority.pem")
+    CA(organization_name="stranger").cert_pem.write_to_path(folder / "stranger.pem")
+    first, last = datetime(2000, 1, 1, tzinfo=UTC), datetime(2001, 1, 1, tzinfo=UTC)
+    ends: dict[str, LeafCert] = {
+        "server": authority.issue_cert(*HERE),
+        "elsewhere": authority.issue_cert("broker.example.net"),
+        "expired": authority.issue_cert(*HERE, not_before=first, not_after=last),
+        "client": authority.issue_cert("web01@example.net"),
+    }
+    for name, end in ends.items():
+        end.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
+        end.private_key_pem.write_to_path(folder / f"{name}.key")
+        (folder / f"{name}.key").chmod(0o600)
