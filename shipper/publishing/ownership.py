@@ -5,24 +5,25 @@ In any doubt everything is forgotten and asked of the stream again.
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from broker.block import Origin
 from broker.connection import ConnectionLost, Rejected
 from broker.exits import FencedError
 from broker.subjects import InvalidSubject, Subject
 from shipper.positions import Positions
 from shipper.publishing.agent_id import AgentId
 from shipper.publishing.registry import Registry
-from shipper.publishing.verdict import Stored
+from shipper.publishing.verdict import Ruling, Stored, Verdict, review
 from shipper.publishing.waiting import Waiting, cause_of, reason_of
 
-__all__ = ["Ownership", "OwnershipLost", "fenced_by", "move", "take_over"]
+__all__ = ["Ownership", "OwnershipLost", "fenced_by", "hold", "take_over"]
 
 logger = logging.getLogger(__name__)
 
 
 class OwnershipLost(Exception):
-    """Another agent's message came between; this one must claim again and rebuild its positions."""
+    """An older agent's lines came between; this one must claim again and rebuild its positions."""
 
 
 def fenced_by(rival: AgentId | None, subject: str) -> FencedError:
@@ -105,23 +106,34 @@ def _partition_of(head: Stored) -> Subject | None:
         return None  # a plain client's, no agent's
 
 
-async def move(registry: Registry, agent: AgentId, known: int, now: int) -> int:
-    """Take a further subject of the host for an agent that owns one, and return the sequence of the claim.
+async def hold(registry: Registry, agent: AgentId, known: int, last: Origin, now: int) -> Verdict:
+    """Claim a subject of the host for the agent that owns one: a further one, or its own after an older agent's claim.
 
-    `known` is the sequence up to which the agent knows what all subjects of the host hold. Raises `FencedError` when a
-    newer agent was there before, `OwnershipLost` when an older one published meanwhile, `ConnectionLost`, `Rejected`.
+    `known` is the sequence up to which the agent knows what all subjects of the host hold, `last` the origin of its round's
+    last block, which may be stored or not. Returns whether it is; the verdict's sequence is that of the claim. Raises
+    `FencedError` when a newer agent was there before, `OwnershipLost` when an older one stored lines meanwhile,
+    `ConnectionLost`, `Rejected`: then it may be claimed or not, and is to be claimed again.
     """
     newest = await registry.newest()
+    if newest is not None and newest.agent is not None and newest.agent > agent:
+        raise fenced_by(newest.agent, newest.subject)
     claim = await registry.claim(agent, now, newest.sequence if newest else 0)
     heads = await _heads(registry, claim)
-    for head in [newest, *heads] if newest else heads:
-        if head.agent is None or head.agent == agent:
-            continue
-        if head.agent > agent:
+    rivals = [head for head in heads if head.agent is not None and head.agent != agent]
+    for head in rivals:
+        if head.agent is not None and head.agent > agent:
             raise fenced_by(head.agent, head.subject)
-        if head.sequence > known:
-            raise OwnershipLost(f"agent {head.agent} was still at work on {head.subject}")
-    return claim
+    await _fence_elsewhere(registry, rivals, agent, now)
+    seen: list[Stored] = []
+    await registry.all.since(known + 1, seen.extend)
+    if not any(message.sequence == claim for message in seen):
+        raise ConnectionLost("the stream does not show the claim yet")
+    verdict = review(seen, last)
+    if verdict.ruling is Ruling.FENCED:
+        raise fenced_by(verdict.rival, registry.subject)
+    if verdict.ruling is Ruling.LOST:
+        raise OwnershipLost(f"agent {verdict.rival} was still at work on {registry.subject}")
+    return replace(verdict, last=claim)
 
 
 async def _rebuild(registry: Registry, cached: Positions) -> Positions:

@@ -15,7 +15,7 @@ from shipper.publishing.answers import Answers
 from shipper.publishing.fitting import fit
 from shipper.publishing.handover import hand_over
 from shipper.publishing.heading import Heading
-from shipper.publishing.ownership import Ownership, OwnershipLost, fenced_by, move
+from shipper.publishing.ownership import Ownership, fenced_by, hold
 from shipper.publishing.registry import Registry
 from shipper.publishing.rounds import MAX_BLOCKS, Round, outgoing
 from shipper.publishing.verdict import Ruling, Stored, Verdict, judge
@@ -48,6 +48,7 @@ class Publisher:
         self._agent = ownership.agent
         self._expected = ownership.claim
         self._known = ownership.positions.sequence
+        self._is_disputed = False
         self._heading = heading
         self._waiting = waiting
         self._answers = Answers(connection)
@@ -78,6 +79,8 @@ class Publisher:
                 if sequence is not None:
                     self._waiting.over()
                     self._expected = sequence
+                    # whoever stored lines on another subject would have claimed this one, too, and had this refused
+                    self._known = max(self._known, sequence)
                     return sequence
 
     async def _steer(self, round_: Round) -> int:
@@ -86,10 +89,10 @@ class Publisher:
         if str(subject) == self._registry.subject:
             return self._expected
         registry = self._registry.at(subject)
-        claim = await move(registry, self._agent, self._known, round_.last.read_at)
+        held = await hold(registry, self._agent, self._known, round_.last, round_.last.read_at)
         logger.warning("the number of partitions changed: lines go to %s from now on", subject)
         self._registry = registry
-        return claim
+        return held.last
 
     def _shrink(self, round_: Round, error: Rejected) -> None:
         largest = self._largest or max(len(block.payload) for block in round_.blocks)
@@ -100,12 +103,22 @@ class Publisher:
         self._largest = largest // 2
 
     async def _attempt(self, round_: Round) -> int | None:
+        if self._is_disputed:
+            return await self._resume(round_)
         try:
             return await self._send(round_)
         except Rejected as error:
             if error.error not in _WRONG_LAST_SEQUENCE:
                 raise
         return await self._settle(round_)
+
+    async def _resume(self, round_: Round) -> int | None:
+        """Claim the subject again; return its sequence when the round was stored before, None when it is to be sent."""
+        held = await hold(
+            self._registry, self._agent, self._known, round_.last, round_.last.read_at
+        )
+        self._is_disputed, self._expected, self._known = False, held.last, held.last
+        return held.last if held.ruling is Ruling.GO_ON else None
 
     async def _send(self, round_: Round) -> int:
         reply = await self._answers.expect()
@@ -139,8 +152,10 @@ class Publisher:
                     )
                 self._expected = verdict.last
                 return None
-            case Ruling.RECLAIM:
-                raise OwnershipLost(f"late claim of agent {verdict.rival}")
+            case Ruling.RECLAIM | Ruling.LOST:
+                logger.warning("late claim of agent %s; claiming again", verdict.rival)
+                self._is_disputed = True  # until it is settled, however often the broker goes away
+                return None
             case Ruling.FENCED:
                 raise fenced_by(verdict.rival, self._registry.subject)
 

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from broker.block import Origin
 from shipper.publishing.agent_id import AgentId
 
-__all__ = ["Ruling", "Stored", "Verdict", "judge"]
+__all__ = ["Ruling", "Stored", "Verdict", "judge", "review"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ class Ruling(Enum):
 
     GO_ON = auto()  # it was stored
     AGAIN = auto()  # it was not
-    RECLAIM = auto()  # an older agent's claim came late: claim again and rebuild
+    RECLAIM = auto()  # an older agent came late: claim again
+    LOST = auto()  # it stored lines as well, so positions are to be rebuilt
     FENCED = auto()  # a newer agent owns the subject
     LOOK_BACK = auto()  # somebody else wrote last; only the messages before can tell
 
@@ -66,6 +67,26 @@ def judge(seen: Sequence[Stored], last: Origin, complete: bool) -> Verdict:
     if seen[-1].agent is None and not complete:
         return Verdict(Ruling.LOOK_BACK, seen[-1].sequence)
     return Verdict(Ruling.AGAIN, seen[-1].sequence)
+
+
+def review(seen: Sequence[Stored], last: Origin) -> Verdict:
+    """Judge a round after its agent claimed all subjects of the host again: `seen` is what they got since it knew them.
+
+    `last` is the origin of the round's last block, and `seen` ends with the claim. What an older agent stored concerns
+    only who follows files as well; what cannot be read again has no identity, and no other agent could store it.
+    """
+    verdict = judge(seen, last, complete=True)
+    if verdict.ruling is not Ruling.RECLAIM:
+        return verdict
+    own = AgentId.parse(last.agent)
+    has_lines = any(
+        message.origin is not None and message.origin.span is not None
+        for message in seen
+        if message.agent not in {None, own}
+    )
+    if has_lines and last.identity is not None:
+        return Verdict(Ruling.LOST, verdict.last, verdict.rival)
+    return judge([message for message in seen if message.agent == own], last, complete=True)
 
 
 def _is_same(found: Origin | None, last: Origin) -> bool:

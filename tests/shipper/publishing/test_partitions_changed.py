@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from bench.processes import Process, Processes
-from broker.block import Block
+from broker.block import Block, encode_origin
 from broker.bucket import read, write
 from broker.connection import Connection
 from broker.exits import FencedError
 from broker.subjects import Subject
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
 from shipper.positions import Positions
+from shipper.publishing.agent_id import AgentId
 from shipper.publishing.heading import Heading
 from shipper.publishing.ownership import Ownership, OwnershipLost, take_over
 from shipper.publishing.publisher import Publisher
@@ -164,13 +165,57 @@ async def test_lines_that_came_to_the_new_subject_meanwhile_make_an_agent_start_
     newer, second = await own(connection)
     await connection.ask(str(OLD), b"hello\n")
     # it has not heard of the newer one, since nothing of its own is left
-    registry = Registry(connection, NEW)
-    await registry.claim(first.agent, clock())
+    late = round_of(make_block, first, 1)
+    await connection.ask(str(NEW), late.blocks[0].payload, encode_origin(late.blocks[0].origin))
     await change(connection)
 
     with pytest.raises(OwnershipLost, match=str(first.agent)):
         await newer.publish(round_of(make_block, second, 2))
     assert ghost is not None
+
+
+async def test_a_claim_of_an_older_agent_on_the_new_subject_hinders_nothing(
+    connection: Connection, make_block: Make, stream: Stream
+) -> None:
+    publisher, owner = await own(connection)
+    await Registry(connection, NEW).claim(AgentId(1, "ffffffff"), clock())
+    await change(connection)
+    r = round_of(make_block, owner, 1)
+
+    await publisher.publish(r)
+
+    assert lines_of(await stream()) == [b.payload for b in r.blocks]
+
+
+async def test_lines_on_the_new_subject_are_seen_though_the_answer_to_the_claim_on_it_was_lost(
+    connection: Connection, line: Any, make_block: Make
+) -> None:
+    far = Connection([line.url], "test")
+    newer, second = await own(far)
+    late = make_block("1-ffffffff", 100, b"late\n")
+    await connection.ask(str(NEW), late.payload, encode_origin(late.origin))
+    await change(connection)
+    line.cut_after = b'"seq"'
+
+    with pytest.raises(OwnershipLost, match="1-ffffffff"):
+        await newer.publish(round_of(make_block, second, 2))
+    assert line.seen == 1
+    await far.close()
+
+
+async def test_a_number_that_goes_to_and_fro_keeps_the_order(
+    connection: Connection, make_block: Make, stream: Stream
+) -> None:
+    publisher, owner = await own(connection)
+    rounds = [round_of(make_block, owner, number) for number in range(6)]
+
+    for number, r in enumerate(rounds):
+        await change(connection, MANY if number % 2 else 2)
+        await publisher.publish(r)
+
+    assert lines_of(await stream()) == [b.payload for r in rounds for b in r.blocks]
+    _, after = await own(connection, NEW, "bbbbbbbb")
+    assert {cursor.offset for cursor in after.positions.files.values()} == {527}
 
 
 async def test_plain_clients_on_other_subjects_of_the_host_are_nobody(

@@ -13,7 +13,7 @@ from broker.subjects import Subject
 from shipper.positions import Positions
 from shipper.publishing.agent_id import AgentId
 from shipper.publishing.heading import Heading
-from shipper.publishing.ownership import Ownership, OwnershipLost, take_over
+from shipper.publishing.ownership import Ownership, take_over
 from shipper.publishing.publisher import Publisher
 from shipper.publishing.registry import Registry
 from shipper.publishing.rounds import Round, outgoing
@@ -153,20 +153,6 @@ async def test_a_newer_agent_fences_the_older_one(
 
     assert second.agent > first.agent
     assert len(lines_of(await stream())) == 6
-
-
-async def test_a_late_claim_of_an_older_agent_makes_the_newer_one_claim_again(
-    connection: Connection, web01: Subject, make_block: Make
-) -> None:
-    publisher, owner = await own(connection, web01)
-    ghost = AgentId(owner.agent.start - 1, "ffffffff")
-    await Registry(connection, web01).claim(ghost, clock())
-
-    with pytest.raises(OwnershipLost):
-        await publisher.publish(round_of(make_block, owner.agent, 1))
-    again, _ = await own(connection, web01)
-
-    assert await again.publish(round_of(make_block, owner.agent, 1)) == 6
 
 
 async def test_an_expired_subject_is_no_conflict(

@@ -1,10 +1,12 @@
 """What a refused round means."""
 
+from dataclasses import replace
+
 import pytest
 
 from broker.block import Identity, Origin, Span
 from shipper.publishing.agent_id import AgentId
-from shipper.publishing.verdict import Ruling, Stored, Verdict, judge
+from shipper.publishing.verdict import Ruling, Stored, Verdict, judge, review
 
 OWN, OLDER, NEWER = AgentId(200, "aaaaaaaa"), AgentId(100, "bbbbbbbb"), AgentId(300, "cccccccc")
 IDENTITY = Identity(1, 0, "", 0, "")
@@ -71,3 +73,44 @@ def test_the_same_span_of_another_agent_is_not_the_own_round() -> None:
     verdict = judge([Stored(9, origin(OLDER, 50))], LAST, complete=False)
 
     assert verdict.ruling is Ruling.RECLAIM
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        pytest.param([claim(OWN)], Verdict(Ruling.AGAIN, 1), id="nothing"),
+        pytest.param([claim(OLDER), claim(OWN)], Verdict(Ruling.AGAIN, 2), id="only a claim"),
+        pytest.param(
+            [LAST, claim(OLDER), claim(OWN)], Verdict(Ruling.GO_ON, 3), id="stored before it"
+        ),
+        pytest.param(
+            [claim(OLDER), origin(OLDER, 50), claim(OWN)],
+            Verdict(Ruling.LOST, 3, OLDER),
+            id="lines",
+        ),
+        pytest.param(
+            [LAST, origin(OLDER, 50), None, claim(OWN)],
+            Verdict(Ruling.LOST, 4, OLDER),
+            id="stored before lines",
+        ),
+        pytest.param(
+            [claim(OLDER), claim(NEWER), claim(OWN)],
+            Verdict(Ruling.FENCED, 3, NEWER),
+            id="a newer one",
+        ),
+    ],
+)
+def test_a_round_is_reviewed_once_its_subject_is_claimed_again(
+    seen: list[Origin | None], expected: Verdict
+) -> None:
+    stored = [Stored(number, found) for number, found in enumerate(seen, start=1)]
+
+    assert review(stored, LAST) == expected
+
+
+def test_lines_of_an_older_agent_concern_nobody_who_reads_what_cannot_be_read_again() -> None:
+    last = replace(LAST, identity=None)
+    lines, own_claim = Stored(3, origin(OLDER, 50)), Stored(4, claim(OWN))
+
+    assert review([lines, own_claim], last).ruling is Ruling.AGAIN
+    assert review([Stored(2, last), lines, own_claim], last).ruling is Ruling.GO_ON
