@@ -128,6 +128,11 @@ class BrokerClient(SendingClient):
         command: bytes = super()._connect_command()
         return command
 
+    async def _process_op_err(self, e: Exception) -> None:
+        # close() would first send what is pending: on a dead line that fails, and nobody would hear of the end
+        self._pending, self._pending_data_size = [], 0
+        await super()._process_op_err(e)
+
     def _is_secured(self) -> bool:
         writer = getattr(self._transport, "_io_writer", None)
         return writer is not None and writer.get_extra_info("ssl_object") is not None

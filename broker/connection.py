@@ -151,6 +151,7 @@ class Connection:
             call.close()
             raise ConnectionLost("not connected")
         work = asyncio.ensure_future(call)
+        work.add_done_callback(_retrieve)
         try:
             with self._denials.watch(subject) as denied:
                 either: set[asyncio.Future[Any]] = {work, self._lost, denied}
@@ -259,6 +260,12 @@ def _resolver(future: "asyncio.Future[None]") -> Callable[[], Coroutine[Any, Any
             future.set_result(None)
 
     return resolve
+
+
+def _retrieve(work: "asyncio.Future[Any]") -> None:
+    """Look at how it ended: asyncio complains of an error that nobody looked at, also where nobody waits any more."""
+    if not work.cancelled():
+        work.exception()
 
 
 async def _close(client: Client) -> None:
