@@ -7,6 +7,7 @@ read from it again.
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from zlib import crc32
 
 from broker.block import Identity, Origin
 from shipper.cursor import Cursor, after
@@ -15,6 +16,7 @@ from shipper.forgetting import forgettable
 __all__ = ["Positions", "PositionsUnreadable"]
 
 _VERSION = 1
+_CHECKSUM = b', "crc32": '
 
 
 class PositionsUnreadable(ValueError):
@@ -90,11 +92,12 @@ class Positions:
         return forgettable(homeless, now)
 
     def encode(self) -> bytes:
-        """Return the form on disk: JSON with a version, a file on each line."""
+        """Return the form on disk: JSON with a version, a file on each line, and a checksum of what stands before it."""
         # json writes slowly once it is to indent; and a person, or a diff, wants lines
         files = ",\n".join(map(_line, self.files.values()))
         head = {"version": _VERSION, "agent": self.agent, "sequence": self.sequence}
-        return f'{json.dumps(head)[:-1]}, "files": {{\n{files}\n}}}}\n'.encode()
+        body = f'{json.dumps(head)[:-1]}, "files": {{\n{files}\n}}'.encode()
+        return b'%b%b"%08x"}\n' % (body, _CHECKSUM, crc32(body))
 
     @classmethod
     def decode(cls, data: bytes) -> "Positions":
@@ -106,6 +109,10 @@ class Positions:
             raise PositionsUnreadable(f"damaged ({type(error).__name__})") from error
         if version != _VERSION:
             raise PositionsUnreadable(f"version {version!r}; this program reads {_VERSION}")
+        # a digit that changed on the disk would still be a number, and lines would be skipped or repeated
+        body = data[: data.rfind(_CHECKSUM)]
+        if document.get("crc32") != f"{crc32(body):08x}":
+            raise PositionsUnreadable("damaged (its checksum is another)")
         try:
             files = {name: _cursor(name, entry) for name, entry in document["files"].items()}
             return cls(int(document["sequence"]), str(document["agent"]), files)

@@ -1,6 +1,6 @@
 """Positions move only forward, and a file of them is read whole or not at all."""
 
-import json
+from zlib import crc32
 
 import pytest
 
@@ -10,6 +10,13 @@ from shipper.positions import Positions, PositionsUnreadable
 
 IDENTITY = Identity(1, 4, "ab", 2, "cd")
 DAY = 86_400 * 1_000_000_000
+CHECKSUM = b', "crc32": '
+
+
+def changed(positions: Positions, old: bytes, new: bytes) -> bytes:
+    """Return a positions file that says something else, with a checksum that fits."""
+    body = positions.encode().rpartition(CHECKSUM)[0].replace(old, new)
+    return b'%b%b"%08x"}' % (body, CHECKSUM, crc32(body))
 
 
 def origin(file: str, end: int, agent: str = "1-aaaaaaaa") -> Origin:
@@ -63,11 +70,21 @@ def test_what_is_no_positions_file_is_refused(data: bytes) -> None:
 
 
 def test_a_damaged_entry_spoils_the_file_rather_than_being_skipped() -> None:
-    document = json.loads(Positions().advance([origin("f", 1), origin("g", 1)], 1).encode())
-    document["files"]["f"]["identity"] = "?"
+    positions = Positions().advance([origin("f", 1), origin("g", 1)], 1)
+    assert Positions.decode(changed(positions, b"?", b"?")) == positions
 
     with pytest.raises(PositionsUnreadable):
-        Positions.decode(json.dumps(document).encode())
+        Positions.decode(changed(positions, b'"1:4:ab:2:cd"', b'"?"'))
+
+
+def test_a_bit_that_changed_on_the_disk_is_damage_wherever_it_is() -> None:
+    data = Positions().advance([origin("f", 123)], 7).encode()
+
+    for bit in range(8 * len(data)):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(PositionsUnreadable):
+            Positions.decode(bytes(damaged))
 
 
 def test_only_files_that_are_neither_followed_nor_recently_read_are_forgettable() -> None:
@@ -115,10 +132,9 @@ def test_more_lines_left_out_are_passed_and_a_block_that_covers_them_takes_their
     assert (by_another_agent.files["f"].offset, by_another_agent.files["f"].covered) == (60, None)
 
 
-@pytest.mark.parametrize("covered", [-1, 51, "x"])
-def test_an_entry_that_covers_more_than_it_passed_is_damaged(covered: object) -> None:
-    document = json.loads(Positions().passed([passed(0, 50)]).encode())
-    document["files"]["f"]["covered"] = covered
+@pytest.mark.parametrize("covered", [b"-1", b"51", b'"x"'])
+def test_an_entry_that_covers_more_than_it_passed_is_damaged(covered: bytes) -> None:
+    positions = Positions().passed([passed(0, 50)])
 
-    with pytest.raises(PositionsUnreadable):
-        Positions.decode(json.dumps(document).encode())
+    with pytest.raises(PositionsUnreadable, match=r"damaged \(ValueError\)"):
+        Positions.decode(changed(positions, b'"covered": 0', b'"covered": ' + covered))
