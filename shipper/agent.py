@@ -29,12 +29,13 @@ from shipper.desk import Desk
 from shipper.ending import Ending
 from shipper.following.follower import Follower
 from shipper.keeper import Keeper
+from shipper.pace import Pace
 from shipper.positions import Positions
 from shipper.publishing.ownership import OwnershipLost
 from shipper.publishing.waiting import Waiting
 from shipper.reload import reload
 from shipper.settings import ShipperSettings
-from shipper.shipping import Pace, Shipping
+from shipper.shipping import Shipping
 from shipper.source import Source
 from shipper.standard_input import PATH, StandardInput
 from shipper.telling.meter import Meter

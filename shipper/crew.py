@@ -13,6 +13,7 @@ from shipper.files.handles import most_open_files
 from shipper.files.limits import Limits
 from shipper.files.selection import Selection
 from shipper.following.follower import Follower
+from shipper.pace import Pace
 from shipper.positions import Positions
 from shipper.publishing.agent_id import AgentId
 from shipper.publishing.allowance import round_bytes
@@ -24,7 +25,6 @@ from shipper.publishing.rounds import Round
 from shipper.publishing.unacknowledged import UnacknowledgedPublisher
 from shipper.publishing.waiting import Waiting
 from shipper.settings import ShipperSettings
-from shipper.shipping import Pace
 from shipper.sieve import Rules
 from shipper.standard_input import StandardInput
 

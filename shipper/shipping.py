@@ -6,54 +6,26 @@ source files wait. What to do about troubles is decided elsewhere; this room onl
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 
 from broker.block import Block
 from broker.connection import BrokerAway
 from broker.exits import OperatorError
-from shipper.notice import Notice, NoticeKind
+from shipper.announcing import announce
+from shipper.flight import Flight
+from shipper.notice import Notice
+from shipper.pace import Pace, schedule
 from shipper.positions import Positions
 from shipper.publishing.compression import compress
 from shipper.publishing.rounds import FIRST_SIZE, Round, cut, next_size
-from shipper.settings import Compression
-from shipper.sieve import Rules, Sieve
+from shipper.sieve import Sieve
 from shipper.source import Source
 from shipper.telling.meter import Meter
 
-__all__ = ["Pace", "Shipping"]
+__all__ = ["Shipping"]
 
-_WARNED = {
-    NoticeKind.TRUNCATED,
-    NoticeKind.GONE,
-    NoticeKind.DAMAGED,
-    NoticeKind.UNWATCHED,
-}
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How the loop breathes; lengths in seconds, sizes in bytes.
-
-    `look_after` is how soon after the last look another one may follow when files came or went (ten times what a look
-    takes, if that is more), `look_every` how often to look anyway (500 times, up to `look_at_least_every`, unless a file
-    waits for its end). After a round of less than `small` bytes nothing is read until `breath` after its start, so that a
-    busy log makes a dozen rounds in a second, not a thousand. `patience` bounds one round with `once`. `rules` say
-    which lines are left out.
-    """
-
-    round_size: int
-    compression: Compression
-    once: bool
-    patience: float | None
-    look_after: float = 0.2
-    look_every: float = 5.0
-    look_at_least_every: float = 60.0
-    breath: float = 0.1
-    small: int = 128 * 1024
-    rules: Rules = field(default_factory=Rules)
 
 
 class Shipping:
@@ -81,11 +53,9 @@ class Shipping:
         self._pace = pace
         self._sieve = Sieve(pace.rules, positions.files.values())
         self._stopping = stopping
-        self._flight: asyncio.Task[None] | None = None
+        self._flight = Flight()
         self._looked = float("-inf")
-        self._look_after = pace.look_after
-        self._look_soon = self._look_rarely = pace.look_every
-        self._started = float("-inf")
+        self._schedule = schedule(pace, 0)
         self._trickles = False
         self._goals: dict[str, int] = {}
         self._ends: dict[str, int] = {}
@@ -99,8 +69,9 @@ class Shipping:
     @property
     def is_in_flight(self) -> bool:
         """Whether a round has been sent and not been acknowledged, or must be before the end."""
-        flying = self._flight is not None and not self._flight.done()
-        return flying or not (self._source.is_repeatable or self._source.has_ended)
+        return self._flight.is_under_way or not (
+            self._source.is_repeatable or self._source.has_ended
+        )
 
     @property
     def has_looked(self) -> bool:
@@ -140,7 +111,7 @@ class Shipping:
             rounds = await self._gather()
             for round_ in rounds:
                 await self._launch(round_, group)
-            if not rounds and self._flight is not None:
+            if not rounds and self._flight.has_begun:
                 await self._land()
             elif self._is_done(rounds):
                 break
@@ -166,15 +137,15 @@ class Shipping:
         self._looked = clock()
         self.positions = self.positions.found(self._source.starts(self.positions.begun()))
         self._pass_over()
-        took = self._looked - began
-        self._look_after = max(self._pace.look_after, 10 * took)
-        self._look_soon = max(self._pace.look_every, 50 * took)
-        self._look_rarely = max(self._look_soon, min(self._pace.look_at_least_every, 500 * took))
+        self._schedule = schedule(self._pace, self._looked - began)
+        self._tell(notices)
+
+    def _tell(self, notices: list[Notice]) -> None:
         troubles = {notice.path: notice for notice in notices if notice.kind.is_trouble}
         self._troubles.update(troubles)
         self._meter.noticed(notices)
         # with `once` troubles are what it ends with
-        _say(notice for notice in notices if not (self._pace.once and notice.path in troubles))
+        announce(notice for notice in notices if not (self._pace.once and notice.path in troubles))
 
     def _pass_over(self) -> None:
         if not self._sieve.is_idle:
@@ -187,8 +158,8 @@ class Shipping:
 
     def _look_interval(self) -> float:
         if self._source.look_due:
-            return self._look_after
-        return self._look_soon if self._source.is_unsettled else self._look_rarely
+            return self._schedule.when_called
+        return self._schedule.when_unsettled if self._source.is_unsettled else self._schedule.anyway
 
     async def _gather(self) -> list[Round]:
         while not self._is_stopped and (blocks := await self._read()):
@@ -219,9 +190,8 @@ class Shipping:
         await self._land()
         if self._is_stopped:
             return  # it is read again at the next start
-        self._started = asyncio.get_running_loop().time()
         self._trickles = round_.size < self._pace.small
-        self._flight = group.create_task(self._fly(round_))
+        self._flight.launch(self._fly(round_), group)
 
     async def _fly(self, round_: Round) -> None:
         try:
@@ -241,20 +211,12 @@ class Shipping:
         self._ends |= {o.span.file: o.span.end for o in origins if o.span and not o.identity}
         self.positions = self.positions.advance(origins, sequence)
         self._meter.acknowledged(round_)
-        self._size = next_size(self._size, self._took(), self._pace.round_size)
-
-    def _took(self) -> float:
-        return asyncio.get_running_loop().time() - self._started
+        self._size = next_size(self._size, self._flight.age, self._pace.round_size)
 
     async def _land(self) -> None:
-        while (flight := self._flight) is not None:
+        while not await self._flight.land(self._pace.look_every):
             # files come and go, and deleted ones must be let go in time, although the broker is away
-            done, _ = await asyncio.wait({flight}, timeout=self._pace.look_every)
-            if done:
-                self._flight = None
-                await flight
-            else:
-                await self._look_when_due()
+            await self._look_when_due()
 
     async def _wake_at_the_end(self) -> None:
         await self._stopping.wait()
@@ -264,7 +226,7 @@ class Shipping:
         # what a trickle gathers while its last round flies is read only then, so that no block waits once it is read
         if self._trickles and not self._pace.once:
             await self._land()
-            await self._pause(self._pace.breath - self._took())
+            await self._pause(self._pace.breath - self._flight.age)
 
     async def _pause(self, seconds: float) -> None:
         if seconds > 0:
@@ -292,12 +254,4 @@ class Shipping:
     def _is_past_goals(self) -> bool:
         return all(
             state.offset >= self._goals.get(state.file, 0) for state in self._source.states()
-        )
-
-
-def _say(notices: Iterable[Notice]) -> None:
-    for notice in notices:
-        troubled = notice.kind.is_trouble or notice.kind in _WARNED or notice.lost
-        logger.log(
-            logging.WARNING if troubled else logging.INFO, "%s: %s", notice.path, notice.text
         )

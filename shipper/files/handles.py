@@ -87,11 +87,10 @@ class Handles:
         except OSError:
             return b""
 
-    def next_unpacked(self, ready: Iterable[Tailer]) -> Tailer | None:
-        """Return which of the compressed files is to be read now: one after the other, since each takes memory."""
-        packed = [tailer for tailer in ready if tailer.sighting.packed is not None]
-        begun = (tailer for tailer in packed if tailer.sighting.key == self._unpacked)
-        return next(begun, packed[0] if packed else None)
+    @property
+    def unpacked(self) -> FileKey | None:
+        """Which compressed file is being unpacked."""
+        return self._unpacked
 
     def unpacker(self, tailer: Tailer, descriptor: int) -> Unpacker | None:
         """Return what unpacks an open compressed file; None for any other. One at a time is kept, for its memory."""

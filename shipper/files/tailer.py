@@ -1,11 +1,11 @@
 """Follows one file: how far it has been read, what recognises it, and whether there is more. Finds no files."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from broker.block import Block, Origin, Span
 from shipper.cursor import Cursor
 from shipper.files.blocks import count_lines
-from shipper.files.glimpse import Glimpse
 from shipper.files.identity import HEAD_BYTES, TAIL_BYTES, identify
 from shipper.files.limits import Limits
 from shipper.files.reading import Reading, Request
@@ -13,6 +13,9 @@ from shipper.files.rotation import age
 from shipper.files.sighting import Sighting
 from shipper.filestate import FileState, Stage
 from shipper.notice import Notice, NoticeKind
+
+if TYPE_CHECKING:
+    from shipper.files.glimpse import Glimpse
 
 __all__ = ["Tailer"]
 
@@ -145,7 +148,7 @@ class Tailer:
         if not self.dirty:
             self.dirty, self.stirred = True, now
 
-    def differs(self, seen: Glimpse) -> bool:
+    def differs(self, seen: "Glimpse") -> bool:
         """Whether the file is not as it was when it was last read: a reading will tell what became of it.
 
         A compressed one, when it is not as it was sighted.

@@ -7,49 +7,39 @@ Publishes nothing. A look decides what every file is; a gathering only reads, an
 """
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from dataclasses import replace
-
-from aiofiles.os import wrap
 
 from broker.block import Block
 from shipper.cursor import Cursor
 from shipper.files.discovery import scan
 from shipper.files.handles import Handles
-from shipper.files.identity import HEAD_BYTES, TAIL_BYTES
 from shipper.files.limits import Limits
-from shipper.files.reading import Reading, Request, read
+from shipper.files.reader import Reader
 from shipper.files.sampling import Sample, sample
 from shipper.files.selection import Selection
 from shipper.files.sighting import FileKey
-from shipper.files.tailer import Tailer
 from shipper.filestate import FileState
 from shipper.following.attention import Attention
-from shipper.following.departure import departure
+from shipper.following.gathering import Gathering
+from shipper.following.leaving import Leaving
 from shipper.following.roster import Roster
+from shipper.following.summons import Summons
 from shipper.following.troubles import Troubles
+from shipper.following.turns import MOST_PER_TURN
 from shipper.notice import Notice, NoticeKind
 
 __all__ = ["Follower"]
 
-_MOST_PER_READ = 2 * 1024 * 1024
-"""Bytes taken from one file at a time: enough to make the visit to a thread cheap, few enough to be fair."""
-
-_PATIENCE = 1_000_000_000
-"""Nanoseconds that a writer has for the rest of an over-long line before other files are read in between."""
-
 _SECOND = 1_000_000_000
-
-_read = wrap(read)
 
 
 class Follower:
     """Follows all files of one host; the read cursors begin at `known`, and files never seen at their beginning.
 
-    `clock` gives nanoseconds since the epoch, `block_size` and `max_line` are bytes, `grace` and `hold` are in seconds. `wake` is
-    set on any change, `look_due` when a file came, went or was renamed or truncated, `is_unsettled` while one that was
-    rotated or deleted waits for its end. One task at a time may look or gather; another waits.
+    `clock` gives nanoseconds since the epoch, `block_size` and `max_line` are bytes, `grace` and `hold` are in seconds. One
+    task at a time may look or gather; another waits.
     """
 
     is_repeatable = True
@@ -72,7 +62,6 @@ class Follower:
         listen: bool = True,
     ) -> None:
         self._selection = selection
-        self._agent = agent
         self._clock = clock
         self._limits = Limits(block_size, max_line, 0, open_files)
         self._limits = self._lasting(grace, hold)
@@ -80,15 +69,13 @@ class Follower:
         self._handles = Handles(open_files)
         self._troubles = Troubles()
         self._attention = Attention(self._handles, self._heard, poll_every, listen)
-        self._turns: dict[str, None] = {}
-        self._in_line: Tailer | None = None
-        self._losses: list[Notice] = []
-        self._is_unpacking = False
-        self._buffer = bytearray(max(_MOST_PER_READ, max_line + 1) + TAIL_BYTES)
+        self._summons = summons = Summons()
+        reader = Reader(MOST_PER_TURN, self._limits)
+        self._leaving = Leaving(self._roster, self._handles, reader, summons)
+        self._gathering = Gathering(
+            self._roster, self._handles, reader, summons, agent=agent, clock=clock
+        )
         self._lock = asyncio.Lock()
-        self.wake = asyncio.Event()
-        self.look_due = True
-        self.is_unsettled = False
 
     async def look(self) -> list[Notice]:
         """Look at the folders now; return what changed since the last look."""
@@ -103,24 +90,30 @@ class Follower:
         or, as `is_waiting` then says, when it is the turn of such a rest or a compressed file is unpacked up to its own.
         """
         async with self._lock:
-            blocks: list[Block] = []
-            self._is_unpacking = False
-            self._stir(await self._attention.glance(self._roster.tailers))
-            while budget > 0 and (turn := await self._turn(budget)):
-                got = await self._read(turn)
-                budget -= sum(len(block.payload) for block in got)
-                blocks += got
-                await self._handles.trim(self._roster.tailers)
-                if self._is_unpacking and not got:
-                    break  # so that it can be stopped
-            return blocks
+            self._gathering.stir(await self._attention.glance(self._roster.tailers))
+            return await self._gathering.gather(budget, self._limits)
+
+    @property
+    def wake(self) -> asyncio.Event:
+        """Set on any change."""
+        return self._summons.wake
+
+    @property
+    def look_due(self) -> bool:
+        """Whether a file came, went or was renamed or truncated since the last look."""
+        return self._summons.look_due
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether a file that was rotated or deleted waits for its end."""
+        return self._summons.is_unsettled
 
     async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - running out of it is no error here
         """Return when something changed since the last call, or after `timeout` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                await self.wake.wait()
-        self.wake.clear()
+                await self._summons.wake.wait()
+        self._summons.wake.clear()
 
     @property
     def is_waiting(self) -> bool:
@@ -128,13 +121,7 @@ class Follower:
 
         All files wait for the rest of such a line, which is still being written; a second at most.
         """
-        return self._is_unpacking or self._is_in_line()
-
-    def _is_in_line(self) -> bool:
-        line = self._in_line
-        if line is None or line.dirty or line.suspect:
-            return False
-        return self._clock() < line.seen + _PATIENCE
+        return self._gathering.is_waiting
 
     @property
     def patience(self) -> float:
@@ -182,11 +169,9 @@ class Follower:
             self._selection = selection
             self._limits = self._lasting(grace, hold)
             self._roster.retarget(selection)
-            if self._in_line is not None and self._in_line.sighting.key not in self._roster.tailers:
-                self._in_line = None
+            self._gathering.turns.resume(self._roster.tailers.values())
             await self._handles.trim(self._roster.tailers)
-        self.look_due = True
-        self.wake.set()
+        self._summons.call_to_look()
 
     async def close(self) -> None:
         """Stop watching and close all files."""
@@ -195,156 +180,38 @@ class Follower:
             await self._handles.trim({})
 
     async def _look(self, now: int) -> list[Notice]:
-        self.look_due = self.is_unsettled = False
+        summons = self._summons
+        summons.look_due = summons.is_unsettled = False
         try:
             shown = await asyncio.to_thread(scan, self._selection, tuple(self._roster.memory.lives))
         except OSError as error:  # nothing was seen, so nothing is known to be gone
-            self.look_due = True
+            summons.look_due = True
             text = f"cannot be listed now: {error.strerror}"
             return self._troubles.changes(
                 [Notice(NoticeKind.UNREADABLE, str(error.filename), text)]
             )
         asks, notices = self._roster.sight(shown.sightings, now, self._handles.__contains__)
-        gone = await self._let_go(now)
+        gone = await self._leaving.let_go(now, self._limits)
         samples = await asyncio.to_thread(sample, asks) if asks else {}
         refused = [seen for seen in samples.values() if isinstance(seen, Notice)]
         readable = {key: seen for key, seen in samples.items() if isinstance(seen, Sample)}
         notices += self._troubles.changes((*shown.troubles, *refused))
-        notices += self._roster.settle(readable, now) + gone + self._losses
+        notices += self._roster.settle(readable, now) + gone + self._gathering.take_losses()
         if all(ask.sighting.key in samples for ask in asks):
             self._roster.looked(now)
         else:
-            self.look_due = True  # a file was moved on between sighting and glimpse
-        self._losses = []
+            summons.look_due = True  # a file was moved on between sighting and glimpse
         await self._handles.open_early(self._roster.tailers.values())
         await self._handles.trim(self._roster.tailers)
-        self._turns.update(dict.fromkeys(self._roster.chains))
+        self._gathering.turns.join(self._roster.chains)
         notices += await self._attention.follow(shown.folders, self._roster.tailers, now)
-        in_line = (t for t in self._roster.tailers.values() if t.is_in_line)
-        self._in_line = max(in_line, key=lambda tailer: tailer.seen, default=None)
+        self._gathering.turns.resume(self._roster.tailers.values())
         return notices
 
     def _lasting(self, grace: float, hold: float) -> Limits:
         return replace(self._limits, grace=int(grace * _SECOND), hold=int(hold * _SECOND))
 
-    async def _let_go(self, now: int) -> list[Notice]:
-        notices = []
-        for tailer in self._roster.unseen():
-            reading = await self._probe(tailer)
-            said = departure(tailer, reading, now, self._limits)
-            if said is None:
-                tailer.unseen(now, 0 if reading is None else reading.modified)
-                self.is_unsettled = True
-                continue
-            self._roster.leave(tailer)
-            notices.append(said)
-            if reading is not None and reading.size and tailer.suspect:
-                notices += self._roster.renew(
-                    tailer, await self._handles.head(tailer), reading.modified, now
-                )
-        return notices
-
-    async def _probe(self, tailer: Tailer) -> Reading | None:
-        # truncated and then deleted: its rest may be in a copy, and what was written since is still open
-        if tailer.sighting.key not in self._handles:
-            return None
-        descriptor = await self._handles.descriptor(tailer)
-        if descriptor is None:
-            return None
-        if tailer.sighting.packed is not None:
-            return Reading(True, tailer.sighting.size, tailer.sighting.modified)
-        reading = (await _read([tailer.probe(descriptor)], self._buffer, self._limits))[0]
-        tailer.suspect |= not reading.intact
-        if len(tailer.beginning) < HEAD_BYTES and not (tailer.suspect or reading.error):
-            tailer.glimpsed(await self._handles.head(tailer))
-        return reading
-
     def _heard(self, files: Iterable[FileKey], moved: bool) -> None:
-        self._stir(files)
-        self.look_due |= moved
-        self.wake.set()
-
-    def _stir(self, files: Iterable[FileKey]) -> None:
-        tailers = self._roster.tailers
-        for tailer in [tailers[key] for key in files if key in tailers]:
-            if tailer.sighting.packed is None:
-                tailer.stir(self._clock())
-                self._turns.setdefault(tailer.sighting.family)
-            else:
-                self.look_due = True  # whether it is to be unpacked again is for the look to say
-
-    async def _turn(self, budget: int) -> list[tuple[Tailer, Request]]:
-        ready = self._ready(1 + budget // self._limits.block_size)
-        share = max(self._limits.block_size, min(_MOST_PER_READ, budget // max(1, len(ready))))
-        turn: list[tuple[Tailer, Request]] = []
-        unpacked = self._handles.next_unpacked(tailer for _, tailer in ready)
-        for family, tailer in ready:
-            if budget <= 0:
-                break
-            if tailer.sighting.packed is not None and tailer is not unpacked:
-                continue
-            if tailer is not unpacked:  # who had a turn goes to the end of the queue
-                self._turns[family] = self._turns.pop(family)
-            if request := await self._request(tailer, min(share, budget)):
-                turn.append((tailer, request))
-                budget -= request.limit
-        return turn
-
-    def _ready(self, most: int) -> list[tuple[str, Tailer]]:
-        if (first := self._in_line) is not None and first.dirty and not first.suspect:
-            self._turns.setdefault(first.sighting.family)
-            return [(first.sighting.family, first)]
-        if self._is_in_line():
-            return []
-        now, ready = self._clock(), []
-        for family in list(self._turns):
-            if (tailer := self._next_of(family, now)) is not None:
-                ready.append((family, tailer))
-                most -= tailer.sighting.packed is None
-            if most <= 0:
-                break  # the others come after them in the queue
-        return ready
-
-    def _next_of(self, family: str, now: int) -> Tailer | None:
-        chain = self._roster.chains.get(family, [])
-        for tailer in chain:
-            if tailer.suspect:
-                break
-            settled = tailer.is_settled(now, self._limits.grace)
-            if tailer.dirty or (tailer.held and settled):
-                return tailer
-            if tailer.held and tailer.rotated is not None:
-                self.is_unsettled = True
-                return None  # its last line may yet be finished; the successor waits for that
-        self._turns.pop(family, None)
-        return None
-
-    async def _request(self, tailer: Tailer, limit: int) -> Request | None:
-        descriptor = await self._handles.descriptor(tailer)
-        if descriptor is None:
-            # its successor waits as well: the next look finds where the file went
-            self._turns.pop(tailer.sighting.family, None)
-            self.look_due = True
-            return None
-        request = tailer.request(descriptor, limit, self._limits)
-        unpacker = self._handles.unpacker(tailer, descriptor)
-        return request if unpacker is None else replace(request, unpacker=unpacker)
-
-    async def _read(self, turn: Sequence[tuple[Tailer, Request]]) -> list[Block]:
-        readings = await _read([request for _, request in turn], self._buffer, self._limits)
-        self._is_unpacking = any(reading.is_underway for reading in readings)
-        now = self._clock()
-        blocks: list[Block] = []
-        for (tailer, _), reading in zip(turn, readings, strict=True):
-            blocks += tailer.accept(reading, now, self._agent, self._limits)
-            if tailer.loss is not None and not reading.is_complete:
-                self._losses.append(tailer.loss)
-            if tailer.suspect or self._losses:
-                self.look_due = True
-                self.wake.set()
-            if tailer.is_in_line:
-                self._in_line = tailer
-                break  # what the others gave is read again after the line
-            if self._in_line is tailer:
-                self._in_line = None
-        return blocks
+        self._gathering.stir(files)
+        self._summons.look_due |= moved
+        self._summons.wake.set()

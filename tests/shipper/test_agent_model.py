@@ -27,8 +27,8 @@ from broker.topology import Topology
 from shipper.agent import Agent
 from shipper.cache import FILE_NAME
 from shipper.crew import pace_for
+from shipper.pace import Pace
 from shipper.settings import ShipperSettings
-from shipper.shipping import Pace
 from tests.conftest import Server, apply_topology, start_server
 from tests.shipper.host import SECOND
 from tests.shipper.model import FILE_ACTIONS, PATTERNS, Model

@@ -63,6 +63,6 @@ async def test_memory_stays_flat_through_hundreds_of_rotations_and_passing_files
     assert len(roster.memory.cursors) + len(roster.memory.lives) < 400
     assert len(roster.tailers) <= 4
     assert len(roster.chains) <= 4
-    assert len(host.follower._turns) <= 4
+    assert len(host.follower._gathering.turns) <= 4
     assert len(os.listdir("/proc/self/fd")) < 100  # noqa: PTH208 - numbers are enough
     await host.follower.close()

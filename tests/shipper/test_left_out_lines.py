@@ -14,9 +14,10 @@ from receiver.spans import judge
 from shipper.expression import Expression
 from shipper.files.selection import Selection
 from shipper.following.follower import Follower
+from shipper.pace import Pace
 from shipper.positions import Positions
 from shipper.publishing.rounds import Round
-from shipper.shipping import Pace, Shipping
+from shipper.shipping import Shipping
 from shipper.sieve import Rules
 from shipper.telling.meter import Meter
 

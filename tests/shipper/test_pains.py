@@ -51,9 +51,10 @@ from broker.block import Block, Identity
 from shipper.cursor import Cursor
 from shipper.files.selection import Selection
 from shipper.following.follower import Follower
+from shipper.pace import Pace
 from shipper.positions import Positions
 from shipper.publishing.rounds import Round
-from shipper.shipping import Pace, Shipping
+from shipper.shipping import Shipping
 from shipper.telling.meter import Meter
 from tests.shipper.host import Host
 

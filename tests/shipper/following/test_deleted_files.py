@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 
 from shipper.notice import NoticeKind
+from shipper.pace import Pace
 from shipper.positions import Positions
 from shipper.publishing.rounds import Round
-from shipper.shipping import Pace, Shipping
+from shipper.shipping import Shipping
 from shipper.telling.meter import Meter
 from tests.shipper.host import SECOND, Host
 
