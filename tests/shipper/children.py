@@ -9,7 +9,11 @@ import sys
 from pathlib import Path
 
 from shipper.files.handles import most_open_files
+from shipper.files.selection import Selection
 from shipper.notice import NoticeKind
+from shipper.telling.check import check_files, seen_by
+from shipper.telling.finding import Mark, bad
+from shipper.telling.premises import check_state
 from tests.shipper.host import Host
 
 __all__ = ["run_child"]
@@ -28,11 +32,30 @@ def run_child(what: str, folder: Path) -> None:
 
 def without_rights(folder: str) -> None:
     """Take permissions away and give them back, as a user who is bound by them."""
+    _become_nobody()
+    asyncio.run(_without_rights(Path(folder)))
+
+
+def told_without_rights(folder: str) -> None:
+    """Have `logshipper check` find what a user may not do who is bound by permissions."""
+    _become_nobody()
+    file, state = Path(folder) / "a.log", Path(folder) / "state"
+    file.write_text("line\n")
+    file.chmod(0)
+    state.mkdir(mode=0o500)
+    selection = Selection.of([str(file)])
+    (found,) = check_files(selection, seen_by(selection), 0)
+    assert found == bad(f"{file}: cannot be read; check its permissions"), found
+    (kept,) = check_state(state / "web01")
+    assert kept.mark is Mark.BAD, kept
+    state.chmod(0o700)
+
+
+def _become_nobody() -> None:
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY)
         os.setuid(NOBODY)
-    asyncio.run(_without_rights(Path(folder)))
 
 
 async def _without_rights(folder: Path) -> None:

@@ -1,9 +1,13 @@
-"""What tests of the publishing side share: the stream read back, blocks made by hand, and a line that can be cut."""
+"""What the shipper's tests share: the stream read back, blocks made by hand, a line that can be cut, nobody's folder."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +16,7 @@ from broker.bucket import write
 from broker.connection import Connection
 from broker.subjects import Subject
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, Topology
+from tests.shipper.children import NOBODY
 
 HOST = "web01"
 IDENTITY = Identity(7, 4, "ab", 0, "")
@@ -22,6 +27,16 @@ class Read:
     sequence: int
     origin: Origin | None
     lines: bytes
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Return a folder of nobody's that the way to is open."""
+    folder = Path(tempfile.mkdtemp())
+    if os.geteuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -130,14 +130,15 @@ async def test_a_thousand_idle_files_cost_nothing_when_one_is_busy(tmp_path: Pat
             host.write(f"{number}.log", b"idle\n")
         host.write("busy.log", b"0\n")
         await host.ship()
-        began = time.process_time()
+        rounds = []
         for _ in range(50):
+            began = time.process_time()
             host.write("busy.log", b"busy\n")
             await host.follower.wait(min(5, host.follower.patience))
             await host.gather()
-        spent = time.process_time() - began
+            rounds.append(time.process_time() - began)
         await host.follower.close()
-        return spent
+        return sum(sorted(rounds)[:-5])  # the garbage of other tests may be collected in some
 
     few = await cost(made(tmp_path / "few"), 1)
     many = await cost(made(tmp_path / "many"), 1000)

@@ -1,9 +1,7 @@
 """Files of odd kinds and under odd conditions: links, pipes, files of 4 GiB and more, closed to us, or 10,000 of them."""
 
 import os
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from shipper.cursor import Cursor
 from shipper.files.identity import identify
 from shipper.following.follower import Follower
 from shipper.notice import NoticeKind
-from tests.shipper.children import NOBODY, run_child
+from tests.shipper.children import run_child
 from tests.shipper.host import Host
 
 
@@ -21,16 +19,6 @@ async def host(tmp_path: Path) -> AsyncIterator[Host]:
     host = Host(tmp_path, "current.log", "app-*.log")
     yield host
     await host.follower.close()
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """Return a folder of nobody's that the way to is open."""
-    folder = Path(tempfile.mkdtemp())
-    if os.geteuid() == 0:
-        os.chown(folder, NOBODY, NOBODY)
-    yield folder
-    shutil.rmtree(folder)
 
 
 def switch(host: Host, link: str, target: str) -> None:

@@ -71,15 +71,19 @@ async def test_a_server_killed_in_mid_round_costs_no_line_and_repeats_none(
     publisher = Publisher(connection, registry, owner, Heading(connection, web01), waiting)
     lines = [b"line %05d\n" % number for number in range(3000)]
 
+    a_third = asyncio.Event()
+
     async def publish_all() -> None:
         for first in range(0, len(lines), 10):
             part = enumerate(lines[first : first + 10], start=first)
             await publisher.publish(
                 Round(tuple(make_block(str(owner.agent), 11 * n, line) for n, line in part))
             )
+            if first == len(lines) // 3:
+                a_third.set()  # and the next round is sent before anybody else has a turn
 
     publishing = asyncio.create_task(publish_all())
-    await asyncio.sleep(0.3)
+    await a_third.wait()
     assert not publishing.done()
     leader.kill()
     await publishing

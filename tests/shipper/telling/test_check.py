@@ -18,6 +18,7 @@ from shipper.positions import Positions
 from shipper.telling.check import check_files, seen_by
 from shipper.telling.finding import Finding, Mark, bad
 from shipper.telling.premises import check_address, check_limits, check_state
+from tests.shipper.children import run_child
 
 ROOT = Path(__file__).parents[3]
 SECOND = 1_000_000_000
@@ -118,17 +119,8 @@ def test_files_are_left_out_for_a_reason_that_is_named(tmp_path: Path) -> None:
     assert found[pipe] is Mark.LEFT_OUT
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
-def test_what_permissions_forbid_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.log").write_text("line\n")
-    (tmp_path / "a.log").chmod(0)
-    (tmp_path / "state").mkdir(mode=0o500)
-
-    found = of_files(Selection((str(tmp_path / "a.log"),)), 0)
-    (state,) = check_state(tmp_path / "state" / "web01")
-
-    assert found[f"{tmp_path}/a.log: cannot be read; check its permissions"] is Mark.BAD
-    assert state.mark is Mark.BAD
+def test_what_permissions_forbid_is_named(open_folder: Path) -> None:
+    run_child("told_without_rights", open_folder)
 
 
 def test_a_state_folder_tells_what_is_in_it(tmp_path: Path) -> None:

@@ -81,30 +81,31 @@ async def test_of_two_agents_the_newer_one_answers_also_after_the_end_of_the_old
 
 
 async def test_clients_that_never_read_keep_nobody_from_asking_for_long(tmp_path: Path) -> None:
-    made = 0
+    made = cut_off = 0
+    heard: HostReport | None = None
 
     def large() -> HostReport:
         nonlocal made
         made += 1
-        return report(files=20_000)
+        return report(files=4_000)  # more than a socket takes before somebody reads
 
-    async with Live(tmp_path, large, patience=0.5):
+    async with Live(tmp_path, large, patience=0.5), asyncio.timeout(60):
         rude = [socket.socket(socket.AF_UNIX) for _ in range(8)]
         for client in rude:
             client.setblocking(False)
             await asyncio.get_running_loop().sock_connect(client, str(tmp_path / SOCKET_NAME))
-        for _ in range(100):
+        while heard is None:
             try:
                 heard = await asyncio.to_thread(ask, tmp_path)
-                break
-            except (TimeoutError, ValueError):
+            except TimeoutError:
                 await asyncio.sleep(0.05)
+            except ValueError:
+                cut_off += 1  # on a busy machine the last piece may come too late
         for client in rude:
             client.close()
 
-    assert heard is not None
-    assert len(heard.files) == 20_000
-    assert made <= 10
+    assert len(heard.files) == 4_000
+    assert made <= len(rude) + cut_off + 1  # who is turned away costs nothing
 
 
 async def test_an_agent_whose_folder_takes_no_socket_ships_all_the_same(tmp_path: Path) -> None:
