@@ -1,9 +1,10 @@
 """What the broker answers: a result, an error, or nothing that can be relied on. Reads; never sends."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["ConnectionLost", "Denied", "Rejected", "answer_of"]
+__all__ = ["ConnectionLost", "Denied", "Rejected", "answer_of", "stored_at"]
 
 
 class ConnectionLost(Exception):
@@ -33,8 +34,21 @@ def answer_of(data: bytes) -> dict[str, Any]:
         answer = json.loads(data)
     except ValueError as error:
         raise ConnectionLost("an answer that is not JSON") from error
-    if failure := answer.get("error"):
+    if not isinstance(answer, dict):
+        raise ConnectionLost("an answer that is not JetStream's")
+    if isinstance(failure := answer.get("error"), dict):
         raise Rejected(
             failure.get("code", 0), failure.get("err_code", 0), failure.get("description", "")
         )
-    return dict(answer)
+    return answer
+
+
+def stored_at(answer: Mapping[str, Any]) -> int:
+    """Return the sequence of a message that was stored; raises `ConnectionLost` for what does not say so.
+
+    Whoever else subscribes to the subject may answer too, and be quicker.
+    """
+    sequence = answer.get("seq")
+    if not isinstance(sequence, int) or sequence < 1:
+        raise ConnectionLost("an answer that is not the stream's")
+    return sequence

@@ -3,8 +3,10 @@
 Durable by tmp + fsync + rename + fsync of the folder: after a crash it is the old one or the new one, whole.
 """
 
+import errno
 import logging
 import os
+import secrets
 import threading
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from shipper.positions import Positions, PositionsUnreadable
 __all__ = ["FILE_NAME", "Cache"]
 
 FILE_NAME = "positions.json"
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 logger = logging.getLogger(__name__)
 
 
@@ -24,6 +27,9 @@ class Cache:
         """Remember the folder; nothing is touched before `load`."""
         self._folder = folder
         self._path = folder / FILE_NAME
+        # a name of its own, so that a second agent on its way out cannot tear the first one's file; in containers
+        # both may have the same process id
+        self._temporary = folder / f"{FILE_NAME}.{secrets.token_hex(4)}.tmp"
         self._saved: Positions | None = None
         self._writing = threading.Lock()
 
@@ -31,11 +37,10 @@ class Cache:
         """Return the saved positions, none where there are none or where they cannot be read; blocks on the disk.
 
         An unreadable file is set aside as `positions.json.damaged` and said. Raises `ConfigurationError` when the
-        folder cannot be used.
+        folder cannot be used; a disk that is full will have room again.
         """
         try:
-            self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-            self._tidy()
+            self._make_ready()
             data = self._path.read_bytes()
         except FileNotFoundError:
             return Positions()
@@ -46,12 +51,30 @@ class Cache:
         try:
             return Positions.decode(data)
         except PositionsUnreadable as error:
-            damaged = self._path.with_name(f"{FILE_NAME}.damaged")
-            self._path.replace(damaged)
-            logger.warning(
-                "%s: %s; kept as %s, reading the stream", self._path, error, damaged.name
-            )
+            self._set_aside(error)
             return Positions()
+
+    def _make_ready(self) -> None:
+        try:
+            self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+            for left_over in self._folder.glob(f"{FILE_NAME}.*.tmp"):
+                left_over.unlink(missing_ok=True)
+            # says now, not at the first save, that the folder cannot be written
+            self._temporary.touch()
+            self._temporary.unlink(missing_ok=True)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+
+    def _set_aside(self, error: PositionsUnreadable) -> None:
+        damaged = self._path.with_name(f"{FILE_NAME}.damaged")
+        try:
+            self._path.replace(damaged)
+        except OSError as failed:
+            kept = f"not kept: {failed.strerror}"
+        else:
+            kept = f"kept as {damaged.name}"
+        logger.warning("%s: %s; %s, reading the stream", self._path, error, kept)
 
     def save(self, positions: Positions) -> None:
         """Write the positions unless they are those last written; blocks on the disk; raises OSError."""
@@ -60,22 +83,17 @@ class Cache:
                 self._write(positions)
 
     def _write(self, positions: Positions) -> None:
-        # a name of its own per process, so that a second agent on its way out cannot tear the first one's file
-        temporary = self._path.with_name(f"{FILE_NAME}.{os.getpid()}.tmp")
-        with temporary.open("wb") as file:
+        self._folder.mkdir(
+            mode=0o750, parents=True, exist_ok=True
+        )  # it may be gone, or was never made
+        with self._temporary.open("wb") as file:
             file.write(positions.encode())
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(self._path)
+        self._temporary.replace(self._path)
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
         self._saved = positions
-
-    def _tidy(self) -> None:
-        probe = self._folder / f"{FILE_NAME}.{os.getpid()}.tmp"
-        probe.touch()  # says now, not at the first save, that the folder cannot be written
-        for left_over in self._folder.glob(f"{FILE_NAME}.*.tmp"):
-            left_over.unlink(missing_ok=True)

@@ -130,8 +130,20 @@ def _require_files(settings: ShipperSettings) -> None:
         raise click.UsageError(
             "--file is required (or LOGSHIPPER_FILE, or file in the --config file)"
         )
-    if settings.file == ("-",) and sys.stdin is None:
+    if settings.file == ("-",):
+        _require_input(settings)
+
+
+def _require_input(settings: ShipperSettings) -> None:
+    if sys.stdin is None:
         raise click.UsageError("--file -: standard input is closed")
+    for name, is_given in (
+        ("--from", settings.from_ == "end"),
+        ("--exclude", bool(settings.exclude)),
+        ("--ignore-older", settings.ignore_older is not None),
+    ):
+        if is_given:
+            raise click.UsageError(f"{name} is for files; standard input is read as it comes")
 
 
 def _host(settings: ShipperSettings) -> str:

@@ -57,11 +57,12 @@ class Keeper:
         old = shipping.positions.forgettable(shipping.following(), self._clock())
         gone = await asyncio.to_thread(_gone, old)
         if gone:
-            shipping.positions = shipping.positions.without(gone)
+            # one of them may have come back meanwhile
+            shipping.positions = shipping.positions.without(gone - shipping.following())
 
 
-def _gone(cursors: Iterable[Cursor]) -> list[str]:
-    return [cursor.file for cursor in cursors if _inode(cursor.path) != cursor.identity.inode]
+def _gone(cursors: Iterable[Cursor]) -> set[str]:
+    return {cursor.file for cursor in cursors if _inode(cursor.path) != cursor.identity.inode}
 
 
 def _inode(path: str) -> int | None:

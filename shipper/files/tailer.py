@@ -129,10 +129,13 @@ class Tailer:
             sighting = replace(sighting, size=self._size)
         self.sighting = sighting
         self.unseen_since = None
+        self._grew = min(
+            self._grew, now
+        )  # else a clock that was set back makes its successors wait
         if sighting.is_live:
             self.rotated = None
-        elif self.rotated is None:
-            self.rotated = now
+        else:
+            self.rotated = now if self.rotated is None else min(self.rotated, now)
         if sighting.packed is not None:
             return
         # it may have grown again behind the offset, and nothing may have been read that could tell
@@ -182,10 +185,9 @@ class Tailer:
         `modified` is when it was written last, which decides its place among the others; 0 when that is not known.
         """
         self.sighting = replace(self.sighting, modified=modified or self.sighting.modified)
-        if self.unseen_since is None:
-            self.unseen_since = now
-        if self.rotated is None:
-            self.rotated = now
+        self.unseen_since = now if self.unseen_since is None else min(self.unseen_since, now)
+        self.rotated = now if self.rotated is None else min(self.rotated, now)
+        self._grew = min(self._grew, now)
         if self.sighting.packed is None:
             self.stir(now)
 

@@ -99,7 +99,8 @@ class Turns:
         line = self._line
         if line is None or line.dirty or line.suspect:
             return False
-        return now < line.seen + _PATIENCE
+        # a clock that was set back would make all files wait until it is there again
+        return line.seen <= now < line.seen + _PATIENCE
 
 
 def one_unpacked(tailers: Sequence[Tailer], begun: FileKey | None) -> list[Tailer]:

@@ -7,7 +7,7 @@ stream then says what happened. Never sends a round while another is in flight, 
 import logging
 from collections.abc import Awaitable, Callable
 
-from broker.answer import answer_of
+from broker.answer import answer_of, stored_at
 from broker.connection import Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError
 from broker.topology import room_in
@@ -127,8 +127,8 @@ class Publisher:
         batch = f"{self._agent}-{self._attempts}"
         messages = outgoing(fitted, self._expected, batch)
         await hand_over(self._connection, self._registry.subject, messages, reply, _PATIENCE)
-        answer = answer_of(await self._answers.wait(_PATIENCE, self._registry.subject))
-        return int(answer["seq"])
+        answer = await self._answers.wait(_PATIENCE, self._registry.subject)
+        return stored_at(answer_of(answer))
 
     async def _fit(self, round_: Round) -> Round:
         room = room_in((await self._connection.client()).max_payload)

@@ -4,6 +4,7 @@ Reads headers only and writes claims only; lines are the publisher's. Every API 
 an agent's rights can end there (research on least rights: filter in the subject of CONSUMER.CREATE).
 """
 
+from broker.answer import stored_at
 from broker.block import Origin, encode_origin
 from broker.connection import Connection
 from broker.subjects import Subject
@@ -56,5 +57,4 @@ class Registry:
         headers = encode_origin(Origin(str(agent), "", None, None, 0, now))
         if expected is not None:
             headers["Nats-Expected-Last-Subject-Sequence"] = str(expected)
-        answer = await self._connection.ask(self.subject, b"", headers)
-        return int(answer["seq"])
+        return stored_at(await self._connection.ask(self.subject, b"", headers))

@@ -67,6 +67,17 @@ def test_no_file_is_a_usage_error(call: Call) -> None:
     assert_one_line(call("--once"), 2, "--file is required", "--help")
 
 
+@pytest.mark.parametrize(
+    "option",
+    [("--from", "end"), ("--exclude", "/log/*.gz"), ("--ignore-older", "1d")],
+    ids=lambda option: option[0],
+)
+def test_what_is_for_files_is_a_usage_error_beside_standard_input(
+    call: Call, option: tuple[str, str]
+) -> None:
+    assert_one_line(call("--file", "-", *option), 2, option[0], "standard input")
+
+
 def test_a_misspelt_option_is_a_usage_error(call: Call) -> None:
     assert_one_line(call("--flie", "x"), 2, "--flie")
 

@@ -147,3 +147,37 @@ async def test_a_line_without_end_does_not_keep_other_files_waiting(tmp_path: Pa
     payloads = [block.payload for block in await host.follower.gather(50_000)]
     assert b"shorter\n" in payloads
     await host.follower.close()
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["renamed", "deleted"])
+async def test_a_clock_that_is_set_back_holds_no_unfinished_line_for_that_long(
+    host: Host, gone: bool
+) -> None:
+    host.write("app.log", b"1\nunfinished")
+    await host.ship()
+    if gone:
+        (host.folder / "app.log").unlink()
+    else:
+        host.move("app.log", "app.log.1")
+    host.write("app.log", b"2\n")
+    await host.ship()
+
+    host.later = -3600 * SECOND
+    await host.look()
+    host.later += 6 * SECOND
+
+    assert await host.ship() == b"unfinished\n2\n"
+
+
+async def test_a_clock_that_is_set_back_in_an_over_long_line_makes_no_other_file_wait(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "*.log", block_size=100, max_line=300)
+    host.write("a.log", b"a" * 1000)
+    assert await host.ship() == b"a" * 900
+    host.write("b.log", b"b\n")
+
+    host.later = -3600 * SECOND
+
+    assert await host.ship() == b"b\n"
+    await host.follower.close()

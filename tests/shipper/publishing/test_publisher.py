@@ -238,3 +238,27 @@ async def test_unacknowledged_rounds_reach_the_stream_too(
 
     await until_stored(stream, 3)
     assert lines_of(await stream()) == [b.payload for b in r.blocks]
+
+
+async def test_whoever_else_answers_on_the_subject_is_not_believed(
+    connection: Connection, logs_url: str, web01: Subject, make_block: Make, stream: Stream
+) -> None:
+    publisher, owner = await own(connection, web01)
+    other, answers = (
+        Connection([logs_url], "other"),
+        iter([b"[1]", b"{}", b'"ok"', b'{"seq": "x"}']),
+    )
+
+    async def answer(message: Any) -> None:
+        if words := next(answers, b""):
+            await message.respond(words)
+
+    await other.subscribe(str(web01), answer)
+    await (await other.client()).flush()
+    rounds = [round_of(make_block, owner.agent, number) for number in range(3)]
+
+    for r in rounds:
+        await publisher.publish(r)
+    await other.close()
+
+    assert lines_of(await stream()) == [b.payload for r in rounds for b in r.blocks]
