@@ -19,7 +19,6 @@ __all__ = ["Idle", "idle", "main"]
 
 _HOST = "web01"
 _PER_FOLDER = 100
-_SETTLED = 15.0
 _QUIET = 0.05
 _NOTE = """\
 CPU: user + system time of the shipper, in % of a core, while nothing is written. RSS: at the end of that. Start: CPU seconds
@@ -36,8 +35,8 @@ class Idle:
     start: float
 
 
-def idle(files: int, folder: Path, seconds: float) -> Idle:
-    """Let a shipper ship one line of each file, watch it do nothing for some seconds, and start it once more."""
+def idle(files: int, folder: Path, seconds: float, settled: float) -> Idle:
+    """Let a shipper ship one line of each file, settle, do nothing for some seconds, and start once more."""
     written = _write(files, folder / "logs")
     with Processes(folder) as processes:
         suite = Suite(folder, processes, partitions=1)
@@ -48,7 +47,7 @@ def idle(files: int, folder: Path, seconds: float) -> Idle:
         wait_until(
             "all is shipped", lambda: suite.last_sequence() >= files + claims, 120, [shipper]
         )
-        time.sleep(_SETTLED)
+        time.sleep(settled)
         used, began = cpu_seconds(shipper), time.monotonic()
         time.sleep(seconds)
         share = (cpu_seconds(shipper) - used) / (time.monotonic() - began)
@@ -104,12 +103,13 @@ def _row(one: Idle) -> list[str]:
 @click.command()
 @click.option("--files", multiple=True, type=int, default=(1, 1_000, 10_000), show_default=True)
 @click.option("--seconds", default=60.0, show_default=True, help="How long to watch.")
-def main(files: tuple[int, ...], seconds: float) -> None:
+@click.option("--settle", default=15.0, show_default=True, help="Seconds to wait before that.")
+def main(files: tuple[int, ...], seconds: float, settle: float) -> None:
     """Measure what a shipper costs while nothing is written to its files."""
     rows = []
     for number in files:
         with tempfile.TemporaryDirectory(prefix="logship-idle-") as name:
-            rows.append(_row(idle(number, Path(name), seconds)))
+            rows.append(_row(idle(number, Path(name), seconds, settle)))
             print(rows[-1], flush=True)
     print(f"{table(['', 'CPU', 'RSS MiB', 'start CPU s'], rows)}\n{_NOTE}")
 

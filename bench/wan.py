@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from bench.backlog import LINE_BYTES, write_backlog
-from bench.processes import Process, Processes, wait_until
+from bench.processes import Process, Processes, ProgramDied, wait_until
 from bench.stored import judge_stored
 from bench.suite import Suite
 from bench.table import table
@@ -93,6 +93,11 @@ def _run(*command: str) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
+def _refusal(error: Exception) -> str:
+    said = error.stderr.decode() if isinstance(error, subprocess.CalledProcessError) else str(error)
+    return f"cannot lay a line here, which takes namespaces, and netem or /dev/net/tun: {said.strip().rpartition(chr(10))[2]}"
+
+
 def _ship(suite: Suite, processes: Processes, line: _Line, backlog: Path, mode: str) -> float:
     """Ship once and return the seconds that it took."""
     host = f"{_HOST}-{mode}-{backlog.stat().st_mtime_ns}-{time.monotonic_ns()}"
@@ -121,11 +126,18 @@ def main(size: int, modes: tuple[str, ...], runs: int, round_trip: float) -> Non
     if _INSIDE not in os.environ:
         os.environ[_INSIDE] = "1"
         who = ["-n"] if os.geteuid() == 0 else ["-rn"]
+        try:
+            _run("unshare", *who, "true")
+        except (OSError, subprocess.CalledProcessError) as error:
+            sys.exit(_refusal(error))
         os.execvp("unshare", ["unshare", *who, sys.executable, "-m", "bench.wan", *sys.argv[1:]])
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed agent has its bytecode, too
     with tempfile.TemporaryDirectory(prefix="logship-wan-") as name, Processes(Path(name)) as all_:
         folder = Path(name)
-        line = _Line(folder, all_, round_trip / 2)
+        try:
+            line = _Line(folder, all_, round_trip / 2)
+        except (OSError, subprocess.CalledProcessError, ProgramDied) as error:
+            sys.exit(_refusal(error))
         print(f"line: {line.kind}; {line.round_trip()}", flush=True)
         suite = Suite(folder, all_, partitions=1)
         suite.url = f"nats://{_NEAR_ADDRESS}:{_PORT}"

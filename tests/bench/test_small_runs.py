@@ -1,0 +1,56 @@
+"""Every measurement runs from its beginning to its table, with next to nothing to measure; all of them at a time."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.processes import Process, Processes
+
+pytestmark = pytest.mark.journey
+
+_RUNS = {
+    "idle": ("--files", "2", "--seconds", "0.2", "--settle", "0.2"),
+    "live": ("--files", "2", "--rate", "200", "--per-write", "5", "--seconds", "2"),
+    "wan": ("--size", "1", "--mode", "auto", "--runs", "1", "--round-trip", "0.01"),
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Process]]:
+    with Processes(tmp_path_factory.mktemp("bench")) as processes:
+        yield {
+            name: processes.start(name, [sys.executable, "-m", f"bench.{name}", *options])
+            for name, options in _RUNS.items()
+        }
+
+
+@pytest.mark.parametrize(("name", "row"), [("idle", "2 files"), ("live", "5 lines a write")])
+def test_a_measurement_ends_with_its_table(runs: dict[str, Process], name: str, row: str) -> None:
+    assert runs[name].wait(100) == 0, runs[name].last_words()
+
+    assert f"\n{row}  " in runs[name].last_words()
+
+
+def test_an_agent_far_away_is_measured_or_it_is_said_why_not(runs: dict[str, Process]) -> None:
+    code = runs["wan"].wait(100)
+
+    said = runs["wan"].last_words()
+    if code == 0:
+        assert said.startswith("line: ")
+        assert "auto: 5000 written, 5000 received" in said
+    else:
+        assert said.startswith("cannot lay a line here")
+        assert "\n" not in said
+
+
+def test_a_line_that_cannot_be_laid_is_said_in_one(processes: Processes, tmp_path: Path) -> None:
+    bench = processes.start(
+        "wan", [sys.executable, "-m", "bench.wan"], {"PATH": os.fspath(tmp_path)}
+    )
+
+    assert bench.wait(60) == 1
+    assert bench.last_words().startswith("cannot lay a line here")
+    assert "\n" not in bench.last_words()
