@@ -176,9 +176,10 @@ def is_beginning(stranger: Stranger, live: Stranger) -> bool:
     """Whether a sibling may be a copy of the live file: it begins like that, and ends as that goes on."""
     # a copy may still be growing, and the live file may have grown since
     head = live.head[: len(stranger.head)]
-    return head == stranger.head and any(
-        stranger.ends[size] == live.ends[size] for size in stranger.ends.keys() & live.ends.keys()
-    )
+    # holes that two files begin with are alike, and say nothing of what stands behind them
+    hole = min(stranger.begin, stranger.sighting.size - 1)
+    sizes = [size for size in stranger.ends.keys() & live.ends.keys() if size > hole]
+    return head == stranger.head and any(stranger.ends[n] == live.ends[n] for n in sizes)
 
 
 def _was_read(stranger: Stranger, cursor: Cursor) -> bool:

@@ -1,10 +1,27 @@
 """Remembers which rotated siblings were seen as copies beside their original. Memory only; judges nothing."""
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
-from shipper.files.sighting import FileKey
+from shipper.files.sighting import FileKey, Sighting
+from shipper.files.tailer import Tailer
 
-__all__ = ["Copies"]
+__all__ = ["Copies", "rest_of"]
+
+
+def rest_of(truncated: Tailer, tailers: Iterable[Tailer]) -> Sighting | None:
+    """Return where the rest of a truncated file is read from, None when it is nowhere.
+
+    A copy of one of which nothing was read is a file of its own, which begins as that did.
+    """
+    family, begins = truncated.sighting.family, truncated.beginning
+    for tailer in tailers:
+        if tailer.file == truncated.file:
+            return tailer.sighting
+        is_copy = truncated.is_unread and tailer.is_unread and tailer.rotated is not None
+        begins_so = tailer.beginning.startswith(begins) and tailer.sighting.family == family
+        if begins and is_copy and begins_so:
+            return tailer.sighting
+    return None
 
 
 class Copies:

@@ -17,8 +17,8 @@ from shipper.files.tailer import Tailer
 from shipper.following import sentences
 from shipper.following.asking import asks
 from shipper.following.chain import Ruling, Stranger, Verdict, rule_known
-from shipper.following.copies import Copies
-from shipper.following.holes import start_of
+from shipper.following.copies import Copies, rest_of
+from shipper.following.holes import Holes
 from shipper.following.index import Index
 from shipper.following.kin import kin
 from shipper.following.memory import Memory
@@ -44,6 +44,7 @@ class Roster:
         self._new_id = new_id
         self._passed = Passed()
         self._copies = Copies()
+        self._holes = Holes()
         self._shown = Outlook()
         self._looked: int | None = None
 
@@ -68,6 +69,7 @@ class Roster:
                     notices.append(Notice(NoticeKind.ROTATED, before.path, text))
         self._passed.keep(self._shown.files, lambda: self._being_read(is_open))
         self._copies.keep(self._shown.files)
+        self._holes.keep(self._shown.files)
         from_end = self._selection.from_end and (self._looked is None or self._before is not None)
         return asks(self._shown, self.tailers, self._passed, self._index, from_end), notices
 
@@ -94,7 +96,8 @@ class Roster:
         for family, strangers in families.items():
             notices += self._settle_family(family, strangers, samples, index, now)
         notices += [
-            sentences.truncated(t.sighting, t.unread, self._place_of(t.file)) for t in truncated
+            sentences.truncated(t.sighting, t.unread, rest_of(t, self.tailers.values()))
+            for t in truncated
         ]
         self.memory.drop_unread(truncated)
         self._before = None
@@ -186,11 +189,8 @@ class Roster:
         tailer = self.tailers[key]
         stranger = self._stranger(key, sample)
         same = stranger.judged(tailer.cursor) is Match.SAME
-        if tailer.is_unread and 0 < tailer.offset < start_of(
-            stranger, self.memory.cursors.values()
-        ):
-            same = False
-        if same := same and stranger.head.startswith(tailer.beginning):
+        moved = tailer.is_unread and 0 < tailer.offset < self._start_of(stranger)
+        if same := same and not moved and stranger.head.startswith(tailer.beginning):
             tailer.recognised(stranger.head, sample.size)
         return same
 
@@ -285,18 +285,19 @@ class Roster:
         sighting = stranger.sighting
         tailer = Tailer(cursor, sighting, stranger.head, tail, now)
         self._follow(tailer, index)
+        self._holes.moved(cursor, sighting.key)
         return self._past_hole(tailer, stranger) or [sentences.goes_on(sighting, cursor.offset)]
 
     def _past_hole(self, tailer: Tailer, stranger: Stranger) -> list[Notice]:
-        if tailer.offset or not (start := start_of(stranger, self.memory.cursors.values())):
+        if tailer.offset or not (start := self._start_of(stranger)):
             return []
         tailer.skip_hole(start)
         return [sentences.hole(tailer.sighting, start)]
+
+    def _start_of(self, stranger: Stranger) -> int:
+        return self._holes.start_of(stranger, self.memory.cursors.values())
 
     def _remember(self, key: FileKey) -> Tailer:
         tailer = self.tailers.pop(key)
         self.memory.take(tailer)
         return tailer
-
-    def _place_of(self, file: str) -> Sighting | None:
-        return next((t.sighting for t in self.tailers.values() if t.file == file), None)

@@ -34,6 +34,15 @@ def truncate(host: Host) -> None:
     os.truncate(host.folder / "app.log", 0)
 
 
+def copy_truncate(host: Host) -> None:
+    """Copy with the hole, as `cp` does, and truncate."""
+    content = (host.folder / "app.log").read_bytes()
+    with (host.folder / "app.log.1").open("wb") as file:
+        file.seek(len(content) - len(content.lstrip(b"\0")))
+        file.write(content.lstrip(b"\0"))
+    truncate(host)
+
+
 @lengths
 async def test_a_hole_left_by_a_truncation_that_was_seen_is_skipped(
     host: Host, writer: BinaryIO, first: bytes
@@ -115,6 +124,48 @@ async def test_the_unread_rest_comes_from_a_copy_that_has_the_hole(
     await host.ship()
 
     assert host.shipped == LONG + b"2\n3\n4\n"
+
+
+@lengths
+@pytest.mark.parametrize("at_once", [False, True], ids=["after a look", "at once"])
+async def test_a_hole_is_skipped_also_where_the_rest_before_it_is_read_from_a_copy(
+    host: Host, writer: BinaryIO, first: bytes, at_once: bool
+) -> None:
+    writer.write(first)
+    await host.ship()
+    writer.write(b"2\n")
+    host.copy_truncate("app.log", "app.log.1")
+    if not at_once:
+        await host.ship()
+    writer.write(b"3\n")
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == first + b"2\n3\n"
+
+
+async def test_files_that_begin_with_holes_are_not_taken_for_copies_of_each_other(
+    host: Host, writer: BinaryIO
+) -> None:
+    writer.write(LONG)
+    await host.ship()
+    truncate(host)
+    writer.write(b"2\n")
+    await host.ship()
+    await host.ship()
+    writer.write(b"3\n" + LONG)
+    copy_truncate(host)
+    writer.write(b"4\n" + LONG)
+    host.move("app.log.1", "app.log.2")
+    copy_truncate(host)
+    writer.write(b"5\n")
+    await host.restart()
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == LONG + b"2\n3\n" + LONG + b"4\n" + LONG + b"5\n"
 
 
 async def test_a_file_found_behind_its_hole_is_found_there_after_a_crash(

@@ -54,6 +54,25 @@ async def test_bytes_that_were_seen_and_lost_to_a_truncation_are_counted(host: H
     assert [notice.lost for notice in host.said(NoticeKind.TRUNCATED)] == [7]
 
 
+async def test_a_file_is_not_called_lost_that_was_copied_before_anything_was_read_of_it(
+    host: Host,
+) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.copy_truncate("app.log", "app.log.1")
+    host.write("app.log", b"2\n")
+    await host.look()
+    host.move("app.log.1", "app.log.2")
+    host.copy_truncate("app.log", "app.log.1")
+    host.write("app.log", b"3\n")
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == b"1\n2\n3\n"
+    assert [notice.lost for notice in host.said(NoticeKind.TRUNCATED)] == [0, 0]
+
+
 @pytest.mark.parametrize("restarted", [False, True], ids=["running", "down"])
 async def test_the_unread_rest_of_a_truncated_file_is_taken_from_its_copy(
     host: Host, restarted: bool
