@@ -29,8 +29,8 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## Watch the whole path at work, with every program killed once (half a minute)
 	$(BIN)/python -m bench.demo
 
-test: $(STAMP) ## Run all tests
-	$(BIN)/python -m pytest
+test: $(STAMP) ## Run all tests, three at a time: they wait more than they work
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: $(STAMP) types ## Check style, types, import directions and spelling
 	$(BIN)/ruff check
