@@ -44,7 +44,7 @@ async def test_an_answer_that_does_not_come_ends_in_time(fresh_url: str) -> None
     with pytest.raises(ConnectionLost):
         await connection.request("silence", patience=0.3)
 
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < 3  # seconds; without that patience it would be 5
     await connection.close()
 
 

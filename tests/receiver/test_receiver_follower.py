@@ -144,16 +144,21 @@ async def test_blocked_for_days_it_still_tries(partition: Partition) -> None:
     assert pauses == [0.5, 1.0, 2.0, 15.0, 15.0]
 
 
-async def test_told_to_stop_while_blocked_it_ends_at_once(partition: Partition) -> None:
+async def test_told_to_stop_while_blocked_it_ends_at_once(
+    partition: Partition, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_FIRST_PAUSE", 15.0)
     partition.output.mkdir()
     (partition.output / "web01.log").mkdir()
     async with Loop(partition) as loop:
         await lines(partition, b"1")
-        await asyncio.sleep(1)
+        async with asyncio.timeout(20):
+            while "is blocked" not in caplog.text:  # noqa: ASYNC110 - a thread's doing is waited for
+                await asyncio.sleep(0.02)
 
         loop.stop.set()
 
-        await asyncio.wait_for(asyncio.shield(loop.running), 1)
+        await asyncio.wait_for(asyncio.shield(loop.running), 5)
 
 
 async def test_once_gives_up_on_what_only_a_person_can_mend(partition: Partition) -> None:

@@ -1,7 +1,6 @@
 """The bell of a partition rings for what is there and for what comes, on whatever connection there is by then."""
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
@@ -40,11 +39,9 @@ async def test_it_rings_for_one_that_comes_later_and_not_for_another_partition(
     await connection.ask("logs.p1.web01", b"other")
     await asyncio.sleep(0.3)
     assert not waiting.done()
-    began = time.monotonic()
     await connection.ask("logs.p0.web01", b"mine")
-    await asyncio.wait_for(waiting, 2)
 
-    assert time.monotonic() - began < 0.5
+    await asyncio.wait_for(waiting, 5)  # left alone, it would ask again after 30 seconds
     await wake.close()
     await connection.close()
 
