@@ -54,7 +54,7 @@ def apply(dry_run: bool, **options: Any) -> None:
 
 
 async def _apply(settings: BrokerSettings, *, dry_run: bool) -> None:
-    connection = Connection(settings.server, "logbroker apply")
+    connection = Connection(settings.server, "logbroker apply", access=settings.access)
     try:
         await connection.once()
         made: Plan = plan(settings.topology(), await look(connection, settings.topology()))
@@ -82,7 +82,7 @@ def status(as_json: bool, **options: Any) -> None:
 
 
 async def _ask(settings: BrokerSettings) -> Status:
-    connection = Connection(settings.server, "logbroker status")
+    connection = Connection(settings.server, "logbroker status", access=settings.access)
     try:
         return await ask(connection)
     finally:

@@ -7,8 +7,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ByteSize, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from broker.access import ACCESS, AccessSettings
 from broker.address import Address, Listen, OptionalListen
-from broker.configuration import Many, ProgramSettings
+from broker.configuration import Many
 from broker.durations import Duration
 from broker.topology import MAX_PARTITIONS, Topology
 
@@ -17,7 +18,7 @@ __all__ = ["APPLY_FIELDS", "RUN_FIELDS", "STATUS_FIELDS", "BrokerSettings"]
 _SHORTEST_AGE = timedelta(seconds=1)
 
 
-class BrokerSettings(ProgramSettings):
+class BrokerSettings(AccessSettings):
     """The settings of logbroker; a command uses those that concern it."""
 
     model_config = SettingsConfigDict(env_prefix="LOGBROKER_")
@@ -120,6 +121,7 @@ class BrokerSettings(ProgramSettings):
 
 
 _TOPOLOGY = {"partitions", "max_age", "max_bytes", "discard", "replicas", "log_level", "log_format"}
-RUN_FIELDS = frozenset(BrokerSettings.model_fields) - {"server"}
-APPLY_FIELDS = frozenset(_TOPOLOGY | {"server"})
-STATUS_FIELDS = frozenset({"server", "log_level", "log_format"})
+_CLIENT = ACCESS | {"server"}
+RUN_FIELDS = frozenset(BrokerSettings.model_fields) - _CLIENT
+APPLY_FIELDS = frozenset(_TOPOLOGY | _CLIENT)
+STATUS_FIELDS = frozenset({"log_level", "log_format"} | _CLIENT)
