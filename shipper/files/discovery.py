@@ -16,7 +16,7 @@ from shipper.files.sighting import FileKey, Packed, Scan, Sighting
 from shipper.files.walk import Walk
 from shipper.notice import Notice, NoticeKind
 
-__all__ = ["scan"]
+__all__ = ["scan", "stirred"]
 
 _SPECIAL = {
     stat.S_IFIFO: "is a named pipe, not a file",
@@ -38,7 +38,8 @@ def scan(selection: Selection, lives: Iterable[str]) -> Scan:
     wanted = {path: None for path in shown if not _is_left_out(path, selection)}
     families = {*lives, *wanted}
     folders = dict.fromkeys(os.path.dirname(path) for path in (*wanted, *families))  # noqa: PTH120 - 10,000 of them
-    paths = {**wanted, **dict.fromkeys(_siblings(walk, folders, families, selection))}
+    siblings = _siblings(walk, folders, families, selection)
+    paths = {**wanted, **dict.fromkeys(siblings)}
     seen: list[Sighting] = []
     troubles = [_nothing(pattern) for pattern, paths in found.items() if not paths]
     for path in paths:
@@ -46,14 +47,29 @@ def scan(selection: Selection, lives: Iterable[str]) -> Scan:
             continue
         match _see(path, family_of(path, families), path in wanted):
             case Sighting() as sighting:
-                seen.append(sighting)
+                # a link to a file that is shown itself is that file, also while its own name is not there yet
+                if sighting.real == path or sighting.real not in wanted:
+                    seen.append(sighting)
             case Notice() as trouble if path in found or trouble.kind is not NoticeKind.MISSING:
                 troubles.append(trouble)
             case _:
                 pass  # a folder that a glob shows, a sibling that has just gone
     links = {os.path.dirname(s.real): None for s in seen if s.real != s.path}  # noqa: PTH120 - see above
     watched = _watchable({**walk.folders, **folders, **links})
-    return Scan(tuple(seen), (*troubles, *walk.troubles), watched)
+    return Scan(tuple(seen), (*troubles, *walk.troubles), watched, families, siblings)
+
+
+def stirred(shown: Scan, families: Collection[str], selection: Selection) -> set[str]:
+    """Return which of these families have a sibling now that the scan did not see, or saw the name of but not the file.
+
+    It came, or was renamed, while or after the folders were listed. Raises OSError as `scan` does.
+    """
+    walk = Walk(selection.excludes)
+    folders = dict.fromkeys(os.path.dirname(family) for family in families)  # noqa: PTH120 - see above
+    sighted = {sighting.key.inode for sighting in shown.sightings}
+    found = _siblings(walk, folders, shown.families, selection).items()
+    moved = (p for p, i in found if i not in sighted and shown.siblings.get(p) != i)
+    return {family_of(path, shown.families) for path in moved}.intersection(families)
 
 
 def _is_beside_original(path: str, paths: Container[str], families: Collection[str]) -> bool:
@@ -75,12 +91,15 @@ def _nothing(pattern: str) -> Notice:
 
 
 def _siblings(
-    walk: Walk, folders: Iterable[str], families: set[str], selection: Selection
-) -> list[str]:
-    names = ((folder, entry.name) for folder in folders for entry in walk.entries(folder))
-    paths = (f"{folder}/{name}" for folder, name in names if live_names(name))
-    siblings = [path for path in paths if family_of(path, families) != path]
-    return [path for path in siblings if not _is_left_out(path, selection)]
+    walk: Walk, folders: Iterable[str], families: Collection[str], selection: Selection
+) -> dict[str, int]:
+    entries = ((f"{folder}/{e.name}", e) for folder in folders for e in walk.entries(folder))
+    found = {path: e.inode() for path, e in entries if live_names(e.name)}
+    return {
+        path: inode
+        for path, inode in found.items()
+        if family_of(path, families) != path and not _is_left_out(path, selection)
+    }
 
 
 def _watchable(folders: Iterable[str]) -> tuple[str, ...]:

@@ -64,10 +64,13 @@ def open_read_only(path: str, flags: int = os.O_RDONLY) -> int:
 
 
 def sample(asks: Sequence[Ask]) -> dict[FileKey, Sample | Notice]:
-    """Return what each file looks like; one that is no longer where it was sighted is left out."""
+    """Return what each file looks like; one that is no longer where it was sighted is left out.
+
+    Live files come first: a copy is whole when its original is seen to be truncated.
+    """
     found: dict[FileKey, Sample | Notice] = {}
     lives: dict[str, list[Ask]] = {}
-    for ask in sorted(asks, key=lambda ask: ask.sighting.packed is not None):
+    for ask in sorted(asks, key=_order):
         family = ask.sighting.family
         siblings = lives.setdefault(family, [])
         heads = [s.head for a in siblings if isinstance(s := found.get(a.sighting.key), Sample)]
@@ -80,6 +83,10 @@ def sample(asks: Sequence[Ask]) -> dict[FileKey, Sample | Notice]:
         elif ask.sighting.packed is not None and isinstance(seen, Sample) and seen.ends:
             found.update(_compare(siblings, found, tuple(seen.ends)))
     return found
+
+
+def _order(ask: Ask) -> tuple[bool, bool]:
+    return ask.sighting.packed is not None, not ask.sighting.is_live
 
 
 def _compare(

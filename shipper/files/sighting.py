@@ -1,6 +1,7 @@
 """What a look at the folders shows: files by identity, and what could not be seen. Values only."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
 
 from shipper.files.packing import Packing
 from shipper.notice import Notice
@@ -57,8 +58,14 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """All that one look showed; `folders` are those that changes are to be watched in."""
+    """All that one look showed; `folders` are those that changes are to be watched in.
+
+    `families` are the live paths whose siblings were looked for, `siblings` these by path, with the inodes that their
+    folders tell, sighted or not.
+    """
 
     sightings: tuple[Sighting, ...]
     troubles: tuple[Notice, ...]
     folders: tuple[str, ...]
+    families: Set[str] = frozenset()
+    siblings: Mapping[str, int] = field(default_factory=dict)

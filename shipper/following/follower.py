@@ -13,17 +13,16 @@ from dataclasses import replace
 
 from broker.block import Block
 from shipper.cursor import Cursor
-from shipper.files.discovery import scan
 from shipper.files.handles import Handles
 from shipper.files.limits import Limits
 from shipper.files.reader import Reader
-from shipper.files.sampling import Sample, sample
 from shipper.files.selection import Selection
 from shipper.files.sighting import FileKey
 from shipper.filestate import FileState
 from shipper.following.attention import Attention
 from shipper.following.gathering import Gathering
 from shipper.following.leaving import Leaving
+from shipper.following.picture import look
 from shipper.following.roster import Roster
 from shipper.following.summons import Summons
 from shipper.following.troubles import Troubles
@@ -183,28 +182,21 @@ class Follower:
         summons = self._summons
         summons.look_due = summons.is_unsettled = False
         try:
-            shown = await asyncio.to_thread(scan, self._selection, tuple(self._roster.memory.lives))
+            seen = await look(self._selection, self._roster, now, self._handles.__contains__)
         except OSError as error:  # nothing was seen, so nothing is known to be gone
             summons.look_due = True
             text = f"cannot be listed now: {error.strerror}"
             return self._troubles.changes(
                 [Notice(NoticeKind.UNREADABLE, str(error.filename), text)]
             )
-        asks, notices = self._roster.sight(shown.sightings, now, self._handles.__contains__)
         gone = await self._leaving.let_go(now, self._limits)
-        samples = await asyncio.to_thread(sample, asks) if asks else {}
-        refused = [seen for seen in samples.values() if isinstance(seen, Notice)]
-        readable = {key: seen for key, seen in samples.items() if isinstance(seen, Sample)}
-        notices += self._troubles.changes((*shown.troubles, *refused))
-        notices += self._roster.settle(readable, now) + gone + self._gathering.take_losses()
-        if all(ask.sighting.key in samples for ask in asks):
-            self._roster.looked(now)
-        else:
-            summons.look_due = True  # a file was moved on between sighting and glimpse
+        summons.look_due |= seen.is_restless
+        notices = [*seen.notices, *self._troubles.changes((*seen.shown.troubles, *seen.refused))]
+        notices += self._roster.settle(seen.samples, now) + gone + self._gathering.take_losses()
         await self._handles.open_early(self._roster.tailers.values())
         await self._handles.trim(self._roster.tailers)
         self._gathering.turns.join(self._roster.chains)
-        notices += await self._attention.follow(shown.folders, self._roster.tailers, now)
+        notices += await self._attention.follow(seen.shown.folders, self._roster.tailers, now)
         self._gathering.turns.resume(self._roster.tailers.values())
         return notices
 

@@ -1,9 +1,11 @@
 """Cursors and tailers by what they are looked up by, built for one look. Memory only."""
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from shipper.cursor import Cursor
+from shipper.files.families import family_of
 from shipper.files.rotation import age
 from shipper.files.sighting import Sighting
 from shipper.files.tailer import Tailer
@@ -18,6 +20,18 @@ class Index:
     cursors: defaultdict[str, list[Cursor]] = field(default_factory=lambda: defaultdict(list))
     by_inode: defaultdict[int, list[Cursor]] = field(default_factory=lambda: defaultdict(list))
     tailers: defaultdict[str, list[Tailer]] = field(default_factory=lambda: defaultdict(list))
+
+    @classmethod
+    def of(
+        cls, tailers: Iterable[Tailer], known: Iterable[Cursor], lives: Collection[str]
+    ) -> "Index":
+        """Take up all followed files, and all cursors whose files are not; `lives` are the live paths."""
+        index = cls()
+        for tailer in tailers:
+            index.add_tailer(tailer, family_of(tailer.label, lives))
+        for cursor in known:
+            index.add_known(cursor, family_of(cursor.path, lives))
+        return index
 
     def add_tailer(self, tailer: Tailer, home: str) -> None:
         """Take up a followed file; `home` is the family it came from, where copies of it may be left.

@@ -4,11 +4,10 @@ A file is in one of three places: followed by a tailer (by device and inode), kn
 passed over because it was rotated before our time.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from shipper.cursor import Cursor
-from shipper.files.families import family_of
 from shipper.files.identity import Match, identify
 from shipper.files.sampling import Ask, Sample
 from shipper.files.selection import Selection
@@ -18,6 +17,7 @@ from shipper.following import sentences
 from shipper.following.asking import asks
 from shipper.following.chain import Ruling, Stranger, Verdict, rule_known
 from shipper.following.copies import Copies, rest_of
+from shipper.following.held import concerned, with_homes
 from shipper.following.holes import Holes
 from shipper.following.index import Index
 from shipper.following.kin import kin
@@ -25,6 +25,7 @@ from shipper.following.memory import Memory
 from shipper.following.outlook import Outlook, outlook
 from shipper.following.passed import Passed
 from shipper.following.ruling import rule
+from shipper.following.strangers import stranger
 from shipper.notice import Notice, NoticeKind
 
 __all__ = ["Roster"]
@@ -47,6 +48,7 @@ class Roster:
         self._holes = Holes()
         self._shown = Outlook()
         self._looked: int | None = None
+        self._held: Set[str] = frozenset()
 
     def sight(
         self, sightings: Iterable[Sighting], now: int, is_open: Callable[[FileKey], bool]
@@ -57,6 +59,7 @@ class Roster:
         """
         paths = {key: tailer.sighting.path for key, tailer in self.tailers.items()}
         self._shown = outlook(sightings, paths, self._looked)
+        self._held = frozenset()
         self.memory.lives |= {s.path for s in self._shown.files.values() if s.wanted}
         notices = []
         for key, tailer in self.tailers.items():
@@ -68,13 +71,25 @@ class Roster:
                     text = f"is now {sighting.path}"
                     notices.append(Notice(NoticeKind.ROTATED, before.path, text))
         self._passed.keep(self._shown.files, lambda: self._being_read(is_open))
-        self._copies.keep(self._shown.files)
-        self._holes.keep(self._shown.files)
         from_end = self._selection.from_end and (self._looked is None or self._before is not None)
         return asks(self._shown, self.tailers, self._passed, self._index, from_end), notices
 
+    def concerned(self, asks: Sequence[Ask]) -> set[str]:
+        """Return the families of which something is to be decided in this look."""
+        return concerned(asks, self.tailers, self.unseen(), self.memory.lives)
+
+    def hold(self, families: Set[str]) -> None:
+        """Decide nothing about these families in this look: what was seen of them does not belong together."""
+        self._held = with_homes(families, self.tailers.values(), self.memory.lives)
+
     def settle(self, samples: Mapping[FileKey, Sample], now: int) -> list[Notice]:
         """Decide what the files that were glimpsed at are, and follow those that are to be followed."""
+        files = self._shown.files
+        samples = {k: s for k, s in samples.items() if files[k].family not in self._held}
+        if not self._held:
+            self._copies.keep(files)
+            self._holes.keep(files)
+            self._looked = now  # what is older, and not known after this, was there before us
         truncated = [
             self._remember(key)
             for key in list(self.tailers)
@@ -88,8 +103,8 @@ class Roster:
         families: dict[str, list[Stranger]] = {}
         for key, seen in samples.items():
             if key not in self.tailers and key in self._shown.files:
-                stranger = self._stranger(key, seen)
-                families.setdefault(stranger.sighting.family, []).append(stranger)
+                found = self._stranger(key, seen)
+                families.setdefault(found.sighting.family, []).append(found)
         index = self._index() if families else Index()
         for tailer in truncated:
             index.part(tailer.cursor)
@@ -105,10 +120,6 @@ class Roster:
         self.memory.tidy([*wanted, *(t.sighting.family for t in self.tailers.values())], now)
         self.order()
         return notices
-
-    def looked(self, now: int) -> None:
-        """Take note that nothing slipped through this look: what is older, and not known by now, was there before us."""
-        self._looked = now
 
     def retarget(self, selection: Selection) -> None:
         """Follow another selection: forget nothing, but let go of the files of which it shows no part."""
@@ -145,7 +156,8 @@ class Roster:
 
     def unseen(self) -> list[Tailer]:
         """Return the followed files that the last look did not show."""
-        return [tailer for key, tailer in self.tailers.items() if key not in self._shown.files]
+        unseen = (t for key, t in self.tailers.items() if key not in self._shown.files)
+        return [tailer for tailer in unseen if tailer.sighting.family not in self._held]
 
     def passed_over(self) -> list[Sighting]:
         """Return the files that patterns show and that are left, since they were not written for too long."""
@@ -161,29 +173,10 @@ class Roster:
         }
 
     def _index(self) -> Index:
-        index = Index()
-        for tailer in self.tailers.values():
-            index.add_tailer(tailer, family_of(tailer.label, self.memory.lives))
-        for cursor in self.memory.cursors.values():
-            index.add_known(cursor, family_of(cursor.path, self.memory.lives))
-        return index
+        return Index.of(self.tailers.values(), self.memory.cursors.values(), self.memory.lives)
 
     def _stranger(self, key: FileKey, seen: Sample) -> Stranger:
-        sighting = replace(self._shown.files[key], size=seen.size)
-        original = self._copies.original(key, seen.head)
-        return Stranger(
-            sighting,
-            seen.head,
-            seen.tails,
-            seen.ends,
-            original,
-            seen.ended,
-            seen.is_partial,
-            seen.damage,
-            seen.last,
-            seen.hole,
-            seen.begin,
-        )
+        return stranger(self._shown.files[key], seen, self._copies.original(key, seen.head))
 
     def _is_same(self, key: FileKey, sample: Sample) -> bool:
         tailer = self.tailers[key]

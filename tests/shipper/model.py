@@ -106,9 +106,21 @@ class Model:
 
     def copy(self, _: int) -> None:
         """Begin a rotation by copytruncate; nothing may be written before `truncate_copied` ends it."""
+        self.begin_to_copy(0)
+        self.finish_copying(0)
+
+    def begin_to_copy(self, amount: int) -> None:
+        """Write a part of a copy; `finish_copying` and `truncate_copied` must follow before anything else."""
         if self._exists():
             self._shift()
-            self._path(1).write_bytes(self._path().read_bytes())
+            whole = self._path().read_bytes()
+            self._path(1).write_bytes(whole[: len(whole) * amount // 4])
+            self._stamp(self._path(1))
+
+    def finish_copying(self, _: int) -> None:
+        if self._exists():
+            with self._path(1).open("r+b") as file:
+                file.write(self._path().read_bytes())
             self._stamp(self._path(1))
 
     def truncate_copied(self, _: int) -> None:

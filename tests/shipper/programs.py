@@ -6,6 +6,7 @@ prints the shortest one that fails.
 
 import os
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 from hypothesis import HealthCheck, settings
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 __all__ = ["STEP", "Step", "as_many_as", "programs"]
 
 Step = tuple[str, int]
-"""What happens, and how much of it, from 0 to 4."""
+"""What happens, and how much of it, from 0 to 4 if nothing else is said."""
 
 STEP = 50_000_000
 """Nanoseconds between two steps, also as the files' times show it: rotations come apart by more than a clock's tick."""
@@ -24,12 +25,18 @@ LONGEST = 50
 Test = TypeVar("Test", bound=Callable[..., None])
 
 
-def programs(actions: Mapping[str, int]) -> st.SearchStrategy[list[Step]]:
-    """Draw programs of up to 50 steps; `actions` says how often which comes."""
-    names = [name for name, weight in actions.items() for _ in range(weight)]
-    step = st.tuples(st.sampled_from(names), st.integers(0, 4))
+def programs(
+    actions: Mapping[str, int], most: Mapping[str, int] = MappingProxyType({})
+) -> st.SearchStrategy[list[Step]]:
+    """Draw programs of up to 50 steps; `actions` says how often which comes, `most` how much of it if not 4."""
+    steps = [_steps(name, most.get(name, 4)) for name, n in actions.items() for _ in range(n)]
+    step = st.integers(0, len(steps) - 1).flatmap(steps.__getitem__)
     # lists of a drawn length: left to themselves they are mostly short
     return st.integers(0, LONGEST).flatmap(lambda n: st.lists(step, min_size=n, max_size=n))
+
+
+def _steps(name: str, most: int) -> st.SearchStrategy[Step]:
+    return st.tuples(st.just(name), st.integers(0, most))
 
 
 def as_many_as(count: int, together: int = 1) -> Callable[[Test], Test]:

@@ -6,6 +6,9 @@ What is said of them is `tests/shipper/model.py`; the whole agent, with a broker
 
 import asyncio
 import tempfile
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from hypothesis import given
@@ -13,12 +16,15 @@ from hypothesis import given
 from tests.shipper.host import SECOND, Host
 from tests.shipper.model import FILE_ACTIONS, PATTERNS, Model
 from tests.shipper.programs import STEP, Step, as_many_as, programs
+from tests.shipper.seams import amid
 
 ACTIONS = {
     **FILE_ACTIONS,
     "copy_slowly_and_truncate": 2,
     "compress_slowly": 2,
     "look": 6,
+    "look_amid": 5,
+    "gather_amid": 5,
     "gather_some": 5,
     "gather_all": 4,
     "pass_time": 1,
@@ -26,20 +32,32 @@ ACTIONS = {
     "restart_without_positions": 2,
 }
 BUDGETS = (1, 300, 1000, 1, 300)
+SEAMS = 80
+"""System calls of a look or a gathering between which files may change."""
+AMID = 3
+"""How many of the actions that follow in a program happen in the midst of a look or a gathering."""
+PARTS = {
+    "copy_truncate": ("begin_to_copy", "finish_copying", "truncate_copied"),
+    "compress": ("begin_to_compress", "compress"),
+    "recreate": ("delete", "write"),
+}
+"""What other things may happen in between of."""
 
 
 class Program:
     """A follower and the model of its folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, steps: Sequence[Step]) -> None:
         self.host = Host(folder, *PATTERNS, grace=2.0, block_size=200, max_line=500)
         self.model = Model(folder, self.host.clock)
+        self.steps = deque(steps)
 
-    async def run(self, steps: list[Step]) -> None:
-        for action, amount in steps:
+    async def run(self) -> None:
+        while self.steps:
+            action, amount = self.steps.popleft()
             self.host.later += STEP
             if action in FILE_ACTIONS:
-                getattr(self.model, action)(amount)
+                self.act(action, amount)
             else:
                 await getattr(self, action)(amount)
         for _ in range(4):
@@ -49,6 +67,34 @@ class Program:
         await self.host.follower.close()
         verdict = self.model.judge(self.host.blocks)
         assert verdict.is_perfect, verdict
+
+    def act(self, action: str, amount: int) -> None:
+        getattr(self.model, action)(amount)
+
+    async def look_amid(self, seam: int) -> None:
+        self.model.may_have_looked()
+        with amid(self.next_actions(seam)):
+            await self.host.look()
+
+    async def gather_amid(self, seam: int) -> None:
+        await self._look_if_blind()
+        with amid(self.next_actions(seam)):
+            await self.host.gather()
+
+    def next_actions(self, seam: int) -> list[tuple[int, Callable[[], None]]]:
+        """Take the next steps of the program, to be done from this seam on and up to 4 seams apart."""
+        actions: list[tuple[int, Callable[[], None]]] = []
+        while self.steps and len(actions) < AMID and self.steps[0][0] in FILE_ACTIONS:
+            action, amount = self.steps.popleft()
+            for part in PARTS.get(action, (action,)):
+                actions.append((seam, partial(self.amid, part, amount)))
+                seam += amount
+        return actions
+
+    def amid(self, action: str, amount: int) -> None:
+        self.host.later += STEP
+        self.act(action, amount)
+        self.model.may_have_looked()
 
     async def copy_slowly_and_truncate(self, amount: int) -> None:
         self.model.copy(amount)
@@ -91,9 +137,9 @@ class Program:
 
 
 @as_many_as(500)
-@given(steps=programs(ACTIONS))
+@given(steps=programs(ACTIONS, {"look_amid": SEAMS, "gather_amid": SEAMS}))
 def test_what_was_written_is_shipped_once_and_in_order_whatever_happens_to_files(
     steps: list[Step],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(Program(Path(folder)).run(steps))
+        asyncio.run(Program(Path(folder), steps).run())
