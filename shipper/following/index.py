@@ -1,7 +1,7 @@
 """Cursors and tailers by what they are looked up by, built for one look. Memory only."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from shipper.cursor import Cursor
@@ -9,6 +9,7 @@ from shipper.files.families import family_of
 from shipper.files.rotation import age
 from shipper.files.sighting import Sighting
 from shipper.files.tailer import Tailer
+from shipper.following.memory import Memory
 
 __all__ = ["Index"]
 
@@ -22,15 +23,13 @@ class Index:
     tailers: defaultdict[str, list[Tailer]] = field(default_factory=lambda: defaultdict(list))
 
     @classmethod
-    def of(
-        cls, tailers: Iterable[Tailer], known: Iterable[Cursor], lives: Collection[str]
-    ) -> "Index":
-        """Take up all followed files, and all cursors whose files are not; `lives` are the live paths."""
+    def of(cls, tailers: Iterable[Tailer], memory: Memory) -> "Index":
+        """Take up all followed files, and all cursors whose files are not."""
         index = cls()
         for tailer in tailers:
-            index.add_tailer(tailer, family_of(tailer.label, lives))
-        for cursor in known:
-            index.add_known(cursor, family_of(cursor.path, lives))
+            index.add_tailer(tailer, family_of(tailer.label, memory.lives))
+        for cursor in memory.cursors.values():
+            index.add_known(cursor, memory.families_of(cursor))
         return index
 
     def add_tailer(self, tailer: Tailer, home: str) -> None:
@@ -42,9 +41,10 @@ class Index:
         for family in {tailer.sighting.family, home}:
             self.cursors[family].append(tailer.cursor)
 
-    def add_known(self, cursor: Cursor, family: str) -> None:
+    def add_known(self, cursor: Cursor, families: Iterable[str]) -> None:
         """Take up a cursor whose file is not followed."""
-        self.cursors[family].append(cursor)
+        for family in families:
+            self.cursors[family].append(cursor)
         self.by_inode[cursor.identity.inode].append(cursor)
 
     def part(self, cursor: Cursor) -> None:

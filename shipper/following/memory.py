@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from shipper.cursor import Cursor
+from shipper.files.families import family_of
 from shipper.files.selection import Selection
 from shipper.files.tailer import Tailer
 from shipper.forgetting import forgettable
@@ -21,6 +22,7 @@ class Memory:
         self.cursors = {cursor.file: cursor for cursor in known}
         self.lives: set[str] = set()
         self._let_go: set[str] = set()
+        self._stood: dict[str, str] = {}
         self._size = 0
         self.select(selection)
 
@@ -32,6 +34,15 @@ class Memory:
     def take(self, tailer: Tailer) -> None:
         """Remember how far a file was read that is followed no longer."""
         self.cursors[tailer.file] = tailer.cursor
+        self._stood[tailer.file] = tailer.sighting.family
+
+    def families_of(self, cursor: Cursor) -> set[str]:
+        """Return the families in which copies of a file may be left: that which it came from, and its last one.
+
+        These are two where a hard link showed it in another one when its first name was gone.
+        """
+        home = family_of(cursor.path, self.lives)
+        return {home, self._stood.get(cursor.file, home)}
 
     def take_to_keep(self, tailer: Tailer) -> None:
         """Remember a file that is let go for another selection: it is there still, and may be named again."""
@@ -52,4 +63,5 @@ class Memory:
         for cursor in forgettable(gone, now):
             del self.cursors[cursor.file]
         self.lives &= {*lives, *(cursor.path for cursor in self.cursors.values())}
+        self._stood = {file: at for file, at in self._stood.items() if file in self.cursors}
         self._size = len(self.cursors) + len(self.lives)

@@ -173,7 +173,7 @@ class Roster:
         }
 
     def _index(self) -> Index:
-        return Index.of(self.tailers.values(), self.memory.cursors.values(), self.memory.lives)
+        return Index.of(self.tailers.values(), self.memory)
 
     def _stranger(self, key: FileKey, seen: Sample) -> Stranger:
         return stranger(self._shown.files[key], seen, self._copies.original(key, seen.head))
@@ -197,19 +197,19 @@ class Roster:
     ) -> list[Notice]:
         notices = []
         rest = []
-        for stranger in sorted(strangers, key=lambda stranger: stranger.order):
-            candidates = index.by_inode[stranger.sighting.key.inode]
-            if ruling := rule_known(stranger, candidates):
-                notices += self._act(ruling, stranger, index, now)
+        for each in sorted(strangers, key=lambda stranger: stranger.order):
+            candidates = index.by_inode[each.sighting.key.inode]
+            if ruling := rule_known(each, candidates):
+                notices += self._act(ruling, each, index, now)
             else:
-                rest.append(stranger)
+                rest.append(each)
         live = self._live_one(family, samples)
         chain = kin(family, live, self._shown, index, self.memory.cursors)
         # what is new in a family that we know comes after lines that we shipped, or would have
         known = bool(chain.cursors) or (self._before is not None and self._before.shows(family))
-        for stranger in (replace(each, last=None) if known else each for each in rest):
-            ruling = rule(stranger, replace(chain, oldest=index.oldest(family)))
-            notices += self._act(ruling, stranger, index, now)
+        for each in (replace(one, last=None) if known else one for one in rest):
+            ruling = rule(each, replace(chain, oldest=index.oldest(family)))
+            notices += self._act(ruling, each, index, now)
         return notices
 
     def _live_one(self, family: str, samples: Mapping[FileKey, Sample]) -> Stranger | None:
