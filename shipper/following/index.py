@@ -5,11 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from shipper.cursor import Cursor
-from shipper.files.families import family_of
 from shipper.files.rotation import age
 from shipper.files.sighting import Sighting
 from shipper.files.tailer import Tailer
-from shipper.following.memory import Memory
 
 __all__ = ["Index"]
 
@@ -21,16 +19,6 @@ class Index:
     cursors: defaultdict[str, list[Cursor]] = field(default_factory=lambda: defaultdict(list))
     by_inode: defaultdict[int, list[Cursor]] = field(default_factory=lambda: defaultdict(list))
     tailers: defaultdict[str, list[Tailer]] = field(default_factory=lambda: defaultdict(list))
-
-    @classmethod
-    def of(cls, tailers: Iterable[Tailer], memory: Memory) -> "Index":
-        """Take up all followed files, and all cursors whose files are not."""
-        index = cls()
-        for tailer in tailers:
-            index.add_tailer(tailer, family_of(tailer.label, memory.lives))
-        for cursor in memory.cursors.values():
-            index.add_known(cursor, memory.families_of(cursor))
-        return index
 
     def add_tailer(self, tailer: Tailer, home: str) -> None:
         """Take up a followed file; `home` is the family it came from, where copies of it may be left.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from shipper.cursor import Cursor
+from shipper.files.families import family_of
 from shipper.files.identity import Match, identify
 from shipper.files.sampling import Ask, Sample
 from shipper.files.selection import Selection
@@ -173,7 +174,12 @@ class Roster:
         }
 
     def _index(self) -> Index:
-        return Index.of(self.tailers.values(), self.memory)
+        index = Index()
+        for tailer in self.tailers.values():
+            index.add_tailer(tailer, family_of(tailer.label, self.memory.lives))
+        for cursor in self.memory.cursors.values():
+            index.add_known(cursor, self.memory.families_of(cursor))
+        return index
 
     def _stranger(self, key: FileKey, seen: Sample) -> Stranger:
         return stranger(self._shown.files[key], seen, self._copies.original(key, seen.head))
@@ -245,14 +251,12 @@ class Roster:
         if self._selection.is_too_old(sighting.modified, now):
             self._passed.leave(sighting)
             return [sentences.aged(sighting)]
-        cursor = self._beginning(
-            sighting, sighting.path if sighting.wanted else sighting.family, now
-        )
+        label = sighting.path if sighting.wanted else sighting.family
+        cursor = self._beginning(sighting, label, now)
         if last is not None and last.offset:
             identity = identify(sighting.key.inode, stranger.head[: last.offset], last.tail)
             cursor = replace(cursor, offset=last.offset, identity=identity)
-        tail = b"" if last is None else last.tail
-        tailer = Tailer(cursor, sighting, stranger.head, tail, now)
+        tailer = Tailer(cursor, sighting, stranger.head, last.tail if last else b"", now)
         self._follow(tailer, index)
         return self._past_hole(tailer, stranger) or [sentences.begun(sighting, cursor.offset)]
 
@@ -267,9 +271,8 @@ class Roster:
 
     def _note_copy(self, stranger: Stranger) -> None:
         live = self._shown.live.get(stranger.sighting.family)
-        if live is not None and live.key in self.tailers:
-            original = self.tailers[live.key].file
-            self._copies.note(stranger.sighting.key, stranger.head, original)
+        if live is not None and (original := self.tailers.get(live.key)) is not None:
+            self._copies.note(stranger.sighting.key, stranger.head, original.file)
 
     def _go_on(self, cursor: Cursor, stranger: Stranger, index: Index, now: int) -> list[Notice]:
         if self.memory.cursors.pop(cursor.file, None) is None:
