@@ -1,0 +1,87 @@
+"""The number of partitions changes under programs that run: one lives on, one is killed in the midst of going over."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.processes import Process, Processes
+from broker.bucket import read, write
+from broker.connection import Connection
+from broker.subjects import Subject
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
+
+pytestmark = pytest.mark.nats
+
+HOSTS = LIVES, DIES = "web01", "web02"
+MANY = 5
+
+
+def start(processes: Processes, url: str, host: str, folder: Path, name: str) -> Process:
+    options = ["--server", url, "--host", host, "--file", str(folder / f"{host}.log")]
+    return processes.start(
+        f"{host}-{name}",
+        [sys.executable, "-m", "shipper", *options, "--state-dir", str(folder / "state")],
+        folder=Path(__file__).parents[2],
+    )
+
+
+async def write_lines(folder: Path, until: asyncio.Event) -> None:
+    number = 0
+    while not until.is_set() or number < 100:
+        for host in HOSTS:
+            with (folder / f"{host}.log").open("ab") as log:
+                log.write(b"%s %d\n" % (host.encode(), number))
+        number += 1
+        await asyncio.sleep(0.01)
+
+
+async def holds(what: Callable[[], bool]) -> None:
+    async with asyncio.timeout(40):
+        while not what():  # noqa: ASYNC110 - messages set no event
+            await asyncio.sleep(0.02)
+
+
+async def test_each_line_comes_once_and_in_order_though_one_is_killed_right_behind_its_claim(
+    connection: Connection,
+    logs_url: str,
+    processes: Processes,
+    tmp_path: Path,
+    stream: Callable[[], Awaitable[list[Any]]],
+) -> None:
+    seen: set[str] = set()
+    new = {host: str(Subject.for_host(host, MANY)) for host in HOSTS}
+    running = {host: start(processes, logs_url, host, tmp_path, "first") for host in HOSTS}
+
+    async def hear(message: Any) -> None:
+        if message.subject == new[DIES] and message.subject not in seen:
+            os.kill(running[DIES].pid, signal.SIGKILL)
+        seen.add(message.subject)
+
+    await connection.subscribe("logs.*.*", hear)
+    ending = asyncio.Event()
+    writing = asyncio.create_task(write_lines(tmp_path, ending))
+    await holds(lambda: len(seen) == 2)
+    entry = await read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+    assert entry is not None
+    await write(connection, CONFIG_BUCKET, PARTITIONS_KEY, b"%d" % MANY, entry.revision)
+
+    await holds(lambda: set(new.values()) <= seen)
+    assert await asyncio.to_thread(running[DIES].wait, 10) == -signal.SIGKILL
+    start(processes, logs_url, DIES, tmp_path, "second")
+    ending.set()
+    await writing
+
+    wanted = {host: (tmp_path / f"{host}.log").read_bytes() for host in HOSTS}
+    got: dict[str, bytes] = {}
+    async with asyncio.timeout(40):
+        while sum(map(len, got.values())) < sum(map(len, wanted.values())):
+            await asyncio.sleep(0.2)
+            lines = b"".join(message.lines for message in await stream()).splitlines(keepends=True)
+            got = {h: b"".join(x for x in lines if x.startswith(h.encode())) for h in HOSTS}
+    assert got == wanted
