@@ -10,7 +10,7 @@ from broker.subjects import Subject
 from broker.topology import room_in
 from shipper.expression import Expression
 from shipper.files.handles import most_open_files
-from shipper.files.limits import Limits
+from shipper.files.limits import LEAST_SHARE, Limits
 from shipper.files.selection import Selection
 from shipper.following.follower import Follower
 from shipper.pace import Pace
@@ -21,7 +21,7 @@ from shipper.publishing.heading import Heading, partitions_of
 from shipper.publishing.ownership import take_over
 from shipper.publishing.publisher import Publisher
 from shipper.publishing.registry import Registry
-from shipper.publishing.rounds import Round
+from shipper.publishing.rounds import LONE_SIZE, Round
 from shipper.publishing.unacknowledged import UnacknowledgedPublisher
 from shipper.publishing.waiting import Waiting
 from shipper.settings import ShipperSettings
@@ -30,7 +30,6 @@ from shipper.standard_input import StandardInput
 
 __all__ = ["Crew", "Errand", "follower_for", "input_for", "muster", "pace_for"]
 
-_BLOCK_SIZE = 256 * 1024
 logger = logging.getLogger(__name__)
 
 
@@ -80,7 +79,7 @@ async def follower_for(errand: Errand, crew: Crew, selection: Selection) -> Foll
         agent=str(crew.agent),
         new_id=lambda: f"{crew.agent}.{errand.new_number()}",
         clock=errand.clock,
-        block_size=min(_BLOCK_SIZE, most),
+        block_size=min(LONE_SIZE, most),
         max_line=min(errand.settings.max_line, most),
         grace=errand.settings.grace.total_seconds(),
         hold=errand.settings.hold_deleted.total_seconds(),
@@ -93,7 +92,7 @@ async def follower_for(errand: Errand, crew: Crew, selection: Selection) -> Foll
 async def input_for(errand: Errand, crew: Crew, stopping: asyncio.Event) -> StandardInput:
     """Return standard input, with blocks that the broker takes."""
     most = room_in((await errand.connection.client()).max_payload)
-    limits = Limits(min(_BLOCK_SIZE, most), min(errand.settings.max_line, most), 0, 0)
+    limits = Limits(min(LEAST_SHARE, most), min(errand.settings.max_line, most), 0, 0)
     return StandardInput(f"{crew.agent}.{errand.new_number()}", limits, errand.clock, stopping)
 
 

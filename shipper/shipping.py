@@ -211,7 +211,7 @@ class Shipping:
         self._ends |= {o.span.file: o.span.end for o in origins if o.span and not o.identity}
         self.positions = self.positions.advance(origins, sequence)
         self._meter.acknowledged(round_)
-        self._size = next_size(self._size, self._flight.age, self._pace.round_size)
+        self._size = next_size(self._size, round_, self._flight.age, self._pace.round_size)
 
     async def _land(self) -> None:
         while not await self._flight.land(self._pace.look_every):

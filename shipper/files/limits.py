@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Limits"]
+__all__ = ["LEAST_SHARE", "Limits"]
+
+LEAST_SHARE = 256 * 1024
+"""Bytes that each of many files is given at a time: few enough to be fair, enough to be worth the visit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +20,8 @@ class Limits:
     grace: int
     open_files: int
     hold: int = 6 * 3600 * 1_000_000_000
+
+    @property
+    def share(self) -> int:
+        """Bytes that a file is given at least at its turn."""
+        return min(LEAST_SHARE, self.block_size)

@@ -197,7 +197,7 @@ class Tailer:
 
     def request(self, descriptor: int, limit: int, limits: Limits) -> Request:
         """Return what to read next."""
-        least = limits.max_line + 1 if self._wants_whole_line else limits.block_size
+        least = limits.max_line + 1 if self._wants_whole_line else limits.share
         return replace(self.probe(descriptor), limit=max(limit, least))
 
     def probe(self, descriptor: int) -> Request:

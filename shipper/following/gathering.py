@@ -45,7 +45,10 @@ class Gathering:
         """Return about `budget` bytes of lines that are readable now, as `Follower` says."""
         blocks: list[Block] = []
         self._is_unpacking = False
-        while budget > 0 and (turn := await self._turn(budget, limits)):
+        # what is left of a budget once a file has used it up to its last whole line is not worth a visit
+        while budget >= (limits.share if blocks else 1) and (
+            turn := await self._turn(budget, limits)
+        ):
             got = await self._read(turn, limits)
             budget -= sum(len(block.payload) for block in got)
             blocks += got
@@ -75,17 +78,18 @@ class Gathering:
         return losses
 
     async def _turn(self, budget: int, limits: Limits) -> list[tuple[Tailer, Request]]:
-        most = 1 + budget // limits.block_size
+        most = 1 + budget // limits.share
         due = self.turns.next(self._roster.chains, self._clock(), limits.grace, most)
         self._summons.is_unsettled |= due.is_unsettled
-        each = share(budget, len(due.tailers), limits.block_size)
+        each = share(budget, len(due.tailers), limits.share)
+        is_lone = len(due.tailers) == 1 and budget <= limits.block_size
         turn: list[tuple[Tailer, Request]] = []
         for tailer in one_unpacked(due.tailers, self._handles.unpacked):
             if budget <= 0:
                 break
             self.turns.took(tailer)
             if request := await self._request(tailer, min(each, budget), limits):
-                turn.append((tailer, request))
+                turn.append((tailer, replace(request, is_lone=is_lone)))
                 budget -= request.limit
         return turn
 

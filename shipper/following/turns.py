@@ -28,9 +28,9 @@ class Turn:
     is_unsettled: bool = False
 
 
-def share(budget: int, readers: int, block_size: int) -> int:
-    """Return how many bytes each may take: an equal part, at least a block, so that small budgets still move on."""
-    return max(block_size, min(MOST_PER_TURN, budget // max(1, readers)))
+def share(budget: int, readers: int, least: int) -> int:
+    """Return how many bytes each may take: an equal part, at least `least`, so that small budgets still move on."""
+    return max(least, min(MOST_PER_TURN, budget // max(1, readers)))
 
 
 class Turns:

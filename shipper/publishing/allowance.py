@@ -16,5 +16,5 @@ def round_bytes(memory: int, max_line: int, asked: int) -> int:
     heap's holes. Beside them stand the buffer that is read into, what a reading goes beyond its round, and the copies of the message
     on its way to the socket.
     """
-    beside = 2 * max(_READ, max_line) + 3 * max_line
+    beside = 5 * max(_READ, max_line)
     return min(asked, (memory - beside) // _ROUNDS)

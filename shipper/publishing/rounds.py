@@ -10,6 +10,7 @@ from broker.block import Block, Origin, encode_origin
 
 __all__ = [
     "FIRST_SIZE",
+    "LONE_SIZE",
     "MAX_BLOCKS",
     "Outgoing",
     "Round",
@@ -25,7 +26,10 @@ MAX_BLOCKS = 500
 FIRST_SIZE = 256 * 1024
 """Bytes of lines in the first round, and the least that a slow line brings it down to."""
 
-_QUICK, _SLOW = 1.0, 5.0  # seconds
+LONE_SIZE = 2 * 1024 * 1024
+"""Bytes of lines in a round of one block, the largest that there are: it is stored as it comes, a batch is written twice."""
+
+_NEAR, _QUICK, _SLOW = 0.06, 1.0, 5.0  # seconds
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _BATCH_ID, _BATCH_SEQUENCE = "Nats-Batch-Id", "Nats-Batch-Sequence"
 _BATCH_COMMIT = "Nats-Batch-Commit"
@@ -41,6 +45,11 @@ class Round:
     def size(self) -> int:
         """Bytes of lines."""
         return sum(len(block.payload) for block in self.blocks)
+
+    @property
+    def is_lone(self) -> bool:
+        """Whether all lines are of one file."""
+        return len({block.origin.file for block in self.blocks}) == 1
 
     @property
     def last(self) -> Origin:
@@ -71,12 +80,14 @@ def cut(blocks: Sequence[Block], most_bytes: int, most_blocks: int = MAX_BLOCKS)
     return [*rounds, Round(tuple(taken))] if taken else rounds
 
 
-def next_size(size: int, took: float, most: int) -> int:
-    """Return how many bytes the next round may have after one of `size` took `took` seconds to be acknowledged.
+def next_size(size: int, round_: Round, took: float, most: int) -> int:
+    """Return how many bytes the next round may have after one of at most `size` took `took` seconds to be acknowledged.
 
     A round is sent again whole, so on a slow line it must stay well below the time after which a connection is given
-    up; on a quick one it doubles up to `most`.
+    up; on a quick one it doubles up to `most`, and with a broker nearby to one block where only one file is read.
     """
+    if took < _NEAR * max(1, round_.size / LONE_SIZE) and round_.is_lone:
+        most = min(most, LONE_SIZE)
     if took > _SLOW:
         return min(most, max(FIRST_SIZE, size // 2))
     return min(most, size * 2) if took < _QUICK else min(most, size)

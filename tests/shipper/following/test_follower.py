@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from shipper.cursor import after
+from shipper.files.limits import LEAST_SHARE
 from shipper.notice import NoticeKind
 from tests.shipper.host import Host
 
@@ -64,6 +65,23 @@ async def test_a_gathering_keeps_to_its_budget_and_is_fair(tmp_path: Path) -> No
 
     assert sum(len(block.payload) for block in blocks) <= 12_000
     assert b"quiet\n" in [block.payload for block in blocks]
+    await host.follower.close()
+
+
+async def test_what_a_file_has_alone_is_one_block_and_many_files_share(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log", block_size=4 * LEAST_SHARE)
+    host.write("a.log", b"a line\n" * 2 * LEAST_SHARE)
+    await host.look()
+
+    (alone,) = await host.follower.gather(4 * LEAST_SHARE)
+    far = await host.follower.gather(8 * LEAST_SHARE)
+    host.write("b.log", b"b line\n" * LEAST_SHARE)
+    await host.look()
+    shared = await host.follower.gather(4 * LEAST_SHARE)
+
+    assert 4 * LEAST_SHARE - 7 < len(alone.payload) <= 4 * LEAST_SHARE
+    assert all(len(block.payload) <= LEAST_SHARE for block in (*far, *shared))
+    assert {block.payload[:1] for block in shared} == {b"a", b"b"}
     await host.follower.close()
 
 

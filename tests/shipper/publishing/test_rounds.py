@@ -2,16 +2,17 @@
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.block import Block, Identity, Origin, Span
-from shipper.publishing.rounds import FIRST_SIZE, Round, cut, next_size, outgoing
+from shipper.publishing.rounds import FIRST_SIZE, LONE_SIZE, Round, cut, next_size, outgoing
 
 
-def block(size: int, start: int = 0) -> Block:
+def block(size: int, start: int = 0, file: str = "/a") -> Block:
     span = Span("f", start, start + size)
-    return Block(Origin("1-aaaaaaaa", "/a", span, Identity(1, 0, "", 0, ""), 1, 1), b"x" * size)
+    return Block(Origin("1-aaaaaaaa", file, span, Identity(1, 0, "", 0, ""), 1, 1), b"x" * size)
 
 
 @given(st.lists(st.integers(1, 50)), st.integers(1, 100), st.integers(1, 5))
@@ -61,22 +62,43 @@ def test_the_last_origin_of_a_round_is_that_of_its_last_block(
     assert Round((first, last)).last == last.origin
 
 
-def test_rounds_grow_on_a_quick_line_up_to_their_limit() -> None:
-    size, most = FIRST_SIZE, 4 * 1024 * 1024
+LONE = Round((block(100), block(100, 100)))
+MIXED = Round((block(100), block(100, file="/b")))
+
+
+@pytest.mark.parametrize(
+    ("round_", "took", "most"),
+    [
+        pytest.param(MIXED, 0.01, 2 * LONE_SIZE, id="many files, nearby"),
+        pytest.param(LONE, 0.1, 2 * LONE_SIZE, id="one file, far away"),
+        pytest.param(LONE, 0.01, LONE_SIZE, id="one file, nearby"),
+    ],
+)
+def test_rounds_grow_on_a_quick_line_up_to_what_suits_it(
+    round_: Round, took: float, most: int
+) -> None:
+    size = FIRST_SIZE
     for _ in range(10):
-        size = next_size(size, 0.01, most)
+        size = next_size(size, round_, took, 2 * LONE_SIZE)
 
     assert size == most
+
+
+def test_large_rounds_shrink_to_one_block_once_one_file_is_left_and_the_broker_is_near() -> None:
+    full = Round(tuple(block(LONE_SIZE, n * LONE_SIZE) for n in range(4)))
+
+    assert next_size(4 * LONE_SIZE, full, 0.2, 4 * LONE_SIZE) == LONE_SIZE
+    assert next_size(4 * LONE_SIZE, full, 0.3, 4 * LONE_SIZE) == 4 * LONE_SIZE
 
 
 def test_rounds_shrink_on_a_slow_line_but_not_to_nothing() -> None:
     size = most = 4 * 1024 * 1024
     for _ in range(10):
-        size = next_size(size, 20.0, most)
+        size = next_size(size, LONE, 20.0, most)
 
     assert size == FIRST_SIZE
 
 
 def test_rounds_stay_as_they_are_in_between_and_never_pass_their_limit() -> None:
-    assert next_size(FIRST_SIZE, 3.0, 4 * FIRST_SIZE) == FIRST_SIZE
-    assert {next_size(FIRST_SIZE, took, 65536) for took in (0.0, 3.0, 30.0)} == {65536}
+    assert next_size(FIRST_SIZE, LONE, 3.0, 4 * FIRST_SIZE) == FIRST_SIZE
+    assert {next_size(FIRST_SIZE, LONE, took, 65536) for took in (0.0, 3.0, 30.0)} == {65536}
