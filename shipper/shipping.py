@@ -165,14 +165,20 @@ class Shipping:
         while not self._is_stopped and (blocks := await self._read()):
             if not self._sieve.is_idle:
                 blocks = await asyncio.to_thread(self._sieve.sift, blocks)
-            if self._pace.compression != "none":
-                blocks = await asyncio.to_thread(compress, blocks, self._pace.compression)
+            blocks = await self._compress(blocks)
             if blocks:
                 rounds = cut(blocks, self._pace.round_size)
                 self._meter.gathered(rounds)
                 return rounds
             await self._look_when_due()  # no line of them is left, which may be so for long
         return []
+
+    async def _compress(self, blocks: list[Block]) -> list[Block]:
+        if self._pace.compression == "none":
+            return blocks
+        if sum(len(block.payload) for block in blocks) < self._pace.small:
+            return compress(blocks, self._pace.compression)  # sooner than a thread would begin
+        return await asyncio.to_thread(compress, blocks, self._pace.compression)
 
     async def _read(self) -> list[Block]:
         with self._reading():

@@ -55,6 +55,10 @@ class Attention:
         poll = max(0.0, self._next_poll - now) if self._silent or self._folders else math.inf
         return min(glance, poll)
 
+    def is_growing(self, key: FileKey) -> bool:
+        """Whether a file was heard to grow and is glanced at since: what was written last is in memory, of this machine."""
+        return key in self._growing
+
     async def follow(
         self, folders: Iterable[str], tailers: Mapping[FileKey, Tailer], listed: int
     ) -> list[Notice]:

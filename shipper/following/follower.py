@@ -72,7 +72,13 @@ class Follower:
         reader = Reader(MOST_PER_TURN, self._limits)
         self._leaving = Leaving(self._roster, self._handles, reader, summons)
         self._gathering = Gathering(
-            self._roster, self._handles, reader, summons, agent=agent, clock=clock
+            self._roster,
+            self._handles,
+            reader,
+            summons,
+            is_growing=self._attention.is_growing,
+            agent=agent,
+            clock=clock,
         )
         self._lock = asyncio.Lock()
 

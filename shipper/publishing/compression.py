@@ -1,4 +1,4 @@
-"""Compression of blocks, a whole round in one go on another thread."""
+"""Compression of blocks, a whole round in one go; a large one belongs on another thread."""
 
 import threading
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ _local = threading.local()
 def compress(blocks: Sequence[Block], mode: Compression) -> list[Block]:
     """Return the blocks as they go on the wire; a frame that is no smaller than its lines is left out.
 
-    Takes about 2 CPU seconds per GB of lines and lets go of the interpreter meanwhile: call it on a thread.
+    Takes about 2 CPU seconds per GB of lines and lets go of the interpreter meanwhile: many are for a thread.
     """
     if mode == "none":
         return list(blocks)
