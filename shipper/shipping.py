@@ -7,7 +7,7 @@ source files wait. What to do about troubles is decided elsewhere; this room onl
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from broker.block import Block
 from broker.connection import BrokerAway
@@ -53,6 +53,7 @@ class Shipping:
         self._pace = pace
         self._sieve = Sieve(pace.rules, positions.files.values())
         self._stopping = stopping
+        self._stopper: asyncio.Task[None] | None = None
         self._flight = Flight()
         self._looked = float("-inf")
         self._schedule = schedule(pace, 0)
@@ -93,11 +94,11 @@ class Shipping:
         What cannot be read again is shipped in any case: to the end of its source, or to where the stop came.
         Rounds fly as tasks of `group`; the last one has landed at the end. Raises what `publish` raises.
         """
-        stopper = group.create_task(self._wake_at_the_end())
+        self._stopper = group.create_task(self._wake_at_the_end())
         try:
             await self._work(group)
         finally:
-            stopper.cancel()
+            self._stopper.cancel()
         await self._land()
         if self._pace.once and self._source.look_due:
             await self._look()  # what was found out by reading is to be said
@@ -235,10 +236,8 @@ class Shipping:
             await self._pause(self._pace.breath - self._flight.age)
 
     async def _pause(self, seconds: float) -> None:
-        if seconds > 0:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._stopping.wait()
+        if seconds > 0 and self._stopper is not None:
+            await asyncio.wait({self._stopper}, timeout=seconds)
 
     async def _idle(self) -> None:
         most = self._looked + self._look_interval() - asyncio.get_running_loop().time()

@@ -59,7 +59,7 @@ def test_many_bytes_or_files_are_left_to_a_thread(
     ask: Callable[..., Request], reader: Reader
 ) -> None:
     assert reader.read_at_once([ask(), ask(b"line\n" * 10_000)]) is None
-    assert read_at_once([ask()] * 33, buffer, LIMITS) is None
+    assert reader.read_at_once([ask()] * 33) is None
 
 
 async def test_bytes_that_only_the_disk_has_are_left_to_a_thread(

@@ -289,3 +289,18 @@ async def test_a_thread_that_has_died_is_noticed_by_the_next_look(agent: Agent) 
 def _end(reader: inotify_c.InotifyFD) -> None:
     reader.stop()
     reader.join()
+
+
+async def test_lines_that_went_out_of_memory_while_the_file_grew_are_read_all_the_same(
+    agent: Agent,
+) -> None:
+    agent.write("a.log", b"one\n")
+    await agent.until_quiet()
+    for number in range(5):
+        agent.write("a.log", b"%d\n" % number)
+        with (agent.folder / "a.log").open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        await agent.until(lambda n=number: agent.got.endswith(b"%d\n" % n))  # type: ignore[misc]
+
+    assert agent.got == b"one\n0\n1\n2\n3\n4\n"
