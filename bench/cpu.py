@@ -1,12 +1,13 @@
 """The processor time of a program with everything that it started, from /proc."""
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.processes import Process
+from bench.processes import Process, wait_until
 
-__all__ = ["cpu_seconds", "peak_bytes", "resident_bytes"]
+__all__ = ["cpu_seconds", "peak_bytes", "quiet_after", "resident_bytes"]
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -28,6 +29,20 @@ def cpu_seconds(process: Process) -> float:
     ticks of 10 ms.
     """
     return sum(stat.own + stat.children for stat in _stats(process)) / _TICK
+
+
+def quiet_after(program: Process, most: float, every: float) -> float:
+    """Return what a program has used once it uses no more than `most` CPU seconds in `every` seconds; waits a minute."""
+    used = cpu_seconds(program)
+
+    def is_quiet() -> bool:
+        nonlocal used
+        time.sleep(every)
+        before, used = used, cpu_seconds(program)
+        return used - before <= most
+
+    wait_until(f"{program.name} is quiet", is_quiet, 60, [program])
+    return used
 
 
 def resident_bytes(process: Process) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from bench.backlog import LINE_BYTES, write_backlog
-from bench.cpu import cpu_seconds, resident_bytes
+from bench.cpu import cpu_seconds, quiet_after, resident_bytes
 from bench.floor import copy_floor
 from bench.oracle import Verdict, judge_host
 from bench.processes import Process, Processes, wait_until
@@ -62,7 +62,7 @@ def drain(backlog: Path, folder: Path, shipper_options: tuple[str, ...], cold: b
         suite.wait_for_receiver(receiver, [0])
         if not cold:
             _warm_up(suite, receiver)
-        _wait_until_idle(receiver)
+        quiet_after(receiver, _QUIET, 0.5)
         before = [cpu_seconds(broker), cpu_seconds(receiver)]
         began = time.monotonic()
         shipper = suite.start_shipper(_HOST, [backlog], *shipper_options)
@@ -101,18 +101,6 @@ def _warm_up(suite: Suite, receiver: Process) -> None:
     wait_until(
         "the first line is committed", lambda: _is_committed(suite, sequence), 60, [receiver]
     )
-
-
-def _wait_until_idle(program: Process) -> None:
-    used = cpu_seconds(program)
-
-    def is_quiet() -> bool:
-        nonlocal used
-        time.sleep(0.5)
-        before, used = used, cpu_seconds(program)
-        return used - before <= _QUIET
-
-    wait_until(f"{program.name} is idle", is_quiet, 30, [program])
 
 
 def _wait_until_drained(suite: Suite, size: int, programs: list[Process]) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from bench.cpu import cpu_seconds, resident_bytes
-from bench.processes import Process, Processes, wait_until
+from bench.cpu import cpu_seconds, quiet_after, resident_bytes
+from bench.processes import Processes, wait_until
 from bench.suite import Suite
 from bench.table import table
 
@@ -62,7 +62,7 @@ def idle(files: int, folder: Path, seconds: float, settled: float) -> Idle:
             120,
             [shipper],
         )
-        return Idle(files, share, resident, _quiet_after(shipper))
+        return Idle(files, share, resident, quiet_after(shipper, _QUIET, 1))
 
 
 def _write(files: int, folder: Path) -> list[Path]:
@@ -76,19 +76,6 @@ def _write(files: int, folder: Path) -> list[Path]:
 def _append(path: Path) -> None:
     with path.open("a", encoding="ascii") as file:
         file.write(f"{path.name} started and has nothing to say\n")
-
-
-def _quiet_after(program: Process) -> float:
-    used = cpu_seconds(program)
-
-    def is_quiet() -> bool:
-        nonlocal used
-        time.sleep(1)
-        before, used = used, cpu_seconds(program)
-        return used - before <= _QUIET
-
-    wait_until(f"{program.name} is quiet", is_quiet, 60, [program])
-    return used
 
 
 def _row(one: Idle) -> list[str]:

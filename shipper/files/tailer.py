@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from broker.block import Block, Origin, Span
 from shipper.cursor import Cursor
 from shipper.files.blocks import count_lines
+from shipper.files.fingerprint import Fingerprint
 from shipper.files.identity import HEAD_BYTES, TAIL_BYTES, identify
 from shipper.files.limits import Limits
 from shipper.files.reading import Reading, Request
@@ -49,14 +50,7 @@ class Tailer:
         self.loss: Notice | None = None
         self._begin = 0
         self._is_looked_at = head.startswith(b"\0")
-        # of a file of which nothing was read only what it looked like is known
-        self._head = head[: min(cursor.identity.head_length, cursor.offset)]
-        self._tail = tail
-        # what stands before the offset was not unpacked where the headers told that it is the end
-        skipped = len(tail) < cursor.identity.tail_length
-        self._identity = cursor.identity if skipped else None
-        # a file that nothing was read of yet must be told apart from what replaces it, too
-        self._first = head
+        self._print = Fingerprint(cursor, head, tail)
         self._end = self.offset
         self._size = sighting.size
         self._modified = sighting.modified
@@ -67,11 +61,7 @@ class Tailer:
     @property
     def cursor(self) -> Cursor:
         """Where the next line begins, and what the file looks like there."""
-        inode = self.sighting.key.inode
-        if self._identity is not None:
-            identity = replace(self._identity, inode=inode)
-        else:
-            identity = identify(inode, self._head, self._tail)
+        identity = self._print.identity(self.sighting.key.inode)
         return Cursor(self.file, self.label, self.offset, identity, self.seen)
 
     @property
@@ -88,7 +78,7 @@ class Tailer:
     @property
     def beginning(self) -> bytes:
         """The first bytes that were ever seen in the file; while they stand there it was not written anew."""
-        return max(self._head, self._first, key=len)
+        return self._print.beginning
 
     @property
     def is_in_line(self) -> bool:
@@ -164,19 +154,19 @@ class Tailer:
         """Take note of what the file begins with and how large it is, once it is known to be the one it was."""
         self.suspect = False
         self.stir(self._grew)
-        self._first = max(self._first, head, key=len)
+        self._print.saw(head)
         self._is_looked_at |= head.startswith(b"\0")
         self._size = size
 
     def glimpsed(self, head: bytes) -> None:
         """Take note of what an open file begins with that was not written anew, so that a copy of it is known."""
-        self._first = max(self._first, head, key=len)
+        self._print.saw(head)
 
     def skip_hole(self, start: int) -> None:
         """Begin at `start`, behind a hole that the file begins with; nothing was read yet."""
         self.offset = self._begin = start
         self._end = max(self._end, start)
-        self._head, self._tail = self._first[:start], bytes(min(start, TAIL_BYTES))
+        self._print.skipped(start)
         self._is_looked_at = False
 
     def unseen(self, now: int, modified: int) -> None:
@@ -202,7 +192,7 @@ class Tailer:
 
     def probe(self, descriptor: int) -> Request:
         """Return a request that reads nothing, to know whether what was read is still there."""
-        return Request(descriptor, self.offset, 0, self._size, self.beginning, self._tail)
+        return Request(descriptor, self.offset, 0, self._size, self.beginning, self._print.tail)
 
     def accept(self, reading: Reading, now: int, agent: str, limits: Limits) -> list[Block]:
         """Take what was read: move the offset, and return the blocks.
@@ -277,18 +267,12 @@ class Tailer:
         self.offset += len(run)
         self._pieces = 0 if payload.endswith(b"\n") else self._pieces + 1
         self.seen = now
-        self._identity = None
-        if len(self._head) < HEAD_BYTES:
-            self._head += run[: HEAD_BYTES - len(self._head)]
-            self._first = self.beginning  # the same bytes need not be kept twice
-        self._tail = (
-            run[-TAIL_BYTES:] if len(run) >= TAIL_BYTES else (self._tail + run)[-TAIL_BYTES:]
-        )
+        self._print.took(run)
         origin = Origin(
             agent=agent,
             file=self.label,
             span=Span(self.file, start, self.offset),
-            identity=identify(self.sighting.key.inode, self._head, self._tail),
+            identity=self._print.identity(self.sighting.key.inode),
             lines=count_lines(payload),
             read_at=now,
         )
