@@ -18,6 +18,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from broker import cancellation
 from broker.access import Access
 from broker.answer import ConnectionLost, Denied, Rejected, answer_of
 from broker.client import BrokerClient
@@ -106,15 +107,19 @@ class Connection:
         async with self._connecting:
             if self._client is not None and self._client.is_connected and not self._denials.is_deaf:
                 return self._client
-            await self._drop()
-            credentials = await asyncio.to_thread(read_credentials, self._access)
-            failures: dict[str, Failure] = {}
-            for server in random.sample(self._servers, len(self._servers)):
-                try:
-                    return await self._open(server, credentials)
-                except (OSError, nats.errors.Error, TimeoutError) as error:
-                    failures[server] = failure_of(error, server, self._access)
-            raise BrokerAway(summary([failures[server] for server in dict.fromkeys(self._servers)]))
+            with cancellation.kept():
+                return await self._connect_anew()
+
+    async def _connect_anew(self) -> BrokerClient:
+        await self._drop()
+        credentials = await asyncio.to_thread(read_credentials, self._access)
+        failures: dict[str, Failure] = {}
+        for server in random.sample(self._servers, len(self._servers)):
+            try:
+                return await self._open(server, credentials)
+            except (OSError, nats.errors.Error, TimeoutError) as error:
+                failures[server] = failure_of(error, server, self._access)
+        raise BrokerAway(summary([failures[server] for server in dict.fromkeys(self._servers)]))
 
     async def _open(self, server: str, credentials: Credentials) -> BrokerClient:
         lost = asyncio.get_running_loop().create_future()

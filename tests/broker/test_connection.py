@@ -1,4 +1,5 @@
 import asyncio
+import random
 import time
 from typing import Any
 
@@ -92,3 +93,20 @@ def test_a_password_in_an_address_is_never_shown() -> None:
     connection = Connection(["nats://web01:secret@broker:4222", "other:4222"], "test")
 
     assert connection.servers == "nats://broker:4222, other:4222"
+
+
+async def test_a_cancellation_is_heard_whenever_it_comes(fresh_url: str) -> None:
+    chance = random.Random(5)
+    lost = 0
+    for _ in range(300):
+        connection = Connection([fresh_url], "test")
+        connecting = asyncio.create_task(connection.client())
+        for _ in range(chance.randrange(1, 100)):
+            await asyncio.sleep(0)
+        if not connecting.done():
+            connecting.cancel()
+            await asyncio.wait({connecting})
+            lost += not connecting.cancelled()
+        await connection.close()
+
+    assert lost == 0
