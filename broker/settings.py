@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ByteSize, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from broker.access import ACCESS, AccessSettings
+from broker.access_settings import ACCESS, AccessSettings
 from broker.address import Address, Listen, OptionalListen
 from broker.configuration import Many
 from broker.durations import Duration

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker.access import Access
+
 __all__ = ["Assignment", "Destination"]
 
 
@@ -10,7 +12,7 @@ __all__ = ["Assignment", "Destination"]
 class Destination:
     """Where and how lines are written; the same for every task of a receiver.
 
-    `rotate_size` is in bytes, `rotate_every` in nanoseconds; 0 is never.
+    `rotate_size` is in bytes, `rotate_every` in nanoseconds; 0 is never. What `access` names is read where the task runs.
     """
 
     output: Path
@@ -18,6 +20,7 @@ class Destination:
     rotate_size: int
     servers: tuple[str, ...]
     rotate_every: int = 0
+    access: Access = Access()  # noqa: RUF009 - a frozen value
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from broker.access import Access
 from broker.connection import Connection
 
 __all__ = ["connection", "submit", "wait"]
@@ -17,7 +18,7 @@ __all__ = ["connection", "submit", "wait"]
 Answer = TypeVar("Answer")
 
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
-_connections: dict[tuple[int, tuple[str, ...]], Connection] = {}
+_connections: dict[tuple[int, tuple[str, ...], Access], Connection] = {}
 _starting = threading.Lock()
 
 
@@ -35,11 +36,12 @@ def wait(call: Coroutine[Any, Any, Answer], patience: float) -> Answer:
         future.cancel()
 
 
-def connection(servers: tuple[str, ...]) -> Connection:
+def connection(servers: tuple[str, ...], access: Access = Access()) -> Connection:  # noqa: B008 - a frozen value
     """Return the connection of this worker to the broker, the same for every task."""
-    key = (os.getpid(), servers)
+    key = (os.getpid(), servers, access)
     if key not in _connections:
-        _connections[key] = Connection(servers, f"logreceiver worker {os.getpid()}")
+        name = f"logreceiver worker {os.getpid()}"
+        _connections[key] = Connection(servers, name, access=access)
     return _connections[key]
 
 

@@ -45,7 +45,7 @@ def status(as_json: bool, **options: Any) -> None:
     log_to_stderr(settings)
     from receiver import status as view
 
-    partitions = asyncio.run(view.gather(settings.server))
+    partitions = asyncio.run(view.gather(settings.server, settings.access))
     click.echo(view.as_json(partitions) if as_json else view.as_table(partitions))
 
 

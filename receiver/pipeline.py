@@ -17,6 +17,7 @@ import socket
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 from pyspark import SparkContext
 
@@ -58,7 +59,9 @@ class _Pipeline:
     def __init__(self, settings: ReceiverSettings) -> None:
         self._settings = settings
         self._owner = f"{socket.gethostname()}:{os.getpid()}"
-        self._connection = Connection(settings.server, f"logreceiver {self._owner}")
+        self._connection = Connection(
+            settings.server, f"logreceiver {self._owner}", access=settings.access
+        )
         self._stop = asyncio.Event()
         self._closed: asyncio.Queue[tuple[str, ...]] = asyncio.Queue()
 
@@ -178,6 +181,7 @@ class _Pipeline:
             settings.rotate_size,
             settings.server,
             int(settings.rotate_every.total_seconds() * _NANOSECONDS),
+            settings.access.absolute(Path.cwd()),
         )
 
 

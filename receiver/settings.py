@@ -7,13 +7,14 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, ByteSize, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from broker.configuration import Many, ProgramSettings
+from broker.access_settings import ACCESS, AccessSettings
+from broker.configuration import Many
 from broker.durations import Duration
 from broker.exits import ConfigurationError
 
 __all__ = ["STATUS_FIELDS", "ReceiverSettings"]
 
-STATUS_FIELDS = ("server", "log_level", "log_format")
+STATUS_FIELDS = ACCESS | {"server", "log_level", "log_format"}
 
 _SMALLEST_BATCH = 1024 * 1024
 
@@ -25,7 +26,7 @@ def _split_partitions(value: object) -> object:
     return tuple(word.strip() for part in parts for word in str(part).split(","))
 
 
-class ReceiverSettings(ProgramSettings):
+class ReceiverSettings(AccessSettings):
     """The settings of logreceiver."""
 
     model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")

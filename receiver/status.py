@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from broker import bucket
+from broker.access import Access
 from broker.connection import Connection, Rejected
 from broker.exits import OperatorError
 from broker.offset import Offset, UnreadableOffset
@@ -32,9 +33,9 @@ class PartitionStatus:
 _UNCLAIMED = Offset(0, 0, "", "")
 
 
-async def gather(servers: Sequence[str]) -> list[PartitionStatus]:
+async def gather(servers: Sequence[str], access: Access) -> list[PartitionStatus]:
     """Ask the broker; raises `BrokerAway`, OperatorError when nothing has been set up there."""
-    connection = Connection(servers, "logreceiver status")
+    connection = Connection(servers, "logreceiver status", access=access)
     try:
         await connection.once()
         entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)

@@ -79,7 +79,9 @@ def _locked(assignment: Assignment, destination: Destination) -> Outcome:
 
 def _write(assignment: Assignment, destination: Destination, batch: Batch, output: Output) -> Done:
     try:
-        for chunk in read(background.connection(destination.servers), assignment):
+        for chunk in read(
+            background.connection(destination.servers, destination.access), assignment
+        ):
             fault("fetched")
             batch.write(chunk)
             fault("appended")
@@ -100,7 +102,7 @@ def _undo(images: tuple[journal.PreImage, ...], output: Output, spans: Path) -> 
 
 
 def _check_epoch(assignment: Assignment, destination: Destination) -> Outcome | None:
-    connection = background.connection(destination.servers)
+    connection = background.connection(destination.servers, destination.access)
     entry = background.wait(
         bucket.read(connection, OFFSETS_BUCKET, offset_key(assignment.partition)), _KV_PATIENCE
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.access import ACCESS
+from broker.access_settings import ACCESS
 from broker.exits import ConfigurationError, Exit
 from broker.notify import notifier_from
 from broker.options import given, settings_options, spread

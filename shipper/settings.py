@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
 from pydantic_settings import SettingsConfigDict
 
-from broker.access import AccessSettings
+from broker.access_settings import AccessSettings
 from broker.address import OptionalListen
 from broker.configuration import Many
 from broker.durations import Duration
