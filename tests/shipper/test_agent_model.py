@@ -181,8 +181,10 @@ class Program:
     async def stop(self, _: int) -> None:
         if self.task is not None:
             self.task.cancel()
+            ended, _ = await asyncio.wait({self.task}, timeout=PATIENCE)
+            assert ended, "the agent goes on although it was cancelled"
             with suppress(asyncio.CancelledError):
-                await self.task
+                self.task.result()
             self.task, self.saved = None, True
 
     async def kill(self, amount: int = 0) -> None:
