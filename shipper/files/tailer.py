@@ -56,7 +56,8 @@ class Tailer:
         self._modified = sighting.modified
         self._grew = now
         self._wants_whole_line = False
-        self._pieces = 1 if tail and not tail.endswith(b"\n") else 0
+        # a hole is no line, so what stands behind it is not the rest of one
+        self._pieces = 1 if tail.strip(b"\0") and not tail.endswith(b"\n") else 0
 
     @property
     def cursor(self) -> Cursor:

@@ -168,6 +168,26 @@ async def test_files_that_begin_with_holes_are_not_taken_for_copies_of_each_othe
     assert host.shipped == LONG + b"2\n3\n" + LONG + b"4\n" + LONG + b"5\n"
 
 
+async def test_what_stands_behind_a_hole_waits_for_what_is_older(
+    host: Host, writer: BinaryIO
+) -> None:
+    writer.write(LONG)
+    await host.ship()
+    writer.write(b"2\n")
+    host.copy_truncate("app.log", "app.log.1")
+    writer.write(b"3\n")
+    await host.look()
+    host.move("app.log.1", "app.log.2")
+    copy_truncate(host)
+    writer.write(b"4\n")
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == LONG + b"2\n3\n4\n"
+    assert not any(block.continues for block in host.blocks)
+
+
 async def test_a_file_found_behind_its_hole_is_found_there_after_a_crash(
     host: Host, writer: BinaryIO
 ) -> None:
