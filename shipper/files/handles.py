@@ -3,7 +3,7 @@
 import errno
 import os
 import resource
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from aiofiles.os import wrap
 
@@ -16,6 +16,7 @@ from shipper.files.unpacker import Unpacker
 __all__ = ["Handles", "most_open_files"]
 
 _FEWEST, _MOST = 16, 16_384
+_TOO_MANY = {errno.EMFILE, errno.ENFILE}
 
 
 def _open_if_same(path: str, key: FileKey) -> int | None:
@@ -27,12 +28,25 @@ def _open_if_same(path: str, key: FileKey) -> int | None:
     return None
 
 
+def _open_all(paths: Sequence[tuple[str, FileKey]]) -> list[int | OSError | None]:
+    """Open files in order; each gives a descriptor, None where another file stands, or an error: out of them is the last."""
+    opened: list[int | OSError | None] = []
+    for path, key in paths:
+        try:
+            opened.append(_open_if_same(path, key))
+        except OSError as error:
+            opened.append(error)
+            if error.errno in _TOO_MANY:
+                break
+    return opened
+
+
 def _close_all(descriptors: Iterable[int]) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
 
 
-_open_same, _close = wrap(_open_if_same), wrap(_close_all)
+_open, _close = wrap(_open_all), wrap(_close_all)
 _pread = wrap(os.pread)
 
 
@@ -61,11 +75,6 @@ class Handles:
         """Return the descriptor of a file that is open."""
         return self._open.get(key)
 
-    @property
-    def has_room(self) -> bool:
-        """Whether another file may be opened without closing one."""
-        return len(self._open) < self._limit
-
     async def descriptor(self, tailer: Tailer) -> int | None:
         """Return the open descriptor of a file, the most recently used from now on.
 
@@ -74,10 +83,10 @@ class Handles:
         key = tailer.sighting.key
         descriptor = self._open.pop(key, None)
         if descriptor is None:
-            descriptor = await self._open_file(tailer)
-        if descriptor is not None:
+            await self._open_files([tailer])
+        else:
             self._open[key] = descriptor
-        return descriptor
+        return self._open.get(key)
 
     async def head(self, tailer: Tailer) -> bytes:
         """Return what an open file begins with now, wherever it is; nothing where that cannot be had."""
@@ -109,10 +118,12 @@ class Handles:
         closed = [tailer for tailer in tailers if tailer.sighting.key not in self._open]
         growing = [tailer for tailer in closed if tailer.dirty]
         standing = [t for t in closed if t.sighting.is_live and not t.dirty]
-        for tailer in growing + standing:
-            if not self.has_room:
-                break
-            await self.descriptor(tailer)
+        await self._open_files((growing + standing)[: max(0, self._limit - len(self._open))])
+
+    async def trim_excess(self, followed: Mapping[FileKey, Tailer]) -> None:
+        """Close what `trim` would, if there are more open files than allowed."""
+        if len(self._open) > self._limit:
+            await self.trim(followed)
 
     async def trim(self, followed: Mapping[FileKey, Tailer]) -> None:
         """Close what is followed no longer, and the least recently read above the limit; deleted ones only at last.
@@ -130,14 +141,17 @@ class Handles:
             self._unpacked = self._unpacker = None
         await _close([self._open.pop(key) for key in closing])
 
-    async def _open_file(self, tailer: Tailer) -> int | None:
-        try:
-            descriptor = await _open_same(tailer.sighting.path, tailer.sighting.key)
-        except OSError as error:
-            if error.errno in {errno.EMFILE, errno.ENFILE}:
-                self._limit = max(_FEWEST, len(self._open) // 2)  # others need some as well
-            tailer.note = f"cannot be opened: {error.strerror}"
-            return None
-        if descriptor is None:
-            tailer.note = "was moved since the last look"
-        return descriptor
+    async def _open_files(self, tailers: Sequence[Tailer]) -> None:
+        if not tailers:
+            return
+        opened = await _open([(t.sighting.path, t.sighting.key) for t in tailers])
+        for tailer, one in zip(tailers, opened, strict=False):
+            match one:
+                case int():
+                    self._open[tailer.sighting.key] = one
+                case None:
+                    tailer.note = "was moved since the last look"
+                case OSError():
+                    if one.errno in _TOO_MANY:
+                        self._limit = max(_FEWEST, len(self._open) // 2)  # others need some as well
+                    tailer.note = f"cannot be opened: {one.strerror}"

@@ -58,7 +58,7 @@ class Gathering:
             got = await self._read(turn, limits)
             budget -= sum(len(block.payload) for block in got)
             blocks += got
-            await self._handles.trim(self._roster.tailers)
+            await self._handles.trim_excess(self._roster.tailers)
             if self._is_unpacking and not got:
                 break  # so that it can be stopped
         return blocks
