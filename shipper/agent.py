@@ -170,7 +170,7 @@ class Agent:
             raise BrokerAway(f"gave up after {self._patience:g} s: {reason}") from None
 
     async def _ship(self, crew: Crew) -> None:
-        source = await self._source(crew)
+        source = self._source(crew)  # nothing is awaited until it is in view: settings may change
         pace = self._pace(self._errand.settings)
         stopping = self._ending.asked
         shipping = Shipping(source, crew.publish, crew.positions, pace, stopping, self._meter)
@@ -187,16 +187,16 @@ class Agent:
             self._view.at_rest()
             await source.close()
 
-    async def _source(self, crew: Crew) -> Source:
+    def _source(self, crew: Crew) -> Source:
         if self._errand.settings.file != (PATH,):
             selection = self._errand.settings.selection
             if self._has_followed:
                 # what comes while the subject is claimed anew came after the start
                 selection = replace(selection, from_end=False)
             self._has_followed = True
-            return await follower_for(self._errand, crew, selection)
+            return follower_for(self._errand, crew, selection)
         if self._input is None:
-            self._input = await input_for(self._errand, crew, self._ending.asked)
+            self._input = input_for(self._errand, crew, self._ending.asked)
         self._input.agent = str(crew.agent)
         return self._input
 

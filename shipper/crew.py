@@ -48,11 +48,12 @@ class Errand:
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """What one ownership of the subject works with."""
+    """What one ownership of the subject works with; `room` is how large a payload the broker takes, in bytes."""
 
     agent: AgentId
     publish: Callable[[Round], Awaitable[int]]
     positions: Positions
+    room: int
 
 
 async def muster(errand: Errand, cached: Positions) -> Crew:
@@ -62,25 +63,28 @@ async def muster(errand: Errand, cached: Positions) -> Crew:
     if not errand.settings.ack:
         agent = AgentId.following(None, errand.clock() // 1_000_000, errand.tag)
         plain = UnacknowledgedPublisher(errand.connection, heading, errand.waiting)
-        return Crew(agent, plain.publish, cached)
+        return Crew(agent, plain.publish, cached, await _room(errand))
     registry = Registry(errand.connection, subject, errand.settings.registry_api)
     ownership = await take_over(registry, cached, errand.tag, errand.clock, errand.waiting)
     publisher = Publisher(errand.connection, registry, ownership, heading, errand.waiting)
     logger.info("agent %s ships on %s", ownership.agent, subject)
-    return Crew(ownership.agent, publisher.publish, ownership.positions)
+    return Crew(ownership.agent, publisher.publish, ownership.positions, await _room(errand))
 
 
-async def follower_for(errand: Errand, crew: Crew, selection: Selection) -> Follower:
+async def _room(errand: Errand) -> int:
+    return room_in((await errand.connection.client()).max_payload)
+
+
+def follower_for(errand: Errand, crew: Crew, selection: Selection) -> Follower:
     """Return a follower of a selection that starts at the crew's positions, with blocks that the broker takes."""
-    most = room_in((await errand.connection.client()).max_payload)
     return Follower(
         selection,
         crew.positions.files.values(),
         agent=str(crew.agent),
         new_id=lambda: f"{crew.agent}.{errand.new_number()}",
         clock=errand.clock,
-        block_size=min(LONE_SIZE, most),
-        max_line=min(errand.settings.max_line, most),
+        block_size=min(LONE_SIZE, crew.room),
+        max_line=min(errand.settings.max_line, crew.room),
         grace=errand.settings.grace.total_seconds(),
         hold=errand.settings.hold_deleted.total_seconds(),
         open_files=most_open_files(),
@@ -89,10 +93,10 @@ async def follower_for(errand: Errand, crew: Crew, selection: Selection) -> Foll
     )
 
 
-async def input_for(errand: Errand, crew: Crew, stopping: asyncio.Event) -> StandardInput:
+def input_for(errand: Errand, crew: Crew, stopping: asyncio.Event) -> StandardInput:
     """Return standard input, with blocks that the broker takes."""
-    most = room_in((await errand.connection.client()).max_payload)
-    limits = Limits(min(LEAST_SHARE, most), min(errand.settings.max_line, most), 0, 0)
+    max_line = min(errand.settings.max_line, crew.room)
+    limits = Limits(min(LEAST_SHARE, crew.room), max_line, 0, 0)
     return StandardInput(f"{crew.agent}.{errand.new_number()}", limits, errand.clock, stopping)
 
 

@@ -109,9 +109,10 @@ class Positions:
             raise PositionsUnreadable(f"damaged ({type(error).__name__})") from error
         if version != _VERSION:
             raise PositionsUnreadable(f"version {version!r}; this program reads {_VERSION}")
-        # a digit that changed on the disk would still be a number, and lines would be skipped or repeated
-        body = data[: data.rfind(_CHECKSUM)]
-        if document.get("crc32") != f"{crc32(body):08x}":
+        # a digit that changed on the disk would still be a number, and lines would be skipped or repeated; where there
+        # is no checksum an older program wrote, or what changed is its name
+        checksum = f"{crc32(data[: data.rfind(_CHECKSUM)]):08x}"
+        if document.get("crc32", checksum) != checksum:
             raise PositionsUnreadable("damaged (its checksum is another)")
         try:
             files = {name: _cursor(name, entry) for name, entry in document["files"].items()}

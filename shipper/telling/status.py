@@ -13,7 +13,7 @@ from shipper.cache import FILE_NAME
 from shipper.cursor import Cursor
 from shipper.positions import Positions, PositionsUnreadable
 from shipper.telling.live import SOCKET_NAME, ask
-from shipper.telling.report import FileReport, HostReport
+from shipper.telling.report import FileReport, HostReport, Trouble
 from shipper.telling.view import rfc3339
 
 __all__ = ["render", "render_json", "survey"]
@@ -22,33 +22,49 @@ __all__ = ["render", "render_json", "survey"]
 def survey(state_dir: Path, host: str) -> list[HostReport]:
     """Return how `host` stands, or every host in the folder when it is empty.
 
-    Raises `OperatorError` when no agent runs and nothing was saved there, or it cannot be read.
+    Raises `OperatorError` when no agent runs and nothing was saved there, or nothing of it can be read; of several hosts
+    those that can be are returned, and the others as troubles.
     """
     try:
         folders = sorted(path for path in state_dir.iterdir() if host in {"", path.name})
-        found = [report for folder in folders if (report := _host(folder)) is not None]
     except FileNotFoundError:
-        found = []
+        folders = []
     except OSError as error:
         raise OperatorError(f"cannot read {state_dir}: {error.strerror}") from None
+    found: list[HostReport] = []
+    failed: list[HostReport] = []
+    for folder in folders:
+        try:
+            found += [] if (report := _host(folder)) is None else [report]
+        except OperatorError as error:
+            if folder == folders[-1] and not found:
+                raise
+            failed.append(_failed(folder, error))
     if not found:
         pattern = f"{host or '*'}/{FILE_NAME}"
         raise OperatorError(
             f"no saved positions at {state_dir / pattern}; check --state-dir and --host"
         )
-    return found
+    return found + failed
+
+
+def _failed(folder: Path, error: OperatorError) -> HostReport:
+    troubles = (Trouble(str(folder), str(error)),)
+    return HostReport(folder.name, "", 0, running=False, files=(), troubles=troubles)
 
 
 def _host(folder: Path) -> HostReport | None:
     try:
         live = ask(folder)
+        if live is not None and live.agent:
+            return live
+        saved = _saved(folder / FILE_NAME)
     except (TimeoutError, ValueError):
         raise OperatorError(
             f"an agent runs and does not answer at {folder / SOCKET_NAME}; it is stuck, or of another version"
         ) from None
-    if live is not None and live.agent:
-        return live
-    saved = _saved(folder / FILE_NAME)
+    except OSError as error:
+        raise OperatorError(f"cannot read {folder}: {error.strerror}") from None
     return saved if live is None else _starting(live, saved)
 
 

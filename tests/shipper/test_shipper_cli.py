@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+SAVED = '{"version": 1, "agent": "1-aaaaaaaa", "sequence": 7, "files": {}}'  # no checksum, as older programs
 ROOT = Path(__file__).parents[2]
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -226,3 +227,19 @@ def test_a_version_of_the_positions_that_is_not_ours_is_named(call: Call, tmp_pa
     (folder / "positions.json").write_text('{"version": 0}')
 
     assert_one_line(call("status"), 1, "version 0", "rebuilds")
+
+
+def test_a_host_that_cannot_be_read_hides_no_other(call: Call, tmp_path: Path) -> None:
+    for host, content in (("web01", '{"version": 0}'), ("web02", SAVED), ("web03", "")):
+        folder = tmp_path / "state" / host
+        folder.mkdir(parents=True)
+        (folder / "positions.json").write_text(content)
+
+    shown, document = call("status"), call("status", "--json")
+
+    assert shown.returncode == 0, shown.stderr
+    assert "sequence 7" in shown.stdout
+    assert "version 0" in shown.stdout
+    hosts = {host["host"]: host for host in json.loads(document.stdout)}
+    assert not hosts["web02"]["troubles"]
+    assert "damaged" in hosts["web03"]["troubles"][0]["reason"]
