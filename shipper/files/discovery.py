@@ -44,6 +44,8 @@ def scan(selection: Selection, lives: Iterable[str]) -> Scan:
     troubles = [_nothing(pattern) for pattern, paths in found.items() if not paths]
     for path in paths:
         if _is_beside_original(path, paths, families):
+            if not os.path.lexists(unpacked(path)):
+                siblings.pop(path, None)  # it stands alone by now, and was not seen
             continue
         match _see(path, family_of(path, families), path in wanted):
             case Sighting() as sighting:

@@ -81,19 +81,24 @@ def _read(request: Request, buffer: bytearray, limits: Limits) -> Reading:
 
 
 def _fetch(
-    request: Request, status: os.stat_result, buffer: bytearray, limits: Limits, flags: int = 0
+    request: Request, before: os.stat_result, buffer: bytearray, limits: Limits, flags: int = 0
 ) -> Reading:
-    start, size, modified = len(request.tail), status.st_size, status.st_mtime_ns
-    head = bytearray(len(request.head))
-    told = os.preadv(request.descriptor, [head], 0, flags) if head else 0
-    if size < max(request.offset, request.least) or head[:told] != request.head:
-        return Reading(False, size, modified)
-    wanted = start + min(request.limit, size - request.offset, len(buffer) - start)
+    start = len(request.tail)
+    least = max(request.offset, request.least)
+    if before.st_size < least:
+        return Reading(False, before.st_size, before.st_mtime_ns)
+    wanted = start + min(request.limit, before.st_size - request.offset, len(buffer) - start)
     with memoryview(buffer) as view:
         length = os.preadv(request.descriptor, [view[:wanted]], request.offset - start, flags)
     if flags and length < wanted:
         raise BlockingIOError
-    if not buffer.startswith(request.tail):
+    # what begins as it did after the reading was not truncated before or during it
+    head = bytearray(len(request.head))
+    told = os.preadv(request.descriptor, [head], 0, flags) if head else 0
+    after = os.fstat(request.descriptor)
+    size, modified = after.st_size, after.st_mtime_ns
+    same = length >= start and buffer.startswith(request.tail) and head[:told] == request.head
+    if size < max(least, request.offset - start + length) or not same:
         return Reading(False, size, modified)
     block_size = limits.block_size if request.is_lone else limits.share
     runs = tuple(cut(buffer, start, length, block_size, limits.max_line))

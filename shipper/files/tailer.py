@@ -201,7 +201,7 @@ class Tailer:
         An unfinished last line is taken only when the file is settled, with a newline added that no span counts.
         """
         self.note = reading.error
-        if reading.error or not reading.intact or self._may_be_hole(reading):
+        if reading.error or not reading.intact or self._is_unknown(reading):
             self.suspect = not reading.error
             self.dirty = False
             return []
@@ -221,12 +221,14 @@ class Tailer:
             blocks.append(self._take(reading.rest, reading.rest + b"\n", now, agent))
         return blocks
 
-    def _may_be_hole(self, reading: Reading) -> bool:
-        # what the file begins with is to be looked at; an open one without a name can no more
-        if not self.is_unread or self._is_looked_at or self.unseen_since is not None:
+    def _is_unknown(self, reading: Reading) -> bool:
+        # what the file begins with is to be looked at: it may be a hole, and one that was empty when it was seen may have
+        # been written, copied and truncated since; an open one without a name can be looked at no more
+        if not self.is_unread or self.unseen_since is not None or self.sighting.packed is not None:
             return False
         first = reading.runs[0] if reading.runs else reading.rest
-        return first.startswith(b"\0") and self.sighting.packed is None
+        is_hole = first.startswith(b"\0") and not self._is_looked_at
+        return is_hole or (bool(first) and not self.beginning)
 
     def state(self) -> FileState:
         """Return what a person may want to know."""

@@ -73,17 +73,11 @@ class Model:
         self._clock = clock
         self._number = 0
         self._fresh = True
-        self._seen_empty: Generation | None = None
 
     @property
     def now(self) -> Generation:
         """The generation that stands, or will stand, at the live path."""
         return self.generations[-1]
-
-    @property
-    def is_blind(self) -> bool:
-        """Whether the file was seen while it was empty and was truncated since: only its watcher can tell, by a look."""
-        return self._seen_empty is not None and self._seen_empty is not self.now
 
     # what happens to files
 
@@ -190,7 +184,6 @@ class Model:
         self.may_have_looked()
         self.family_known |= self._exists()
         self._fresh = False
-        self._seen_empty = self.now if self._exists() and not self.now.content else None
         for generation in (*self.siblings, self.now):
             generation.found |= bool(generation.content)
             generation.opened = bool(generation.content) or generation is not self.now

@@ -49,8 +49,6 @@ ACTIONS = {
     "restart_broker": 1,
 }
 BREATHS = (0.001, 0.003, 0.01, 0.03, 0.06)
-TRUNCATING = {"truncate", "copy_truncate", "copy_slowly_and_truncate"}
-"""What is done only when the agent is at rest: in the midst of a look, nothing tells it from what it was before."""
 PARTITIONS = 2
 TOGETHER = 20
 """Hosts that run at the same time, since each of them mostly waits."""
@@ -127,8 +125,6 @@ class Program:
         try:
             for action, amount in steps:
                 self.later += STEP
-                if action in TRUNCATING and self.task is not None:
-                    await self.settle()
                 if action in FILE_ACTIONS:
                     getattr(self.model, action)(amount)
                 else:
@@ -146,9 +142,10 @@ class Program:
         assert verdict.is_perfect, verdict
 
     async def copy_slowly_and_truncate(self, amount: int) -> None:
-        self.model.copy(amount)
-        if self.task is not None:
-            await self.settle()
+        self.model.begin_to_copy(amount)
+        await self.breathe(amount)
+        self.model.finish_copying(amount)
+        await self.breathe(amount)
         self.model.truncate_copied(amount)
 
     async def breathe(self, amount: int) -> None:

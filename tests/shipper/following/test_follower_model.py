@@ -77,7 +77,6 @@ class Program:
             await self.host.look()
 
     async def gather_amid(self, seam: int) -> None:
-        await self._look_if_blind()
         with amid(self.next_actions(seam)):
             await self.host.gather()
 
@@ -113,11 +112,9 @@ class Program:
         self.model.looked()
 
     async def gather_some(self, amount: int) -> None:
-        await self._look_if_blind()
         self.host.blocks += await self.host.follower.gather(BUDGETS[amount])
 
     async def gather_all(self, _: int = 0) -> None:
-        await self._look_if_blind()
         await self.host.gather()
 
     async def pass_time(self, _: int = 0) -> None:
@@ -130,10 +127,6 @@ class Program:
     async def restart_without_positions(self, _: int) -> None:
         await self.host.restart()
         self.model.restarted(self.host.blocks, saved=False)
-
-    async def _look_if_blind(self) -> None:
-        if self.model.is_blind:
-            await self.look()
 
 
 @as_many_as(500)

@@ -31,7 +31,7 @@ class Files:
         how = Packed(Packing.GZIP, 5) if packed else None
         sighting = Sighting(path, path, family, FileKey(1, inode), size, 0, True, how)
         cursor = Cursor(f"id-{inode}", family, 0, identify(inode, b"", b""), 0)
-        tailer = Tailer(cursor, sighting, b"", b"", 0)
+        tailer = Tailer(cursor, sighting, b"x" * min(size, 1024), b"", 0)
         self.chains.setdefault(family, []).append(tailer)
         return tailer
 
