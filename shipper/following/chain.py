@@ -178,7 +178,8 @@ def is_beginning(stranger: Stranger, live: Stranger) -> bool:
     head = live.head[: len(stranger.head)]
     # holes that two files begin with are alike, and say nothing of what stands behind them
     hole = min(stranger.begin, stranger.sighting.size - 1)
-    sizes = [size for size in stranger.ends.keys() & live.ends.keys() if size > hole]
+    both = stranger.ends.keys() & live.ends.keys()
+    sizes = [size for size in both if not 0 < size <= hole]
     return head == stranger.head and any(stranger.ends[n] == live.ends[n] for n in sizes)
 
 

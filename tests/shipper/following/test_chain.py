@@ -1,5 +1,7 @@
 """What a rotated sibling is that nobody follows."""
 
+from dataclasses import replace
+
 import pytest
 
 from shipper.cursor import Cursor
@@ -93,3 +95,11 @@ def test_a_file_that_kept_its_inode_and_its_bytes_goes_on_at_the_furthest_cursor
 
     assert ruling is not None
     assert ruling.cursor == CURSOR
+
+
+def test_a_copy_that_was_empty_when_its_size_was_seen_may_be_one_of_the_live_file() -> None:
+    copy = replace(sibling(READ, modified=60), ends={0: b""})
+
+    ruling = rule_rotated(copy, chain(live=live(READ, 0)))
+
+    assert ruling.verdict is Verdict.COPY
