@@ -17,6 +17,9 @@ from shipper.notice import Notice
 
 __all__ = ["Gathering"]
 
+_ENOUGH = 400
+"""Blocks: with what one more turn adds still a round; the headers of thousands would take more memory than their lines."""
+
 
 class Gathering:
     """Reads the files of a roster, and moves their read cursors; `clock` gives nanoseconds since the epoch.
@@ -52,8 +55,10 @@ class Gathering:
         blocks: list[Block] = []
         self._is_unpacking = False
         # what is left of a budget once a file has used it up to its last whole line is not worth a visit
-        while budget >= (limits.share if blocks else 1) and (
-            turn := await self._turn(budget, limits)
+        while (
+            budget >= (limits.share if blocks else 1)
+            and len(blocks) < _ENOUGH
+            and (turn := await self._turn(budget, limits))
         ):
             got = await self._read(turn, limits)
             budget -= sum(len(block.payload) for block in got)

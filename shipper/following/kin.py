@@ -15,7 +15,7 @@ def kin(
 ) -> Chain:
     """Return the chain of a family; `live` is the file at its live path, `known` are the ids without a file."""
     cursors = tuple(index.cursors[family])
-    inodes = shown.inodes.get(family, frozenset())
+    inodes = shown.inodes.get(family, ())
     homeless = sorted((c for c in cursors if c.file in known), key=lambda c: c.seen, reverse=True)
     unseen = (t for t in index.tailers[family] if t.sighting.key not in shown.files)
     followed = (t.cursor for t in index.tailers[family] if t.sighting.is_live)

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +15,10 @@ from bench.cpu import peak_bytes
 from bench.processes import Process, Processes, wait_until
 from bench.suite import Suite
 from broker.connection import Connection
+from shipper.positions import Positions
 from shipper.publishing.allowance import LEAST_MEMORY, round_bytes
+from shipper.publishing.rounds import MAX_BLOCKS
+from tests.shipper.host import Host
 
 MIB = 1024 * 1024
 BOUND = 64 * MIB
@@ -87,8 +91,17 @@ def many_files(path: Path) -> None:
         (path / f"{number}.log").write_bytes(b"%04d %b\n" % (number, b"x" * 100) * 500)
 
 
-@pytest.mark.parametrize("make", [logs, noise, short_lines, endless_lines, many_files])
-@pytest.mark.parametrize("compression", ["auto", "none"])
+@pytest.mark.parametrize(
+    ("make", "compression"),
+    [
+        (logs, "auto"),
+        (logs, "none"),
+        (noise, "auto"),
+        (short_lines, "auto"),
+        (endless_lines, "none"),
+        (many_files, "none"),
+    ],
+)
 def test_a_backlog_of_any_kind_needs_no_more_memory_than_it_is_given(
     suite: Suite, begun: int, tmp_path: Path, make: Callable[[Path], None], compression: str
 ) -> None:
@@ -104,7 +117,7 @@ def test_a_backlog_of_any_kind_needs_no_more_memory_than_it_is_given(
     assert grown < BOUND
 
 
-def test_a_broker_that_stops_answering_costs_no_memory(
+def test_a_broker_that_stops_answering_and_then_goes_away_costs_no_memory(
     suite: Suite, begun: int, tmp_path: Path
 ) -> None:
     noise(tmp_path)
@@ -120,8 +133,36 @@ def test_a_broker_that_stops_answering_costs_no_memory(
         held = peak_bytes(agent)
         for pid in broker.tree():
             os.kill(pid, signal.SIGCONT)
+        broker.kill()
+        time.sleep(1)
+        held = max(held, peak_bytes(agent))
 
     assert held - begun < BOUND
+
+
+async def test_what_is_known_of_a_file_takes_less_than_5_kib_and_a_round_of_many_few_blocks(
+    tmp_path: Path,
+) -> None:
+    files = 2 * MAX_BLOCKS
+    for number in range(files):
+        path = tmp_path / f"application-{number:05d}.log"
+        path.write_bytes(b"%04d %b\n" % (number, b"x" * 100) * 20)
+    host, positions = Host(tmp_path, "*.log"), Positions()
+    most = 0
+
+    tracemalloc.start()
+    await host.follower.look()
+    while blocks := await host.follower.gather(8 * MIB):
+        most = max(most, len(blocks))
+        positions = positions.advance([block.origin for block in blocks], 1)
+    del blocks
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    await host.follower.close()
+
+    assert len(positions.files) == files
+    assert held / files < 5 * 1024
+    assert most <= MAX_BLOCKS
 
 
 def test_a_stream_that_is_full_costs_no_memory(suite: Suite, begun: int, tmp_path: Path) -> None:

@@ -24,4 +24,4 @@ def test_a_live_path_is_better_than_the_rotated_one_that_was_followed() -> None:
 
     assert shown.files[KEY].path == "/a.log"
     assert set(shown.live) == {"/a.log"}
-    assert shown.inodes["/a.log"] == {7}
+    assert shown.inodes["/a.log"] == (7,)
