@@ -1,0 +1,58 @@
+"""The real program where it is not to listen: it asks the kernel for nothing, polls, and misses nothing."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bench.processes import Process, Processes, wait_until
+
+pytestmark = pytest.mark.nats
+
+
+def _listens(program: Process) -> bool:
+    descriptors = Path(f"/proc/{program.pid}/fd").iterdir()
+    return "anon_inode:inotify" in [str(one.readlink()) for one in descriptors]
+
+
+@pytest.mark.parametrize(
+    ("options", "listens"),
+    [
+        pytest.param(["--no-watch", "--poll-every", "50ms"], False, id="polling"),
+        pytest.param(["--watch", "--poll-every", "1h"], True, id="listening"),
+    ],
+)
+def test_what_is_written_and_renamed_is_shipped(
+    logs_url: str,
+    processes: Processes,
+    tmp_path: Path,
+    read_back: Callable[[str], bytes],
+    options: list[str],
+    listens: bool,
+) -> None:
+    log = tmp_path / "app.log"
+    arguments = ["--server", logs_url, "--host", "web01", "--state-dir", str(tmp_path / "state")]
+    arguments += ["--file", str(log), *options]
+    shipper = processes.start(
+        "shipper",
+        [sys.executable, "-m", "shipper", *arguments],
+        folder=Path(__file__).parents[2],
+    )
+
+    def write(data: bytes) -> None:
+        with log.open("ab") as file:
+            file.write(data)
+
+    def wait_for(expected: bytes) -> None:
+        wait_until("it is shipped", lambda: read_back(logs_url) == expected, 30, [shipper])
+
+    write(b"one\n")
+    wait_for(b"one\n")
+    write(b"two\n")
+    wait_for(b"one\ntwo\n")
+    log.rename(f"{log}.1")
+    write(b"three\n")
+    wait_for(b"one\ntwo\nthree\n")
+
+    assert _listens(shipper) is listens
