@@ -14,7 +14,7 @@ class Pace:
 
     `look_after` is how soon after the last look another one may follow when files came or went, `look_every` and
     `look_at_least_every` bound how often to look anyway. After a round of less than `small` bytes nothing is read until
-    `breath` after its start, so that a busy log makes a dozen rounds in a second, not a thousand. `patience` bounds one
+    `breath` after its start, so that a busy log makes eight rounds in a second, not a thousand. `patience` bounds one
     round with `once`. `rules` say which lines are left out.
     """
 
@@ -25,7 +25,7 @@ class Pace:
     look_after: float = 0.2
     look_every: float = 5.0
     look_at_least_every: float = 60.0
-    breath: float = 0.1
+    breath: float = 0.125
     small: int = 128 * 1024
     rules: Rules = field(default_factory=Rules)
 

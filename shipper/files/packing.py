@@ -14,9 +14,12 @@ class Packing(Enum):
     BZIP2 = ".bz2"
 
 
+_ENDINGS = {packing.value: packing for packing in Packing}
+
+
 def packing_of(name: str) -> Packing | None:
     """Return the form that the name tells; None for any other file."""
-    return next((packing for packing in Packing if name.endswith(packing.value)), None)
+    return _ENDINGS.get(name[name.rfind(".") :])
 
 
 def unpacked(name: str) -> str:
