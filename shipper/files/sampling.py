@@ -1,7 +1,7 @@
 """Takes a glimpse of files that nobody follows yet. Blocks, so it runs in a thread; keeps nothing open."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shipper.cursor import Cursor
@@ -9,7 +9,7 @@ from shipper.files.backwards import last_line
 from shipper.files.identity import HEAD_BYTES, TAIL_BYTES, has_head
 from shipper.files.lastline import LastLine
 from shipper.files.lengths import told_length
-from shipper.files.sighting import FileKey, Packed, Sighting
+from shipper.files.sighting import FileKey, Sighting
 from shipper.files.unpacker import Unpacker
 from shipper.notice import Notice, NoticeKind
 
@@ -63,10 +63,13 @@ def open_read_only(path: str, flags: int = os.O_RDONLY) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
 
 
-def sample(asks: Sequence[Ask]) -> dict[FileKey, Sample | Notice]:
+def sample(
+    asks: Sequence[Ask], is_over: Callable[[], bool] = lambda: False
+) -> dict[FileKey, Sample | Notice]:
     """Return what each file looks like; one that is no longer where it was sighted is left out.
 
-    Live files come first: a copy is whole when its original is seen to be truncated.
+    Live files come first: a copy is whole when its original is seen to be truncated. A long way through a compressed
+    file is left once `is_over`: then nobody wants the answer, and the program is not to wait for it to end.
     """
     found: dict[FileKey, Sample | Notice] = {}
     lives: dict[str, list[Ask]] = {}
@@ -74,7 +77,7 @@ def sample(asks: Sequence[Ask]) -> dict[FileKey, Sample | Notice]:
         family = ask.sighting.family
         siblings = lives.setdefault(family, [])
         heads = [s.head for a in siblings if isinstance(s := found.get(a.sighting.key), Sample)]
-        seen = _sample(ask, heads)
+        seen = _sample(ask, heads, is_over)
         if seen is None:
             continue
         found[ask.sighting.key] = seen
@@ -101,7 +104,9 @@ def _compare(
     return compared
 
 
-def _sample(ask: Ask, heads: Sequence[bytes]) -> Sample | Notice | None:
+def _sample(
+    ask: Ask, heads: Sequence[bytes], is_over: Callable[[], bool] = lambda: False
+) -> Sample | Notice | None:
     path = ask.sighting.path
     try:
         descriptor = open_read_only(path)
@@ -114,7 +119,8 @@ def _sample(ask: Ask, heads: Sequence[bytes]) -> Sample | Notice | None:
         if FileKey(status.st_dev, status.st_ino) != ask.sighting.key:
             return None
         if ask.sighting.packed is not None:
-            return _unpack(descriptor, ask.sighting.packed, ask.cursors, heads)
+            content = Unpacker(descriptor, ask.sighting.packed.packing, is_over)
+            return _unpack(descriptor, content, ask, heads)
         head = os.pread(descriptor, HEAD_BYTES, 0)
         tails = {
             cursor.file: _before(descriptor, cursor.offset, cursor.identity.tail_length)
@@ -149,17 +155,14 @@ def _before(descriptor: int, offset: int, length: int) -> bytes:
     return os.pread(descriptor, offset - start, start)
 
 
-def _unpack(
-    descriptor: int, packed: Packed, cursors: Sequence[Cursor], heads: Sequence[bytes]
-) -> Sample:
-    content = Unpacker(descriptor, packed.packing)
+def _unpack(descriptor: int, content: Unpacker, ask: Ask, heads: Sequence[bytes]) -> Sample:
     head = content.read(0, HEAD_BYTES)
-    likely = [c for c in cursors if c.identity.head_length and has_head(c, head)]
+    likely = [c for c in ask.cursors if c.identity.head_length and has_head(c, head)]
     is_copy = any(h[: len(head)] == head[: len(h)] for h in heads if h and head)
     length, ended = None, frozenset[str]()
     if likely or is_copy:
         least = max((cursor.offset for cursor in likely), default=len(head))
-        length = told_length(descriptor, packed.packing, least)
+        length = told_length(descriptor, content.packing, least)
         ended = frozenset(c.file for c in likely if c.offset == length and length > _SMALL)
     tails = {} if ended else _tails(content, likely)
     ends = _ends(content) if is_copy and not ended else {}

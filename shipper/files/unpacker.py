@@ -4,10 +4,12 @@ Offsets are those of the content. Blocks, so it runs in a thread; the descriptor
 """
 
 import bz2
+import errno
 import lzma
 import os
 import sys
 import zlib
+from collections.abc import Callable
 from typing import Protocol
 
 from shipper.files.packing import Packing
@@ -115,10 +117,13 @@ class Unpacker:
     unpacked and its last stream has ended.
     """
 
-    def __init__(self, descriptor: int, packing: Packing) -> None:
-        """Begin at the beginning; nothing is read yet."""
+    def __init__(
+        self, descriptor: int, packing: Packing, is_over: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Begin at the beginning; nothing is read yet. A reading ends with InterruptedError once `is_over`."""
+        self._is_over = is_over
         self._descriptor = descriptor
-        self._packing = packing
+        self.packing = packing
         self._start = 0
         self._window = bytearray()
         self._restart()
@@ -171,13 +176,15 @@ class Unpacker:
         self._start += passed
 
     def _more(self) -> bool:
+        if self._is_over():
+            raise InterruptedError(errno.EINTR, "nobody waits for it any more")
         if self.damage:
             return False
         if (self._stream is None or self._stream.hungry) and not self._input:
             self._input = os.pread(self._descriptor, _INPUT, self._at)
             self._at += len(self._input)
             self._exhausted = not self._input
-        if self._stream is None and self._streams and self._packing in {Packing.GZIP, Packing.XZ}:
+        if self._stream is None and self._streams and self.packing in {Packing.GZIP, Packing.XZ}:
             self._input = self._input.lstrip(b"\0")  # both may be padded
         if self._exhausted:
             return False
@@ -200,7 +207,7 @@ class Unpacker:
 
     def _begin(self) -> _Stream:
         stream: _Stream
-        match self._packing:
+        match self.packing:
             case Packing.GZIP:
                 stream = _Gzip()
             case Packing.ZSTD:

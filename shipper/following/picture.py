@@ -5,11 +5,12 @@ nothing; what moves on all the time is held until it stands still.
 """
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shipper.files.discovery import scan, stirred
-from shipper.files.sampling import Sample, sample
+from shipper.files.sampling import Ask, Sample, sample
 from shipper.files.selection import Selection
 from shipper.files.sighting import FileKey, Scan
 from shipper.following.roster import Roster
@@ -41,7 +42,7 @@ async def look(
         shown = await asyncio.to_thread(scan, selection, tuple(roster.memory.lives))
         asks, said = roster.sight(shown.sightings, now, is_open)
         notices += said
-        found = await asyncio.to_thread(sample, asks) if asks else {}
+        found = await _glimpse(asks) if asks else {}
         restless = {ask.sighting.family for ask in asks if ask.sighting.key not in found}
         if families := roster.concerned(asks):
             restless |= await asyncio.to_thread(stirred, shown, families, selection)
@@ -51,3 +52,11 @@ async def look(
     samples = {key: seen for key, seen in found.items() if isinstance(seen, Sample)}
     refused = [seen for seen in found.values() if isinstance(seen, Notice)]
     return Picture(shown, samples, refused, notices, bool(restless))
+
+
+async def _glimpse(asks: Sequence[Ask]) -> dict[FileKey, Sample | Notice]:
+    over = threading.Event()
+    try:
+        return await asyncio.to_thread(sample, asks, over.is_set)
+    finally:
+        over.set()

@@ -1,7 +1,6 @@
 """Random programs for the model tests: how they are drawn, how many are run, and how a failing one is run again.
 
-In CI the same programs are drawn every time. `LOGSHIP_PROGRAMS=5000` draws that many others; hypothesis
-prints the shortest one that fails.
+In CI the same programs are drawn every time. `LOGSHIP_PROGRAMS=5000` draws that many others.
 """
 
 import os
@@ -9,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeVar
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 __all__ = ["STEP", "Step", "as_many_as", "programs"]
@@ -40,12 +39,18 @@ def _steps(name: str, most: int) -> st.SearchStrategy[Step]:
 
 
 def as_many_as(count: int, together: int = 1) -> Callable[[Test], Test]:
-    """Run a test on `count` programs, `together` at a time, or on as many others as LOGSHIP_PROGRAMS says."""
+    """Run a test on `count` programs, `together` at a time, or on as many others as LOGSHIP_PROGRAMS says.
+
+    Those that run together are not shortened, which would take hours: the test is to show the one that failed.
+    """
     asked = os.environ.get("LOGSHIP_PROGRAMS")
+    shortened = (Phase.shrink,) if together == 1 else ()
     return settings(
         max_examples=max(1, int(asked or count) // together),
         derandomize=asked is None,
         database=None,
         deadline=None,
+        phases=(Phase.explicit, Phase.generate, *shortened),
+        report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )

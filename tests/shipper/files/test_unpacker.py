@@ -212,3 +212,22 @@ def test_the_form_is_told_by_the_name() -> None:
         None,
     ]
     assert [unpacked(name) for name in names] == ["app.log.1", "a", "a", "a", "a.lz4", "app.log.1"]
+
+
+@forms
+def test_a_long_way_that_nobody_waits_for_is_left(tmp_path: Path, packing: Packing) -> None:
+    path = tmp_path / "long"
+    path.write_bytes(stream(*[LINES] * 8, packing=packing))
+    pieces = 0
+
+    def is_over() -> bool:
+        nonlocal pieces
+        pieces += 1
+        return pieces > 5
+
+    with opened(path) as descriptor:
+        unpacker = Unpacker(descriptor, packing, is_over)
+        with pytest.raises(InterruptedError):
+            unpacker.read(8 * len(LINES) - 1, 8 * len(LINES))
+
+    assert unpacker.reached < 8 * len(LINES)
