@@ -1,7 +1,7 @@
 """What a shipper costs while lines are written at a steady rate, and how soon after reading a line is stored.
 
 Whole process, against a real broker. From read to stored: the stream's time of a block minus its Log-Read-At header,
-both by the clock of this machine.
+both by the clock of this machine. From read to acknowledged: by the shipper's own metrics.
 """
 
 import tempfile
@@ -12,9 +12,11 @@ from statistics import quantiles
 
 import click
 
+from bench.acks import acks, share_within
 from bench.cpu import cpu_seconds, resident_bytes
 from bench.latency import read_delays
 from bench.lines import LogLines
+from bench.ports import free_port
 from bench.processes import Process, Processes, wait_until
 from bench.suite import Suite
 from bench.table import table
@@ -23,20 +25,22 @@ __all__ = ["Live", "live", "main"]
 
 _HOST = "web01"
 _WARM_UP = 3.0
+_SOON = 0.02
 _NOTE = """\
 CPU: user + system time of the shipper, in % of a core. RSS: at the end. Read to stored: from reading a block to its time in
-the stream, in ms, over all blocks; the broker syncs each round to disk. Rounds: blocks that were stored at different times."""
+the stream, in ms, over all blocks; the broker syncs each round to disk. Acked: rounds acknowledged within 20 ms of reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """One measurement: a share of one core, bytes, milliseconds, rounds a second."""
+    """One measurement: a share of one core, bytes, milliseconds, a share of all rounds, rounds a second."""
 
     writes: str
     share: float
     resident: int
     median: float
     p99: float
+    soon: float
     rounds: float
 
 
@@ -72,21 +76,26 @@ def live(folder: Path, files: int, rate: int, per_write: int, seconds: float) ->
     with Processes(folder) as processes:
         suite = Suite(folder, processes, partitions=1)
         suite.start_broker()
-        shipper = suite.start_shipper(_HOST, [folder / "logs" / "*.log"])
+        address = f"127.0.0.1:{free_port()}"
+        logs = folder / "logs" / "*.log"
+        shipper = suite.start_shipper(_HOST, [logs], "--listen", address)
         writer = _Writer(paths, rate, per_write)
         writer.write_for(_WARM_UP)
         wait_until("something is stored", lambda: suite.last_sequence() > 1, 20, [shipper])
         first = suite.last_sequence() + 1
+        before = acks(address)
         used, began = cpu_seconds(shipper), time.monotonic()
         writer.write_for(seconds)
         share = (cpu_seconds(shipper) - used) / (time.monotonic() - began)
         resident = resident_bytes(shipper)
+        after = acks(address)
         _wait_until_shipped(suite, shipper, paths)
         stored = read_delays(suite.url, first, suite.last_sequence() + 1)
     delays = [(block.stored_at - block.read_at) / 1e6 for block in stored]
     cuts = quantiles(delays, n=100)
-    rounds = len({block.stored_at // 1_000_000 for block in stored}) / seconds
-    return Live(f"{per_write} lines a write", share, resident, cuts[49], cuts[98], rounds)
+    soon = share_within(_SOON, before, after)
+    rounds = (after[float("inf")] - before[float("inf")]) / seconds
+    return Live(f"{per_write} lines a write", share, resident, cuts[49], cuts[98], soon, rounds)
 
 
 def _wait_until_shipped(suite: Suite, shipper: Process, paths: list[Path]) -> None:
@@ -108,6 +117,7 @@ def _row(one: Live) -> list[str]:
         f"{one.resident / 2**20:.0f}",
         f"{one.median:.1f}",
         f"{one.p99:.1f}",
+        f"{one.soon:.1%}",
         f"{one.rounds:.1f}",
     ]
 
@@ -123,7 +133,7 @@ def main(files: int, rate: int, per_write: tuple[int, ...], seconds: float) -> N
     for number in per_write:
         with tempfile.TemporaryDirectory(prefix="logship-live-") as name:
             rows.append(_row(live(Path(name), files, rate, number, seconds)))
-    heads = ["", "CPU", "RSS MiB", "read to stored p50 ms", "p99 ms", "rounds/s"]
+    heads = ["", "CPU", "RSS MiB", "read to stored p50 ms", "p99 ms", "acked in 20 ms", "rounds/s"]
     print(f"{rate} lines a second over {files} files\n{table(heads, rows)}\n{_NOTE}")
 
 

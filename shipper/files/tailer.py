@@ -189,11 +189,12 @@ class Tailer:
     def request(self, descriptor: int, limit: int, limits: Limits) -> Request:
         """Return what to read next."""
         least = limits.max_line + 1 if self._wants_whole_line else limits.share
-        return replace(self.probe(descriptor), limit=max(limit, least))
+        return self.probe(descriptor, max(limit, least))
 
-    def probe(self, descriptor: int) -> Request:
-        """Return a request that reads nothing, to know whether what was read is still there."""
-        return Request(descriptor, self.offset, 0, self._size, self.beginning, self._print.tail)
+    def probe(self, descriptor: int, limit: int = 0) -> Request:
+        """Return a request that reads nothing, or a little, to know whether what was read is still there."""
+        tail = self._print.tail
+        return Request(descriptor, self.offset, limit, self._size, self.beginning, tail)
 
     def accept(self, reading: Reading, now: int, agent: str, limits: Limits) -> list[Block]:
         """Take what was read: move the offset, and return the blocks.
