@@ -80,9 +80,10 @@ class Stranger:
         key = self.sighting.key
         if cursor.file in self.ended:
             return Match.SAME if key.inode == cursor.identity.inode else Match.COPY
-        if self.hole and 0 < cursor.offset < self.begin:
-            # whatever was read of it stood before its first byte
-            return Match.TRUNCATED if key.inode == cursor.identity.inode else Match.OTHER
+        is_there = key.inode == cursor.identity.inode
+        if self.hole and cursor.offset < self.begin and (cursor.offset or not is_there):
+            # whatever was read of it stood before its first byte; and all holes look alike
+            return Match.TRUNCATED if is_there else Match.OTHER
         tail = self.tails.get(cursor.file, b"")
         return judge(cursor, Glimpse(key.inode, self.sighting.size, self.head, tail))
 

@@ -168,6 +168,29 @@ async def test_files_that_begin_with_holes_are_not_taken_for_copies_of_each_othe
     assert host.shipped == LONG + b"2\n3\n" + LONG + b"4\n" + LONG + b"5\n"
 
 
+async def test_a_copy_with_a_hole_is_new_though_a_file_with_a_hole_was_found_and_not_read(
+    host: Host, writer: BinaryIO
+) -> None:
+    writer.write(LONG)
+    host.copy_truncate("app.log", "app.log.1")
+    await host.ship()
+    writer.write(b"2\n" + LONG)
+    await host.look()
+    host.move("app.log.1", "app.log.2")
+    copy_truncate(host)
+    writer.write(b"3\n" + LONG)
+    host.move("app.log.2", "app.log.3")
+    host.move("app.log.1", "app.log.2")
+    copy_truncate(host)
+    writer.write(b"4\n")
+    await host.restart_with_saved_positions()
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == LONG + b"2\n" + LONG + b"3\n" + LONG + b"4\n"
+
+
 async def test_what_stands_behind_a_hole_waits_for_what_is_older(
     host: Host, writer: BinaryIO
 ) -> None:
