@@ -81,7 +81,7 @@ def _play(folder: Path, processes: Processes, clock: _Clock) -> tuple[_Scene, di
     wait_until(
         "everything is received",
         lambda: all(_received(scene, host) >= size for host, size in everything.items()),
-        40,
+        100,
     )
     clock.say("everything is received; the programs are told to stop (SIGTERM)")
     for process in (*scene.shippers, *scene.receivers, scene.broker):

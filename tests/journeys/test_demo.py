@@ -21,7 +21,7 @@ def test_the_demo_kills_every_program_once_and_finds_every_line(
     demo = processes.start(
         "demo", [sys.executable, "-u", "-m", "bench.demo"], {"TMPDIR": str(place)}
     )
-    code = demo.wait(120)
+    code = demo.wait(170)
 
     words = demo.log.read_text("utf-8")
     assert code == 0, words
