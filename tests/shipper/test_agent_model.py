@@ -68,13 +68,15 @@ class Broker:
         self.runner = asyncio.Runner()
         self.connection = Connection([server.url], "model")
         self.numbers = itertools.count(1)
+        self.restarting = asyncio.Lock()
 
     def close(self) -> None:
         self.runner.run(self.connection.close())
         self.runner.close()
 
     async def restart(self) -> None:
-        await asyncio.to_thread(self.server.kill_and_restart)
+        async with self.restarting:  # several programs may want to at the same time
+            await asyncio.to_thread(self.server.kill_and_restart)
 
     async def read(self, subject: Subject, first: int) -> list[tuple[int, Block]]:
         """Return the blocks of a subject from a sequence on, each with its own."""
