@@ -11,13 +11,13 @@ from types import TracebackType
 
 from broker.address import Address
 from broker.exits import ConfigurationError
+from shipper.telling.clients import FRESH, Clients
 
 __all__ = ["Listening", "Page"]
 
 _MOST_CLIENTS = 16
 _MOST_REQUEST = 8192
 _PATIENCE = 5.0  # seconds that a client has in all
-_FRESH = 0.25  # seconds that a page may be handed out again
 _REASONS = {
     200: "OK",
     400: "Bad Request",
@@ -46,9 +46,8 @@ class Listening:
         """Remember where to listen, and by path what makes the answers; a client has `patience` seconds."""
         self._address = address
         self._pages = pages
-        self._patience = patience
         self._made: dict[str, tuple[float, Page]] = {}
-        self._clients: set[asyncio.StreamWriter] = set()
+        self._clients = Clients(_MOST_CLIENTS, patience)
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> "Listening":
@@ -74,24 +73,13 @@ class Listening:
         """Stop listening, and let go of who has not heard all yet."""
         if self._server is not None:
             self._server.close()
-        for client in self._clients:
-            client.transport.abort()
+        self._clients.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._clients) >= _MOST_CLIENTS:
-            writer.transport.abort()
-            return
-        self._clients.add(writer)
-        try:
-            async with asyncio.timeout(self._patience):
-                writer.write(self._answer(await _head_of(reader)))
-                await writer.drain()
-                writer.close()
-                await writer.wait_closed()
-        except (OSError, TimeoutError):
-            writer.transport.abort()
-        finally:
-            self._clients.discard(writer)
+        async def answer() -> bytes:
+            return self._answer(await _head_of(reader))
+
+        await self._clients.serve(writer, answer)
 
     def _answer(self, head: bytes) -> bytes:
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
@@ -107,7 +95,7 @@ class Listening:
     def _page(self, path: str) -> Page:
         now = asyncio.get_running_loop().time()
         made = self._made.get(path)
-        if made is None or now - made[0] > _FRESH:
+        if made is None or now - made[0] > FRESH:
             made = self._made[path] = now, self._pages[path]()
         return made[1]
 

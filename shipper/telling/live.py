@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
+from shipper.telling.clients import FRESH, Clients
 from shipper.telling.report import HostReport
 
 __all__ = ["SOCKET_NAME", "Live", "ask"]
@@ -22,7 +23,6 @@ SOCKET_NAME = "agent.sock"
 _MODE = 0o660
 _MOST_CLIENTS = 8
 _PATIENCE = 5.0  # seconds
-_FRESH = 0.25  # seconds that a document may be handed out again
 _LARGEST = 256 * 1024 * 1024
 logger = logging.getLogger(__name__)
 
@@ -34,12 +34,11 @@ class Live:
         self, folder: Path, report: Callable[[], HostReport], patience: float = _PATIENCE
     ) -> None:
         """Remember where to listen, and what to say; a client has `patience` seconds to take it."""
-        self._patience = patience
         self._folder = folder
         self._report = report
         self._server: asyncio.Server | None = None
         self._inode = 0
-        self._clients: set[asyncio.StreamWriter] = set()
+        self._clients = Clients(_MOST_CLIENTS, patience)
         self._document = b""
         self._made = float("-inf")
 
@@ -65,8 +64,7 @@ class Live:
         if self._server is None:
             return
         self._server.close()
-        for client in self._clients:
-            client.transport.abort()
+        self._clients.abort()
         path = self._folder / SOCKET_NAME
         with suppress(OSError):
             if path.stat().st_ino == self._inode:  # else a newer agent listens there
@@ -92,25 +90,11 @@ class Live:
         return listener
 
     async def _serve(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._clients) >= _MOST_CLIENTS:
-            writer.transport.abort()
-            return
-        self._clients.add(writer)
-        try:
-            writer.write(self._say())
-            async with asyncio.timeout(self._patience):
-                writer.write_eof()
-                await writer.drain()
-                writer.close()
-                await writer.wait_closed()
-        except (OSError, TimeoutError):
-            writer.transport.abort()
-        finally:
-            self._clients.discard(writer)
+        await self._clients.serve(writer, self._say)
 
-    def _say(self) -> bytes:
+    async def _say(self) -> bytes:
         now = asyncio.get_running_loop().time()
-        if now - self._made > _FRESH:
+        if now - self._made > FRESH:
             self._document = json.dumps(self._report().document()).encode()
             self._made = now
         return self._document
