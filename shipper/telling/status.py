@@ -177,7 +177,7 @@ def _row(file: FileReport, host: HostReport) -> tuple[str, ...]:
         "?" if file.behind_bytes is None else format_size(file.behind_bytes),
         _age(file.oldest_unshipped_seconds),
         "-" if not file.bytes_per_second else f"{format_size(round(file.bytes_per_second))}/s",
-        "-" if not file.lines_per_second else f"{file.lines_per_second:.4g}",
+        "-" if not file.lines_per_second else f"{file.lines_per_second:,.1f}",
         file.state,
         f"{path} ({printable(reason)})" if reason else path,
     )
