@@ -43,7 +43,7 @@ def status(as_json: bool, **options: Any) -> None:
     """Show how far each partition has been received, and by whom."""
     settings = given(ReceiverSettings, options)
     log_to_stderr(settings)
-    from receiver import status as view
+    from receiver.telling import status as view
 
     partitions = asyncio.run(view.gather(settings.server, settings.access))
     click.echo(view.as_json(partitions) if as_json else view.as_table(partitions))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from receiver.spans import Finding
+from receiver.writing.spans import Finding
 
 __all__ = ["Blocked", "Cause", "Done", "Outcome", "Superseded"]
 

@@ -26,16 +26,16 @@ from broker.connection import Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError, OperatorError, leading
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
 from receiver.assignment import Destination
-from receiver.closet import Order, tidy
-from receiver.files import make_folder
-from receiver.follower import Follower, Pace
-from receiver.jobs import Jobs
-from receiver.ledger import Ledger
-from receiver.patience import pause, unless
-from receiver.runner import run_job, warm_up
-from receiver.session import spark_context
+from receiver.following.follower import Follower, Pace
+from receiver.following.jobs import Jobs
+from receiver.following.ledger import Ledger
+from receiver.following.patience import pause, unless
+from receiver.following.runner import run_job, warm_up
+from receiver.following.wake import Wake
 from receiver.settings import ReceiverSettings
-from receiver.wake import Wake
+from receiver.spark.session import spark_context
+from receiver.writing.closet import Order, tidy
+from receiver.writing.files import make_folder
 
 __all__ = ["receive"]
 

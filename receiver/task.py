@@ -10,17 +10,18 @@ from broker import bucket
 from broker.connection import ConnectionLost, Rejected
 from broker.offset import Offset, UnreadableOffset
 from broker.topology import OFFSETS_BUCKET, offset_key
-from receiver import background, journal
 from receiver.assignment import Assignment, Destination
-from receiver.batch import Batch
 from receiver.faults import fault
-from receiver.fetch import read
-from receiver.files import Damaged, Output, make_folder
-from receiver.journal import DamagedJournal, Verdict
-from receiver.lock import Locked, partition_lock
-from receiver.logbook import Logbook
 from receiver.outcome import Blocked, Cause, Done, Outcome, Superseded
-from receiver.spanbook import DamagedSpans, SpanBook, cut
+from receiver.reading import background
+from receiver.reading.fetch import read
+from receiver.writing import journal
+from receiver.writing.batch import Batch
+from receiver.writing.files import Damaged, Output, make_folder
+from receiver.writing.journal import DamagedJournal, Verdict
+from receiver.writing.lock import Locked, partition_lock
+from receiver.writing.logbook import Logbook
+from receiver.writing.spanbook import DamagedSpans, SpanBook, cut
 
 __all__ = ["run", "stand_by"]
 

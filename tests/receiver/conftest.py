@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from broker.connection import Connection
-from receiver.session import spark_session
+from receiver.spark.session import spark_session
 
 Store = Callable[..., list[int]]
 Call = Callable[..., dict[str, Any]]

@@ -27,7 +27,7 @@ import json, sys
 from pathlib import Path
 from receiver import task
 from receiver.assignment import Assignment, Destination
-from receiver import fetch
+from receiver.reading import fetch
 *words, fetch._PULL_MESSAGES = json.loads(sys.argv[1])
 partition, first, epoch, limit, output, state, rotate_size, server = words
 done = task.run(

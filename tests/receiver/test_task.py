@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from receiver.lock import partition_lock
 from receiver.outcome import Cause, Done, Superseded
+from receiver.writing.lock import partition_lock
 from tests.receiver.partition import Partition, blocked, ours
 
 pytestmark = pytest.mark.nats

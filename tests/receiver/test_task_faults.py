@@ -50,7 +50,7 @@ def reference(partition: Partition, tmp_path: Path) -> tuple[int, Partition]:
 def test_every_fault_in_the_code_is_a_named_point_and_every_point_is_in_the_code() -> None:
     found = [
         name
-        for path in _SOURCE.glob("*.py")
+        for path in _SOURCE.rglob("*.py")
         for name in re.findall(r"(?<!def )\bfault\(\"?([a-z_]+)\"?\)", path.read_text("utf-8"))
     ]
 

@@ -24,7 +24,7 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
 def test_more_hosts_than_descriptors_are_written_whole(
     partition: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("receiver.files._MOST_OPEN", 3)
+    monkeypatch.setattr("receiver.writing.files._MOST_OPEN", 3)
     small = replace(partition, rotate_size=30)
     hosts = [f"host{n}" for n in range(10)]
     before = len(list(Path("/proc/self/fd").iterdir()))

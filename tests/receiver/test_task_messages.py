@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from receiver.outcome import Done
-from receiver.spans import Kind
+from receiver.writing.spans import Kind
 from tests.receiver.partition import Partition, ours
 
 pytestmark = pytest.mark.nats

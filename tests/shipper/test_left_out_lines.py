@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.block import Block, decode_origin, encode_origin
-from receiver.spans import judge
+from receiver.writing.spans import judge
 from shipper.expression import Expression
 from shipper.files.selection import Selection
 from shipper.following.follower import Follower

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bench.processes import Processes, wait_until
-from receiver.spans import judge
+from receiver.writing.spans import judge
 
 pytestmark = pytest.mark.nats
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import shipper.files.blocks
 from broker.block import Block, Identity, Origin, Span
-from receiver.spans import judge
+from receiver.writing.spans import judge
 from shipper.expression import Expression
 from shipper.sieve import Rules, Sieve
 

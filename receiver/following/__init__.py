@@ -1,0 +1,1 @@
+"""The driver's side: each partition claimed, planned, run as jobs, committed."""

@@ -1,0 +1,127 @@
+"""A partition's entry in KV, as its one owner keeps it: claimed once, moved by compare-and-set after every batch."""
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+
+from broker import bucket
+from broker.bucket import Conflict
+from broker.connection import Connection, ConnectionLost, Rejected
+from broker.exits import ConfigurationError, FencedError
+from broker.offset import Offset, UnreadableOffset
+from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
+from receiver.following import offsets
+from receiver.following.offsets import StreamState
+from receiver.outcome import Done
+
+__all__ = ["Ledger", "stream_state"]
+
+_PAUSE = 0.5  # seconds between attempts of a commit
+
+logger = logging.getLogger(__name__)
+
+
+class Ledger:
+    """The offset of one partition and the epoch in which we own it."""
+
+    def __init__(self, connection: Connection, partition: int, owner: str) -> None:
+        """Know nothing yet; `claim` comes first."""
+        self._connection = connection
+        self._partition = partition
+        self._owner = owner
+        self._revision = 0
+        self.offset: Offset | None = None
+
+    async def claim(self, now: datetime) -> Offset:
+        """Take the partition over from whoever owns it, and return where to go on.
+
+        Raises `StreamMismatch`, ConfigurationError for an unreadable entry, `Rejected`, `ConnectionLost`.
+        """
+        while True:
+            stream = await stream_state(self._connection)
+            entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
+            offset = offsets.claimed(
+                self._decode(entry), stream, self._partition, self._owner, _iso(now)
+            )
+            try:
+                self._revision = await self._write(offset, entry.revision if entry else 0)
+            except Conflict:
+                continue  # another receiver claims at this moment: the later one wins, so look again
+            self.offset = offset
+            if entry and stream.first > offset.next:
+                logger.warning(
+                    "partition %d: the stream begins at sequence %d by now; what there was for it from %d on is gone by "
+                    "retention, and is named by file as soon as more of the file comes",
+                    self._partition,
+                    stream.first,
+                    offset.next,
+                )
+            return offset
+
+    def _decode(self, entry: bucket.Entry | None) -> Offset | None:
+        try:
+            return Offset.decode(entry.value) if entry else None
+        except UnreadableOffset as error:
+            raise ConfigurationError(
+                f"key {self._key} of bucket {OFFSETS_BUCKET}: {error}; write back an older revision of it"
+            ) from None
+
+    async def commit(self, done: Done, now: datetime) -> Offset:
+        """Move the offset over a batch that is on disk; this is the moment from which it counts.
+
+        However often the connection breaks, it is moved once. Raises `FencedError` when somebody else owns it.
+        """
+        if self.offset is None:
+            raise FencedError(f"partition {self._partition} was never claimed")
+        stored = _iso(datetime.fromtimestamp(done.stored_at / 1e9, UTC))
+        moved = offsets.advanced(self.offset, done.until, done.lines, done.size, stored, _iso(now))
+        while True:
+            try:
+                self._revision = await self._write(moved, self._revision)
+                break
+            except (Conflict, ConnectionLost, Rejected) as error:
+                if await self._is_stored(moved):
+                    break
+                if isinstance(error, Rejected):
+                    logger.warning("partition %d: the commit waits: %s", self._partition, error)
+                await asyncio.sleep(_PAUSE)
+        self.offset = moved
+        return moved
+
+    async def _is_stored(self, moved: Offset) -> bool:
+        """Ask KV after a doubtful write; False means that it can be tried again."""
+        await self._connection.client()
+        try:
+            entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
+        except (ConnectionLost, Rejected):
+            return False
+        if entry and entry.revision == self._revision:
+            return False
+        found = self._decode(entry)
+        if entry is None or found != moved:
+            raise FencedError(
+                f"partition {self._partition}: {found.owner if found else 'somebody who deleted its offset'} has "
+                "taken it over; only one receiver may own a partition, so this one stops"
+            )
+        self._revision = entry.revision
+        return True
+
+    async def _write(self, offset: Offset, revision: int) -> int:
+        return await bucket.write(
+            self._connection, OFFSETS_BUCKET, self._key, offset.encode(), revision
+        )
+
+    @property
+    def _key(self) -> str:
+        return offset_key(self._partition)
+
+
+async def stream_state(connection: Connection) -> StreamState:
+    """Ask the broker what the stream holds; raises `Rejected` when there is none."""
+    info = await connection.api(f"STREAM.INFO.{STREAM}")
+    state = info["state"]
+    return StreamState(info["created"], int(state["first_seq"]), int(state["last_seq"]) + 1)
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

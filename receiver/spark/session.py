@@ -1,0 +1,163 @@
+"""Spark as this program wants it: few processes, little memory, no user interface, quiet. Decides nothing about jobs."""
+
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from receiver.spark.java import find_java
+from receiver.spark.jvm import death_told, gateway_to_jvm
+from receiver.spark.scratch import scratch_folder
+
+__all__ = ["local_master", "spark_configuration", "spark_context", "spark_session"]
+
+_ATTEMPTS = 4
+_LOCAL = re.compile(r"local(?:\[(\*|[0-9]+)\])?")
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.speculation": "false",  # an attempt beside another would have to wait for its lock
+    "spark.python.worker.reuse": "true",  # connections stay open in it
+    "spark.python.daemon.module": "receiver.spark.worker_daemon",
+    "spark.python.unix.domain.socket.enabled": "true",  # 40 ms less per hop than TCP on loopback
+    "spark.locality.wait": "0s",
+    "spark.cleaner.periodicGC.interval": "5min",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    # without Hadoop's native library the checksumming file system forks chmod for every file it makes
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def local_master(master: str, slots: int | None = None) -> str:
+    """Return `local[N,4]` for any of `local`, `local[N]` and `local[*]`: a task is tried four times, as on a cluster.
+
+    `slots` goes before N; any other master is returned as it is.
+    """
+    found = _LOCAL.fullmatch(master)
+    if found is None:
+        return master
+    count = {None: "1", "*": str(len(os.sched_getaffinity(0)))}.get(found[1], found[1])
+    return f"local[{slots or count},{_ATTEMPTS}]"
+
+
+def spark_configuration(
+    master: str, app_name: str, slots: int | None, scratch: Path, conf: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the whole configuration; what `conf` says wins."""
+    chosen = local_master(master, slots)
+    return {
+        **_SETTINGS,
+        **(_LOOPBACK if chosen.startswith("local") else {}),
+        "spark.master": chosen,
+        "spark.app.name": app_name,
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+        "spark.python.unix.domain.socket.dir": str(scratch),
+        **conf,
+    }
+
+
+@contextmanager
+def spark_context(
+    master: str,
+    *,
+    app_name: str = "logreceiver",
+    slots: int | None = None,
+    conf: Mapping[str, str] | None = None,
+    scratch: Path | None = None,
+) -> Iterator[SparkContext]:
+    """Start a JVM with a SparkContext in it, and end both; one at a time per process, as often as wanted.
+
+    `slots` is how many tasks run at once with a local master, `conf` adds Spark settings, scratch data goes under
+    `scratch` (a state folder) and is removed. Raises `ConfigurationError` without a Java, `JvmFailed`.
+    """
+    _quieten_py4j()
+    java = find_java(os.environ)
+    with scratch_folder(scratch) as folder, gateway_to_jvm(java, folder) as gateway:
+        settings = SparkConf(loadDefaults=False)
+        for key, value in spark_configuration(master, app_name, slots, folder, conf or {}).items():
+            settings.set(key, value)
+        try:
+            with _interrupts_kept(), death_told(gateway.proc):
+                context = SparkContext(conf=settings, gateway=gateway)
+            context.pythonExec = sys.executable
+            context._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
+            try:
+                yield context
+            finally:
+                _stop(context)
+        finally:
+            SparkContext._gateway = SparkContext._jvm = None  # the next start has a JVM of its own
+            sys.path[:] = [entry for entry in sys.path if not entry.startswith(str(folder))]
+
+
+@contextmanager
+def spark_session(
+    master: str,
+    *,
+    app_name: str = "logreceiver",
+    slots: int | None = None,
+    conf: Mapping[str, str] | None = None,
+    scratch: Path | None = None,
+) -> Iterator[SparkSession]:
+    """Start Spark as `spark_context` does, with SQL: tables, the data source `jetstream`, streaming queries."""
+    with spark_context(
+        master, app_name=app_name, slots=slots, conf=conf, scratch=scratch
+    ) as context:
+        session = SparkSession(context)
+        try:
+            yield session
+        finally:
+            with suppress(OSError, Py4JError):  # a JVM that has died has nothing to stop
+                session.stop()
+
+
+def _quieten_py4j() -> None:
+    # all that it says is raised too, where a job is waited for; of a JVM that died some goes to the root logger
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
+
+
+def _stop(context: SparkContext) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # that the JVM has died is known by then
+        try:
+            context.stop()
+        except (OSError, Py4JError):
+            context.stop()  # the first call left off at the JVM; this one stops what is on our side
+
+
+def _say_nothing(request: Any, client_address: Any) -> None:
+    """Take the place of a traceback: the JVM's death raises where a job is waited for."""
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    # Spark puts its own handler for SIGINT in place; signals are the program's to handle
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)

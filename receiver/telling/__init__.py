@@ -1,0 +1,1 @@
+"""What a receiver tells the world of itself. Changes nothing."""

@@ -1,0 +1,168 @@
+"""One batch being written: sorts messages by host, judges blocks by their spans, and keeps the order journal, files, end.
+
+What is written here is on disk only after `finish`, and counts only after the driver's commit.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from broker.block import MalformedBlock, Origin, decode_origin, decode_payload
+from broker.connection import Message
+from broker.subjects import InvalidHost, InvalidSubject, Subject
+from receiver.assignment import Assignment, Destination
+from receiver.faults import fault
+from receiver.outcome import Done
+from receiver.reading.delivery import Delivery
+from receiver.reading.fetch import Chunk
+from receiver.writing import rotation
+from receiver.writing.files import Output
+from receiver.writing.journal import PreImage
+from receiver.writing.logbook import Logbook
+from receiver.writing.owners import Owners
+from receiver.writing.quarantine import set_aside
+from receiver.writing.spanbook import SpanBook
+from receiver.writing.spans import Finding, judge
+
+__all__ = ["Batch"]
+
+
+@dataclass(slots=True)
+class _Tally:
+    messages: int = 0
+    lines: int = 0
+    size: int = 0
+    quarantined: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Run:
+    """Blocks of a host in one period of rotation; `moment` is when the last of them was stored."""
+
+    period: int
+    moment: int
+    blocks: list[bytes] = field(default_factory=list)
+
+
+_Sorted = dict[str, list[_Run]]
+
+
+class Batch:
+    """The writing half of a task; used by one thread, under the partition's lock."""
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        destination: Destination,
+        logbook: Logbook,
+        output: Output,
+        spans: SpanBook,
+    ) -> None:
+        """Begin with nothing touched."""
+        self._assignment = assignment
+        self._destination = destination
+        self._logbook = logbook
+        self._output = output
+        self._spans = spans
+        self._owners = Owners(destination.output, assignment.partition)
+        self._tally = _Tally()
+        self._last: Delivery | None = None
+        self._ack = ""
+        self.images: dict[str, PreImage] = {}
+
+    def write(self, chunk: Chunk) -> None:
+        """Append the lines of a chunk to their hosts' files; raises OSError."""
+        pieces: _Sorted = {}
+        for delivery, message in chunk.messages:
+            try:
+                self._sort(delivery, message, pieces)
+            except (MalformedBlock, InvalidHost, InvalidSubject) as error:
+                self._tally.quarantined += 1
+                set_aside(
+                    self._destination.output,
+                    self._assignment.partition,
+                    delivery,
+                    message,
+                    str(error),
+                )
+        self._announce(pieces)
+        fault("announced")
+        for live, runs in pieces.items():
+            for run in runs:
+                self._output.append(live, run.blocks, run.moment)
+        self._tally.messages += len(chunk.messages)
+        self._last, self._ack = chunk.last, chunk.messages[-1][1].reply
+
+    def _sort(self, delivery: Delivery, message: Message, pieces: _Sorted) -> None:
+        host = Subject.parse(message.subject).host
+        origin = decode_origin(message.headers)
+        if origin is not None and origin.is_claim:
+            return
+        payload = whole = decode_payload(message.headers, message.data)
+        if origin is not None:
+            payload = self._judged(host, origin, whole, delivery)
+        elif not payload.endswith(b"\n"):
+            payload += b"\n"
+        if payload:
+            counted = origin is not None and payload is whole  # by its shipper; once is enough
+            self._tally.lines += origin.lines if origin and counted else payload.count(b"\n")
+            self._tally.size += len(payload)
+            self._add(
+                pieces.setdefault(self._owners.live_name(host), []), payload, delivery.stored_at
+            )
+
+    def _add(self, runs: list[_Run], payload: bytes, moment: int) -> None:
+        period = rotation.period_of(moment, self._destination.rotate_every)
+        if not runs or runs[-1].period != period:
+            runs.append(_Run(period, moment))
+        runs[-1].blocks.append(payload)
+        runs[-1].moment = moment
+
+    def _judged(self, host: str, origin: Origin, payload: bytes, delivery: Delivery) -> bytes:
+        span = origin.span
+        if span is None:
+            return payload
+        reached = self._spans.reached(host, span.file)
+        judgement = judge(reached, origin, host, delivery.sequence, len(payload))
+        if judgement.finding:
+            self._tally.findings.append(judgement.finding)
+        self._spans.note(host, span.file, max(span.end, reached or 0))
+        return payload[judgement.skip :] if judgement.skip else payload
+
+    def _announce(self, pieces: Iterable[str]) -> None:
+        fresh = {live: self._output.image(live) for live in pieces if live not in self.images}
+        if self._last is None:
+            spans = self._spans.image()
+            self._logbook.start(
+                self._assignment.epoch, self._assignment.first, (spans, *fresh.values())
+            )
+        else:
+            self._logbook.announce(fresh.values())
+        self.images |= fresh
+
+    def finish(self) -> Done:
+        """Bring everything to disk and return what was done; raises OSError."""
+        assignment, tally, last = self._assignment, self._tally, self._last
+        if last is None:
+            return Done(assignment.partition, assignment.first, assignment.first)
+        until = last.sequence + 1
+        self._output.sync()
+        fault("synced")
+        self._spans.save()
+        fault("spanned")
+        self._logbook.end(until)
+        fault("ended")
+        return Done(
+            partition=assignment.partition,
+            first=assignment.first,
+            until=until,
+            messages=tally.messages,
+            lines=tally.lines,
+            size=tally.size,
+            quarantined=tally.quarantined,
+            pending=last.pending,
+            ack=self._ack,
+            stored_at=last.stored_at,
+            closed=tuple(self._output.closed),
+            findings=tuple(tally.findings),
+        )

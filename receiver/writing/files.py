@@ -1,0 +1,246 @@
+"""The output folder: appends blocks to live files, rotates between blocks, and takes back what was not committed.
+
+The only room that writes output. Every name is opened relative to the folder and never through a symbolic link; every
+touch of a file comes after its pre-image is in the journal, which the caller sees to.
+"""
+
+import os
+import stat
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from receiver.faults import fault
+from receiver.writing import rotation
+from receiver.writing.journal import PreImage
+from receiver.writing.logbook import sync_folder
+
+__all__ = ["Damaged", "Output"]
+
+_MOST_OPEN = 256  # descriptors that one task keeps; the rest is synced and closed, and opened again when needed
+_MOST_PIECES = 1024  # IOV_MAX of Linux
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+_SETTLED = (
+    20_000_000  # nanoseconds: kernels stamp folders by a clock of some milliseconds (CONFIG_HZ)
+)
+
+_listings: dict[Path, tuple[int, dict[str, int]]] = {}
+"""By folder: its time of change and the highest segment numbers that it held then. Survives in a reused worker."""
+
+
+class Damaged(Exception):
+    """A file is not what it was when it was committed; nobody but a person can know what to do."""
+
+
+class Output:
+    """The output folder as one batch writes to it; used by one thread, under the partition's lock."""
+
+    def __init__(self, root: Path, rotate_size: int, rotate_every: int = 0) -> None:
+        """Open the folder; raises OSError. `rotate_size` is in bytes, `rotate_every` in nanoseconds; 0 is never."""
+        self._root = root
+        self._limit = rotate_size
+        self._every = rotate_every
+        self._folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._open: OrderedDict[str, int] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+        self._moments: dict[str, int] = {}
+        self._highest: dict[str, int] | None = None
+        self._names_changed = False
+        self.closed: list[str] = []
+
+    def image(self, live: str) -> PreImage:
+        """Return what a live file is now; raises OSError, also when it is no regular file."""
+        try:
+            found = os.stat(live, dir_fd=self._folder, follow_symlinks=False)
+        except FileNotFoundError:
+            self._sizes[live] = 0
+            return PreImage(live, None, self._next_number(live))
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(40, "is a symbolic link or no regular file; move it away", live)
+        self._sizes[live] = found.st_size
+        self._moments[live] = found.st_mtime_ns
+        return PreImage(live, found.st_size, self._next_number(live), found.st_mtime_ns)
+
+    def append(self, live: str, pieces: Sequence[bytes], moment: int = 0) -> None:
+        """Append blocks to a file whose image was taken, rotating between them; raises OSError.
+
+        `moment` is when the last of them was stored, all in one period of rotation, in nanoseconds since the epoch.
+        """
+        self._turn(live, moment)
+        begin, size = 0, self._sizes[live]
+        for index, piece in enumerate(pieces):
+            if rotation.is_due(size, len(piece), self._limit):
+                self._write(live, pieces[begin:index])
+                self._rotate(live)
+                begin, size = index, 0
+            size += len(piece)
+        self._write(live, pieces[begin:])
+        self._sizes[live] = size
+
+    def _turn(self, live: str, moment: int) -> None:
+        period, last = rotation.period_of(moment, self._every), self._moments.get(live, moment)
+        if self._sizes[live] and period > rotation.period_of(last, self._every):
+            self._rotate(live)
+        self._moments[live] = max(moment, last)
+
+    def sync(self) -> None:
+        """Bring everything that was appended, and the names, to disk."""
+        for live, descriptor in self._open.items():
+            self._settle(live, descriptor)
+        if self._names_changed:
+            os.fsync(self._folder)
+            self._names_changed = False
+
+    def _settle(self, live: str, descriptor: int) -> None:
+        if (
+            self._every
+        ):  # a file is as old as its last line; after a downtime that is not when it was written
+            os.utime(descriptor, ns=(self._moments[live], self._moments[live]))
+        os.fdatasync(descriptor)
+
+    def _settle_and_close(self, live: str, descriptor: int) -> None:
+        try:
+            self._settle(live, descriptor)
+        finally:
+            os.close(descriptor)
+
+    def undo(self, images: Iterable[PreImage]) -> None:
+        """Make files again what their images say; can be broken off and repeated. Raises OSError, `Damaged`."""
+        self._close_all()
+        segments = rotation.closed_segments(self._list())
+        for image in images:
+            self._undo_one(image, segments.get(image.name, {}))
+        os.fsync(self._folder)
+        self.closed.clear()
+        self._sizes.clear()
+        self._moments.clear()
+        self._highest = None
+
+    def _undo_one(self, image: PreImage, segments: Mapping[int, str]) -> None:
+        for number in sorted(segments, reverse=True):
+            if number > image.number:
+                os.unlink(segments[number], dir_fd=self._folder)
+        if image.number in segments:
+            closed = rotation.closed_name(image.name, image.number)
+            if segments[image.number] != closed:
+                raise Damaged(f"{segments[image.number]} was compressed before it was committed")
+            os.replace(closed, image.name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        if image.length is None:
+            self._remove(image.name)
+        else:
+            self._truncate(image.name, image.length, image.moment)
+
+    def _remove(self, live: str) -> None:
+        try:
+            os.unlink(live, dir_fd=self._folder)
+        except FileNotFoundError:
+            return  # that's fine: the batch broke off before it was made
+
+    def _truncate(self, live: str, length: int, moment: int) -> None:
+        try:
+            descriptor = os.open(live, _FLAGS, dir_fd=self._folder)
+        except FileNotFoundError:
+            raise Damaged(
+                f"{live} is gone, but {length} bytes of it were committed; put it back"
+            ) from None
+        try:
+            size = os.fstat(descriptor).st_size
+            if size < length:
+                raise Damaged(
+                    f"{live} has {size} bytes, but {length} were committed: it was cut by somebody else"
+                )
+            os.ftruncate(descriptor, length)
+            os.utime(descriptor, ns=(moment, moment))  # or it would be too young to be rotated
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _write(self, live: str, pieces: Sequence[bytes]) -> None:
+        if not pieces:
+            return
+        descriptor = self._descriptor(live)
+        for begin in range(0, len(pieces), _MOST_PIECES):
+            part = pieces[begin : begin + _MOST_PIECES]
+            total = sum(map(len, part))
+            written = os.writev(descriptor, part)
+            if written != total:
+                _write_rest(descriptor, b"".join(part)[written:])
+
+    def _descriptor(self, live: str) -> int:
+        if (descriptor := self._open.get(live)) is not None:
+            self._open.move_to_end(live)
+            return descriptor
+        while len(self._open) >= _MOST_OPEN:
+            self._settle_and_close(*self._open.popitem(last=False))
+        if self._sizes[live] == 0:
+            self._names_changed = True
+        descriptor = os.open(live, _FLAGS | os.O_CREAT, 0o640, dir_fd=self._folder)
+        self._open[live] = descriptor
+        return descriptor
+
+    def _rotate(self, live: str) -> None:
+        number = self._next_number(live)
+        descriptor = self._descriptor(live)
+        del self._open[live]
+        self._settle_and_close(live, descriptor)
+        closed = rotation.closed_name(live, number)
+        os.rename(live, closed, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        fault("rotated")
+        self._numbers()[live] = number
+        self._names_changed = True
+        self._sizes[live] = 0
+        self.closed.append(closed)
+        self._open[live] = os.open(
+            live, _FLAGS | os.O_CREAT | os.O_EXCL, 0o640, dir_fd=self._folder
+        )
+
+    def _list(self) -> list[str]:
+        return os.listdir(self._folder)  # noqa: PTH208 - of the folder that is open, not of a path
+
+    def _next_number(self, live: str) -> int:
+        return self._numbers().get(live, 0) + 1
+
+    def _numbers(self) -> dict[str, int]:
+        # Only tasks of one partition, one after the other, make segments of one host: a listing from before the
+        # batch stays true in it, and one from an earlier batch while the folder has not changed since.
+        if self._highest is None:
+            changed = os.fstat(self._folder).st_mtime_ns
+            known = _listings.get(self._root)
+            if known is None or known[0] != changed:
+                known = (changed, rotation.highest_numbers(self._list()))
+                if time.time_ns() - changed > _SETTLED:
+                    _listings[self._root] = known
+            self._highest = dict(known[1])
+        return self._highest
+
+    def _close_all(self) -> None:
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+    def __enter__(self) -> "Output":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._close_all()
+        os.close(self._folder)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder of ours, and bring its name to disk; that it exists is fine. Raises OSError."""
+    if not folder.is_dir():
+        folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def _write_rest(descriptor: int, rest: bytes) -> None:
+    view = memoryview(rest)
+    while view:
+        view = view[os.write(descriptor, view) :]

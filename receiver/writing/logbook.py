@@ -1,0 +1,97 @@
+"""The journal of a partition on disk: appended and synced before files are touched, rewritten when it has grown."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+
+from receiver.writing import journal
+from receiver.writing.journal import Batch, PreImage
+
+__all__ = ["Logbook"]
+
+_GROWN = 64 * 1024  # bytes after which a closed batch is the last that the file is appended to
+
+
+class Logbook:
+    """The open journal of one partition; whoever holds the partition's lock may have one."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the journal, make it where there is none, and read its last batch; raises OSError, `DamagedJournal`."""
+        self._path = path
+        fresh = not path.exists()
+        self._file = os.open(
+            path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640
+        )
+        try:
+            if fresh:
+                sync_folder(path.parent)
+            data = path.read_bytes()
+            self.last: Batch | None = journal.decode(data)
+            self._cut_torn_line(data)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def _cut_torn_line(self, data: bytes) -> None:
+        whole = data.rfind(b"\n") + 1
+        if whole != len(data):
+            os.ftruncate(self._file, whole)
+        self._size = whole
+
+    def start(self, epoch: int, first: int, images: Iterable[PreImage]) -> None:
+        """Open a batch and announce its first files; on disk when this returns."""
+        if self._size > _GROWN:
+            self._renew()
+        self._append(journal.encode_start(epoch, first) + journal.encode_images(images))
+
+    def announce(self, images: Iterable[PreImage]) -> None:
+        """Announce more files of the open batch; on disk when this returns."""
+        self._append(journal.encode_images(images))
+
+    def end(self, until: int) -> None:
+        """Close the batch: all its files are on disk by now; on disk when this returns."""
+        self._append(journal.encode_end(until))
+
+    def _append(self, data: bytes) -> None:
+        if not data:
+            return
+        written = os.write(self._file, data)
+        if written != len(data):  # a full disk; the torn line announces nothing that will be done
+            os.ftruncate(self._file, self._size)
+            raise OSError(28, "short write to the journal", str(self._path))
+        os.fdatasync(self._file)
+        self._size += written
+
+    def _renew(self) -> None:
+        # The old batches are committed, or the caller would have undone them: nothing in here is needed any more.
+        fresh = self._path.with_suffix(".new")
+        opened = os.open(
+            fresh,
+            os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW,
+            0o640,
+        )
+        fresh.replace(self._path)
+        sync_folder(self._path.parent)
+        os.close(self._file)
+        self._file, self._size = opened, 0
+
+    def __enter__(self) -> "Logbook":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._file)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring a folder's entries to disk: names made, renamed or removed in it."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

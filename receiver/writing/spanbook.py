@@ -1,0 +1,153 @@
+"""How far each source file has been received, on disk: a file that only grows, so that the journal can undo it too.
+
+One line per file and batch: host, file id, end of its last span. The newest line of a file counts. Every write ends in a
+line of its own random seal: where a seal still stands, everything before it is what was read or written with it.
+"""
+
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from receiver.writing.journal import PreImage
+from receiver.writing.logbook import sync_folder
+
+__all__ = ["DamagedSpans", "SpanBook", "cut"]
+
+_GROWN = 1024 * 1024  # bytes below which a file is never written anew
+_SEAL = len(b'["0123456789abcdef"]\n')
+
+Reached = dict[tuple[str, str], int]
+
+
+class DamagedSpans(ValueError):
+    """A file of spans that cannot be read."""
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What a reused worker remembers of a file: its content up to `size`, which ends in `seal`.
+
+    `compact_at` is the size from which it is worth a look whether most of the file is history.
+    """
+
+    inode: int
+    size: int
+    seal: bytes
+    reached: Reached
+    compact_at: int = _GROWN
+
+
+_memories: dict[Path, _Memory] = {}
+
+
+class SpanBook:
+    """The spans of one partition; whoever holds the partition's lock may have one."""
+
+    def __init__(self, path: Path) -> None:
+        """Read what is new since this worker last looked; raises OSError, `DamagedSpans`."""
+        self._path = path
+        self._news: Reached = {}
+        self._memory = self._remember()
+
+    def reached(self, host: str, file: str) -> int | None:
+        """Return the end of the last span of a source file, None when no block of it has come yet."""
+        key = (host, file)
+        known = self._news.get(key)
+        return known if known is not None else self._memory.reached.get(key)
+
+    def note(self, host: str, file: str, end: int) -> None:
+        """Remember that a source file has been received up to `end`; on disk with `save`."""
+        self._news[host, file] = end
+
+    def image(self) -> PreImage:
+        """Return what the file is now, for the journal."""
+        return PreImage(self._path.name, self._memory.size, 0)
+
+    def save(self) -> None:
+        """Append what was noted, on disk when this returns; the image must be in the journal by now."""
+        if not self._news:
+            return
+        lines = _sealed(self._news)
+        with self._path.open("ab") as file:
+            file.write(lines)
+            file.flush()
+            os.fdatasync(file.fileno())
+        self._memory.reached.update(self._news)
+        self._memory.size += len(lines)
+        self._memory.seal = lines[-_SEAL:]
+        self._news = {}
+
+    def compact(self) -> None:
+        """Write the file anew when most of it is history. Only between batches: what the journal says of it is void then."""
+        if self._memory.size < self._memory.compact_at:
+            return
+        newest = _sealed(self._memory.reached)
+        if self._memory.size < 2 * len(newest):
+            self._memory.compact_at = 2 * self._memory.size
+            return
+        fresh = self._path.with_suffix(".new")
+        with fresh.open("wb") as file:
+            file.write(newest)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self._path)
+        sync_folder(self._path.parent)
+        self._memory = self._remember()
+
+    def _remember(self) -> _Memory:
+        with self._path.open("a+b") as file:
+            found = os.fstat(file.fileno())
+            memory = _memories.get(self._path)
+            if memory is None or not _is_same(memory, found, file.fileno()):
+                memory = _Memory(found.st_ino, 0, b"", {})
+            file.seek(memory.size)
+            data = file.read()
+        try:
+            _read(data, memory.reached)
+        except (ValueError, TypeError) as error:
+            _memories.pop(self._path, None)
+            raise DamagedSpans(
+                f"{self._path} is damaged: {error}; bring it back, or remove it and lose what it knows of gaps"
+            ) from None
+        memory.size += len(data)
+        memory.seal = (memory.seal + data)[-_SEAL:]
+        _memories[self._path] = memory
+        return memory
+
+
+def cut(path: Path, image: PreImage) -> None:
+    """Cut a file of spans back to its image, before anybody reads it: what stands behind may be torn."""
+    _memories.pop(path, None)
+    with path.open("ab") as file:
+        file.truncate(image.length or 0)
+        os.fsync(file.fileno())
+
+
+def _read(data: bytes, reached: Reached) -> None:
+    for line in data[: data.rfind(b"\n") + 1].splitlines():
+        match json.loads(line):
+            case [str(host), str(file), int(end)]:
+                reached[host, file] = end
+            case [str()]:
+                continue
+            case entry:
+                raise ValueError(f"unexpected entry {entry!r}")
+
+
+def _is_same(memory: _Memory, found: os.stat_result, descriptor: int) -> bool:
+    start = memory.size - len(memory.seal)
+    return (
+        found.st_ino == memory.inode
+        and found.st_size >= memory.size
+        and os.pread(descriptor, len(memory.seal), start) == memory.seal
+    )
+
+
+def _sealed(entries: Reached) -> bytes:
+    lines = [[host, file, end] for (host, file), end in entries.items()]
+    seal = [secrets.token_hex(8)]
+    return b"".join(
+        json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in (*lines, seal)
+    )

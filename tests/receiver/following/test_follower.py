@@ -1,0 +1,251 @@
+"""A partition's loop with everything real but Spark: tasks run in a thread here."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from broker.connection import Connection
+from broker.exits import FencedError, OperatorError
+from broker.topology import Topology
+from receiver import task
+from receiver.assignment import Assignment
+from receiver.following import follower as room
+from receiver.following.follower import Follower, Pace
+from receiver.following.jobs import Jobs
+from receiver.following.ledger import Ledger
+from receiver.following.wake import Wake
+from receiver.outcome import Outcome
+from tests.conftest import Server, apply_topology
+from tests.receiver.partition import Partition, ours
+
+pytestmark = pytest.mark.nats
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+class Loop:
+    """A follower of a partition, and how many jobs it has run."""
+
+    def __init__(self, partition: Partition, owner: str = "a:1", *, once: bool = False) -> None:
+        self.partition = partition
+        self.jobs = 0
+        self.stop = asyncio.Event()
+        self.connection = Connection([partition.url], owner)
+        self.closed: list[tuple[str, ...]] = []
+        self.wake = Wake(self.connection, partition.number, owner.replace(":", "-"))
+        self.follower = Follower(
+            partition.number,
+            self.connection,
+            Jobs(self._run, 1),
+            Ledger(self.connection, partition.number, owner),
+            self.wake,
+            Pace(partition.limit, 0.01, once),
+            lambda: NOW,
+            self.closed.append,
+        )
+
+    def _run(self, assignments: Sequence[Assignment]) -> list[Outcome]:
+        self.jobs += 1
+        return [task.run(assignment, self.partition.destination) for assignment in assignments]
+
+    async def __aenter__(self) -> "Loop":
+        self.running = asyncio.create_task(self.follower.run(self.stop))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop.set()
+        try:
+            async with asyncio.timeout(10):
+                await asyncio.wait({self.running})
+        finally:
+            await self.wake.close()
+            await self.connection.close()
+
+    async def ends(self) -> None:
+        await asyncio.wait_for(asyncio.shield(self.running), 20)
+
+    async def has(self, expected: bytes, host: str = "web01") -> None:
+        async with asyncio.timeout(20):
+            while self.partition.read(host) != expected:
+                assert not self.running.done(), self.running
+                await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def partition(logs_url: str, tmp_path: Path) -> Partition:
+    return Partition(logs_url, tmp_path)
+
+
+async def lines(partition: Partition, *payloads: bytes) -> int:
+    return await asyncio.to_thread(partial(partition.lines, "web01", *payloads))
+
+
+async def test_lines_are_written_committed_and_acknowledged_as_they_come(
+    partition: Partition,
+) -> None:
+    async with Loop(partition) as loop:
+        await lines(partition, b"1", b"2")
+        await loop.has(b"1\n2\n")
+        await lines(partition, b"3")
+        await loop.has(b"1\n2\n3\n")
+
+    async with Loop(partition, "b:2", once=True) as loop:
+        await loop.ends()
+        info = await loop.connection.api("CONSUMER.INFO.LOGS.receiver-p0")
+    assert loop.jobs == 0
+    assert (info["ack_floor"]["stream_seq"], info["num_ack_pending"]) == (3, 0)
+
+
+async def test_idle_it_runs_no_jobs(partition: Partition) -> None:
+    async with Loop(partition) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        await asyncio.sleep(0.3)
+        before = loop.jobs
+
+        await asyncio.sleep(1.5)
+
+        assert loop.jobs == before
+
+
+async def test_a_blocked_partition_says_so_once_and_goes_on_when_mended(
+    partition: Partition, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_FIRST_PAUSE", 0.05)
+    caplog.set_level(logging.INFO)
+    partition.output.mkdir()
+    obstacle = partition.output / "web01.log"
+    obstacle.mkdir()
+    async with Loop(partition) as loop:
+        await lines(partition, b"1")
+        async with asyncio.timeout(20):
+            while loop.jobs < 4:  # noqa: ASYNC110 - a thread's doing is waited for
+                await asyncio.sleep(0.02)
+        obstacle.rmdir()
+        await loop.has(b"1\n")
+        await lines(partition, b"2")
+        await loop.has(b"1\n2\n")
+
+    told = [r.getMessage() for r in caplog.records if r.name == "receiver.following.follower"]
+    assert len([text for text in told if "is blocked" in text]) == 1
+    assert len([text for text in told if "goes on" in text]) == 1
+
+
+async def test_blocked_for_days_it_still_tries(partition: Partition) -> None:
+    pauses = [room._blocked_pause(attempts) for attempts in (1, 2, 3, 1025, 10**6)]
+
+    assert pauses == [0.5, 1.0, 2.0, 15.0, 15.0]
+
+
+async def test_told_to_stop_while_blocked_it_ends_at_once(
+    partition: Partition, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_FIRST_PAUSE", 15.0)
+    partition.output.mkdir()
+    (partition.output / "web01.log").mkdir()
+    async with Loop(partition) as loop:
+        await lines(partition, b"1")
+        async with asyncio.timeout(20):
+            while "is blocked" not in caplog.text:  # noqa: ASYNC110 - a thread's doing is waited for
+                await asyncio.sleep(0.02)
+
+        loop.stop.set()
+
+        await asyncio.wait_for(asyncio.shield(loop.running), 5)
+
+
+async def test_once_gives_up_on_what_only_a_person_can_mend(partition: Partition) -> None:
+    await lines(partition, b"1")
+    partition.output.mkdir()
+    (partition.output / "web01.log").symlink_to("/nowhere")
+
+    async with Loop(partition, once=True) as loop:
+        with pytest.raises(OperatorError, match=r"web01\.log: is a symbolic link"):
+            await loop.ends()
+
+
+async def test_once_gives_up_when_there_is_no_stream(partition: Partition) -> None:
+    await asyncio.to_thread(partition.ask, lambda c: c.api("STREAM.DELETE.LOGS"))
+
+    async with Loop(partition, once=True) as loop:
+        with pytest.raises(OperatorError, match="logbroker apply"):
+            await loop.ends()
+
+
+async def test_a_stream_that_is_not_there_yet_is_waited_for(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = Topology(partitions=2).streams()[0]
+    await asyncio.to_thread(partition.ask, lambda c: c.api("STREAM.DELETE.LOGS"))
+    async with Loop(partition) as loop:
+        await asyncio.sleep(1.5)
+        await asyncio.to_thread(partition.ask, lambda c: c.api("STREAM.CREATE.LOGS", made))
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+
+    assert len([r for r in caplog.records if "logbroker apply" in r.getMessage()]) == 1
+
+
+async def test_a_partition_that_was_taken_over_fences_the_first(partition: Partition) -> None:
+    async with Loop(partition) as first:
+        await lines(partition, b"1")
+        await first.has(b"1\n")
+        async with Loop(partition, "b:2") as second:
+            await asyncio.sleep(0.5)
+            await lines(partition, b"2")
+            with pytest.raises(FencedError, match=r"b:2|later epoch"):
+                await first.ends()
+            await second.has(b"1\n2\n")
+
+
+async def test_what_is_said_of_a_file_is_one_line_whatever_it_is_called(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    await asyncio.to_thread(
+        partition.publish,
+        ours("web01", "a\nERROR forged", 0, b"1\n"),
+        ours("web01", "a\nERROR forged", 9, b"2\n"),
+    )
+
+    async with Loop(partition, once=True) as loop:
+        await loop.ends()
+
+    told = [r.getMessage() for r in caplog.records if "gap of 7 bytes" in r.getMessage()]
+    assert len(told) == 1
+    assert "\n" not in told[0]
+
+
+async def test_a_broker_that_goes_and_comes_costs_nothing(
+    own_server: Server, tmp_path: Path
+) -> None:
+    await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=2))
+    partition = Partition(own_server.url, tmp_path)
+    expected = b""
+    async with Loop(partition) as loop:
+        for number in range(3):
+            await lines(partition, b"%d" % number)
+            expected += b"%d\n" % number
+            await loop.has(expected)
+            await asyncio.to_thread(own_server.kill_and_restart)
+        assert not loop.running.done()
+
+
+async def test_a_stream_with_twenty_batches_and_rotation_comes_whole(partition: Partition) -> None:
+    small = replace(partition, limit=1, rotate_size=5000)
+    payloads = [os.urandom(300).hex().encode() + b"\n" for _ in range(100)]
+    await lines(partition, *payloads)
+
+    async with Loop(small, once=True) as loop:
+        await loop.ends()
+
+    assert partition.read("web01") == b"".join(payloads)
+    names = [name for closed in loop.closed for name in closed]
+    assert names == [f"web01.log.{n:06d}" for n in range(1, len(names) + 1)]
+    assert len(names) >= 10

@@ -1,0 +1,253 @@
+"""The data source in a real Spark on a real stream: batches, SQL, streaming queries, and what is said when it fails."""
+
+import re
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from broker.block import Identity, Origin, Span, encode_origin
+from broker.topology import Topology
+from receiver.source.datasource import JetStreamSource
+
+pytestmark = [pytest.mark.spark, pytest.mark.nats]
+
+IDENTITY = Identity(7, 5, "ab", 5, "cd")
+
+
+def block(start: int, lines: bytes, compressed: bool = False) -> tuple[bytes, dict[str, str]]:
+    span = Span("f1", start, start + len(lines))
+    origin = Origin("1-aa", "/var/log/app.log", span, IDENTITY, 1, 99, compressed)
+    return zstandard.compress(lines) if compressed else lines, encode_origin(origin)
+
+
+def load(spark: SparkSession, url: str, **options: str) -> DataFrame:
+    return spark.read.format("jetstream").option("servers", url).options(**options).load()
+
+
+def sequences(frame: DataFrame) -> list[int]:
+    return sorted(row.sequence for row in frame.select("sequence").collect())
+
+
+def test_rows_are_what_was_published(spark: SparkSession, logs_url: str, store: Any) -> None:
+    claim = encode_origin(Origin("1-aa", "", None, None, 0, 99))
+    plain, packed = block(0, b"one\ntwo\n"), block(8, b"three\n" * 500, compressed=True)
+    store(
+        logs_url,
+        ("logs.p0.web1", b"", claim),
+        ("logs.p0.web1", *plain),
+        ("logs.p0.web1", *packed),
+        ("logs.p1.db.example", b"hello", None),
+        ("logs.p1.db.example", b"no frame", {**plain[1], "Content-Encoding": "zstd"}),
+    )
+
+    rows = load(spark, logs_url, includeHeaders="true").orderBy("sequence").collect()
+
+    assert [(r.partition, r.sequence, r.host, r.lines, bytes(r.payload)) for r in rows] == [
+        (0, 2, "web1", 2, b"one\ntwo\n"),
+        (0, 3, "web1", 500, b"three\n" * 500),
+        (1, 4, "db.example", 1, b"hello\n"),
+        (1, 5, "db.example", None, b"no frame"),
+    ]
+    assert [r.span and tuple(r.span) for r in rows] == [
+        ("f1", 0, 8),
+        ("f1", 8, 3008),
+        None,
+        None,
+    ]
+    assert (rows[0].file, rows[0].subject) == ("/var/log/app.log", "logs.p0.web1")
+    assert rows[0].headers["Log-Agent"] == "1-aa"
+    assert rows[2].headers == {}
+
+
+def test_sql_counts_lines_per_host(
+    spark: SparkSession, logs_url: str, store: Any, call: Any
+) -> None:
+    store(logs_url, *((f"logs.p{n % 2}.web{n % 3}", b"a\nb\n", None) for n in range(30)))
+    load(spark, logs_url).createOrReplaceTempView("logs")
+
+    rows = spark.sql(
+        "SELECT host, count(*) AS blocks, sum(lines) AS lines FROM logs GROUP BY host ORDER BY host"
+    ).collect()
+
+    assert [tuple(row) for row in rows] == [("web0", 10, 20), ("web1", 10, 20), ("web2", 10, 20)]
+    assert load(spark, logs_url).where("host = 'nobody'").collect() == []
+    assert load(spark, logs_url, partitions="7").collect() == []
+    assert call(logs_url, "STREAM.INFO.LOGS")["state"]["consumer_count"] == 0
+
+
+def test_a_batch_reads_from_and_to_where_it_is_told(
+    spark: SparkSession, logs_url: str, store: Any
+) -> None:
+    store(logs_url, *(("logs.p0.web", b"x\n", None) for _ in range(10)))
+    times = {row.sequence: row.time for row in load(spark, logs_url).collect()}
+
+    some = load(spark, logs_url, startingOffsets='{"0": 3}', endingOffsets='{"0": 6}')
+    since = load(spark, logs_url, startingTimestamp=times[8].astimezone(UTC).isoformat())
+    cut = load(spark, logs_url, minPartitions="4")
+
+    assert sequences(some) == [3, 4, 5]
+    assert sequences(since)[-3:] == [8, 9, 10]
+    assert len(sequences(since)) < 10
+    assert cut.rdd.getNumPartitions() >= 4
+    assert sequences(cut) == list(range(1, 11))
+
+
+def test_what_retention_removed_is_an_error_by_name_or_skipped(
+    spark: SparkSession, logs_url: str, store: Any, call: Any
+) -> None:
+    store(logs_url, *(("logs.p0.web", b"x\n", None) for _ in range(6)))
+    call(logs_url, "STREAM.PURGE.LOGS", {"seq": 4})
+
+    with pytest.raises(PySparkException, match="partition 0: sequences 1 to 3 were removed"):
+        load(spark, logs_url, startingOffsets='{"0": 1}').collect()
+
+    rest = load(spark, logs_url, startingOffsets='{"0": 1}', failOnDataLoss="false")
+    assert sequences(rest) == [4, 5, 6]
+    assert sequences(load(spark, logs_url)) == [4, 5, 6]
+
+
+def test_a_streaming_query_reads_everything_once_over_restarts(
+    spark: SparkSession, logs_url: str, store: Any, tmp_path: Path
+) -> None:
+    def run() -> list[dict[str, Any]]:
+        query = (
+            spark.readStream.format("jetstream")
+            .option("servers", logs_url)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", "4")
+            .load()
+            .select("sequence", "host", "payload")
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(str(tmp_path / "table"))
+        )
+        assert query.awaitTermination(60)
+        return [progress for progress in query.recentProgress if progress["numInputRows"]]
+
+    store(logs_url, *((f"logs.p{n % 2}.web", b"%d\n" % n, None) for n in range(10)))
+    first = run()
+    store(logs_url, *((f"logs.p{n % 2}.web", b"%d\n" % n, None) for n in range(10, 13)))
+    second = run()
+
+    assert [progress["numInputRows"] for progress in first] == [4, 4, 2]
+    assert [progress["numInputRows"] for progress in second] == [3]
+    table = spark.read.parquet(str(tmp_path / "table")).orderBy("sequence").collect()
+    assert [(row.sequence, bytes(row.payload)) for row in table] == [
+        (n + 1, b"%d\n" % n) for n in range(13)
+    ]
+
+
+def test_a_streaming_query_begins_with_what_is_new(
+    spark: SparkSession, logs_url: str, store: Any, tmp_path: Path
+) -> None:
+    store(logs_url, ("logs.p0.web", b"old\n", None))
+    query = (
+        spark.readStream.format("jetstream")
+        .option("servers", logs_url)
+        .load()
+        .writeStream.format("memory")
+        .queryName("news")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        store(logs_url, ("logs.p0.web", b"new\n", None))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+
+    assert [bytes(row.payload) for row in spark.table("news").collect()] == [b"new\n"]
+
+
+def test_a_streaming_query_takes_in_partitions_that_are_added(
+    spark: SparkSession, logs_url: str, store: Any, tmp_path: Path
+) -> None:
+    query = (
+        spark.readStream.format("jetstream")
+        .option("servers", logs_url)
+        .load()
+        .writeStream.format("memory")
+        .queryName("grown")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        store(
+            logs_url,
+            ("$KV.LOGS_CONFIG.partitions", b"3", None),
+            ("logs.p2.web", b"new\n", None),
+        )
+        query.processAllAvailable()
+    finally:
+        query.stop()
+
+    assert [row.partition for row in spark.table("grown").collect()] == [2]
+
+
+def test_a_streaming_query_outlives_a_restart_of_the_broker(
+    spark: SparkSession, own_server: Any, store: Any, call: Any, tmp_path: Path
+) -> None:
+    call(own_server.url, "STREAM.CREATE.LOGS", Topology().streams()[0])
+    query = (
+        spark.readStream.format("jetstream")
+        .option("servers", own_server.url)
+        .option("partitions", "0")
+        .option("startingOffsets", "earliest")
+        .load()
+        .writeStream.format("memory")
+        .queryName("restarted")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start()
+    )
+    try:
+        store(own_server.url, ("logs.p0.web", b"before\n", None))
+        query.processAllAvailable()
+        own_server.kill_and_restart()
+        store(own_server.url, ("logs.p0.web", b"after\n", None))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+
+    payloads = [bytes(row.payload) for row in spark.table("restarted").collect()]
+    assert payloads == [b"before\n", b"after\n"]
+
+
+def test_a_stream_made_anew_stops_the_query_with_a_reason(
+    spark: SparkSession, logs_url: str, store: Any
+) -> None:
+    store(logs_url, ("logs.p0.web", b"x\n", None))
+
+    with pytest.raises(PySparkException, match="the stream ends at sequence 1, before 8"):
+        load(spark, logs_url, startingOffsets='{"0": 2}', endingOffsets='{"0": 9}').collect()
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        pytest.param({"server": "x"}, "no option 'server'", id="unknown option"),
+        pytest.param({"startingOffsets": "soon"}, "startingOffsets 'soon'", id="bad offsets"),
+        pytest.param({"startingOffsets": "latest"}, "nothing to read in a batch", id="no batch"),
+        pytest.param({"stream": "NONE"}, "there is no stream NONE at nats://", id="no stream"),
+        pytest.param({"servers": "nats://127.0.0.1:1"}, "no broker at nats://", id="no broker"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    spark: SparkSession, logs_url: str, options: dict[str, str], complaint: str
+) -> None:
+    with pytest.raises(PySparkException, match=re.escape(complaint)):
+        load(spark, **{"url": logs_url, **options}).collect()
+
+
+def test_it_can_be_registered_by_hand(spark: SparkSession, logs_url: str, store: Any) -> None:
+    store(logs_url, ("logs.p0.web", b"x\n", None))
+    spark.dataSource.register(JetStreamSource)
+
+    assert sequences(load(spark, logs_url)) == [1]

