@@ -13,12 +13,12 @@ from typing import Any
 
 from broker.address import Address
 from broker.exits import OperatorError, leading
+from broker.listening import Listening, Page
 from broker.notify import Notifier
+from broker.supervision import Service
 from shipper.settings import ShipperSettings
 from shipper.telling.health import ailment
-from shipper.telling.listening import Listening, Page
 from shipper.telling.live import Live
-from shipper.telling.service import Service
 from shipper.telling.view import View
 
 __all__ = ["Desk"]

@@ -6,10 +6,10 @@ Only counts; what is asked about now (sizes, what is behind) is looked up when s
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 
+from broker.histogram import Histogram
+from broker.rate import Rate
 from shipper.notice import Notice, NoticeKind
 from shipper.publishing.rounds import Round
-from shipper.telling.histogram import Histogram
-from shipper.telling.rate import Rate
 
 __all__ = ["Meter"]
 

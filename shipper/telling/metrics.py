@@ -18,10 +18,10 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from broker.histogram import Histogram
+from broker.listening import Page
 from broker.printable import printable
 from shipper.publishing.waiting import Cause
-from shipper.telling.histogram import Histogram
-from shipper.telling.listening import Page
 from shipper.telling.report import HostReport
 from shipper.telling.view import View
 

@@ -64,6 +64,16 @@ class View:
         """What the agent waits for, empty while all goes well."""
         return self._connection.away or self.waiting.reason
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the start is over, or waits for the broker."""
+        return self.is_following or bool(self.waiting_for)
+
+    def news(self) -> object:
+        """Return what compares equal as long as the status reads the same; None when that cannot be known."""
+        # while nothing is shipped and nothing is waited for, nothing changes that is worth adding up all files
+        return None if self.waiting_for or not self.is_following else self.meter.rounds
+
     def is_moving(self, most: float) -> bool:
         """Whether no look and no reading has been under way for more than `most` seconds."""
         since = None if self.shipping is None else self.shipping.reading_since

@@ -147,7 +147,7 @@ import asyncio, os, sys, time
 from broker.connection import Connection
 from broker.notify import notifier_from
 from shipper.telling.meter import Meter
-from shipper.telling.service import Service
+from broker.supervision import Service
 from shipper.telling.view import View
 from shipper.publishing.waiting import Waiting
 

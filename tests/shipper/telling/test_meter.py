@@ -3,11 +3,10 @@ from collections.abc import Callable
 import pytest
 
 from broker.block import Block
+from broker.rate import Rate
 from shipper.notice import Notice, NoticeKind
 from shipper.publishing.rounds import Round
-from shipper.telling.histogram import Histogram
 from shipper.telling.meter import Meter
-from shipper.telling.rate import Rate
 
 SECOND = 1_000_000_000
 Make = Callable[..., Block]
@@ -100,12 +99,3 @@ def test_files_that_stand_still_for_long_are_forgotten(make_block: Make) -> None
     assert meter.rate("f0") == (0.0, 0.0)
     assert meter.rate("f1999")[0] > 0
     assert len(meter._rates) < 200
-
-
-def test_a_histogram_counts_each_observation_in_every_bucket_that_holds_it() -> None:
-    histogram = Histogram((0.1, 1.0))
-    for seconds in (0.05, 0.1, 0.5, 7.0):
-        histogram.observe(seconds)
-
-    assert histogram.cumulative() == [2, 3, 4]
-    assert histogram.sum == pytest.approx(7.65)

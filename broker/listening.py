@@ -1,6 +1,6 @@
-"""A small HTTP server for who watches over the agent: some paths, GET and HEAD, one request a connection.
+"""A small HTTP server for who watches over a program: some paths, GET and HEAD, one request a connection.
 
-Bounded in clients, sizes and time, so that no client, slow or hostile, can disturb shipping. Knows nothing of what it says.
+Bounded in clients, sizes and time, so that no client, slow or hostile, can disturb the work. Knows nothing of what it says.
 """
 
 import asyncio
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from broker.address import Address
+from broker.clients import FRESH, Clients
 from broker.exits import ConfigurationError
-from shipper.telling.clients import FRESH, Clients
 
 __all__ = ["Listening", "Page"]
 

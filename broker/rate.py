@@ -1,4 +1,4 @@
-"""How fast a file moves: bytes and lines a second over about the last ten seconds. A value; the clock is passed in."""
+"""How fast something moves: bytes and lines a second over about the last ten seconds. A value; the clock is passed in."""
 
 import math
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Rate:
     lines: float = 0.0
 
     def add(self, size: int, lines: int, now: float) -> None:
-        """Count what has been shipped just now."""
+        """Count what has moved just now."""
         fading = _fading(self.at, now)
         self.bytes = self.bytes * fading + size / _SPAN
         self.lines = self.lines * fading + lines / _SPAN
@@ -33,7 +33,7 @@ class Rate:
         return self.bytes * fading, self.lines * fading
 
     def is_over(self, now: float) -> bool:
-        """Whether nothing has been shipped for so long that the rate is as good as 0."""
+        """Whether nothing has moved for so long that the rate is as good as 0."""
         return now - self.at > _FORGOTTEN
 
 

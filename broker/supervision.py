@@ -1,29 +1,46 @@
-"""What an agent does for the service manager: says when it is ready, how it goes, and that it is not stuck.
+"""What a program does for the service manager: says when it is ready, how it goes, and that it is not stuck.
 
 Without one it does nothing at all.
 """
 
 import asyncio
 import time
+from typing import Protocol
 
 from broker.notify import Notifier
-from shipper.telling.view import View
 
-__all__ = ["Service"]
+__all__ = ["Service", "Supervised"]
 
 _SOON = 0.1  # seconds between looks at whether it is ready
 _STARTED = 10.0  # after which a start that takes long is one that goes well
 _STATUS_EVERY = 5.0
 
 
-class Service:
-    """Speaks for the agent that a view shows."""
+class Supervised(Protocol):
+    """What is spoken for: a running program, looked at."""
 
-    def __init__(self, notifier: Notifier, view: View) -> None:
+    @property
+    def is_ready(self) -> bool:
+        """Whether it works, or waits for a broker: that is this program's work, and no reason to end it."""
+
+    def news(self) -> object:
+        """Return what compares equal as long as the status would read the same; None when that cannot be known."""
+
+    def status(self) -> str:
+        """Return one line on how it goes."""
+
+    def is_moving(self, most: float) -> bool:
+        """Whether nothing has been stuck for more than `most` seconds."""
+
+
+class Service:
+    """Speaks for a program."""
+
+    def __init__(self, notifier: Notifier, view: Supervised) -> None:
         """Say nothing yet."""
         self._notifier = notifier
         self._view = view
-        self._told: tuple[int, str] | None = None
+        self._told: object = None
 
     async def run(self) -> None:
         """Speak until cancelled."""
@@ -53,11 +70,8 @@ class Service:
         self._notifier.stopping()
 
     async def _start(self) -> None:
-        # waiting for a broker is this program's work, and no reason for a service manager to end it
         until = asyncio.get_running_loop().time() + _STARTED
-        while not (self._view.is_following or self._view.waiting_for):
-            if asyncio.get_running_loop().time() >= until:
-                break
+        while not self._view.is_ready and asyncio.get_running_loop().time() < until:
             self._feed()
             await asyncio.sleep(_SOON)
         self._tell_status()
@@ -68,8 +82,7 @@ class Service:
             self._notifier.alive()
 
     def _tell_status(self) -> None:
-        state = self._view.meter.rounds, self._view.waiting_for
-        # while nothing is shipped and nothing is waited for, nothing changes that is worth adding up all files
-        if state != self._told or self._view.waiting_for or not self._view.is_following:
+        news = self._view.news()
+        if news is None or news != self._told:
             self._notifier.status(self._view.status())
-        self._told = state if self._view.is_following else None
+        self._told = news
