@@ -1,13 +1,18 @@
-"""The settings that say how to get in at the broker, the same for every program that connects to one."""
+"""The settings that say where the broker is and how to get in there, the same for every program that connects to one."""
 
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 
 from broker.access import Access
-from broker.configuration import ProgramSettings
+from broker.configuration import Many, ProgramSettings
+from broker.servers import check_servers
 
-__all__ = ["ACCESS", "AccessSettings"]
+__all__ = ["ACCESS", "AccessSettings", "Servers"]
+
+Servers = Annotated[Many, AfterValidator(check_servers)]
+"""A setting of one or more addresses of the broker."""
 
 ACCESS = frozenset(
     {"creds", "nkey", "user", "password", "tls_ca", "tls_cert", "tls_key", "tls_first"}

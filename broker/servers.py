@@ -1,13 +1,8 @@
 """The addresses of the broker as a client is told them: URLs, checked before anything is sent."""
 
-from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator
-
-from broker.configuration import Many
-
-__all__ = ["Servers", "check_servers", "public"]
+__all__ = ["check_servers", "public"]
 
 _SCHEMES = {"nats", "tls"}
 
@@ -45,7 +40,3 @@ def _objection(server: str) -> str | None:
 
 def _shown(server: str) -> str:
     return server.rpartition("@")[2]
-
-
-Servers = Annotated[Many, AfterValidator(check_servers)]
-"""A setting of one or more addresses of the broker."""

@@ -7,9 +7,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ByteSize, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from broker.access_settings import ACCESS, AccessSettings
+from broker.access_settings import ACCESS, AccessSettings, Servers
 from broker.address import Address, Listen, OptionalListen
-from broker.configuration import Many
 from broker.durations import Duration
 from broker.topology import MAX_PARTITIONS, Topology
 
@@ -39,7 +38,7 @@ class BrokerSettings(AccessSettings):
         description="Where nats-server's monitoring answers; port 0 takes a free one, '' turns it off.",
         json_schema_extra={"metavar": "HOST:PORT"},
     )
-    server: Many = Field(
+    server: Servers = Field(
         ("nats://127.0.0.1:4222",),
         description="Address of a running broker; may be given several times.",
         json_schema_extra={"metavar": "URL"},

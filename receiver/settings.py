@@ -7,8 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, ByteSize, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from broker.access_settings import ACCESS, AccessSettings
-from broker.configuration import Many
+from broker.access_settings import ACCESS, AccessSettings, Servers
 from broker.durations import Duration
 from broker.exits import ConfigurationError
 
@@ -37,7 +36,7 @@ class ReceiverSettings(AccessSettings):
         description="Partition to receive, or `all`; may be given several times, or as 0,3,5.",
         json_schema_extra={"metavar": "N"},
     )
-    server: Many = Field(
+    server: Servers = Field(
         ("nats://127.0.0.1:4222",),
         description="Address of the broker; may be given several times.",
         json_schema_extra={"metavar": "URL"},

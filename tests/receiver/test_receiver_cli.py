@@ -54,6 +54,7 @@ def says(ended: "subprocess.CompletedProcess[str]", code: int, *words: str) -> N
         pytest.param(["--partition", "0", "--linger", "soon"], ["--linger"], id="no duration"),
         pytest.param(["--partition", "0", "--rotate-size", "big"], ["--rotate-size"], id="no size"),
         pytest.param(["--partitoin", "0"], ["--partitoin"], id="a misspelt option"),
+        pytest.param(["--partition", "0", "--server", "http://x"], ["nats://host"], id="server"),
     ],
 )
 def test_a_bad_option_is_a_usage_error(arguments: list[str], words: list[str]) -> None:
