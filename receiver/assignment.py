@@ -1,6 +1,7 @@
 """What the driver asks of a Spark task: one partition, from one sequence on, into one place. Values that travel."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from broker.access import Access
@@ -12,15 +13,17 @@ __all__ = ["Assignment", "Destination"]
 class Destination:
     """Where and how lines are written; the same for every task of a receiver.
 
-    `rotate_size` is in bytes, `rotate_every` in nanoseconds; 0 is never. What `access` names is read where the task runs.
+    `rotate_size` is in bytes, 0 is never; so is a `rotate_every` of no time, which goes by the clock of `time_zone`. What
+    `access` names is read where the task runs.
     """
 
     output: Path
     state: Path
     rotate_size: int
     servers: tuple[str, ...]
-    rotate_every: int = 0
+    rotate_every: timedelta = timedelta()
     access: Access = Access()  # noqa: RUF009 - a frozen value
+    time_zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)

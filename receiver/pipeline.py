@@ -40,7 +40,6 @@ from receiver.writing.files import make_folder
 __all__ = ["receive"]
 
 _LAST = ("",)  # behind the last commit's closed segments
-_NANOSECONDS = 1_000_000_000
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
 
 logger = logging.getLogger(__name__)
@@ -180,8 +179,9 @@ class _Pipeline:
             settings.state.absolute(),
             settings.rotate_size,
             settings.server,
-            int(settings.rotate_every.total_seconds() * _NANOSECONDS),
+            settings.rotate_every,
             settings.access.absolute(Path.cwd()),
+            settings.time_zone,
         )
 
 

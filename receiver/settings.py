@@ -4,12 +4,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, ByteSize, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from broker.access_settings import ACCESS, AccessSettings, Servers
 from broker.durations import Duration
 from broker.exits import ConfigurationError
+from receiver.zones import zone_name
 
 __all__ = ["STATUS_FIELDS", "ReceiverSettings"]
 
@@ -73,10 +74,15 @@ class ReceiverSettings(AccessSettings):
     rotate_every: Duration = Field(
         timedelta(days=1),
         description=(
-            "Time after which a file is closed and numbered, aligned to the clock in UTC, by when its lines reached "
-            "the broker, e.g. 1d; 0 for never."
+            "Time after which a file is closed and numbered, aligned to the clock of --time-zone, by when its lines "
+            "reached the broker: 1h at full hours, 1d at midnight, 1w on Mondays; 0 for never."
         ),
         json_schema_extra={"metavar": "TIME"},
+    )
+    time_zone: Annotated[str, AfterValidator(zone_name)] = Field(
+        "UTC",
+        description="Time zone whose hours and days --rotate-every goes by, e.g. Europe/Berlin; local is this machine's.",
+        json_schema_extra={"metavar": "ZONE"},
     )
     keep: Annotated[int, Field(ge=0)] = Field(
         0,

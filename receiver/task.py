@@ -17,11 +17,13 @@ from receiver.reading import background
 from receiver.reading.fetch import read
 from receiver.writing import journal
 from receiver.writing.batch import Batch
+from receiver.writing.calendar import Calendar
 from receiver.writing.files import Damaged, Output, make_folder
 from receiver.writing.journal import DamagedJournal, Verdict
 from receiver.writing.lock import Locked, partition_lock
 from receiver.writing.logbook import Logbook
 from receiver.writing.spanbook import DamagedSpans, SpanBook, cut
+from receiver.zones import named_zone
 
 __all__ = ["run", "stand_by"]
 
@@ -56,7 +58,7 @@ def _locked(assignment: Assignment, destination: Destination) -> Outcome:
     path = destination.state / f"p{assignment.partition}"
     with (
         Logbook(path.with_suffix(".journal")) as logbook,
-        Output(destination.output, destination.rotate_size, destination.rotate_every) as output,
+        Output(destination.output, destination.rotate_size, _calendar(destination)) as output,
     ):
         spans_path = path.with_suffix(".spans")
         match journal.decide(logbook.last, assignment.first, assignment.epoch):
@@ -125,6 +127,10 @@ def _check_epoch(assignment: Assignment, destination: Destination) -> Outcome | 
             f"the offset is {offset.next}, not {assignment.first}: somebody has moved it",
         )
     return None
+
+
+def _calendar(destination: Destination) -> Calendar:
+    return Calendar(destination.rotate_every, named_zone(destination.time_zone))
 
 
 def _foreign(assignment: Assignment, destination: Destination, logbook: Logbook) -> str:

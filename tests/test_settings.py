@@ -34,6 +34,7 @@ WRITTEN = {
     "memory": "256MiB",
     "rotate_size": "10MB",
     "rotate_every": "1h",
+    "time_zone": "Europe/Berlin",
     "max_batch": "32MiB",
     "round_size": "1MiB",
     "max_line": "64KiB",

@@ -14,7 +14,6 @@ from receiver.faults import fault
 from receiver.outcome import Done
 from receiver.reading.delivery import Delivery
 from receiver.reading.fetch import Chunk
-from receiver.writing import rotation
 from receiver.writing.files import Output
 from receiver.writing.journal import PreImage
 from receiver.writing.logbook import Logbook
@@ -37,9 +36,9 @@ class _Tally:
 
 @dataclass(slots=True)
 class _Run:
-    """Blocks of a host in one period of rotation; `moment` is when the last of them was stored."""
+    """Blocks of a host in one period of rotation, which ends at `end`; `moment` is when the last of them was stored."""
 
-    period: int
+    end: int
     moment: int
     blocks: list[bytes] = field(default_factory=list)
 
@@ -112,9 +111,8 @@ class Batch:
             )
 
     def _add(self, runs: list[_Run], payload: bytes, moment: int) -> None:
-        period = rotation.period_of(moment, self._destination.rotate_every)
-        if not runs or runs[-1].period != period:
-            runs.append(_Run(period, moment))
+        if not runs or moment >= runs[-1].end:
+            runs.append(_Run(self._output.calendar.period(moment).end, moment))
         runs[-1].blocks.append(payload)
         runs[-1].moment = moment
 

@@ -9,11 +9,13 @@ import stat
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 
 from receiver.faults import fault
 from receiver.writing import rotation
+from receiver.writing.calendar import Calendar
 from receiver.writing.journal import PreImage
 from receiver.writing.logbook import sync_folder
 
@@ -22,6 +24,8 @@ __all__ = ["Damaged", "Output"]
 _MOST_OPEN = 256  # descriptors that one task keeps; the rest is synced and closed, and opened again when needed
 _MOST_PIECES = 1024  # IOV_MAX of Linux
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+_NEVER = Calendar(timedelta())
 
 _SETTLED = (
     20_000_000  # nanoseconds: kernels stamp folders by a clock of some milliseconds (CONFIG_HZ)
@@ -38,11 +42,11 @@ class Damaged(Exception):
 class Output:
     """The output folder as one batch writes to it; used by one thread, under the partition's lock."""
 
-    def __init__(self, root: Path, rotate_size: int, rotate_every: int = 0) -> None:
-        """Open the folder; raises OSError. `rotate_size` is in bytes, `rotate_every` in nanoseconds; 0 is never."""
+    def __init__(self, root: Path, rotate_size: int, calendar: Calendar = _NEVER) -> None:
+        """Open the folder; raises OSError. `rotate_size` is in bytes, 0 is never; `calendar` tells when time rotates."""
         self._root = root
         self._limit = rotate_size
-        self._every = rotate_every
+        self.calendar = calendar
         self._folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._open: OrderedDict[str, int] = OrderedDict()
         self._sizes: dict[str, int] = {}
@@ -64,7 +68,7 @@ class Output:
         self._moments[live] = found.st_mtime_ns
         return PreImage(live, found.st_size, self._next_number(live), found.st_mtime_ns)
 
-    def append(self, live: str, pieces: Sequence[bytes], moment: int = 0) -> None:
+    def append(self, live: str, pieces: Sequence[bytes], moment: int) -> None:
         """Append blocks to a file whose image was taken, rotating between them; raises OSError.
 
         `moment` is when the last of them was stored, all in one period of rotation, in nanoseconds since the epoch.
@@ -81,8 +85,8 @@ class Output:
         self._sizes[live] = size
 
     def _turn(self, live: str, moment: int) -> None:
-        period, last = rotation.period_of(moment, self._every), self._moments.get(live, moment)
-        if self._sizes[live] and period > rotation.period_of(last, self._every):
+        last = self._moments.get(live, moment)
+        if self._sizes[live] and last < self.calendar.period(moment).begin:
             self._rotate(live)
         self._moments[live] = max(moment, last)
 
@@ -95,10 +99,8 @@ class Output:
             self._names_changed = False
 
     def _settle(self, live: str, descriptor: int) -> None:
-        if (
-            self._every
-        ):  # a file is as old as its last line; after a downtime that is not when it was written
-            os.utime(descriptor, ns=(self._moments[live], self._moments[live]))
+        # A file is as old as its last line, which rotation and --keep-age go by; after a downtime that is not now.
+        os.utime(descriptor, ns=(self._moments[live], self._moments[live]))
         os.fdatasync(descriptor)
 
     def _settle_and_close(self, live: str, descriptor: int) -> None:

@@ -15,7 +15,6 @@ __all__ = [
     "is_due",
     "live_name",
     "live_of",
-    "period_of",
     "plain_name",
     "stem_of",
 ]
@@ -69,11 +68,6 @@ def closed_segments(names: Iterable[str]) -> dict[str, dict[int, str]]:
 def highest_numbers(names: Iterable[str]) -> dict[str, int]:
     """Return the highest segment number of each live name in a listing of the folder."""
     return {live: max(numbers) for live, numbers in closed_segments(names).items()}
-
-
-def period_of(moment: int, every: int) -> int:
-    """Return which period of `every` nanoseconds a moment lies in, counted from the epoch (UTC); 0 for no periods."""
-    return moment // every if every else 0
 
 
 def is_due(size: int, more: int, limit: int) -> bool:

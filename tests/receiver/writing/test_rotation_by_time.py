@@ -1,18 +1,21 @@
 """Rotation by time: aligned to the clock, by when lines reached the broker, not by when they are received."""
 
+from datetime import timedelta
 from pathlib import Path
 
+from receiver.writing.calendar import Calendar
 from receiver.writing.files import Output
 from receiver.writing.journal import PreImage
 
 HOUR = 3_600_000_000_000
+HOURLY = Calendar(timedelta(hours=1))
 
 
-def write(root: Path, *pieces: tuple[int, bytes], every: int = HOUR) -> list[PreImage]:
+def write(root: Path, *pieces: tuple[int, bytes], calendar: Calendar = HOURLY) -> list[PreImage]:
     """Append pieces as batches of one piece each, as separate tasks would."""
     images = []
     for moment, piece in pieces:
-        with Output(root, 0, every) as output:
+        with Output(root, 0, calendar) as output:
             images.append(output.image("web01.log"))
             output.append("web01.log", [piece], moment)
             output.sync()
@@ -49,7 +52,7 @@ def test_a_clock_that_goes_back_rotates_nothing(tmp_path: Path) -> None:
 
 
 def test_without_a_period_time_rotates_nothing(tmp_path: Path) -> None:
-    write(tmp_path, (5 * HOUR, b"a\n"), (500 * HOUR, b"b\n"), every=0)
+    write(tmp_path, (5 * HOUR, b"a\n"), (500 * HOUR, b"b\n"), calendar=Calendar(timedelta()))
 
     assert content(tmp_path) == {"web01.log": b"a\nb\n"}
 
@@ -58,7 +61,7 @@ def test_a_rotation_by_time_is_undone_with_its_batch(tmp_path: Path) -> None:
     write(tmp_path, (5 * HOUR, b"a\n"))
     images = write(tmp_path, (6 * HOUR, b"b\n"))
 
-    with Output(tmp_path, 0, HOUR) as output:
+    with Output(tmp_path, 0, HOURLY) as output:
         output.undo(images)
 
     assert content(tmp_path) == {"web01.log": b"a\n"}
@@ -67,7 +70,7 @@ def test_a_rotation_by_time_is_undone_with_its_batch(tmp_path: Path) -> None:
 def test_a_file_that_was_undone_is_as_old_as_it_was(tmp_path: Path) -> None:
     write(tmp_path, (5 * HOUR, b"a\n"))
     images = write(tmp_path, (5 * HOUR + 1, b"b\n"))
-    with Output(tmp_path, 0, HOUR) as output:
+    with Output(tmp_path, 0, HOURLY) as output:
         output.undo(images)
 
     write(tmp_path, (5 * HOUR + 1, b"b\n"), (6 * HOUR, b"c\n"))

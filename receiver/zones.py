@@ -1,0 +1,44 @@
+"""Time zones by their names, as people write them: `UTC`, `Europe/Berlin`, or `local` for that of this machine."""
+
+import os
+from datetime import UTC, tzinfo
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from zoneinfo import ZoneInfo, available_timezones
+
+__all__ = ["named_zone", "zone_name"]
+
+_LOCALTIME = Path("/etc/localtime")
+
+
+def zone_name(text: str) -> str:
+    """Return the name by which every machine knows a zone; raises ValueError, which says what could have been meant."""
+    if text == "local":
+        return _checked(_local(), "the zone of this machine")
+    return _checked(text, "the time zone")
+
+
+@cache
+def named_zone(name: str) -> tzinfo:
+    """Return a zone of a checked name."""
+    return UTC if name == "UTC" else ZoneInfo(name)
+
+
+def _local() -> str:
+    if name := os.environ.get("TZ", "").removeprefix(":"):
+        return name
+    _, found, name = str(_LOCALTIME.resolve()).partition("/zoneinfo/")
+    return name if found else "UTC"
+
+
+def _checked(name: str, what: str) -> str:
+    known = available_timezones()
+    if name in known:
+        return name
+    folded = {zone.casefold(): zone for zone in known}
+    ends = [zone for zone in sorted(folded) if zone.endswith(f"/{name.casefold()}")]
+    near = ends or get_close_matches(name.casefold(), folded, 1) or ["europe/berlin"]
+    raise ValueError(
+        f"{what} {name!r} is not known; give UTC, local, or a name such as {folded[near[0]]}"
+    )
