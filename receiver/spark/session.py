@@ -18,9 +18,10 @@ from pyspark.sql import SparkSession
 
 from receiver.spark.java import find_java
 from receiver.spark.jvm import death_told, gateway_to_jvm
+from receiver.spark.parcel import FOLDER, pack
 from receiver.spark.scratch import scratch_folder
 
-__all__ = ["local_master", "spark_configuration", "spark_context", "spark_session"]
+__all__ = ["is_local", "local_master", "spark_configuration", "spark_context", "spark_session"]
 
 _ATTEMPTS = 4
 _LOCAL = re.compile(r"local(?:\[(\*|[0-9]+)\])?")
@@ -40,7 +41,11 @@ _SETTINGS = {
     # without Hadoop's native library the checksumming file system forks chmod for every file it makes
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_CLUSTER = {
+    "spark.executorEnv.PYTHONPATH": FOLDER,  # from an executor's own folder, where the archive is unpacked
+    "spark.executorEnv.MALLOC_ARENA_MAX": "2",
+    "spark.executor.memory": "512m",  # lines never cross it
+}
 
 
 def local_master(master: str, slots: int | None = None) -> str:
@@ -55,20 +60,33 @@ def local_master(master: str, slots: int | None = None) -> str:
     return f"local[{slots or count},{_ATTEMPTS}]"
 
 
+def is_local(master: str) -> bool:
+    """Whether tasks run in the driver's own JVM, and so on this machine."""
+    return master.startswith("local")
+
+
 def spark_configuration(
     master: str, app_name: str, slots: int | None, scratch: Path, conf: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the whole configuration; what `conf` says wins."""
     chosen = local_master(master, slots)
+    cores = {"spark.cores.max": str(slots)} if slots else {}
     return {
         **_SETTINGS,
-        **(_LOOPBACK if chosen.startswith("local") else {}),
+        **(_local(scratch) if is_local(chosen) else _CLUSTER | cores),
         "spark.master": chosen,
         "spark.app.name": app_name,
-        "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
-        "spark.python.unix.domain.socket.dir": str(scratch),
         **conf,
+    }
+
+
+def _local(scratch: Path) -> dict[str, str]:
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(scratch),
+        "spark.python.unix.domain.socket.dir": str(scratch),
     }
 
 
@@ -80,11 +98,14 @@ def spark_context(
     slots: int | None = None,
     conf: Mapping[str, str] | None = None,
     scratch: Path | None = None,
+    executor_python: str = "python3",
 ) -> Iterator[SparkContext]:
     """Start a JVM with a SparkContext in it, and end both; one at a time per process, as often as wanted.
 
-    `slots` is how many tasks run at once with a local master, `conf` adds Spark settings, scratch data goes under
-    `scratch` (a state folder) and is removed. Raises `ConfigurationError` without a Java, `JvmFailed`.
+    `slots` is how many tasks run at once: with a local master the size of its pool, on a cluster the most cores that
+    are asked for. `conf` adds Spark settings, scratch data goes under `scratch` (a state folder) and is removed. The
+    executors of a cluster are sent our packages and run them with `executor_python`, of our own minor version. Raises
+    `ConfigurationError` without a Java, or when the cluster does not take us, `JvmFailed`.
     """
     _quieten_py4j()
     java = find_java(os.environ)
@@ -95,9 +116,11 @@ def spark_context(
         try:
             with _interrupts_kept(), death_told(gateway.proc):
                 context = SparkContext(conf=settings, gateway=gateway)
-            context.pythonExec = sys.executable
+            context.pythonExec = sys.executable if is_local(master) else executor_python
             context._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
             try:
+                if not is_local(master):
+                    context.addArchive(f"{pack(folder)}#{FOLDER}")
                 yield context
             finally:
                 _stop(context)

@@ -1,0 +1,90 @@
+"""Whether a task sees the very folders that the driver means, and not others of the same name on its own machine.
+
+A folder is told by a mark that is made in it once and stays. Where it is shared, locks must be shared as well: two
+attempts at one partition are kept apart by nothing else.
+"""
+
+import fcntl
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from receiver.writing.logbook import sync_folder
+
+__all__ = ["Elsewhere", "Place", "held", "is_held", "look", "place_of"]
+
+_NAME = ".place"
+
+
+class Elsewhere(Exception):
+    """What is seen here is not the folder that was meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder, and the mark that tells it from all others."""
+
+    folder: Path
+    mark: str
+
+
+def place_of(folder: Path) -> Place:
+    """Return a folder that exists as a place, marked now if it never was; raises OSError."""
+    path = folder / _NAME
+    if not path.exists():
+        _make(path)
+    return Place(folder, path.read_text("ascii").strip())
+
+
+def _make(path: Path) -> None:
+    fresh = path.with_name(f"{_NAME}.{secrets.token_hex(4)}")
+    with fresh.open("x", encoding="ascii") as file:
+        file.write(secrets.token_hex(16) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        with suppress(FileExistsError):  # that's fine: another receiver of this folder was quicker
+            os.link(fresh, path)
+    finally:
+        fresh.unlink()
+    sync_folder(path.parent)
+
+
+def look(place: Place) -> None:
+    """Return when the folder that is seen here is the one that was meant; raises `Elsewhere`, OSError."""
+    try:
+        seen = (place.folder / _NAME).read_text("ascii").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        seen = ""
+    if seen != place.mark:
+        raise Elsewhere(
+            f"{place.folder} on {socket.gethostname()} is not the folder that the receiver was started with; "
+            "all executors must see one shared folder, or run one receiver per machine with partitions of its own"
+        )
+
+
+@contextmanager
+def held(places: tuple[Place, ...]) -> Iterator[None]:
+    """Hold the locks that `is_held` asks for elsewhere; several receivers of one folder may."""
+    with ExitStack() as stack:
+        for place in places:
+            descriptor = os.open(place.folder / _NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+
+
+def is_held(place: Place) -> bool:
+    """Whether the lock that the driver holds is felt here; raises OSError."""
+    descriptor = os.open(place.folder / _NAME, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

