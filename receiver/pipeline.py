@@ -14,8 +14,9 @@ import os
 import secrets
 import signal
 import socket
+import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -31,15 +32,16 @@ from receiver.following.jobs import Jobs
 from receiver.following.ledger import Ledger
 from receiver.following.patience import pause, unless
 from receiver.following.runner import run_job, warm_up
+from receiver.following.tidier import Tidier
 from receiver.following.wake import Wake
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import spark_context
-from receiver.writing.closet import Order, tidy
+from receiver.writing.closet import Closet, Order
 from receiver.writing.files import make_folder
+from receiver.writing.keeping import Limits
 
 __all__ = ["receive"]
 
-_LAST = ("",)  # behind the last commit's closed segments
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
 
 logger = logging.getLogger(__name__)
@@ -62,7 +64,7 @@ class _Pipeline:
             settings.server, f"logreceiver {self._owner}", access=settings.access
         )
         self._stop = asyncio.Event()
-        self._closed: asyncio.Queue[tuple[str, ...]] = asyncio.Queue()
+        self._tidier = Tidier(Closet(_order(settings), time.time_ns), self._stop.is_set)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -125,11 +127,11 @@ class _Pipeline:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(asyncio.to_thread(warm_up, spark, slots))
-                group.create_task(self._tidy())
+                group.create_task(self._tidier.run())
                 await self._until_done(
                     {group.create_task(self._one(number, jobs)) for number in partitions}
                 )
-                self._closed.put_nowait(_LAST)
+                self._tidier.end()
         except BaseExceptionGroup as errors:
             raise leading(errors) from None
 
@@ -157,20 +159,10 @@ class _Pipeline:
             wake,
             Pace(settings.max_batch, settings.linger.total_seconds(), settings.once),
             _now,
-            self._closed.put_nowait,
+            self._tidier.closed,
         )
         await follower.run(self._stop)
         await wake.close()
-
-    async def _tidy(self) -> None:
-        """Compress and prune closed segments, a commit's at a time; at the start those that were left behind."""
-        settings = self._settings
-        order = Order(settings.output, settings.state, settings.compress, settings.keep)
-        closed: tuple[str, ...] | None = None
-        while closed != _LAST:
-            if closed != ():
-                await asyncio.to_thread(tidy, order, closed, self._stop.is_set)
-            closed = await self._closed.get()
 
     def _destination(self) -> Destination:
         settings = self._settings
@@ -183,6 +175,12 @@ class _Pipeline:
             settings.access.absolute(Path.cwd()),
             settings.time_zone,
         )
+
+
+def _order(settings: ReceiverSettings) -> Order:
+    age = settings.keep_age // timedelta(microseconds=1) * 1000
+    limits = Limits(settings.keep, age, settings.keep_bytes)
+    return Order(settings.output, settings.state, settings.compress, limits)
 
 
 def _check_folders(settings: ReceiverSettings) -> None:

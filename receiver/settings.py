@@ -89,6 +89,16 @@ class ReceiverSettings(AccessSettings):
         description="Closed files to keep per host; 0 keeps all.",
         json_schema_extra={"metavar": "N"},
     )
+    keep_age: Duration = Field(
+        timedelta(0),
+        description="Time after their last line for which closed files are kept, e.g. 30d; 0 keeps all.",
+        json_schema_extra={"metavar": "TIME"},
+    )
+    keep_bytes: ByteSize = Field(
+        ByteSize(0),
+        description="Bytes of closed files to keep in all, as they are on disk; the oldest go first. 0 keeps all.",
+        json_schema_extra={"metavar": "SIZE"},
+    )
     compress: Literal["none", "zstd", "gzip"] = Field(
         "none",
         description="How closed files are compressed, after their commit.",

@@ -41,6 +41,8 @@ WRITTEN = {
     "replicas": "3",
     "partitions": "4",
     "keep": "7",
+    "keep_age": "30d",
+    "keep_bytes": "100GB",
     "compress": "gzip",
     "compression": "zstd",
     "discard": "old",

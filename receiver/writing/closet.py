@@ -1,76 +1,154 @@
-"""Closed segments after their commit: compressed, and the oldest pruned. Off the hot path, and never a live file.
+"""Closed segments after their commit: compressed, and the oldest removed. Off the hot path, and never a live file.
 
-A segment that an undo may still need is never touched. Killed at any moment it leaves a segment plain, or compressed
-beside the plain one, and the next look finishes that.
+A segment that an undo may still need is never touched, nor a file that the register of owners does not know.
 """
 
-import gzip
 import logging
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
 
-import zstandard
-
+from broker.sizes import format_size
 from receiver.writing import journal, rotation
-from receiver.writing.logbook import sync_folder
+from receiver.writing.keeping import Limits, Segment, superfluous
 from receiver.writing.owners import owner_of
+from receiver.writing.packing import clear_away, pack
 
-__all__ = ["Order", "tidy"]
+__all__ = ["Closet", "Order", "be_modest"]
 
-_SUFFIXES = {"zstd": ".zst", "gzip": ".gz"}
-_PIECE = 1024 * 1024
+_MODEST = (
+    15  # of 19 steps of niceness: receiving goes first wherever there are fewer cores than work
+)
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is wanted: `compress` is zstd, gzip or none; `keep` segments stay per host, 0 for all of them."""
+    """What is wanted: `compress` is zstd, gzip or none; `limits` say which closed segments stay."""
 
     output: Path
     state: Path
     compress: str
-    keep: int
+    limits: Limits = Limits()  # noqa: RUF009 - a frozen value
 
 
-def tidy(order: Order, closed: tuple[str, ...] | None, stopped: Callable[[], bool]) -> None:
-    """Compress the committed segments named and prune their hosts' oldest; None means all that are ours and committed.
+class Closet:
+    """Looks after the closed segments of one output folder; used by one thread at a time."""
 
-    An error is logged and left for the next look; lines are never at stake, since a segment goes only when its
-    compressed form is on disk. Leaves off soon after `stopped()` is true.
-    """
+    def __init__(self, order: Order, clock: Callable[[], int]) -> None:
+        """Look at nothing yet; `clock` gives nanoseconds since the epoch."""
+        self._order = order
+        self._clock = clock
+        self._left: set[str] | None = None
+        self._told: str | None = None
+        self._owners: dict[str, int | None] = {}
+        self.removed = 0
+
+    def tidy(self, closed: Iterable[str], stopped: Callable[[], bool]) -> None:
+        """Compress the committed segments named, and whatever an earlier look has left; remove what is not to be kept.
+
+        The first look takes in all that are ours and committed. An error is logged once and left for the next look;
+        lines are never at stake, since a segment goes only when its compressed form is on disk.
+        """
+        try:
+            self._tidy(closed, stopped)
+        except OSError as error:
+            self._tell(error)
+
+    def _tidy(self, closed: Iterable[str], stopped: Callable[[], bool]) -> None:
+        left = self._first_look() if self._left is None else self._left
+        self._left = left | set(closed)
+        self._prune(stopped)  # first: it makes room for what is compressed
+        if not self._left:
+            return
+        failed = None
+        for name in sorted(self._left):
+            if stopped():
+                return
+            try:
+                pack(self._order.output / name, self._order.compress, stopped)
+                self._left.discard(name)
+            except OSError as error:
+                failed = error
+        self._prune(stopped)
+        if failed:
+            self._tell(failed)
+        else:
+            self._told = None
+
+    def _first_look(self) -> set[str]:
+        names = {rotation.plain_name(segment.name) for segment in self._settled()}
+        for name in names:
+            clear_away(self._order.output, name)
+        return names
+
+    def _prune(self, stopped: Callable[[], bool]) -> None:
+        limits, output = self._order.limits, self._order.output
+        if not limits or stopped():
+            return
+        segments = self._settled()
+        if limits.age or limits.size:
+            segments = [sized for segment in segments for sized in _sized(output, segment)]
+        gone = superfluous(segments, limits, self._clock())
+        for segment in gone:
+            with suppress(FileNotFoundError):  # that's fine: a person, or another receiver
+                (output / segment.name).unlink()
+            self.removed += 1
+            logger.debug("removed %s", segment.name)
+        if gone:
+            logger.info(
+                "removed %d closed files that are not to be kept (%s), the last of them %s",
+                len(gone),
+                format_size(sum(segment.size for segment in gone)),
+                gone[-1].name,
+            )
+
+    def _settled(self) -> list[Segment]:
+        """Return the segments of the partitions whose journals are here, without those that an undo may need."""
+        order = self._order
+        segments = rotation.closed_segments(os.listdir(order.output))  # noqa: PTH208 - names only
+        needed = _needed(
+            order.state
+        )  # after the listing: what is in it was announced before it was made
+        journals = {path.stem for path in order.state.glob("p*.journal")}
+        return [
+            Segment(live, number, name)
+            for live, numbers in segments.items()
+            if f"p{self._owner(live)}" in journals
+            for number, name in numbers.items()
+            if number < needed.get(live, number + 1)
+        ]
+
+    def _owner(self, live: str) -> int | None:
+        if self._owners.get(live) is None:  # an owner is one for ever
+            self._owners[live] = owner_of(self._order.output, live)
+        return self._owners[live]
+
+    def _tell(self, error: OSError) -> None:
+        words = f"{error.filename or self._order.output}: {error.strerror or error}"
+        if self._told != error.strerror:
+            logger.warning("closed files are left as they are for now, %s", words)
+        self._told = error.strerror
+
+
+def be_modest() -> None:
+    """Have the calling thread step back behind everybody else's work; for a thread that does nothing but tidy."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _MODEST)
+
+
+def _sized(output: Path, segment: Segment) -> list[Segment]:
     try:
-        if closed is None:
-            closed = _committed(order)
-        for name in closed:
-            if not stopped():
-                _compress(order.output / name, _SUFFIXES.get(order.compress), stopped)
-        if order.keep and closed and not stopped():
-            _prune(order, {rotation.live_of(name) for name in closed})
-    except OSError as error:
-        logger.warning("closed files are left as they are for now: %s", error)
+        found = (output / segment.name).lstat()
+    except FileNotFoundError:
+        return []
+    return [Segment(segment.live, segment.number, segment.name, found.st_size, found.st_mtime_ns)]
 
 
-def _committed(order: Order) -> tuple[str, ...]:
-    """Return the segments of the partitions whose journals are here, without those that an undo may need."""
-    segments = rotation.closed_segments(_list(order.output))
-    needed = _needed(
-        order.state
-    )  # after the listing: a segment in it was announced before it was made
-    return tuple(
-        name
-        for live, numbers in segments.items()
-        if (order.state / f"p{owner_of(order.output, live)}.journal").exists()
-        for number, name in sorted(numbers.items())
-        if number < needed.get(live, number + 1)
-    )
-
-
-def _needed(state: Path) -> dict[str, int]:
+def _needed(state: Path) -> Mapping[str, int]:
     """Return for each file of a batch that may be undone the lowest segment number that the undo needs."""
     needed: dict[str, int] = {}
     for path in state.glob("p*.journal"):
@@ -81,62 +159,3 @@ def _needed(state: Path) -> dict[str, int]:
         for image in batch.images if batch else ():
             needed[image.name] = image.number
     return needed
-
-
-def _compress(path: Path, suffix: str | None, stopped: Callable[[], bool]) -> None:
-    plain = path.with_name(rotation.plain_name(path.name))
-    if plain.is_symlink() or not plain.is_file():
-        return
-    is_packed = any(plain.with_name(plain.name + end).exists() for end in _SUFFIXES.values())
-    if is_packed or (suffix is not None and _pack(plain, suffix, stopped)):
-        plain.unlink()
-
-
-def _pack(plain: Path, suffix: str, stopped: Callable[[], bool]) -> bool:
-    """Write the compressed form, whole and on disk or not at all; False when stopped before the end."""
-    fresh = plain.with_name(f".{plain.name}{suffix}.new")
-    try:
-        with plain.open("rb") as source, fresh.open("wb") as raw:
-            os.fchmod(raw.fileno(), plain.stat().st_mode & 0o777)
-            with _WRITERS[suffix](raw) as packed:
-                while piece := source.read(_PIECE):
-                    if stopped():
-                        return False
-                    packed.write(piece)
-            raw.flush()
-            os.fsync(raw.fileno())
-        fresh.replace(plain.with_name(plain.name + suffix))
-    finally:
-        fresh.unlink(missing_ok=True)
-    sync_folder(plain.parent)
-    return True
-
-
-def _zstd(raw: IO[bytes]) -> AbstractContextManager[Any]:
-    return zstandard.ZstdCompressor(level=3).stream_writer(raw, closefd=False)
-
-
-def _gzip(raw: IO[bytes]) -> AbstractContextManager[Any]:
-    return gzip.GzipFile(fileobj=raw, mode="wb", mtime=0)
-
-
-_WRITERS: dict[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {
-    ".zst": _zstd,
-    ".gz": _gzip,
-}
-
-
-def _prune(order: Order, lives: set[str]) -> None:
-    names = _list(order.output)
-    needed = _needed(order.state)
-    segments = rotation.closed_segments(names)
-    for live in lives:
-        of_host = segments.get(live, {})
-        settled = [n for n in sorted(of_host) if n < needed.get(live, n + 1)]
-        for number in settled[: -order.keep]:
-            (order.output / of_host[number]).unlink()
-            logger.info("pruned %s", of_host[number])
-
-
-def _list(folder: Path) -> list[str]:
-    return os.listdir(folder)  # noqa: PTH208 - names are what is wanted

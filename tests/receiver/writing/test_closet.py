@@ -1,6 +1,10 @@
 """Compressing and pruning what was committed, killed at any step, and never anything that an undo needs."""
 
+import fcntl
 import gzip
+import os
+import resource
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,15 +13,24 @@ import zstandard
 
 from receiver.outcome import Done
 from receiver.writing import rotation
-from receiver.writing.closet import Order, tidy
+from receiver.writing.closet import Closet, Order
+from receiver.writing.keeping import Limits
 from tests.receiver.partition import Partition
+
+NOW = 1_800_000_000_000_000_000
+DAY = 86_400_000_000_000
 
 
 @pytest.fixture
 def order(tmp_path: Path) -> Order:
     for name in ("out", "state"):
         (tmp_path / name).mkdir()
-    return Order(tmp_path / "out", tmp_path / "state", "zstd", 0)
+    (tmp_path / "state" / "p0.journal").touch()
+    return Order(tmp_path / "out", tmp_path / "state", "zstd")
+
+
+def tidy(order: Order, closed: tuple[str, ...], stopped: Callable[[], bool]) -> None:
+    Closet(order, lambda: NOW).tidy(closed, stopped)
 
 
 def make(order: Order, *numbers: int, live: str = "web01.log") -> tuple[str, ...]:
@@ -25,11 +38,13 @@ def make(order: Order, *numbers: int, live: str = "web01.log") -> tuple[str, ...
     for name in names:
         (order.output / name).write_bytes(name.encode() * 1000)
     (order.output / live).write_bytes(b"live\n")
+    (order.output / ".owners").mkdir(exist_ok=True)
+    (order.output / ".owners" / live.removesuffix(".log")).write_bytes(b"0")
     return names
 
 
 def names_in(order: Order) -> list[str]:
-    return sorted(path.name for path in order.output.iterdir())
+    return sorted(path.name for path in order.output.iterdir() if path.name != ".owners")
 
 
 def never() -> bool:
@@ -101,15 +116,100 @@ def test_the_newest_are_kept(order: Order) -> None:
     names = make(order, *range(1, 6))
     make(order, 1, live="other.log")
 
-    tidy(replace(order, keep=2), names, never)
+    tidy(replace(order, limits=Limits(2)), names, never)
 
     assert names_in(order) == [
         "other.log",
-        "other.log.000001",
+        "other.log.000001.zst",
         "web01.log",
         "web01.log.000004.zst",
         "web01.log.000005.zst",
     ]
+
+
+def test_age_passes_by_itself_whether_or_not_anything_is_closed(order: Order) -> None:
+    for number, name in enumerate(make(order, 1, 2, 3)):
+        os.utime(order.output / name, ns=(NOW, NOW - (4 - number) * DAY))
+    os.utime(order.output / "web01.log", ns=(NOW, NOW - 9 * DAY))
+    closet = Closet(replace(order, compress="none", limits=Limits(age=3 * DAY)), lambda: NOW)
+
+    closet.tidy((), never)
+
+    assert names_in(order) == ["web01.log", "web01.log.000002", "web01.log.000003"]
+    assert closet.removed == 1
+
+
+def test_a_strangers_file_is_neither_removed_nor_compressed(order: Order) -> None:
+    make(order, 1)
+    for name in ("db01.log.000001", "web01.log.1", "web01.log.000001.bak", ".web02.log.000001"):
+        (order.output / name).write_bytes(b"theirs")
+        os.utime(order.output / name, ns=(0, 0))
+
+    tidy(replace(order, limits=Limits(age=DAY, size=1)), (), never)
+
+    assert {path.read_bytes() for path in order.output.iterdir() if path.is_file()} == {
+        b"theirs",
+        b"live\n",
+    }
+
+
+def test_the_compressed_form_has_the_mode_owner_and_time_of_the_segment(order: Order) -> None:
+    (name,) = make(order, 1)
+    (order.output / name).chmod(0o604)
+    os.utime(order.output / name, ns=(NOW, NOW - DAY))
+    owner = (4321, 1234) if os.geteuid() == 0 else (os.getuid(), os.getgid())
+    os.chown(order.output / name, *owner)
+
+    tidy(order, (name,), never)
+
+    found = (order.output / f"{name}.zst").stat()
+    assert (found.st_mode & 0o777, found.st_mtime_ns) == (0o604, NOW - DAY)
+    assert (found.st_uid, found.st_gid) == owner
+
+
+def test_what_died_half_compressed_is_cleared_away_even_when_nothing_is_compressed_any_more(
+    order: Order,
+) -> None:
+    (name,) = make(order, 1)
+    (order.output / f".{name}.gz.new").write_bytes(b"half")
+
+    tidy(replace(order, compress="none"), (), never)
+
+    assert names_in(order) == ["web01.log", name]
+
+
+def test_what_another_receiver_compresses_at_this_moment_is_left_to_it(order: Order) -> None:
+    (name,) = make(order, 1)
+    half = order.output / f".{name}.zst.new"
+    with half.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(b"half")
+        file.flush()
+
+        tidy(order, (name,), never)
+
+        assert half.read_bytes() == b"half"
+        assert (order.output / name).exists()
+
+
+def test_without_room_the_segment_stays_plain_is_told_once_and_compressed_later(
+    order: Order, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = make(order, 1, 2)
+    (order.output / names[0]).write_bytes(os.urandom(300_000))  # as large as its compressed form
+    closet = Closet(order, lambda: NOW)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        closet.tidy(names, never)
+        closet.tidy((), never)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert names_in(order) == ["web01.log", names[0], f"{names[1]}.zst"]
+    assert caplog.text.count("left as they are for now") == 1
+    closet.tidy((), never)
+    assert names_in(order) == ["web01.log", f"{names[0]}.zst", f"{names[1]}.zst"]
 
 
 def test_a_symbolic_link_is_not_followed(order: Order, tmp_path: Path) -> None:
@@ -128,7 +228,7 @@ def test_an_output_that_is_gone_is_no_reason_to_die(
 ) -> None:
     (tmp_path / "file").touch()
 
-    tidy(replace(order, output=tmp_path / output, keep=1), None, never)
+    tidy(replace(order, output=tmp_path / output, limits=Limits(1)), (), never)
 
     assert "left as they are" in caplog.text
 
@@ -151,14 +251,14 @@ def test_what_an_undo_needs_is_neither_compressed_nor_pruned(
     partition.claim()
     partition.lines("web01", *(b"committed %d" % n for n in range(4)))
     done = partition.receive()
-    order = Order(partition.output, partition.state, "zstd", 1)
-    tidy(replace(order, keep=0), done.closed, never)
+    order = Order(partition.output, partition.state, "zstd", Limits(1))
+    tidy(replace(order, limits=Limits()), done.closed, never)
     partition.lines("web01", *(b"not yet %d" % n for n in range(4)))
     killed = partition.run_apart(done.until, fault="ended")
     assert killed.returncode == -9
     assert (partition.output / "web01.log.000006").exists()
 
-    tidy(order, None if look == "all" else done.closed, never)
+    tidy(order, () if look == "all" else done.closed, never)
     again = partition.run(done.until)
 
     assert isinstance(again, Done)
@@ -186,7 +286,7 @@ def test_the_look_at_the_start_finds_what_was_left_behind_and_is_ours(
     partition.lines("db01", b"the next batch")
     partition.run(done.until)
 
-    tidy(Order(partition.output, partition.state, "zstd", 0), None, never)
+    tidy(Order(partition.output, partition.state, "zstd"), (), never)
 
     assert sorted(name for name in partition.files() if not name.endswith(".log")) == [
         "theirs.log.000001",

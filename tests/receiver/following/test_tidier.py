@@ -1,0 +1,68 @@
+"""Closed segments looked after beside everything else."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from receiver.following.tidier import Tidier
+from receiver.writing.closet import Closet, Order
+
+
+class Watched(Closet):
+    """A closet that tells who tidies, and how that is ranked."""
+
+    niceness = -1
+
+    def tidy(self, closed: object, stopped: Callable[[], bool]) -> None:
+        super().tidy(tuple(closed) if isinstance(closed, set) else (), stopped)
+        self.niceness = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+
+def make(folder: Path, *names: str) -> Watched:
+    for name in names:
+        (folder / name).write_bytes(b"line\n" * 1000)
+    return Watched(Order(folder, folder, "zstd"), lambda: 0)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+async def test_what_was_closed_is_compressed_before_the_end_behind_everybody_elses_work(
+    tmp_path: Path,
+) -> None:
+    names = [f"web01.log.{number:06d}" for number in range(1, 4)]
+    closet = make(tmp_path, *names)
+    tidier = Tidier(closet, lambda: False)
+
+    for name in names:
+        tidier.closed((name,))
+    tidier.end()
+    await tidier.run()
+
+    assert names_in(tmp_path) == [f"{name}.zst" for name in names]
+    assert closet.niceness > os.getpriority(os.PRIO_PROCESS, 0)
+
+
+async def test_told_to_leave_it_leaves_segments_as_they_are(tmp_path: Path) -> None:
+    closet = make(tmp_path, "web01.log.000001")
+    tidier = Tidier(closet, lambda: True)
+
+    tidier.closed(("web01.log.000001",))
+    tidier.end()
+    await tidier.run()
+
+    assert names_in(tmp_path) == ["web01.log.000001"]
+
+
+async def test_cancelled_it_is_gone_with_its_thread(tmp_path: Path) -> None:
+    tidier = Tidier(make(tmp_path), lambda: False)
+    running = asyncio.create_task(tidier.run())
+    await asyncio.sleep(0)
+
+    running.cancel()
+    await asyncio.wait([running])
+
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("tidy")]
