@@ -22,11 +22,12 @@ from broker.exits import OperatorError
 from receiver.spark.java import Java
 from receiver.spark.scratch import in_use
 
-__all__ = ["JvmFailed", "death_told", "gateway_to_jvm", "java_options"]
+__all__ = ["END_WITHIN", "JvmFailed", "death_told", "gateway_to_jvm", "java_options"]
 
 _SERVER = "org.apache.spark.api.python.PythonGatewayServer"
 _START = 120.0  # seconds
-_END = 5.0  # seconds
+END_WITHIN = 5.0
+"""Seconds that a JVM has to end by itself."""
 _DEATH = 1.0  # seconds from a broken connection to the end of a process that was killed
 
 _OPENED = (  # org.apache.spark.launcher.JavaModuleOptions of Spark 4.3
@@ -82,8 +83,9 @@ def gateway_to_jvm(
     options: Sequence[str] = (),
     environment: Mapping[str, str] = os.environ,
     clock: Callable[[], float] = time.monotonic,
+    end_within: float = END_WITHIN,
 ) -> Iterator[Any]:
-    """Start a JVM, yield py4j's gateway to it, and end it within seconds; raises `JvmFailed`.
+    """Start a JVM, yield py4j's gateway to it, and end it within `end_within` seconds; raises `JvmFailed`.
 
     It works in `scratch`, an absolute path: relative paths given to Spark are taken from there.
     """
@@ -99,7 +101,7 @@ def gateway_to_jvm(
         finally:
             gateway.shutdown()
     finally:
-        _end(process)
+        _end(process, end_within)
 
 
 def _start(
@@ -168,11 +170,11 @@ def _connect(connection: Path) -> Any:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def _end(process: "subprocess.Popen[bytes]", patience: float) -> None:
     if process.stdin is not None:
         process.stdin.close()
     try:
-        process.wait(_END)
+        process.wait(patience)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from receiver.spark.classdata import used
 from receiver.spark.java import find_java
-from receiver.spark.jvm import death_told, gateway_to_jvm
+from receiver.spark.jvm import END_WITHIN, death_told, gateway_to_jvm
 from receiver.spark.parcel import FOLDER, pack
 from receiver.spark.scratch import scratch_folder
 
@@ -99,6 +100,8 @@ def spark_context(
     conf: Mapping[str, str] | None = None,
     scratch: Path | None = None,
     executor_python: str = "python3",
+    options: Sequence[str] | None = None,
+    end_within: float = END_WITHIN,
 ) -> Iterator[SparkContext]:
     """Start a JVM with a SparkContext in it, and end both; one at a time per process, as often as wanted.
 
@@ -106,10 +109,16 @@ def spark_context(
     are asked for. `conf` adds Spark settings, scratch data goes under `scratch` (a state folder) and is removed. The
     executors of a cluster are sent our packages and run them with `executor_python`, of our own minor version. Raises
     `ConfigurationError` without a Java, or when the cluster does not take us, `JvmFailed`.
+
+    `options` are for the JVM instead of those that use kept class data; it is given `end_within` seconds to end.
     """
     _quieten_py4j()
     java = find_java(os.environ)
-    with scratch_folder(scratch) as folder, gateway_to_jvm(java, folder) as gateway:
+    chosen = used(java) if options is None else options
+    with (
+        scratch_folder(scratch) as folder,
+        gateway_to_jvm(java, folder, chosen, end_within=end_within) as gateway,
+    ):
         settings = SparkConf(loadDefaults=False)
         for key, value in spark_configuration(master, app_name, slots, folder, conf or {}).items():
             settings.set(key, value)

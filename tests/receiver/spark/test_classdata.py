@@ -1,0 +1,78 @@
+"""Classes that were kept are used by later starts, and what does not fit is passed over without a word."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from receiver.spark.classdata import class_data, used
+from receiver.spark.java import Java, find_java
+
+pytestmark = pytest.mark.spark
+
+PREPARE = """
+import os, sys
+sys.prefix = sys.argv[1]
+from receiver.prepare import prepare
+from receiver.spark.java import find_java
+print(prepare(find_java(os.environ)))
+"""
+START = """
+import sys
+sys.prefix = sys.argv[1]
+from pathlib import Path
+from receiver.spark.session import spark_context
+with spark_context("local[1]") as spark:
+    print(spark.parallelize([1], 1).map(lambda n: n + 1).collect())
+    print(Path(f"/proc/{spark._gateway.proc.pid}/maps").read_text())
+"""
+
+
+def run(script: str, prefix: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", script, str(prefix)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=110,
+    )
+
+
+def test_classes_are_kept_once_and_used_by_the_next_start(tmp_path: Path) -> None:
+    path = Path(run(PREPARE, tmp_path).stdout.strip())
+    second = run(START, tmp_path)
+
+    assert [*path.parent.iterdir()] == [path]
+    assert path.is_relative_to(tmp_path)
+    assert second.stdout.startswith("[2]\n")
+    assert str(path) in second.stdout
+    assert second.stderr == ""
+
+
+def test_a_file_that_is_no_class_data_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    path = class_data(find_java(os.environ))
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"none" * 10_000)
+
+    ended = run(START, tmp_path)
+
+    assert ended.stdout.startswith("[2]\n")
+    assert ended.stderr == ""
+
+
+def test_each_java_has_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    older, newer = (Java(Path("/java"), version, "here") for version in ("17.0.15", "25.0.2"))
+
+    assert used(older) == used(newer) == ()
+    assert class_data(older) != class_data(newer)
+    for java in (older, newer):
+        class_data(java).parent.mkdir(parents=True, exist_ok=True)
+        class_data(java).touch()
+    assert used(older)[0] == f"-XX:SharedArchiveFile={class_data(older)}"
+    assert used(newer)[0] == f"-XX:AOTCache={class_data(newer)}"
