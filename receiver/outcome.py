@@ -13,7 +13,8 @@ class Done:
     """A batch that is on disk, `[first, until)` in stream sequences, and waits for its commit.
 
     `ack` is the subject that acknowledges its last message; `pending` is how many messages the consumer still held then. `stored_at` is when the last message was stored, in
-    nanoseconds since the epoch. `closed` names the segments closed by rotation, relative to the output folder.
+    nanoseconds since the epoch. `closed` names the segments closed by rotation, relative to the output folder,
+    `notices` tell what somebody else did to files.
     """
 
     partition: int
@@ -28,6 +29,7 @@ class Done:
     stored_at: int = 0
     closed: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 class Cause(Enum):

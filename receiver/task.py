@@ -20,6 +20,7 @@ from receiver.writing.batch import Batch
 from receiver.writing.calendar import Calendar
 from receiver.writing.files import Damaged, Output, make_folder
 from receiver.writing.journal import DamagedJournal, Verdict
+from receiver.writing.lengths import Lengths
 from receiver.writing.lock import Locked, partition_lock
 from receiver.writing.logbook import Logbook
 from receiver.writing.spanbook import DamagedSpans, SpanBook, cut
@@ -58,7 +59,12 @@ def _locked(assignment: Assignment, destination: Destination) -> Outcome:
     path = destination.state / f"p{assignment.partition}"
     with (
         Logbook(path.with_suffix(".journal")) as logbook,
-        Output(destination.output, destination.rotate_size, _calendar(destination)) as output,
+        Output(
+            destination.output,
+            destination.rotate_size,
+            _calendar(destination),
+            Lengths(path.with_suffix(".lengths")),
+        ) as output,
     ):
         spans_path = path.with_suffix(".spans")
         match journal.decide(logbook.last, assignment.first, assignment.epoch):

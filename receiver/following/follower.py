@@ -158,6 +158,8 @@ class Follower:
         self._blocked, self._attempts = None, 0
         for finding in done.findings:
             logger.warning("partition %d: %s", self._partition, _describe(finding))
+        for notice in done.notices:
+            logger.warning("partition %d: %s", self._partition, notice)
         if done.quarantined:
             logger.warning(
                 "partition %d: %d messages that are no lines were set aside in .quarantine",

@@ -163,4 +163,5 @@ class Batch:
             stored_at=last.stored_at,
             closed=tuple(self._output.closed),
             findings=tuple(tally.findings),
+            notices=tuple(self._output.notices),
         )

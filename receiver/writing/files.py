@@ -17,6 +17,7 @@ from receiver.faults import fault
 from receiver.writing import rotation
 from receiver.writing.calendar import Calendar
 from receiver.writing.journal import PreImage
+from receiver.writing.lengths import Damaged, Known, Lengths, remains
 from receiver.writing.logbook import sync_folder
 
 __all__ = ["Damaged", "Output"]
@@ -35,18 +36,25 @@ _listings: dict[Path, tuple[int, dict[str, int]]] = {}
 """By folder: its time of change and the highest segment numbers that it held then. Survives in a reused worker."""
 
 
-class Damaged(Exception):
-    """A file is not what it was when it was committed; nobody but a person can know what to do."""
-
-
 class Output:
     """The output folder as one batch writes to it; used by one thread, under the partition's lock."""
 
-    def __init__(self, root: Path, rotate_size: int, calendar: Calendar = _NEVER) -> None:
-        """Open the folder; raises OSError. `rotate_size` is in bytes, 0 is never; `calendar` tells when time rotates."""
+    def __init__(
+        self,
+        root: Path,
+        rotate_size: int,
+        calendar: Calendar = _NEVER,
+        lengths: Lengths | None = None,
+    ) -> None:
+        """Open the folder; raises OSError. `rotate_size` is in bytes, 0 is never; `calendar` tells when time rotates.
+
+        What somebody else did to files is found by `lengths` and told in `notices`.
+        """
         self._root = root
         self._limit = rotate_size
         self.calendar = calendar
+        self._lengths = lengths or Lengths(None)
+        self._turned_out: set[str] = set()
         self._folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._open: OrderedDict[str, int] = OrderedDict()
         self._sizes: dict[str, int] = {}
@@ -54,19 +62,40 @@ class Output:
         self._highest: dict[str, int] | None = None
         self._names_changed = False
         self.closed: list[str] = []
+        self.notices: list[str] = []
 
     def image(self, live: str) -> PreImage:
         """Return what a live file is now; raises OSError, also when it is no regular file."""
+        found, number = self._find(live), self._next_number(live)
+        self._look_out(live, found, number)
+        if found is None:
+            self._sizes[live] = 0
+            self._moments.pop(live, None)
+            return PreImage(live, None, number)
+        self._sizes[live] = found.st_size
+        self._moments[live] = found.st_mtime_ns
+        return PreImage(live, found.st_size, number, found.st_mtime_ns, found.st_ino)
+
+    def _find(self, live: str) -> os.stat_result | None:
         try:
             found = os.stat(live, dir_fd=self._folder, follow_symlinks=False)
         except FileNotFoundError:
-            self._sizes[live] = 0
-            return PreImage(live, None, self._next_number(live))
+            return None
         if not stat.S_ISREG(found.st_mode):
             raise OSError(40, "is a symbolic link or no regular file; move it away", live)
-        self._sizes[live] = found.st_size
-        self._moments[live] = found.st_mtime_ns
-        return PreImage(live, found.st_size, self._next_number(live), found.st_mtime_ns)
+        return found
+
+    def _look_out(self, live: str, found: os.stat_result | None, number: int) -> None:
+        """Let go of a file that is not there under its name any more, and tell what was done to it."""
+        descriptor = self._open.get(live)
+        if descriptor is not None and (
+            found is None or not os.path.samestat(os.fstat(descriptor), found)
+        ):
+            os.close(self._open.pop(live))
+        now = Known(found.st_ino, found.st_size, number) if found else None
+        if words := self._lengths.difference(live, now):
+            self.notices.append(words)
+            self._turned_out.add(live)  # its last line may be half of one
 
     def append(self, live: str, pieces: Sequence[bytes], moment: int) -> None:
         """Append blocks to a file whose image was taken, rotating between them; raises OSError.
@@ -86,22 +115,37 @@ class Output:
 
     def _turn(self, live: str, moment: int) -> None:
         last = self._moments.get(live, moment)
-        if self._sizes[live] and last < self.calendar.period(moment).begin:
+        is_over = live in self._turned_out or last < self.calendar.period(moment).begin
+        if self._sizes[live] and is_over:
             self._rotate(live)
+        self._turned_out.discard(live)
         self._moments[live] = max(moment, last)
 
     def sync(self) -> None:
         """Bring everything that was appended, and the names, to disk."""
         for live, descriptor in self._open.items():
-            self._settle(live, descriptor)
+            size = self._settle(live, descriptor)
+            if size < self._sizes.get(live, 0):
+                self.notices.append(
+                    f"{live} was cut by somebody else while lines were written to it: it has {size} bytes of "
+                    f"{self._sizes[live]}, the others are missing in it"
+                )
         if self._names_changed:
             os.fsync(self._folder)
             self._names_changed = False
 
-    def _settle(self, live: str, descriptor: int) -> None:
+    def _settle(self, live: str, descriptor: int) -> int:
+        """Bring a file to disk and return its size; raises OSError also when nobody could ever read it."""
+        found = os.fstat(descriptor)
+        if not found.st_nlink:
+            raise OSError(
+                116, "was removed while lines were written to it; they are written again", live
+            )
         # A file is as old as its last line, which rotation and --keep-age go by; after a downtime that is not now.
         os.utime(descriptor, ns=(self._moments[live], self._moments[live]))
         os.fdatasync(descriptor)
+        self._lengths.note(live, Known(found.st_ino, found.st_size, self._next_number(live)))
+        return found.st_size
 
     def _settle_and_close(self, live: str, descriptor: int) -> None:
         try:
@@ -115,6 +159,7 @@ class Output:
         segments = rotation.closed_segments(self._list())
         for image in images:
             self._undo_one(image, segments.get(image.name, {}))
+            self._lengths.forget(image.name)
         os.fsync(self._folder)
         self.closed.clear()
         self._sizes.clear()
@@ -128,12 +173,15 @@ class Output:
         if image.number in segments:
             closed = rotation.closed_name(image.name, image.number)
             if segments[image.number] != closed:
-                raise Damaged(f"{segments[image.number]} was compressed before it was committed")
+                raise Damaged(
+                    f"{segments[image.number]} was compressed by somebody else before it was committed; unpack it "
+                    f"to {closed}"
+                )
             os.replace(closed, image.name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         if image.length is None:
             self._remove(image.name)
         else:
-            self._truncate(image.name, image.length, image.moment)
+            self._truncate(image, image.length)
 
     def _remove(self, live: str) -> None:
         try:
@@ -141,21 +189,18 @@ class Output:
         except FileNotFoundError:
             return  # that's fine: the batch broke off before it was made
 
-    def _truncate(self, live: str, length: int, moment: int) -> None:
+    def _truncate(self, image: PreImage, length: int) -> None:
+        found = self._find(image.name)
+        now = Known(found.st_ino, found.st_size, image.number) if found else None
+        if notice := remains(image.name, image.inode, length, now):
+            self.notices.append(notice)
+            return
+        descriptor = os.open(image.name, _FLAGS, dir_fd=self._folder)
         try:
-            descriptor = os.open(live, _FLAGS, dir_fd=self._folder)
-        except FileNotFoundError:
-            raise Damaged(
-                f"{live} is gone, but {length} bytes of it were committed; put it back"
-            ) from None
-        try:
-            size = os.fstat(descriptor).st_size
-            if size < length:
-                raise Damaged(
-                    f"{live} has {size} bytes, but {length} were committed: it was cut by somebody else"
-                )
             os.ftruncate(descriptor, length)
-            os.utime(descriptor, ns=(moment, moment))  # or it would be too young to be rotated
+            os.utime(
+                descriptor, ns=(image.moment, image.moment)
+            )  # or it would be too young to rotate
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -203,7 +248,7 @@ class Output:
         return os.listdir(self._folder)  # noqa: PTH208 - of the folder that is open, not of a path
 
     def _next_number(self, live: str) -> int:
-        return self._numbers().get(live, 0) + 1
+        return max(self._numbers().get(live, 0) + 1, self._lengths.number(live))
 
     def _numbers(self) -> dict[str, int]:
         # Only tasks of one partition, one after the other, make segments of one host: a listing from before the
@@ -233,6 +278,7 @@ class Output:
     ) -> None:
         self._close_all()
         os.close(self._folder)
+        self._lengths.save()
 
 
 def make_folder(folder: Path) -> None:

@@ -6,7 +6,7 @@ pre-image is in the journal and on disk.
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 __all__ = [
@@ -34,23 +34,34 @@ class PreImage:
     """A file before a batch: its name, its length in bytes (None: it was not there), the number its segment would get.
 
     `moment` is its time of change in nanoseconds since the epoch, which rotation by time goes by; 0 where that is not
-    of interest.
+    of interest. `inode` tells it from a file that somebody else has put in its place; 0 where that is not known.
     """
 
     name: str
     length: int | None
     number: int
     moment: int = 0
+    inode: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch as the journal knows it; `until` is None while it has not been written to its end."""
+    """A batch as the journal knows it; `until` is None while it has not been written to its end.
+
+    `inode` is that of the journal itself: where the journal was copied, so were the files, and no inode says anything.
+    """
 
     epoch: int
     first: int
     until: int | None
     images: tuple[PreImage, ...]
+    inode: int = field(default=0, compare=False)
+
+    def seen_in(self, inode: int) -> "Batch":
+        """Return the batch as a journal of this inode has it."""
+        if self.inode == inode:
+            return self
+        return replace(self, images=tuple(replace(image, inode=0) for image in self.images))
 
 
 class Verdict(Enum):
@@ -77,15 +88,23 @@ def decide(last: Batch | None, first: int, epoch: int) -> Verdict:
     return Verdict.CLEAN if last.until == first else Verdict.FOREIGN
 
 
-def encode_start(epoch: int, first: int) -> bytes:
-    """Return the line that opens a batch."""
-    return _line({"version": _VERSION, "epoch": epoch, "first": first})
+def encode_start(epoch: int, first: int, inode: int = 0) -> bytes:
+    """Return the line that opens a batch in a journal of this inode."""
+    return _line({"version": _VERSION, "epoch": epoch, "first": first, "inode": inode})
 
 
 def encode_images(images: Iterable[PreImage]) -> bytes:
     """Return the lines that announce files."""
     return b"".join(
-        _line({"name": i.name, "length": i.length, "number": i.number, "moment": i.moment})
+        _line(
+            {
+                "name": i.name,
+                "length": i.length,
+                "number": i.number,
+                "moment": i.moment,
+                "inode": i.inode,
+            }
+        )
         for i in images
     )
 
@@ -111,13 +130,16 @@ def decode(data: bytes) -> Batch | None:
             raise DamagedJournal(
                 f"line {number} of its last batch is unreadable: {error}"
             ) from error
-    return Batch(last.epoch, last.first, last.until, tuple(last.images)) if last else None
+    if last is None:
+        return None
+    return Batch(last.epoch, last.first, last.until, tuple(last.images), last.inode)
 
 
 @dataclass(slots=True)
 class _Reading:
     epoch: int
     first: int
+    inode: int
     images: list[PreImage] = field(default_factory=list)
     until: int | None = None
 
@@ -127,19 +149,26 @@ def _read(last: _Reading | None, entry: dict[str, object]) -> _Reading:
         case {"version": int(version), "epoch": int(epoch), "first": int(first)}:
             if version != _VERSION:
                 raise ValueError(f"version {version}; this program reads version {_VERSION}")
-            return _Reading(epoch, first)
+            return _Reading(epoch, first, _inode(entry))
         case {
             "name": str(name),
             "length": int() | None as length,
             "number": int(number),
             "moment": int(moment),
         } if last:
-            last.images.append(PreImage(name, length, number, moment))
+            last.images.append(PreImage(name, length, number, moment, _inode(entry)))
             return last
         case {"until": int(until)} if last:
             last.until = until
             return last
     raise ValueError(f"unexpected entry {entry!r}")
+
+
+def _inode(entry: dict[str, object]) -> int:
+    inode = entry.get("inode", 0)
+    if not isinstance(inode, int):
+        raise TypeError(f"{inode!r} is no inode")
+    return inode
 
 
 def _line(entry: dict[str, object]) -> bytes:

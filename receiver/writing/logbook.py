@@ -27,7 +27,8 @@ class Logbook:
             if fresh:
                 sync_folder(path.parent)
             data = path.read_bytes()
-            self.last: Batch | None = journal.decode(data)
+            last = journal.decode(data)
+            self.last: Batch | None = last and last.seen_in(self._inode)
             self._cut_torn_line(data)
         except BaseException:
             os.close(self._file)
@@ -43,7 +44,8 @@ class Logbook:
         """Open a batch and announce its first files; on disk when this returns."""
         if self._size > _GROWN:
             self._renew()
-        self._append(journal.encode_start(epoch, first) + journal.encode_images(images))
+        start = journal.encode_start(epoch, first, self._inode)
+        self._append(start + journal.encode_images(images))
 
     def announce(self, images: Iterable[PreImage]) -> None:
         """Announce more files of the open batch; on disk when this returns."""
@@ -52,6 +54,10 @@ class Logbook:
     def end(self, until: int) -> None:
         """Close the batch: all its files are on disk by now; on disk when this returns."""
         self._append(journal.encode_end(until))
+
+    @property
+    def _inode(self) -> int:
+        return os.fstat(self._file).st_ino
 
     def _append(self, data: bytes) -> None:
         if not data:

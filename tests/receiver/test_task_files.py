@@ -71,16 +71,6 @@ def test_a_live_file_that_was_cut_blocks_instead_of_being_filled_up(partition: P
     blocked(partition.run(done.until), Cause.STATE, "web01.log has 1 bytes", "4")
 
 
-def test_a_live_file_that_was_taken_away_blocks_an_undo(partition: Partition) -> None:
-    partition.lines("web01", b"one")
-    done = partition.receive()
-    partition.lines("web01", b"two")
-    partition.run_apart(done.until, fault="ended")
-    (partition.output / "web01.log").unlink()
-
-    blocked(partition.run(done.until), Cause.STATE, "web01.log is gone")
-
-
 def test_segments_are_numbered_on_whichever_process_closes_them(partition: Partition) -> None:
     small = replace(partition, rotate_size=10)
     begin = 1

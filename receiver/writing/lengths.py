@@ -1,0 +1,140 @@
+"""How long live files were when they were last left, so that what other hands did to them since can be told by name.
+
+A hint, never the truth: what it says may be as old as the last death of a process, and nothing is cut or undone by it.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Damaged", "Known", "Lengths", "difference", "remains"]
+
+_VERSION = 1
+
+
+class Damaged(Exception):
+    """A file is not what it was when it was committed; nobody but a person can know what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A live file as it was left: its inode (0: not known here), its bytes, the number that its segment would get."""
+
+    inode: int
+    length: int
+    number: int
+
+
+def difference(live: str, known: Known, now: Known | None) -> str | None:
+    """Return what somebody else did to a live file since it was left, in a sentence; None for nothing that shows.
+
+    `now` is None for a file that is gone. Whether it has been rotated since is told by its number.
+    """
+    if not known.length or (now is not None and now.number != known.number):
+        return None
+    had = f"of which {known.length} bytes were written"
+    if now is None:
+        return f"{live}, {had}, is gone: it was moved or removed by somebody else; a new one begins"
+    if known.inode and now.inode != known.inode:
+        return f"{live}, {had}, was replaced by another file; what is there is closed and a new one begins"
+    if now.length < known.length:
+        return (
+            f"{live}, {had}, was cut to {now.length} bytes by somebody else: lines are missing in it; "
+            "what is there is closed and a new one begins"
+        )
+    return None
+
+
+def remains(live: str, inode: int, length: int, now: Known | None) -> str | None:
+    """Judge a file that is to be cut back to the `length` bytes that were committed of it, by its inode then (0: not known).
+
+    None: they are all there. Else what to tell when nothing is left to be cut. Raises `Damaged` for what is there instead.
+    """
+    is_other = now is not None and inode not in (0, now.inode)
+    if now is None or (is_other and not now.length):
+        return (
+            f"{live}, of which {length} bytes were committed, is gone: it was moved or removed by somebody else in the "
+            f"middle of a batch; a new one begins. Where it was moved to, what stands behind byte {length} comes again"
+        )
+    if is_other:
+        raise Damaged(
+            f"{live} is not the file that was being written: somebody has put another in its place; move it away, and a "
+            "new one begins"
+        )
+    if now.length < length:
+        raise Damaged(
+            f"{live} has {now.length} bytes, but {length} were committed: somebody cut it in the middle of a batch; put "
+            "the rest back, or move it away, and a new one begins"
+        )
+    return None
+
+
+class Lengths:
+    """The lengths of one partition's live files; whoever holds the partition's lock may have them."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Read what was saved, if anything is to be; what cannot be read is nothing known."""
+        self._path = path
+        self._changed = False
+        self._known = _read(path) if path else {}
+
+    def difference(self, live: str, now: Known | None) -> str | None:
+        """Return what somebody else did to a live file since it was left, None for nothing; once."""
+        known = self._known.get(live)
+        words = difference(live, known, now) if known else None
+        if known and words:
+            self.note(live, Known(0, 0, known.number))
+        return words
+
+    def number(self, live: str) -> int:
+        """Return the number that the next segment had when the file was left: none is given twice."""
+        known = self._known.get(live)
+        return known.number if known else 0
+
+    def note(self, live: str, known: Known) -> None:
+        """Remember how a live file is left."""
+        self._known[live] = known
+        self._changed = True
+
+    def forget(self, live: str) -> None:
+        """Know nothing of a file any more."""
+        self._changed = self._known.pop(live, None) is not None or self._changed
+
+    def save(self) -> None:
+        """Write down what is known, when it has changed; that it cannot be written is left for the next time."""
+        if not self._changed or not self._path:
+            return
+        fresh = self._path.with_suffix(".lengths.new")
+        try:
+            with fresh.open("wb") as file:
+                file.write(_encoded(self._known, os.fstat(file.fileno()).st_ino))
+            fresh.replace(self._path)
+        except OSError:
+            return
+        self._changed = False
+
+
+def _read(path: Path) -> dict[str, Known]:
+    try:
+        with path.open("rb") as file:
+            return _decoded(file.read(), os.fstat(file.fileno()).st_ino)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def _encoded(known: dict[str, Known], inode: int) -> bytes:
+    files = {live: (k.inode, k.length, k.number) for live, k in known.items()}
+    return json.dumps({"version": _VERSION, "inode": inode, "files": files}).encode()
+
+
+def _decoded(data: bytes, inode: int) -> dict[str, Known]:
+    """Return what was saved; where this file itself was copied, so were the others, and no inode says anything."""
+    found = json.loads(data)
+    if found["version"] != _VERSION:
+        return {}
+    is_here = found["inode"] == inode
+    return {
+        str(live): Known(int(entry[0]) if is_here else 0, int(entry[1]), int(entry[2]))
+        for live, entry in found["files"].items()
+    }

@@ -1,0 +1,196 @@
+"""A task and what other hands do to its files: moved, removed, cut, replaced, between batches and in the middle of one."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from receiver.outcome import Cause, Done
+from receiver.writing.files import Output
+from tests.receiver.partition import Partition, blocked
+
+pytestmark = pytest.mark.nats
+
+
+@pytest.fixture
+def partition(logs_url: str, tmp_path: Path) -> Partition:
+    """Return a partition of which one line was received, `one`, into web01.log."""
+    made = Partition(logs_url, tmp_path)
+    made.claim()
+    made.lines("web01", b"one")
+    made.receive()
+    return made
+
+
+def live(partition: Partition) -> Path:
+    return partition.output / "web01.log"
+
+
+def replaced(path: Path) -> None:
+    path.rename(path.with_name("aside"))
+    path.write_bytes(b"of others, torn")
+
+
+@pytest.mark.parametrize(
+    ("hand", "left", "words"),
+    [
+        pytest.param(Path.unlink, {"web01.log": b"two\n"}, "is gone", id="removed"),
+        pytest.param(
+            lambda path: path.rename(path.with_name("web01.log.1")),
+            {"web01.log.1": b"one\n", "web01.log": b"two\n"},
+            "is gone",
+            id="moved",
+        ),
+        pytest.param(
+            lambda path: os.truncate(path, 2),
+            {"web01.log.000001": b"on", "web01.log": b"two\n"},
+            "was cut to 2 bytes",
+            id="cut",
+        ),
+        pytest.param(
+            lambda path: os.truncate(path, 0),
+            {"web01.log": b"two\n"},
+            "was cut to 0 bytes",
+            id="emptied",
+        ),
+        pytest.param(
+            replaced,
+            {"aside": b"one\n", "web01.log.000001": b"of others, torn", "web01.log": b"two\n"},
+            "was replaced",
+            id="replaced",
+        ),
+    ],
+)
+def test_between_batches_it_is_told_once_and_receiving_goes_on_in_a_new_file(
+    partition: Partition, hand: Callable[[Path], None], left: dict[str, bytes], words: str
+) -> None:
+    partition.lines("web01", b"two")
+    hand(live(partition))
+
+    done = partition.run(2)
+
+    assert isinstance(done, Done)
+    assert partition.files() == left
+    (notice,) = done.notices
+    assert notice.startswith("web01.log, of which 4 bytes were written")
+    assert words in notice
+    partition.move(done.until)
+    partition.lines("web01", b"three")
+    again = partition.run(done.until)
+    assert isinstance(again, Done)
+    assert again.notices == ()
+    assert live(partition).read_bytes() == b"two\nthree\n"
+
+
+def test_it_is_told_after_a_restart_too(partition: Partition) -> None:
+    partition.lines("web01", b"two")
+    live(partition).unlink()
+
+    ended = partition.run_apart(2)
+
+    assert "web01.log, of which 4 bytes were written, is gone" in ended.stdout
+
+
+def test_files_that_were_brought_to_another_machine_are_their_own(
+    partition: Partition, tmp_path: Path
+) -> None:
+    partition.lines("web01", b"two")
+    assert partition.run_apart(2, fault="synced").returncode == -9
+    shutil.copytree(partition.output, tmp_path / "moved" / "out")
+    shutil.copytree(partition.state, tmp_path / "moved" / "state")
+    moved = partition.with_folder(tmp_path / "moved")
+
+    done = moved.run(2)
+
+    assert isinstance(done, Done)
+    assert done.notices == ()
+    assert moved.files() == {"web01.log": b"one\ntwo\n"}
+
+
+@pytest.mark.parametrize("is_empty_in_its_place", [False, True], ids=["gone", "made anew"])
+def test_in_the_middle_of_a_batch_that_is_undone_what_was_moved_is_left_alone_and_told(
+    partition: Partition, is_empty_in_its_place: bool
+) -> None:
+    partition.lines("web01", b"two")
+    assert partition.run_apart(2, fault="synced").returncode == -9
+    live(partition).rename(partition.output / "web01.log.1")
+    if is_empty_in_its_place:
+        live(partition).touch()
+
+    done = partition.run(2)
+
+    assert isinstance(done, Done)
+    assert partition.files() == {"web01.log.1": b"one\ntwo\n", "web01.log": b"two\n"}
+    (notice,) = done.notices
+    assert "web01.log, of which 4 bytes were committed, is gone" in notice
+    assert "behind byte 4 comes again" in notice
+
+
+@pytest.mark.parametrize("hand", [replaced, lambda path: os.truncate(path, 1)], ids=["put", "cut"])
+def test_what_nobody_can_tell_after_a_crash_blocks_until_it_is_moved_away(
+    partition: Partition, hand: Callable[[Path], None]
+) -> None:
+    partition.lines("web01", b"two")
+    assert partition.run_apart(2, fault="synced").returncode == -9
+    hand(live(partition))
+    before = partition.files()
+
+    blocked(partition.run(2), Cause.STATE, "web01.log", "move it away")
+
+    assert partition.files() == before
+    live(partition).unlink()
+    assert isinstance(partition.run(2), Done)
+    assert live(partition).read_bytes() == b"two\n"
+
+
+def test_a_file_that_is_removed_while_it_is_written_costs_no_line_of_the_batch(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition.lines("web01", b"two")
+    sync = Output.sync
+
+    def removed(output: Output) -> None:
+        live(partition).unlink(missing_ok=True)
+        sync(output)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Output, "sync", removed)
+        blocked(partition.run(2), Cause.DISK, "web01.log", "was removed", "written again")
+
+    assert isinstance(partition.run(2), Done)
+    assert partition.files() == {"web01.log": b"two\n"}
+
+
+def test_a_file_that_is_cut_while_it_is_written_is_told(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition.lines("web01", b"two")
+    sync = Output.sync
+
+    def cut(output: Output) -> None:
+        os.truncate(live(partition), 0)
+        sync(output)
+
+    monkeypatch.setattr(Output, "sync", cut)
+    done = partition.run(2)
+
+    assert isinstance(done, Done)
+    assert "web01.log was cut" in done.notices[0]
+    assert "0 bytes of 8" in done.notices[0]
+
+
+def test_a_number_is_not_given_twice_though_all_closed_segments_are_gone(
+    partition: Partition,
+) -> None:
+    live(partition).rename(partition.output / "web01.log.000007")
+    partition.lines("web01", b"two")
+    done = partition.receive(2)
+    (partition.output / "web01.log.000007").unlink()
+    os.truncate(live(partition), 1)
+    partition.lines("web01", b"three")
+
+    partition.receive(done.until)
+
+    assert partition.files() == {"web01.log.000008": b"t", "web01.log": b"three\n"}
