@@ -143,7 +143,11 @@ def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
 
     Raises `MalformedBlock` when our headers are there and do not hold together.
     """
-    if not headers or _AGENT not in headers:
+    if not headers:
+        return None
+    if _AGENT not in headers:
+        if _SPAN in headers:
+            raise MalformedBlock(f"{_SPAN} without {_AGENT}")
         return None
     span = Span.parse(headers[_SPAN]) if _SPAN in headers else None
     identity = Identity.parse(headers[_IDENTITY]) if _IDENTITY in headers else None

@@ -4,7 +4,7 @@ It never raises for what an operator can run into; an exception here is a defect
 attempt first undoes what is not committed.
 """
 
-from pathlib import Path
+from contextlib import suppress
 
 from broker import bucket
 from broker.connection import ConnectionLost, Rejected
@@ -15,15 +15,16 @@ from receiver.faults import fault
 from receiver.outcome import Blocked, Cause, Done, Outcome, Superseded
 from receiver.reading import background
 from receiver.reading.fetch import read
-from receiver.writing import journal
+from receiver.writing import journal, upkeep
 from receiver.writing.batch import Batch
 from receiver.writing.calendar import Calendar
 from receiver.writing.files import Damaged, Output, make_folder
+from receiver.writing.gaps import DamagedGaps
 from receiver.writing.journal import DamagedJournal, Verdict
 from receiver.writing.lengths import Lengths
 from receiver.writing.lock import Locked, partition_lock
 from receiver.writing.logbook import Logbook
-from receiver.writing.spanbook import DamagedSpans, SpanBook, cut
+from receiver.writing.spanbook import DamagedSpans, SpanBook
 from receiver.zones import named_zone
 
 __all__ = ["run", "stand_by"]
@@ -45,7 +46,7 @@ def run(assignment: Assignment, destination: Destination) -> Outcome:
         return Blocked(assignment.partition, Cause.BROKER, str(error) or type(error).__name__)
     except OSError as error:
         return Blocked(assignment.partition, Cause.DISK, _describe(error))
-    except (Damaged, DamagedJournal, DamagedSpans, UnreadableOffset) as error:
+    except (Damaged, DamagedJournal, DamagedSpans, DamagedGaps, UnreadableOffset) as error:
         return Blocked(assignment.partition, Cause.STATE, str(error))
 
 
@@ -66,7 +67,6 @@ def _locked(assignment: Assignment, destination: Destination) -> Outcome:
             Lengths(path.with_suffix(".lengths")),
         ) as output,
     ):
-        spans_path = path.with_suffix(".spans")
         match journal.decide(logbook.last, assignment.first, assignment.epoch):
             case Verdict.NEWER:
                 return Superseded(
@@ -77,10 +77,12 @@ def _locked(assignment: Assignment, destination: Destination) -> Outcome:
                     assignment.partition, Cause.STATE, _foreign(assignment, destination, logbook)
                 )
             case Verdict.UNDO:
-                _undo(logbook.last.images if logbook.last else (), output, spans_path)
+                images = logbook.last.images if logbook.last else ()
+                upkeep.undo(images, output, destination.state, assignment.partition)
+                fault("undone")
             case Verdict.CLEAN:
-                SpanBook(spans_path).compact()
-        spans = SpanBook(spans_path)
+                upkeep.tend(destination.state, destination.output, assignment.partition)
+        spans = SpanBook(path.with_suffix(".spans"))
         return _write(
             assignment, destination, Batch(assignment, destination, logbook, output, spans), output
         )
@@ -96,18 +98,9 @@ def _write(assignment: Assignment, destination: Destination, batch: Batch, outpu
             fault("appended")
         return batch.finish()
     except OSError:
-        # Nothing torn stays in sight while the disk is full: cutting files back takes no room. Should it fail as well,
-        # the journal still says what is to be undone.
-        output.undo(batch.images.values())
+        with suppress(OSError, Damaged):  # the journal still says what is to be undone
+            batch.undo()
         raise
-
-
-def _undo(images: tuple[journal.PreImage, ...], output: Output, spans: Path) -> None:
-    for image in images:
-        if image.name == spans.name:
-            cut(spans, image)
-    output.undo(image for image in images if image.name != spans.name)
-    fault("undone")
 
 
 def _check_epoch(assignment: Assignment, destination: Destination) -> Outcome | None:

@@ -15,13 +15,14 @@ from receiver.following.ledger import Ledger
 from receiver.following.patience import pause, unless
 from receiver.following.wake import Wake
 from receiver.outcome import Blocked, Cause, Done, Superseded
-from receiver.writing.spans import Finding
+from receiver.writing.spans import Finding, Kind
 
 __all__ = ["Follower", "Pace"]
 
 _SMALL = 1024 * 1024  # bytes of lines; while batches are larger, rate matters more than latency
 _LONG = 2.5  # how much longer the pause is then
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between attempts of a blocked partition
+_MOST_TOLD = 20  # findings of a batch in the log
 _ONCE_ATTEMPTS = 3  # blocked attempts after which --once gives up
 
 logger = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ class Follower:
                 return
             began = loop.time()
             done = await self._batch(stop)
-            pending = done.pending if done else 0
+            pending = _left(done) if done else 0
             if done and not pending:
                 await pause(stop, began + self._pace.rest(done) - loop.time())
 
@@ -156,8 +157,14 @@ class Follower:
         if self._blocked is not None:
             logger.info("partition %d goes on", self._partition)
         self._blocked, self._attempts = None, 0
-        for finding in done.findings:
+        for finding in done.findings[:_MOST_TOLD]:
             logger.warning("partition %d: %s", self._partition, _describe(finding))
+        if len(done.findings) > _MOST_TOLD:
+            logger.warning(
+                "partition %d: %d more of these; every gap stands in .gaps.jsonl",
+                self._partition,
+                len(done.findings) - _MOST_TOLD,
+            )
         for notice in done.notices:
             logger.warning("partition %d: %s", self._partition, notice)
         if done.quarantined:
@@ -181,6 +188,11 @@ class Follower:
             )
         self._blocked = detail
         await pause(stop, _blocked_pause(self._attempts))
+
+
+def _left(done: Done) -> int:
+    """Return how much there is to do at once; a task tells of gaps in the output folder when they are committed."""
+    return done.pending + sum(finding.kind is Kind.GAP for finding in done.findings)
 
 
 def _blocked_pause(attempts: int) -> float:

@@ -4,9 +4,9 @@ What is written here is on disk only after `finish`, and counts only after the d
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from broker.block import MalformedBlock, Origin, decode_origin, decode_payload
+from broker.block import MalformedBlock, Origin, Span, decode_origin, decode_payload
 from broker.connection import Message
 from broker.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.assignment import Assignment, Destination
@@ -15,14 +15,21 @@ from receiver.outcome import Done
 from receiver.reading.delivery import Delivery
 from receiver.reading.fetch import Chunk
 from receiver.writing.files import Output
+from receiver.writing.gaps import GapBook
 from receiver.writing.journal import PreImage
 from receiver.writing.logbook import Logbook
 from receiver.writing.owners import Owners
-from receiver.writing.quarantine import set_aside
+from receiver.writing.quarantine import Quarantine
 from receiver.writing.spanbook import SpanBook
-from receiver.writing.spans import Finding, judge
+from receiver.writing.spans import Finding, Kind, judge
 
 __all__ = ["Batch"]
+
+_MOST_HELD = (
+    32 * 1024 * 1024
+)  # bytes of lines; a few KiB of zstd may unfold to a thousand times as much
+_DAY = 24 * 3600 * 1_000_000_000  # nanoseconds
+_LARGEST_OFFSET = 2**63  # of any file system
 
 
 @dataclass(slots=True)
@@ -64,33 +71,40 @@ class Batch:
         self._output = output
         self._spans = spans
         self._owners = Owners(destination.output, assignment.partition)
+        self._quarantine = Quarantine(destination.output, assignment.partition)
+        self._gaps = GapBook(
+            destination.state / f"p{assignment.partition}.gaps", assignment.partition
+        )
         self._tally = _Tally()
         self._last: Delivery | None = None
+        self._is_started = False
         self._ack = ""
         self.images: dict[str, PreImage] = {}
 
     def write(self, chunk: Chunk) -> None:
         """Append the lines of a chunk to their hosts' files; raises OSError."""
         pieces: _Sorted = {}
+        held = self._tally.size
         for delivery, message in chunk.messages:
             try:
                 self._sort(delivery, message, pieces)
             except (MalformedBlock, InvalidHost, InvalidSubject) as error:
                 self._tally.quarantined += 1
-                set_aside(
-                    self._destination.output,
-                    self._assignment.partition,
-                    delivery,
-                    message,
-                    str(error),
-                )
+                self._quarantine.set_aside(delivery, message, str(error))
+            if self._tally.size - held > _MOST_HELD:
+                self._append(pieces)
+                held = self._tally.size
+        self._append(pieces)
+        self._tally.messages += len(chunk.messages)
+        self._last, self._ack = chunk.last, chunk.messages[-1][1].reply
+
+    def _append(self, pieces: _Sorted) -> None:
         self._announce(pieces)
         fault("announced")
         for live, runs in pieces.items():
             for run in runs:
                 self._output.append(live, run.blocks, run.moment)
-        self._tally.messages += len(chunk.messages)
-        self._last, self._ack = chunk.last, chunk.messages[-1][1].reply
+        pieces.clear()
 
     def _sort(self, delivery: Delivery, message: Message, pieces: _Sorted) -> None:
         host = Subject.parse(message.subject).host
@@ -120,16 +134,22 @@ class Batch:
         span = origin.span
         if span is None:
             return payload
+        _check(origin, span, len(payload))
         reached = self._spans.reached(host, span.file)
         judgement = judge(reached, origin, host, delivery.sequence, len(payload))
+        # A host's clock may be anywhere; times that others go by are near the broker's.
+        is_plausible = -_DAY < origin.read_at - delivery.stored_at <= 0
+        read_at = origin.read_at if is_plausible else delivery.stored_at
         if judgement.finding:
-            self._tally.findings.append(judgement.finding)
-        self._spans.note(host, span.file, max(span.end, reached or 0))
+            since = self._spans.read_at(host, span.file)
+            self._tally.findings.append(replace(judgement.finding, since=since, read_at=read_at))
+        self._spans.note(host, span.file, max(span.end, reached or 0), read_at)
         return payload[judgement.skip :] if judgement.skip else payload
 
     def _announce(self, pieces: Iterable[str]) -> None:
         fresh = {live: self._output.image(live) for live in pieces if live not in self.images}
-        if self._last is None:
+        if not self._is_started:
+            self._is_started = True
             spans = self._spans.image()
             self._logbook.start(
                 self._assignment.epoch, self._assignment.first, (spans, *fresh.values())
@@ -145,7 +165,9 @@ class Batch:
             return Done(assignment.partition, assignment.first, assignment.first)
         until = last.sequence + 1
         self._output.sync()
+        self._quarantine.sync()
         fault("synced")
+        self._save_gaps()
         self._spans.save()
         fault("spanned")
         self._logbook.end(until)
@@ -165,3 +187,25 @@ class Batch:
             findings=tuple(tally.findings),
             notices=tuple(self._output.notices),
         )
+
+    def _save_gaps(self) -> None:
+        if gaps := [finding for finding in self._tally.findings if finding.kind is Kind.GAP]:
+            self._logbook.announce((self._gaps.image(),))
+            self._gaps.save(gaps)
+
+    def undo(self) -> None:
+        """Leave nothing torn in sight after an OSError: cutting back takes no room. Raises OSError, `Damaged`.
+
+        Should that fail as well, the journal still says what is to be undone.
+        """
+        self._quarantine.drop()
+        self._output.undo(self.images.values())
+
+
+def _check(origin: Origin, span: Span, length: int) -> None:
+    """Raise `MalformedBlock` for headers that cannot be true: to go by them would lose the lines of others."""
+    added = length - (span.end - span.start)  # its newline, for an unfinished last line
+    if span.end >= _LARGEST_OFFSET or (added not in {0, 1} and not origin.filtered):
+        raise MalformedBlock(f"Log-Span {str(span)!r} does not go with {length} bytes of lines")
+    if origin.lines > length:
+        raise MalformedBlock(f"Log-Lines {origin.lines} does not go with {length} bytes of lines")

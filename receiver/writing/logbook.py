@@ -8,7 +8,7 @@ from types import TracebackType
 from receiver.writing import journal
 from receiver.writing.journal import Batch, PreImage
 
-__all__ = ["Logbook"]
+__all__ = ["Logbook", "cut_back", "sync_folder"]
 
 _GROWN = 64 * 1024  # bytes after which a closed batch is the last that the file is appended to
 
@@ -19,13 +19,10 @@ class Logbook:
     def __init__(self, path: Path) -> None:
         """Open the journal, make it where there is none, and read its last batch; raises OSError, `DamagedJournal`."""
         self._path = path
-        fresh = not path.exists()
         self._file = os.open(
             path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640
         )
         try:
-            if fresh:
-                sync_folder(path.parent)
             data = path.read_bytes()
             last = journal.decode(data)
             self.last: Batch | None = last and last.seen_in(self._inode)
@@ -62,6 +59,8 @@ class Logbook:
     def _append(self, data: bytes) -> None:
         if not data:
             return
+        if not self._size:  # made just now, or by somebody who could not bring its name to disk
+            sync_folder(self._path.parent)
         written = os.write(self._file, data)
         if written != len(data):  # a full disk; the torn line announces nothing that will be done
             os.ftruncate(self._file, self._size)
@@ -77,10 +76,9 @@ class Logbook:
             os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW,
             0o640,
         )
-        fresh.replace(self._path)
-        sync_folder(self._path.parent)
         os.close(self._file)
         self._file, self._size = opened, 0
+        fresh.replace(self._path)
 
     def __enter__(self) -> "Logbook":
         return self
@@ -101,3 +99,17 @@ def sync_folder(folder: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def cut_back(path: Path, length: int) -> None:
+    """Cut a file that only grows back to a length that it had, on disk when this returns.
+
+    Through a descriptor of its own: after a failed fsync the kernel takes pages for clean that never reached the disk.
+    Raises OSError, and EOFError when the file is shorter than that.
+    """
+    with path.open("ab") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size < length:
+            raise EOFError(f"{path} has {size} bytes, but {length} were committed")
+        file.truncate(length)
+        os.fsync(file.fileno())

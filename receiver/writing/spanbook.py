@@ -1,9 +1,12 @@
 """How far each source file has been received, on disk: a file that only grows, so that the journal can undo it too.
 
-One line per file and batch: host, file id, end of its last span. The newest line of a file counts. Every write ends in a
-line of its own random seal: where a seal still stands, everything before it is what was read or written with it.
+One line per file and batch: host, file id, end of its last span, when that was read. The newest line of a file counts.
+Every write ends in a line of its own random seal: where a seal still stands, everything before it is what was read or
+written with it. Files of which nothing came for a month are forgotten, and the oldest beyond a number: their next block
+is taken like the first of a new file.
 """
 
+import heapq
 import json
 import os
 import secrets
@@ -11,14 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from receiver.writing.journal import PreImage
-from receiver.writing.logbook import sync_folder
+from receiver.writing.logbook import cut_back, sync_folder
 
 __all__ = ["DamagedSpans", "SpanBook", "cut"]
 
 _GROWN = 1024 * 1024  # bytes below which a file is never written anew
+_FORGOTTEN = 30 * 24 * 3600 * 1_000_000_000  # nanoseconds behind the file that was read last
+_MOST_FILES = 200_000  # of a partition; some 50 MB of memory
 _SEAL = len(b'["0123456789abcdef"]\n')
 
-Reached = dict[tuple[str, str], int]
+Reached = dict[tuple[str, str], tuple[int, int]]
+"""By host and file id: the end of the last span, and when its block was read in nanoseconds since the epoch."""
 
 
 class DamagedSpans(ValueError):
@@ -39,6 +45,8 @@ class _Memory:
     compact_at: int = _GROWN
 
 
+_WAY_OUT = "bring it back, or remove it and lose what it knows of gaps"
+
 _memories: dict[Path, _Memory] = {}
 
 
@@ -53,13 +61,21 @@ class SpanBook:
 
     def reached(self, host: str, file: str) -> int | None:
         """Return the end of the last span of a source file, None when no block of it has come yet."""
-        key = (host, file)
-        known = self._news.get(key)
-        return known if known is not None else self._memory.reached.get(key)
+        known = self._known(host, file)
+        return known[0] if known else None
 
-    def note(self, host: str, file: str, end: int) -> None:
+    def read_at(self, host: str, file: str) -> int:
+        """Return when the last block of a source file was read, in nanoseconds since the epoch; 0 when unknown."""
+        known = self._known(host, file)
+        return known[1] if known else 0
+
+    def _known(self, host: str, file: str) -> tuple[int, int] | None:
+        key = (host, file)
+        return self._news.get(key) or self._memory.reached.get(key)
+
+    def note(self, host: str, file: str, end: int, read_at: int) -> None:
         """Remember that a source file has been received up to `end`; on disk with `save`."""
-        self._news[host, file] = end
+        self._news[host, file] = (end, read_at)
 
     def image(self) -> PreImage:
         """Return what the file is now, for the journal."""
@@ -74,6 +90,8 @@ class SpanBook:
             file.write(lines)
             file.flush()
             os.fdatasync(file.fileno())
+        if not self._memory.size:
+            sync_folder(self._path.parent)
         self._memory.reached.update(self._news)
         self._memory.size += len(lines)
         self._memory.seal = lines[-_SEAL:]
@@ -83,7 +101,7 @@ class SpanBook:
         """Write the file anew when most of it is history. Only between batches: what the journal says of it is void then."""
         if self._memory.size < self._memory.compact_at:
             return
-        newest = _sealed(self._memory.reached)
+        newest = _sealed(_lately(self._memory.reached))
         if self._memory.size < 2 * len(newest):
             self._memory.compact_at = 2 * self._memory.size
             return
@@ -108,9 +126,7 @@ class SpanBook:
             _read(data, memory.reached)
         except (ValueError, TypeError) as error:
             _memories.pop(self._path, None)
-            raise DamagedSpans(
-                f"{self._path} is damaged: {error}; bring it back, or remove it and lose what it knows of gaps"
-            ) from None
+            raise DamagedSpans(f"{self._path} is damaged: {error}; {_WAY_OUT}") from None
         memory.size += len(data)
         memory.seal = (memory.seal + data)[-_SEAL:]
         _memories[self._path] = memory
@@ -120,20 +136,35 @@ class SpanBook:
 def cut(path: Path, image: PreImage) -> None:
     """Cut a file of spans back to its image, before anybody reads it: what stands behind may be torn."""
     _memories.pop(path, None)
-    with path.open("ab") as file:
-        file.truncate(image.length or 0)
-        os.fsync(file.fileno())
+    try:
+        cut_back(path, image.length or 0)
+    except EOFError as error:
+        raise DamagedSpans(f"{error}; {_WAY_OUT}") from None
 
 
 def _read(data: bytes, reached: Reached) -> None:
     for line in data[: data.rfind(b"\n") + 1].splitlines():
         match json.loads(line):
-            case [str(host), str(file), int(end)]:
-                reached[host, file] = end
+            case [str(host), str(file), int(end), int(read_at)]:
+                reached[host, file] = (end, read_at)
+            case [str(host), str(file), int(end)]:  # of a program that knew no times
+                reached[host, file] = (end, 0)
             case [str()]:
                 continue
             case entry:
                 raise ValueError(f"unexpected entry {entry!r}")
+
+
+def _lately(reached: Reached) -> Reached:
+    last = max((read_at for _, read_at in reached.values()), default=0)
+    kept = [
+        (key, (end, read_at or last))
+        for key, (end, read_at) in reached.items()
+        if not read_at or last - read_at < _FORGOTTEN
+    ]
+    if len(kept) > _MOST_FILES:
+        kept = heapq.nlargest(_MOST_FILES, kept, key=lambda entry: entry[1][1])
+    return dict(kept)
 
 
 def _is_same(memory: _Memory, found: os.stat_result, descriptor: int) -> bool:
@@ -146,7 +177,7 @@ def _is_same(memory: _Memory, found: os.stat_result, descriptor: int) -> bool:
 
 
 def _sealed(entries: Reached) -> bytes:
-    lines = [[host, file, end] for (host, file), end in entries.items()]
+    lines = [[host, file, *known] for (host, file), known in entries.items()]
     seal = [secrets.token_hex(8)]
     return b"".join(
         json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in (*lines, seal)

@@ -28,8 +28,8 @@ class Kind(Enum):
 class Finding:
     """A gap or a repeat: the bytes `[start, end)` of a source file of a host.
 
-    `sequence` is the stream sequence of the block that showed it and `read_at` when that block was read, in
-    nanoseconds since the epoch.
+    `sequence` is the stream sequence of the block that showed it and `read_at` when that block was read, `since` when
+    the one before it was, both in nanoseconds since the epoch; 0 where that is not known.
     """
 
     kind: Kind
@@ -40,6 +40,7 @@ class Finding:
     end: int
     sequence: int
     read_at: int
+    since: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,18 @@ class Partition:
         files = [*closed, self.output / f"{live}.log"]
         return b"".join(path.read_bytes() for path in files if path.exists())
 
+    def set_aside(self) -> list[tuple[dict[str, Any], bytes]]:
+        """Return what is in quarantine, in order: what is said of each message, and its payload."""
+        found = []
+        for path in sorted((self.output / ".quarantine").glob("*.msg")):
+            data = path.read_bytes()
+            while data:
+                head, _, rest = data.partition(b"\n")
+                about = json.loads(head)
+                found.append((about, rest[: about["bytes"]]))
+                data = rest[about["bytes"] + 1 :]
+        return found
+
     def files(self) -> dict[str, bytes]:
         return {
             path.name: path.read_bytes()

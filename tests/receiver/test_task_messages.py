@@ -40,11 +40,11 @@ def test_claims_are_skipped_and_what_nobody_can_write_is_set_aside(partition: Pa
     assert isinstance(done, Done)
     assert (done.messages, done.quarantined, done.lines) == (8, 5, 2)
     assert partition.files() == {"web01.log": b"\nplain\n"}
-    kept = sorted((partition.output / ".quarantine").iterdir())
-    assert [path.name for path in kept] == [f"p0-{n}.msg" for n in range(2, 7)]
-    head, _, payload = kept[0].read_bytes().partition(b"\n")
-    about = json.loads(head)
-    assert (about["subject"], about["sequence"], payload) == ("logs.p0.a/b", 2, b"evil\n")
+    kept = partition.set_aside()
+    assert [about["sequence"] for about, _ in kept] == [2, 3, 4, 5, 6]
+    about, payload = kept[0]
+    assert (about["subject"], payload) == ("logs.p0.a/b", b"evil\n")
+    assert kept[2][1] == b"not zstd"
     assert "'/'" in about["reason"]
 
 
@@ -139,6 +139,14 @@ def test_gaps_and_repeats_are_found_across_batches_and_not_invented_by_an_undo(
         (Kind.GAP, 16, 20),
     ]
     assert partition.read("web01") == b"12345\n67890\nabc\nlater\n"
+    assert not (partition.output / ".gaps.jsonl").exists(), "not committed yet"
+    partition.move(done.until)
+    partition.run(done.until)
+    [told] = (partition.output / ".gaps.jsonl").read_text().splitlines()
+    gap = json.loads(told)
+    assert (gap["host"], gap["file"], gap["start"], gap["end"]) == ("web01", "/var/log/a", 16, 20)
+    assert (gap["partition"], gap["bytes"], gap["kind"]) == (0, 4, "gap")
+    assert gap["since"] <= gap["until"]
 
 
 def test_lines_left_out_of_a_block_are_no_gap_and_it_is_never_cut_at_a_wrong_place(

@@ -45,7 +45,7 @@ class Workers(RuleBasedStateMachine):
         book = self.book(worker)
         image = book.image()
         for key, end in ends.items():
-            book.note(*key, end)
+            book.note(*key, end, 7)
         book.save()
         self.uncommitted = (image, dict(self.model))
         self.model |= ends
@@ -102,15 +102,15 @@ def test_a_worker_sees_what_another_rewrote_in_the_same_place(tmp_path: Path) ->
     spanbook._memories = mine
     book = SpanBook(path)
     image = book.image()
-    book.note("web01", "a", 150)
-    book.note(FILES[2][0], FILES[2][1], 200)
+    book.note("web01", "a", 150, 1)
+    book.note(*FILES[2], 200, 1)
     book.save()
 
     spanbook._memories = theirs
     cut(path, image)
     other = SpanBook(path)
-    other.note("web01", "a", 100)
-    other.note(FILES[2][0], FILES[2][1], 200)
+    other.note("web01", "a", 100, 1)
+    other.note(*FILES[2], 200, 1)
     other.save()
 
     spanbook._memories = mine
@@ -123,7 +123,7 @@ def test_history_is_dropped_when_there_is_much_of_it(tmp_path: Path) -> None:
         book = SpanBook(path)
         book.compact()
         for file in range(1000):
-            book.note("web01", f"file-{file}", number)
+            book.note("web01", f"file-{file}", number, number)
         book.save()
 
     assert path.stat().st_size < 2_500_000
