@@ -4,15 +4,15 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, TypeVar
 
 from broker.connection import BrokerAway, Connection, ConnectionLost, Message, Rejected
-from receiver.source.schema import Stored
+from receiver.source.rows import Stored
 
 __all__ = ["patiently", "request_batch"]
 
 _ANSWER = 30.0  # seconds
+_HOW_TO_ALLOW = "stream {0} takes no direct gets; allow them: nats stream edit {0} --allow-direct"
 _AWAY = 30.0  # seconds that a broker may be away in the middle of a query
 _AGAIN = 0.25  # seconds
 _OURS = ("Nats-Sequence", "Nats-Time-Stamp", "Nats-Subject")
@@ -41,21 +41,20 @@ async def request_batch(
 ) -> list[Stored]:
     """Return what one request brings, empty when there is nothing.
 
-    Raises `BrokerAway`, `ConnectionLost`, and `Rejected` when the stream allows no direct gets.
+    Raises `BrokerAway`, `ConnectionLost`, `Denied`, and `Rejected` when the stream allows no direct gets.
     """
     arrivals = _Arrivals(asyncio.get_running_loop().create_future())
     await connection.once()
     inbox = connection.new_inbox()
+    subject = f"$JS.API.DIRECT.GET.{stream}"
     subscription = await connection.subscribe(inbox, arrivals.take)
     try:
-        await connection.publish(
-            f"$JS.API.DIRECT.GET.{stream}", json.dumps(request).encode(), reply=inbox
-        )
-        status = await connection.guard(_wait_for(arrivals.ended), _ANSWER)
+        await connection.publish(subject, json.dumps(request).encode(), reply=inbox)
+        status = await connection.guard(_wait_for(arrivals.ended), _ANSWER, subject)
     finally:
         await connection.guard(subscription.unsubscribe(), 1)
     if status not in {"204", "404"}:
-        raise Rejected(int(status or 0), 0, f"stream {stream} takes no direct gets")
+        raise Rejected(int(status or 0), 0, _HOW_TO_ALLOW.format(stream))
     return arrivals.messages
 
 
@@ -77,7 +76,7 @@ async def patiently(connection: Connection, call: Callable[[], Awaitable[Answer]
 def _stored(headers: dict[str, str], payload: bytes) -> Stored:
     sequence, time, subject = (headers[name] for name in _OURS)
     rest = {name: value for name, value in headers.items() if name not in _ADDED}
-    return Stored(int(sequence), datetime.fromisoformat(time), subject, rest, payload)
+    return Stored(int(sequence), time, subject, rest, payload)
 
 
 async def _wait_for(future: "asyncio.Future[str]") -> str:

@@ -2,22 +2,29 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import Enum
+from itertools import combinations
 
+from broker.access import Access
 from broker.exits import ConfigurationError
+from broker.servers import check_servers
+from broker.subjects import partition_filter
 from broker.topology import STREAM
+from receiver.source.given import Given
+from receiver.source.patterns import is_pattern, meet, named
 
-__all__ = ["Edge", "Position", "SourceOptions"]
+__all__ = ["Edge", "Limits", "Position", "PushDown", "Show", "SourceOptions"]
 
 _KNOWN = (
-    *("servers", "stream", "partitions", "startingOffsets", "endingOffsets"),
-    *("startingTimestamp", "endingTimestamp", "maxBytesPerTrigger", "maxOffsetsPerTrigger"),
-    *("minPartitions", "failOnDataLoss", "includeHeaders"),
+    *("servers", "stream", "partitions", "subjects", "startingOffsets", "startingTimestamp"),
+    *("startingOffsetsByTimestampStrategy", "endingOffsets", "endingTimestamp"),
+    *("maxBytesPerTrigger", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
+    *("minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders"),
+    *("explode", "lineType", "pushDownPredicate"),
+    *("creds", "nkey", "user", "password", "tlsCa", "tlsCert", "tlsKey", "tlsFirst"),
 )
-_SUFFIXES = {"k": 1024, "m": 1024**2, "g": 1024**3}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Edge(Enum):
@@ -27,60 +34,132 @@ class Edge(Enum):
     LATEST = "latest"
 
 
-Position = Edge | datetime | dict[int, int]
-"""Where to begin or to end: an edge, a time of storage, or a sequence for each partition."""
+Position = Edge | datetime | dict[str, int]
+"""Where to begin or to end: an edge, a time of storage, or a sequence for each subject filter."""
+
+
+class PushDown(Enum):
+    """Whether a batch lets Spark's filters narrow what is fetched: always, never, or where Spark is set to."""
+
+    AUTO = "auto"
+    ALWAYS = "true"
+    NEVER = "false"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a micro-batch, and how a range is cut for tasks; sizes in bytes as stored, counts in sequences.
+
+    A query waits until there are `least_offsets`, but at most `longest_delay` between two batches.
+    """
+
+    most_bytes: int | None
+    most_offsets: int | None
+    least_offsets: int | None
+    longest_delay: timedelta
+    least_pieces: int
+    longest_piece: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """Which rows: blocks or their lines (as strings or bytes), with or without headers."""
+
+    headers: bool = True
+    explode: bool = False
+    as_text: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """How to reach the stream and what to read of it.
 
-    `partitions` None: all that the broker's configuration names. `starting` None: earliest for a batch, latest for a
-    stream. `most_bytes` and `most_offsets` bound a micro-batch, in bytes as stored and in sequences.
+    `subjects` None: every partition that the broker's configuration names. `starting` None: earliest for a batch, latest
+    for a stream. `by_partition` says how a query's offsets name subjects: by the number of their partition, or as they are.
     """
 
-    servers: tuple[str, ...]
+    servers: tuple[str, ...] = field(repr=False)  # addresses may hold a password
+    access: Access
     stream: str
-    partitions: tuple[int, ...] | None
+    subjects: tuple[str, ...] | None
+    by_partition: bool
     starting: Position | None
     ending: Position
-    most_bytes: int | None
-    most_offsets: int | None
-    least_partitions: int
+    refuse_time_to_come: bool
+    limits: Limits
     fail_on_data_loss: bool
-    include_headers: bool
+    show: Show
+    push_down: PushDown
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "SourceOptions":
         """Read what a user gave, in any case of letters; raise `ConfigurationError` naming the option that is wrong."""
-        given = {key.lower(): value for key, value in options.items()}
-        _refuse_unknown(given)
-        starting = _position(given, "startingOffsets", "startingTimestamp")
-        ending = _position(given, "endingOffsets", "endingTimestamp")
+        given = Given.among(_KNOWN, options)
+        by_partition = not given.text("subjects")
+        starting = _position(given, "startingOffsets", "startingTimestamp", by_partition)
+        ending = _position(given, "endingOffsets", "endingTimestamp", by_partition)
+        chosen = _partitions(given) if by_partition else _subjects(given)
+        strategy = given.choice("startingOffsetsByTimestampStrategy", "latest", "error")
         return cls(
-            servers=tuple(_words(given.get("servers", "nats://127.0.0.1:4222"))),
-            stream=_stream(given.get("stream", STREAM)),
-            partitions=_partitions(given.get("partitions", "all"), starting, ending),
+            servers=_servers(given),
+            access=_access(given),
+            stream=_stream(given.text("stream", STREAM)),
+            subjects=_covered(chosen, starting, ending),
+            by_partition=by_partition,
             starting=starting,
             ending=Edge.LATEST if ending is None else ending,
-            most_bytes=_size(given, "maxBytesPerTrigger"),
-            most_offsets=_size(given, "maxOffsetsPerTrigger"),
-            least_partitions=_size(given, "minPartitions") or 1,
-            fail_on_data_loss=_flag(given, "failOnDataLoss", "true"),
-            include_headers=_flag(given, "includeHeaders", "true"),
+            refuse_time_to_come=strategy == "error",
+            limits=_limits(given),
+            fail_on_data_loss=given.flag("failOnDataLoss", True),
+            show=_show(given),
+            push_down=PushDown(given.choice("pushDownPredicate", "auto", "true", "false")),
         )
 
 
-def _refuse_unknown(given: Mapping[str, str]) -> None:
-    known = {name.lower() for name in _KNOWN} | {"path"}  # Spark's own, from load("…")
-    if unknown := sorted(set(given) - known):
-        raise ConfigurationError(
-            f"jetstream has no option {unknown[0]!r}; there are {', '.join(_KNOWN)}"
-        )
+def _servers(given: Given) -> tuple[str, ...]:
+    try:
+        return check_servers(given.words("servers", "nats://127.0.0.1:4222"))
+    except ValueError as error:
+        raise ConfigurationError(f"servers: {error}") from None
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
+def _access(given: Given) -> Access:
+    access = Access(
+        creds=given.path("creds"),
+        nkey=given.path("nkey"),
+        user=given.text("user"),
+        password=given.options.get("password", ""),
+        tls_ca=given.path("tlsCa"),
+        tls_cert=given.path("tlsCert"),
+        tls_key=given.path("tlsKey"),
+        tls_first=given.flag("tlsFirst", False),
+    )
+    ways = [name for name in ("creds", "nkey", "user") if given.text(name)]
+    if len(ways) > 1:
+        raise ConfigurationError(f"{ways[0]} and {ways[1]} are two ways to say who this is")
+    if bool(access.user) != bool(access.password):
+        raise ConfigurationError("user and password come together")
+    if access.tls_key and not access.tls_cert:
+        raise ConfigurationError("tlsKey is the key of a certificate; give that with tlsCert")
+    return access
+
+
+def _limits(given: Given) -> Limits:
+    return Limits(
+        most_bytes=given.size("maxBytesPerTrigger"),
+        most_offsets=given.size("maxOffsetsPerTrigger"),
+        least_offsets=given.size("minOffsetsPerTrigger"),
+        longest_delay=given.length("maxTriggerDelay", "15m"),
+        least_pieces=given.size("minPartitions") or 1,
+        longest_piece=given.size("maxRecordsPerPartition"),
+    )
+
+
+def _show(given: Given) -> Show:
+    explode = given.flag("explode", False)
+    as_text = given.choice("lineType", "string", "binary") == "string"
+    # a block's headers beside every one of its lines are rarely wanted
+    return Show(given.flag("includeHeaders", not explode), explode, as_text)
 
 
 def _stream(name: str) -> str:
@@ -89,72 +168,63 @@ def _stream(name: str) -> str:
     return name
 
 
-def _partitions(
-    text: str, starting: Position | None, ending: Position | None
-) -> tuple[int, ...] | None:
-    named = [position for position in (starting, ending) if isinstance(position, dict)]
-    if text.strip().lower() == "all":
-        return tuple(sorted(named[0])) if named else None
-    words = _words(text)
+def _subjects(given: Given) -> tuple[str, ...]:
+    if given.text("partitions"):
+        raise ConfigurationError("partitions and subjects are two ways to choose; give one of them")
+    subjects = tuple(dict.fromkeys(given.words("subjects")))
+    for subject in subjects:
+        if not is_pattern(subject):
+            raise ConfigurationError(f"subjects {subject!r} is not a filter such as logs.*.web01")
+    for one, other in combinations(subjects, 2):
+        if meet(one, other):
+            raise ConfigurationError(
+                f"subjects {one} and {other} overlap: what both take in would be read twice"
+            )
+    return subjects
+
+
+def _partitions(given: Given) -> tuple[str, ...] | None:
+    text = given.text("partitions", "all")
+    if text.lower() == "all":
+        return None
+    words = given.words("partitions")
     if not words or not all(word.isascii() and word.isdigit() for word in words):
         raise ConfigurationError(f"partitions {text!r} is neither `all` nor a list such as 0,3")
-    chosen = tuple(sorted({int(word) for word in words}))
-    for position in named:
-        if missing := [partition for partition in chosen if partition not in position]:
-            raise ConfigurationError(
-                f"the offsets given name no sequence for partition {missing[0]}"
-            )
+    return tuple(map(partition_filter, sorted({int(word) for word in words})))
+
+
+def _covered(
+    chosen: tuple[str, ...] | None, starting: Position | None, ending: Position | None
+) -> tuple[str, ...] | None:
+    given = [position for position in (starting, ending) if isinstance(position, dict)]
+    if chosen is None:
+        chosen = tuple(given[0]) if given else None
+    for position in given:
+        if missing := [subject for subject in chosen or () if subject not in position]:
+            raise ConfigurationError(f"the offsets given name no sequence for {named(missing[0])}")
     return chosen
 
 
-def _position(given: Mapping[str, str], offsets: str, timestamp: str) -> Position | None:
-    if (text := given.get(timestamp.lower())) is not None:
-        return _time(text, timestamp)
-    text = given.get(offsets.lower(), "").strip()
+def _position(given: Given, offsets: str, timestamp: str, by_partition: bool) -> Position | None:
+    if (time := given.time(timestamp)) is not None:
+        return time
+    text = given.text(offsets)
     if not text:
         return None
     if text.lower() in {edge.value for edge in Edge}:
         return Edge(text.lower())
-    return _sequences(text, offsets)
+    return _sequences(text, offsets, by_partition)
 
 
-def _sequences(text: str, option: str) -> dict[int, int]:
+def _sequences(text: str, option: str, by_partition: bool) -> dict[str, int]:
     try:
-        parsed = json.loads(text)
-        sequences = {int(partition): int(sequence) for partition, sequence in parsed.items()}
+        given = {name: int(sequence) for name, sequence in json.loads(text).items()}
+        if by_partition:
+            given = {partition_filter(int(name)): given[name] for name in sorted(given, key=int)}
     except (ValueError, TypeError, AttributeError):
-        sequences = {}
-    if not sequences or min(*sequences.keys(), *sequences.values()) < 0:
+        given = {}
+    if not given or min(given.values()) < 0 or not all(map(is_pattern, given)):
         raise ConfigurationError(
             f'{option} {text!r} is neither earliest, nor latest, nor sequences such as {{"3": 123}}'
         )
-    return sequences
-
-
-def _time(text: str, option: str) -> datetime:
-    try:
-        if text.strip().isdigit():
-            return _EPOCH + timedelta(milliseconds=int(text))
-        time = datetime.fromisoformat(text.strip())
-    except (ValueError, OverflowError):
-        raise ConfigurationError(
-            f"{option} {text!r} is neither milliseconds since 1970 nor a time such as 2026-11-20T12:00:00Z"
-        ) from None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def _size(given: Mapping[str, str], option: str) -> int | None:
-    text = given.get(option.lower(), "").strip().lower()
-    if not text:
-        return None
-    number, unit = (text[:-1], _SUFFIXES[text[-1]]) if text[-1] in _SUFFIXES else (text, 1)
-    if not (number.isascii() and number.isdigit() and int(number) > 0):
-        raise ConfigurationError(f"{option} {text!r} is not a positive number (k, m, g may follow)")
-    return int(number) * unit
-
-
-def _flag(given: Mapping[str, str], option: str, default: str) -> bool:
-    text = given.get(option.lower(), default).strip().lower()
-    if text not in {"true", "false"}:
-        raise ConfigurationError(f"{option} {text!r} is neither true nor false")
-    return text == "true"
+    return given

@@ -5,14 +5,13 @@ Each request says where it begins, so a lost connection costs one of them and no
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from broker.connection import Connection, Rejected
-from broker.subjects import partition_filter
 from receiver.reading import background
 from receiver.source.direct import patiently, request_batch
 from receiver.source.ranges import Range, without_loss
-from receiver.source.schema import Stored
+from receiver.source.rows import Stored
 from receiver.source.survey import look
 
 __all__ = ["read"]
@@ -33,7 +32,7 @@ def read(connection: Connection, stream: str, item: Range, fail: bool) -> Iterat
     pending = background.submit(source.next_run(item))
     try:
         while run := pending.result():
-            rest = Range(item.partition, run[-1].sequence + 1, item.until)
+            rest = replace(item, first=run[-1].sequence + 1)
             pending = background.submit(source.next_run(rest))
             yield run
     finally:
@@ -60,7 +59,7 @@ class _Source:
     async def _request(self, item: Range) -> list[Stored]:
         request = {
             "seq": item.first,
-            "next_by_subj": partition_filter(item.partition),
+            "next_by_subj": item.subject,
             "batch": min(_RUN_MESSAGES, item.until - item.first),
             "max_bytes": _RUN_BYTES,
         }
@@ -68,7 +67,7 @@ class _Source:
 
     async def _is_read(self, item: Range) -> bool:
         # the leader has the last word on whether a range has nothing more
-        request = {"seq": item.first, "next_by_subj": partition_filter(item.partition)}
+        request = {"seq": item.first, "next_by_subj": item.subject}
         try:
             answer = await self.connection.api(f"STREAM.MSG.GET.{self.stream}", request)
         except Rejected as error:

@@ -1,9 +1,4 @@
-"""What the data source shows of a message: the columns, and the row that a stored message becomes. Values only."""
-
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+"""What the data source shows of a message: the columns of its rows. Values only."""
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -17,14 +12,18 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from broker.block import MalformedBlock, Origin, decode_origin, decode_payload
-from broker.subjects import InvalidHost, InvalidSubject, Subject
+from receiver.source.options import Show
 
-__all__ = ["Stored", "columns", "record_batches"]
+__all__ = ["HEADERS", "SPAN", "arrow_schema", "columns"]
 
-_BATCH_BYTES = 4 * 1024 * 1024
-"""About how much payload goes to Spark at once, unfolded."""
-
+_WHERE = (
+    StructField("partition", IntegerType()),
+    StructField("sequence", LongType()),
+    StructField("time", TimestampType()),
+    StructField("subject", StringType()),
+    StructField("host", StringType()),
+    StructField("file", StringType()),
+)
 _SPAN = StructType(
     [
         StructField("file", StringType()),
@@ -32,117 +31,38 @@ _SPAN = StructType(
         StructField("end", LongType()),
     ]
 )
-_COLUMNS = (
-    StructField("partition", IntegerType()),
-    StructField("sequence", LongType()),
-    StructField("time", TimestampType()),
-    StructField("subject", StringType()),
-    StructField("host", StringType()),
-    StructField("file", StringType()),
+_BLOCK = (
     StructField("span", _SPAN),
     StructField("lines", IntegerType()),
     StructField("payload", BinaryType()),
 )
 _HEADERS = StructField("headers", MapType(StringType(), StringType()))
 
-_ARROW = pa.schema(
-    [
-        ("partition", pa.int32()),
-        ("sequence", pa.int64()),
-        ("time", pa.timestamp("us", tz="UTC")),
-        ("subject", pa.string()),
-        ("host", pa.string()),
-        ("file", pa.string()),
-        ("span", pa.struct([("file", pa.string()), ("start", pa.int64()), ("end", pa.int64())])),
-        ("lines", pa.int32()),
-        ("payload", pa.binary()),
-    ]
-)
-_ARROW_WITH_HEADERS = _ARROW.append(
-    pa.field("headers", pa.map_(pa.string(), pa.field("value", pa.string())))
-)
+SPAN = pa.struct([("file", pa.string()), ("start", pa.int64()), ("end", pa.int64())])
+HEADERS = pa.map_(pa.string(), pa.field("value", pa.string()))
+
+_WHERE_ARROW = [
+    ("partition", pa.int32()),
+    ("sequence", pa.int64()),
+    ("time", pa.timestamp("us", tz="UTC")),
+    ("subject", pa.string()),
+    ("host", pa.string()),
+    ("file", pa.string()),
+]
+_BLOCK_ARROW = [("span", SPAN), ("lines", pa.int32()), ("payload", pa.binary())]
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A message of the stream as it is stored there; `time` is when that was, UTC."""
-
-    sequence: int
-    time: datetime
-    subject: str
-    headers: dict[str, str]
-    payload: bytes
+def columns(show: Show) -> StructType:
+    """Return the schema of the rows: of blocks, or of their lines; `headers` as in Spark's Kafka source."""
+    line_type = StringType() if show.as_text else BinaryType()
+    lines = (StructField("pos", IntegerType()), StructField("line", line_type))
+    fields = [*_WHERE, *(lines if show.explode else _BLOCK)]
+    return StructType([*fields, _HEADERS] if show.headers else fields)
 
 
-def columns(include_headers: bool) -> StructType:
-    """Return the schema of the rows; `headers` is there on request, as in Spark's Kafka source."""
-    return StructType([*_COLUMNS, _HEADERS] if include_headers else [*_COLUMNS])
-
-
-def record_batches(
-    partition: int, messages: Iterable[Stored], include_headers: bool
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of messages of one partition, in their order; claims carry no lines and have no row.
-
-    `payload` is unfolded, and gets the last newline that a foreign publisher left out, so that the payloads of a host
-    in the order of `sequence` are its file. A message that breaks our rules has its payload as it was sent, and NULL
-    for `lines`.
-    """
-    schema = _ARROW_WITH_HEADERS if include_headers else _ARROW
-    rows: list[dict[str, Any]] = []
-    size = 0
-    for message in messages:
-        row = _row(partition, message, include_headers)
-        if row is None:
-            continue
-        rows.append(row)
-        size += len(row["payload"])
-        if size >= _BATCH_BYTES:
-            yield pa.RecordBatch.from_pylist(rows, schema=schema)
-            rows, size = [], 0
-    if rows:
-        yield pa.RecordBatch.from_pylist(rows, schema=schema)
-
-
-def _row(partition: int, message: Stored, include_headers: bool) -> dict[str, Any] | None:
-    row: dict[str, Any] = {
-        "partition": partition,
-        "sequence": message.sequence,
-        "time": message.time,
-        "subject": _text(message.subject),
-        "host": _host(message.subject),
-        "payload": message.payload,
-    }
-    if include_headers:
-        row["headers"] = {_text(k): _text(v) for k, v in message.headers.items()}
-    try:
-        origin = decode_origin(message.headers)
-        payload = decode_payload(message.headers, message.payload)
-    except MalformedBlock:
-        return row
-    if origin is not None and origin.is_claim:
-        return None
-    return row | _unfolded(origin, payload)
-
-
-def _unfolded(origin: Origin | None, payload: bytes) -> dict[str, Any]:
-    if origin is None and not payload.endswith(b"\n"):
-        payload += b"\n"
-    known: dict[str, Any] = {"payload": payload, "lines": payload.count(b"\n")}
-    if origin is not None and origin.span is not None:
-        span = origin.span
-        known["file"] = _text(origin.file)
-        known["span"] = {"file": _text(span.file), "start": span.start, "end": span.end}
-    return known
-
-
-def _host(subject: str) -> str | None:
-    try:
-        return Subject.parse(subject).host
-    except (InvalidSubject, InvalidHost):
-        return None
-
-
-def _text(value: str) -> str:
-    # a path may hold bytes that are no UTF-8; Spark's strings may not
-    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+def arrow_schema(show: Show) -> pa.Schema:
+    """Return the same for Arrow, exactly as Spark wants it."""
+    line_type = pa.string() if show.as_text else pa.binary()
+    lines = [("pos", pa.int32()), ("line", line_type)]
+    fields = [*_WHERE_ARROW, *(lines if show.explode else _BLOCK_ARROW)]
+    return pa.schema([*fields, ("headers", HEADERS)] if show.headers else fields)

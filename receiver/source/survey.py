@@ -1,18 +1,21 @@
 """Asks the broker what a stream holds, which partitions there are, and where a time lies in it. Reads only."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from broker.bucket import read
-from broker.connection import Connection, ConnectionLost, Rejected
+from broker.connection import Connection, ConnectionLost, Denied, Rejected
 from broker.exits import ConfigurationError, OperatorError
+from broker.subjects import partition_filter
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
 from receiver.source.direct import request_batch
 from receiver.source.options import Edge, Position, SourceOptions
 from receiver.source.ranges import StreamState
 
-__all__ = ["StreamUnreadable", "look", "partitions_of", "place"]
+__all__ = ["StreamUnreadable", "look", "place", "sequence_at", "subjects_of"]
 
 _NO_STREAM = 10059
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_TIME = datetime(2262, 1, 1, tzinfo=UTC)  # the server counts nanoseconds in 63 bits
 
 
 class StreamUnreadable(OperatorError):
@@ -27,7 +30,7 @@ async def look(connection: Connection, stream: str) -> StreamState:
     """
     await connection.once()
     try:
-        state = (await connection.api(f"STREAM.INFO.{stream}"))["state"]
+        answer = await connection.api(f"STREAM.INFO.{stream}")
     except Rejected as error:
         if error.error == _NO_STREAM:
             raise ConfigurationError(
@@ -35,48 +38,67 @@ async def look(connection: Connection, stream: str) -> StreamState:
                 "or run `logbroker apply`"
             ) from None
         raise StreamUnreadable(f"stream {stream} at {connection.servers}: {error}") from None
+    state = answer["state"]
     until = state["last_seq"] + 1
     first = state["first_seq"] if state["messages"] else until
-    return StreamState(first, until, state["messages"], state["bytes"])
+    return StreamState(
+        first, until, state["messages"], state["bytes"], _microseconds(answer["created"])
+    )
 
 
-async def partitions_of(connection: Connection, options: SourceOptions) -> tuple[int, ...]:
-    """Return the partitions to read: those asked for, else all that the broker's configuration names."""
-    if options.partitions is not None:
-        return options.partitions
+async def subjects_of(connection: Connection, options: SourceOptions) -> tuple[str, ...]:
+    """Return the subject filters to read: those asked for, else every partition that the broker's configuration names."""
+    if options.subjects is not None:
+        return options.subjects
     await connection.once()
     try:
         entry = await read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+    except Denied as error:
+        raise StreamUnreadable(
+            f"{error}; or give the option partitions, such as 0,1, or subjects"
+        ) from None
     except Rejected:
         entry = None
     if entry is None or not entry.value.isdigit():
         raise ConfigurationError(
             f"the broker at {connection.servers} does not say how many partitions there are; "
-            "run `logbroker apply`, or give the option partitions, such as 0,1"
+            "run `logbroker apply`, or give the option partitions, such as 0,1, or subjects"
         )
-    return tuple(range(int(entry.value)))
+    return tuple(map(partition_filter, range(int(entry.value))))
 
 
 async def place(
     connection: Connection, options: SourceOptions, position: Position, state: StreamState
-) -> dict[int, int]:
-    """Return for each partition the sequence that `position` means: the first to read, or the first not to read."""
-    partitions = await partitions_of(connection, options)
+) -> dict[str, int]:
+    """Return for each subject the sequence that `position` means: the first to read, or the first not to read."""
+    subjects = await subjects_of(connection, options)
     if isinstance(position, dict):
-        return {partition: position[partition] for partition in partitions}
+        return {subject: position[subject] for subject in subjects}
     if position is Edge.EARLIEST:
         sequence = state.first
     elif position is Edge.LATEST:
         sequence = state.until
     else:
-        sequence = await _at(connection, options.stream, position, state)
-    return dict.fromkeys(partitions, sequence)
+        found = await sequence_at(connection, options.stream, position)
+        if found is None and options.refuse_time_to_come and position == options.starting:
+            raise ConfigurationError(
+                f"nothing was stored at or after startingTimestamp {position.isoformat()}; set "
+                "startingOffsetsByTimestampStrategy to latest to begin with what comes"
+            )
+        sequence = state.until if found is None else min(found, state.until)
+    return dict.fromkeys(subjects, sequence)
 
 
-async def _at(connection: Connection, stream: str, time: datetime, state: StreamState) -> int:
-    request = {"start_time": time.astimezone(UTC).isoformat(), "batch": 1}
+async def sequence_at(connection: Connection, stream: str, time: datetime) -> int | None:
+    """Return the first sequence stored at `time` or later, None when there is none yet."""
+    known = max(_EPOCH, min(time, _LAST_TIME))
+    request = {"start_time": known.astimezone(UTC).isoformat(), "batch": 1}
     try:
         found = await request_batch(connection, stream, request)
     except ConnectionLost:
         raise StreamUnreadable(f"stream {stream}: no answer to where {time} lies in it") from None
-    return min(found[0].sequence, state.until) if found else state.until
+    return found[0].sequence if found else None
+
+
+def _microseconds(time: str) -> int:
+    return (datetime.fromisoformat(time) - _EPOCH) // timedelta(microseconds=1)

@@ -1,11 +1,12 @@
 """The options of the data source: meanings and complaints. No fixtures."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from broker.exits import ConfigurationError
-from receiver.source.options import Edge, SourceOptions
+from receiver.source.options import Edge, Show, SourceOptions
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -14,16 +15,17 @@ def test_without_options_it_reads_all_of_the_stream_of_this_machine() -> None:
     options = SourceOptions.parse({})
 
     assert options.servers == ("nats://127.0.0.1:4222",)
-    assert (options.stream, options.partitions) == ("LOGS", None)
+    assert (options.stream, options.subjects) == ("LOGS", None)
     assert (options.starting, options.ending) == (None, Edge.LATEST)
-    assert (options.fail_on_data_loss, options.include_headers) == (True, True)
+    assert options.fail_on_data_loss
+    assert options.show == Show(headers=True, explode=False)
 
 
 def test_names_are_taken_in_any_case_as_spark_does() -> None:
     options = SourceOptions.parse({"SERVERS": "nats://a:1, nats://b:2", "includeheaders": "FALSE"})
 
     assert options.servers == ("nats://a:1", "nats://b:2")
-    assert not options.include_headers
+    assert not options.show.headers
 
 
 @pytest.mark.parametrize(
@@ -31,7 +33,7 @@ def test_names_are_taken_in_any_case_as_spark_does() -> None:
     [
         ({"startingOffsets": "Earliest"}, Edge.EARLIEST),
         ({"startingOffsets": "latest"}, Edge.LATEST),
-        ({"startingOffsets": '{"3": 123, "0": 0}'}, {3: 123, 0: 0}),
+        ({"startingOffsets": '{"3": 123, "0": 0}'}, {"logs.p3.>": 123, "logs.p0.>": 0}),
         ({"startingTimestamp": "1795176000000"}, NOON),
         ({"startingTimestamp": "2026-11-20T12:00:00Z"}, NOON),
         ({"startingTimestamp": "2026-11-20T13:00:00+01:00"}, NOON),
@@ -48,14 +50,16 @@ def test_a_query_begins_at_an_edge_a_sequence_or_a_time(
 def test_sequences_name_the_partitions_unless_these_are_given() -> None:
     offsets = '{"3": 123, "0": 5}'
 
-    assert SourceOptions.parse({"startingOffsets": offsets}).partitions == (0, 3)
-    assert SourceOptions.parse({"startingOffsets": offsets, "partitions": "3"}).partitions == (3,)
+    assert SourceOptions.parse({"startingOffsets": offsets}).subjects == ("logs.p0.>", "logs.p3.>")
+    assert SourceOptions.parse({"startingOffsets": offsets, "partitions": "3"}).subjects == (
+        "logs.p3.>",
+    )
 
 
 def test_sizes_may_have_a_unit() -> None:
     options = SourceOptions.parse({"maxBytesPerTrigger": "64m", "maxOffsetsPerTrigger": "1000"})
 
-    assert (options.most_bytes, options.most_offsets) == (64 * 1024 * 1024, 1000)
+    assert (options.limits.most_bytes, options.limits.most_offsets) == (64 * 1024 * 1024, 1000)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +82,19 @@ def test_sizes_may_have_a_unit() -> None:
         ({"startingTimestamp": "9" * 30}, "is neither"),
         ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger '0' is not a positive"),
         ({"maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger 'many' is not"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon' is not a length of time"),
+        ({"subjects": "a..b"}, "subjects 'a..b' is not a filter"),
+        ({"subjects": "logs.>.web"}, "is not a filter"),
+        ({"subjects": "logs.*.web, logs.p1.>"}, r"subjects logs.\*.web and logs.p1.> overlap"),
+        ({"subjects": "a", "partitions": "1"}, "partitions and subjects are two ways"),
+        ({"subjects": "a", "startingOffsets": '{"b": 1}'}, "no sequence for subject a"),
+        ({"servers": "http://me:s3cret@x"}, "servers: 'x' is no address of a NATS server"),
+        ({"user": "me"}, "user and password come together"),
+        ({"creds": "a", "nkey": "b"}, "creds and nkey are two ways to say who this is"),
+        ({"tlsKey": "a"}, "give that with tlsCert"),
+        ({"explode": "yes"}, "explode 'yes' is neither"),
+        ({"lineType": "text"}, "lineType 'text' is not one of string, binary"),
+        ({"pushDownPredicate": "no"}, "pushDownPredicate 'no' is not one of auto, true, false"),
         ({"minPartitions": "-3"}, "minPartitions '-3' is not"),
         ({"failOnDataLoss": "no"}, "failOnDataLoss 'no' is neither true nor false"),
     ],
@@ -85,3 +102,36 @@ def test_sizes_may_have_a_unit() -> None:
 def test_a_wrong_option_is_named(given: dict[str, str], complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
         SourceOptions.parse(given)
+
+
+def test_subjects_name_the_offsets() -> None:
+    options = SourceOptions.parse(
+        {
+            "subjects": "logs.*.web01, orders.>",
+            "startingOffsets": '{"orders.>": 7, "logs.*.web01": 5}',
+        }
+    )
+
+    assert options.subjects == ("logs.*.web01", "orders.>")
+    assert options.starting == {"logs.*.web01": 5, "orders.>": 7}
+
+
+def test_lines_come_without_headers_unless_these_are_asked_for() -> None:
+    assert not SourceOptions.parse({"explode": "true"}).show.headers
+    assert SourceOptions.parse({"explode": "true", "includeHeaders": "true"}).show.headers
+
+
+def test_how_to_get_in_is_told_in_the_words_of_the_programs_and_never_shown() -> None:
+    options = SourceOptions.parse(
+        {
+            "servers": "tls://me:s3cret@broker:4222",
+            "user": "central",
+            "password": " s3cret",
+            "tlsCa": "/etc/ca.pem",
+            "tlsFirst": "true",
+        }
+    )
+
+    assert (options.access.user, options.access.password) == ("central", " s3cret")
+    assert (options.access.tls_ca, options.access.tls_first) == (Path("/etc/ca.pem"), True)
+    assert "s3cret" not in repr(options)

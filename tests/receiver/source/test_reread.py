@@ -10,7 +10,7 @@ from broker.topology import Topology
 from receiver.reading import background
 from receiver.source.ranges import Loss, Range
 from receiver.source.reread import read
-from receiver.source.schema import Stored
+from receiver.source.rows import Stored
 
 pytestmark = pytest.mark.nats
 
@@ -40,19 +40,19 @@ def test_a_range_holds_its_partition_in_order_and_is_the_same_again(
     store(logs_url, *((f"logs.p{n % 2}.web{n % 3}", b"%d\n" % n, None) for n in range(40)))
     connection = connect(logs_url)
 
-    first = messages(connection, Range(1, 5, 31))
+    first = messages(connection, Range("logs.p1.>", 5, 31))
 
     assert [m.sequence for m in first] == list(range(6, 31, 2))
     assert [m.payload for m in first] == [b"%d\n" % (m.sequence - 1) for m in first]
     assert {m.subject for m in first} == {"logs.p1.web0", "logs.p1.web1", "logs.p1.web2"}
-    assert messages(connection, Range(1, 5, 31)) == first
+    assert messages(connection, Range("logs.p1.>", 5, 31)) == first
 
 
 def test_many_runs_make_one_range(logs_url: str, store: Any, connect: Connect) -> None:
     block = bytes(1024 * 1024 - 1) + b"\n"
     store(logs_url, *(("logs.p0.web", block, None) for _ in range(20)))
 
-    runs = list(read(connect(logs_url), "LOGS", Range(0, 1, 21), fail=True))
+    runs = list(read(connect(logs_url), "LOGS", Range("logs.p0.>", 1, 21), fail=True))
 
     assert len(runs) > 2
     assert [m.sequence for run in runs for m in run] == list(range(1, 21))
@@ -64,17 +64,31 @@ def test_a_message_as_large_as_the_broker_takes_comes_through(
     largest = bytes(8_000_000 - 1) + b"\n"
     store(logs_url, ("logs.p0.web", b"small\n", None), ("logs.p0.web", largest, None))
 
-    assert [len(m.payload) for m in messages(connect(logs_url), Range(0, 1, 3))] == [6, 8_000_000]
+    assert [len(m.payload) for m in messages(connect(logs_url), Range("logs.p0.>", 1, 3))] == [
+        6,
+        8_000_000,
+    ]
 
 
 def test_headers_are_those_of_the_publisher(logs_url: str, store: Any, connect: Connect) -> None:
     headers = {"Colour": "blue", "Nats-Msg-Id": "7"}
     store(logs_url, ("logs.p0.web", b"x\n", headers), ("logs.p0.web", b"y\n", None))
 
-    assert [m.headers for m in messages(connect(logs_url), Range(0, 1, 3))] == [headers, {}]
+    assert [m.headers for m in messages(connect(logs_url), Range("logs.p0.>", 1, 3))] == [
+        headers,
+        {},
+    ]
 
 
-@pytest.mark.parametrize("item", [Range(1, 1, 3), Range(7, 1, 3), Range(0, 3, 3), Range(0, 3, 9)])
+@pytest.mark.parametrize(
+    "item",
+    [
+        Range("logs.p1.>", 1, 3),
+        Range("logs.p7.>", 1, 3),
+        Range("logs.p0.>", 3, 3),
+        Range("logs.p0.>", 3, 9),
+    ],
+)
 def test_a_range_without_messages_is_empty(
     item: Range, logs_url: str, store: Any, connect: Connect
 ) -> None:
@@ -91,9 +105,9 @@ def test_what_was_removed_since_the_planning_is_named_unless_it_is_accepted(
     connection = connect(logs_url)
 
     with pytest.raises(Loss, match="partition 0: sequences 1 to 4 were removed"):
-        messages(connection, Range(0, 1, 10))
+        messages(connection, Range("logs.p0.>", 1, 10))
 
-    kept = messages(connection, Range(0, 1, 10), fail=False)
+    kept = messages(connection, Range("logs.p0.>", 1, 10), fail=False)
     assert [m.sequence for m in kept] == [5, 6, 7, 8, 9]
 
 
@@ -103,7 +117,7 @@ def test_a_broker_that_restarts_in_the_middle_leaves_no_hole(
     block = bytes(1024 * 1024 - 1) + b"\n"
     call(own_server.url, "STREAM.CREATE.LOGS", Topology().streams()[0])
     store(own_server.url, *(("logs.p0.web", block, None) for _ in range(30)))
-    runs = read(connect(own_server.url), "LOGS", Range(0, 1, 31), fail=True)
+    runs = read(connect(own_server.url), "LOGS", Range("logs.p0.>", 1, 31), fail=True)
 
     read_so_far = [m.sequence for m in next(runs)]
     own_server.kill_and_restart()
@@ -115,6 +129,6 @@ def test_a_broker_that_restarts_in_the_middle_leaves_no_hole(
 def test_no_consumer_is_made(logs_url: str, store: Any, call: Any, connect: Connect) -> None:
     store(logs_url, ("logs.p0.web", b"x\n", None))
 
-    assert len(messages(connect(logs_url), Range(0, 1, 2))) == 1
+    assert len(messages(connect(logs_url), Range("logs.p0.>", 1, 2))) == 1
 
     assert call(logs_url, "STREAM.INFO.LOGS")["state"]["consumer_count"] == 0

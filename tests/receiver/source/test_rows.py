@@ -1,0 +1,187 @@
+"""A stored message and its row. No fixtures."""
+
+import itertools
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+import zstandard
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from broker.block import Identity, Origin, Span, encode_origin
+from receiver.source.options import Show
+from receiver.source.rows import Stored, record_batches
+from receiver.source.schema import columns
+
+AS_WRITTEN = "2026-11-20T12:00:00.123456789Z"
+TIME = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
+IDENTITY = Identity(7, 5, "ab", 5, "cd")
+ORIGIN = Origin("1-aa", "/var/log/ü.log", Span("f1", 10, 15), IDENTITY, 2, 99)
+
+
+def rows(*messages: Stored, include_headers: bool = False) -> list[dict[str, Any]]:
+    return [
+        row
+        for batch in record_batches(messages, Show(headers=include_headers))
+        for row in batch.to_pylist()
+    ]
+
+
+def stored(
+    headers: dict[str, str], payload: bytes, subject: str = "logs.p3.web1.example"
+) -> Stored:
+    return Stored(8, AS_WRITTEN, subject, headers, payload)
+
+
+def test_the_batches_are_exactly_what_spark_makes_of_the_columns() -> None:
+    for show in itertools.starmap(Show, itertools.product((False, True), repeat=3)):
+        (batch,) = record_batches([stored({"A": "b"}, b"x\n")], show)
+
+        assert batch.schema.equals(to_arrow_schema(columns(show), timezone="UTC"))
+
+
+def test_a_block_shows_its_origin() -> None:
+    (row,) = rows(stored(encode_origin(ORIGIN), b"a\nbc\n"))
+
+    assert row == {
+        "partition": 3,
+        "sequence": 8,
+        "time": TIME,
+        "subject": "logs.p3.web1.example",
+        "host": "web1.example",
+        "file": "/var/log/ü.log",
+        "span": {"file": "f1", "start": 10, "end": 15},
+        "lines": 2,
+        "payload": b"a\nbc\n",
+    }
+
+
+def test_a_compressed_block_is_unfolded() -> None:
+    headers = {**encode_origin(ORIGIN), "Content-Encoding": "zstd"}
+
+    (row,) = rows(stored(headers, zstandard.compress(b"a\nbc\n")), include_headers=True)
+
+    assert (row["payload"], row["lines"]) == (b"a\nbc\n", 2)
+    assert ("Content-Encoding", "zstd") in row["headers"]
+
+
+def test_a_foreign_message_gets_the_newline_that_it_lacks() -> None:
+    (row,) = rows(stored({}, b"hello"))
+
+    assert (row["payload"], row["lines"], row["file"], row["span"]) == (b"hello\n", 1, None, None)
+
+
+def test_a_piece_of_a_long_line_gets_no_newline() -> None:
+    (row,) = rows(stored(encode_origin(ORIGIN), b"abcde"))
+
+    assert (row["payload"], row["lines"]) == (b"abcde", 0)
+
+
+def test_a_claim_has_no_row() -> None:
+    claim = encode_origin(Origin("1-aa", "", None, None, 0, 99))
+
+    assert rows(stored(claim, b"")) == []
+
+
+def test_a_message_that_breaks_our_rules_is_shown_as_it_was_sent() -> None:
+    damaged = {**encode_origin(ORIGIN), "Content-Encoding": "zstd"}
+
+    (row,) = rows(stored(damaged, b"no frame"))
+
+    assert (row["payload"], row["lines"], row["file"]) == (b"no frame", None, None)
+
+
+def test_a_host_that_may_not_be_one_is_none() -> None:
+    (row,) = rows(stored({}, b"x\n", subject="logs.p3.../etc"))
+
+    assert (row["partition"], row["host"], row["subject"]) == (3, None, "logs.p3.../etc")
+
+
+def test_a_path_that_is_no_text_does_no_harm() -> None:
+    origin = Origin("1-aa", "/var/\udcff", Span("f1", 0, 2), IDENTITY, 1, 99)
+
+    (row,) = rows(stored(encode_origin(origin), b"x\n"))
+
+    assert row["file"].startswith("/var/")
+
+
+def test_batches_are_bounded_in_bytes() -> None:
+    block = b"x" * (1024 * 1024 - 1) + b"\n"
+
+    batches = list(record_batches([stored({}, block)] * 10, Show()))
+
+    assert [batch.num_rows for batch in batches] == [4, 4, 2]
+
+
+def lines(*messages: Stored, as_text: bool = True) -> list[tuple[Any, ...]]:
+    show = Show(headers=False, explode=True, as_text=as_text)
+    return [
+        (row["sequence"], row["host"], row["pos"], row["line"])
+        for batch in record_batches(messages, show)
+        for row in batch.to_pylist()
+    ]
+
+
+def test_exploded_blocks_are_their_lines_numbered_in_their_block() -> None:
+    blocks = [
+        Stored(n, AS_WRITTEN, f"logs.p0.web{n}", {}, payload)
+        for n, payload in enumerate([b"a\n\nb\r\n", b"c", b"", b"\n", "ü\n".encode()])
+    ]
+
+    assert lines(*blocks) == [
+        *((0, "web0", pos, line) for pos, line in enumerate(["a", "", "b\r"])),
+        *((n, f"web{n}", 0, line) for n, line in [(1, "c"), (2, ""), (3, ""), (4, "ü")]),
+    ]
+
+
+def test_lines_are_bytes_on_request_and_text_marks_what_is_no_text() -> None:
+    block = stored({}, b"\xff\nx\xc3\n\xa4y\n")
+    host = "web1.example"
+
+    assert lines(block) == [
+        (8, host, 0, "\ufffd"),
+        (8, host, 1, "x\ufffd"),
+        (8, host, 2, "\ufffdy"),
+    ]
+    assert [row[3] for row in lines(block, as_text=False)] == [b"\xff", b"x\xc3", b"\xa4y"]
+
+
+def test_a_damaged_message_is_one_row_without_a_line() -> None:
+    damaged = {**encode_origin(ORIGIN), "Content-Encoding": "zstd"}
+    host = "web1.example"
+
+    found = lines(stored({}, b"a\nb\n"), stored(damaged, b"no\nframe\n"), stored({}, b"c\n"))
+
+    assert found == [(8, host, 0, "a"), (8, host, 1, "b"), (8, host, None, None), (8, host, 0, "c")]
+
+
+def test_lines_are_those_of_a_plain_split_whatever_they_hold() -> None:
+    chance = random.Random(4)
+    payloads = [
+        bytes(chance.choice(b"ab\n\r") for _ in range(chance.randrange(30))) for _ in range(200)
+    ]
+    blocks = [
+        Stored(n, AS_WRITTEN, "logs.p0.web", {}, payload) for n, payload in enumerate(payloads)
+    ]
+
+    assert [(row[0], row[2], row[3]) for row in lines(*blocks, as_text=False)] == [
+        (n, pos, line)
+        for n, payload in enumerate(payloads)
+        for pos, line in enumerate(payload.removesuffix(b"\n").split(b"\n"))
+    ]
+
+
+def test_subjects_that_are_not_ours_have_neither_partition_nor_host() -> None:
+    found = rows(
+        *(stored({}, b"x\n", subject) for subject in ("orders.new", "logs.p3", "logs.p03.x"))
+    )
+
+    assert [(row["partition"], row["host"]) for row in found] == [(None, None)] * 3
+
+
+def test_only_the_partitions_that_are_named_are_shown() -> None:
+    messages = [stored({}, b"x\n", f"logs.p{n}.web") for n in range(4)]
+
+    batches = list(record_batches(messages, Show(), frozenset({1, 3})))
+
+    assert [row["partition"] for batch in batches for row in batch.to_pylist()] == [1, 3]
