@@ -38,6 +38,9 @@ def ask(options: SourceOptions, question: Callable[[Connection], Awaitable[Answe
             raise BrokerSilent(
                 f"stream {options.stream} at {connection.servers}: no answer in {_PLANNING:g} s"
             ) from None
+        except OperatorError as error:
+            # Spark shows a user the whole way that an error took; what is wrong stands at its end
+            raise error.with_traceback(None) from None
 
 
 def rows(options: SourceOptions, partition: InputPartition, fail: bool) -> Iterator[pa.RecordBatch]:
