@@ -13,20 +13,22 @@ import asyncio
 import itertools
 import logging
 import secrets
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from broker.connection import BrokerAway, Connection
 from broker.credentials import verify
+from broker.desk import Desk, health_page
+from broker.ending import Ending
 from broker.exits import Exit, FencedError, OperatorError, leading
+from broker.listening import Listening, Page
 from broker.notify import Notifier
 from broker.program import log_to_stderr
 from shipper.cache import Cache
 from shipper.crew import Crew, Errand, follower_for, input_for, muster, pace_for
-from shipper.desk import Desk
-from shipper.ending import Ending
 from shipper.following.follower import Follower
 from shipper.keeper import Keeper
 from shipper.pace import Pace
@@ -38,6 +40,8 @@ from shipper.settings import ShipperSettings
 from shipper.shipping import Shipping
 from shipper.source import Source
 from shipper.standard_input import PATH, StandardInput
+from shipper.telling.health import ailment
+from shipper.telling.live import Live
 from shipper.telling.meter import Meter
 from shipper.telling.view import View
 
@@ -104,12 +108,20 @@ class Agent:
         try:
             async with self._ending.limit:
                 self._positions = await asyncio.to_thread(self._cache.load)
-                await desk.attend(self._work(), self._folder, self._errand.settings.listen)
+                await desk.attend(self._work(), self._beside())
         except TimeoutError:
             self._end_early()
         finally:
             desk.hear_no_hang_ups()
             await self._close()
+
+    def _beside(self) -> Iterator[AbstractAsyncContextManager[object]]:
+        if address := self._errand.settings.listen:
+            from shipper.telling.metrics import Metrics  # a library that nobody else needs
+
+            health = partial(_health, self._view)
+            yield Listening(address, {"/metrics": Metrics(self._view).page, "/healthz": health})
+        yield Live(self._folder, self._view.report)
 
     async def work(self) -> None:
         """Ship as `run` does and tell nobody of it; whoever wants its end cancels it."""
@@ -124,7 +136,7 @@ class Agent:
             async with asyncio.timeout(_CLOSING):
                 await self._errand.connection.close()
 
-    def _end(self, desk: Desk) -> float:
+    def _end(self, desk: Desk[ShipperSettings]) -> float:
         desk.stopping()
         shipping = self._view.shipping
         flying = shipping is not None and shipping.is_in_flight
@@ -229,3 +241,7 @@ class Agent:
                     done.settings.selection, grace.total_seconds(), hold.total_seconds()
                 )
         logger.info("settings read again; %s", done)
+
+
+def _health(view: View) -> Page:
+    return health_page(ailment(view.vitals()))

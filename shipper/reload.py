@@ -1,13 +1,11 @@
-"""What settings that were read again change in a running agent: some at once, the others at its next start."""
+"""Which settings a running shipper can change when they are read again; the others wait for its next start."""
 
-from dataclasses import dataclass
-
-from broker.configuration import name_of
+from broker.reload import Reload, differences
 from shipper.settings import ShipperSettings
 
-__all__ = ["AT_ONCE", "Reload", "reload"]
+__all__ = ["reload"]
 
-AT_ONCE = frozenset(
+_AT_ONCE = frozenset(
     {
         "compression",
         "exclude",
@@ -24,28 +22,9 @@ AT_ONCE = frozenset(
         "round_size",
     }
 )
-"""The fields that a running agent can change."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reload:
-    """The settings that count from now on, the names of those that changed, and of those that wait for a restart."""
-
-    settings: ShipperSettings
-    changed: tuple[str, ...]
-    waiting: tuple[str, ...]
-
-    def __str__(self) -> str:
-        """Say it in a line."""
-        done = f"changed: {', '.join(self.changed)}" if self.changed else "nothing to change"
-        return f"{done}; needs a restart: {', '.join(self.waiting)}" if self.waiting else done
-
-
-def reload(old: ShipperSettings, new: ShipperSettings) -> Reload:
+def reload(old: ShipperSettings, new: ShipperSettings) -> Reload[ShipperSettings]:
     """Return what to do about settings that were read again."""
-    differing = [f for f in type(old).model_fields if getattr(old, f) != getattr(new, f)]
-    at_once = AT_ONCE - {"file"} if "-" in (*old.file, *new.file) else AT_ONCE
-    changed = [field for field in differing if field in at_once]
-    settings = old.model_copy(update={field: getattr(new, field) for field in changed})
-    waiting = [field for field in differing if field not in at_once]
-    return Reload(settings, tuple(map(name_of, changed)), tuple(map(name_of, waiting)))
+    standard_input = "-" in (*old.file, *new.file)
+    return differences(old, new, _AT_ONCE - {"file"} if standard_input else _AT_ONCE)

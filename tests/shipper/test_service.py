@@ -190,7 +190,7 @@ def test_a_second_signal_ends_it_at_once(
     start: Start, tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
     script = (
-        "import asyncio, time\nfrom shipper.ending import Ending\n"
+        "import asyncio, time\nfrom broker.ending import Ending\n"
         "async def run():\n"
         "    ending = Ending(0, 30)\n"
         "    ending.listen(lambda: 30.0)\n"
@@ -215,7 +215,7 @@ def test_a_second_signal_ends_it_at_once(
 
 def test_what_hangs_in_a_thread_does_not_keep_it_from_ending() -> None:
     script = (
-        "import asyncio, os, time\nfrom shipper.ending import Ending\n"
+        "import asyncio, os, time\nfrom broker.ending import Ending\n"
         "async def run():\n"
         "    ending = Ending(7, 0.5)\n"
         "    ending.listen(lambda: 0.1)\n"

@@ -1,6 +1,6 @@
-"""How an agent is told to end, and how long that may take: in order at the first signal, at once at the second.
+"""How a program is told to end, and how long that may take: in order at the first signal, at once at the second.
 
-Whatever hangs beyond that (a read from a dead network file system) is left: what is not acknowledged is read again.
+Whatever hangs beyond that (a read from a dead network file system) is left: what is not acknowledged is done again.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Ending:
-    """The end of an agent; `asked` is set at the first signal, `limit` bounds the work from then on."""
+    """The end of a program; `asked` is set at the first signal, `limit` bounds the work from then on."""
 
     def __init__(self, code: int, last_resort: float = 9.0) -> None:
         """Exit with `code` where only the last resort helps, that many seconds after the first signal."""

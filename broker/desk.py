@@ -1,66 +1,60 @@
-"""What stands beside the work of an agent for the world outside: systemd, live status, metrics, settings read again.
+"""What stands beside a program's work for the world outside: systemd, listening sockets, settings read again.
 
-Takes no part in the work: it looks at a view of it, and hands new settings in.
+Takes no part in the work: it speaks for a view of it, and hands new settings in.
 """
 
 import asyncio
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, nullcontext
-from pathlib import Path
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any, Generic, TypeVar
 
-from broker.address import Address
 from broker.exits import OperatorError, leading
-from broker.listening import Listening, Page
+from broker.listening import Page
 from broker.notify import Notifier
-from broker.supervision import Service
-from shipper.settings import ShipperSettings
-from shipper.telling.health import ailment
-from shipper.telling.live import Live
-from shipper.telling.view import View
+from broker.supervision import Service, Supervised
 
-__all__ = ["Desk"]
+__all__ = ["Desk", "health_page"]
 
 _HANG_UP = {signal.SIGHUP}
+Settings = TypeVar("Settings")
 logger = logging.getLogger(__name__)
 
 
-class Desk:
-    """The desk of one agent."""
+class Desk(Generic[Settings]):
+    """The desk of one program."""
 
     def __init__(
         self,
-        view: View,
+        view: Supervised,
         notifier: Notifier,
-        reread: Callable[[], ShipperSettings],
-        change: Callable[[ShipperSettings], Awaitable[None]],
+        reread: Callable[[], Settings],
+        change: Callable[[Settings], Awaitable[None]],
     ) -> None:
         """Remember whom to tell and whom to ask.
 
         `reread` reads the settings again, in a thread, and `change` makes them count; both raise `OperatorError` kinds
         for what will not do.
         """
-        self._view = view
         self._service = Service(notifier, view)
         self._reread = reread
         self._change = change
         self._hung_up = asyncio.Event()
 
     async def attend(
-        self, work: Coroutine[Any, Any, None], folder: Path, listen: Address | None
+        self,
+        work: Coroutine[Any, Any, None],
+        beside: Iterable[AbstractAsyncContextManager[object]] = (),
     ) -> None:
-        """Do the work, and be there for others until it is done.
+        """Do the work, and be there for others until it is done; `beside` is entered before and left after it.
 
-        `folder` is that of the host's positions. Raises what `work` raises, and `ConfigurationError` where it cannot listen.
+        Raises what `work` and `beside` raise.
         """
         try:
-            async with (
-                self._listening(listen),
-                Live(folder, self._view.report),
-                asyncio.TaskGroup() as group,
-            ):
+            async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+                for context in beside:
+                    await stack.enter_async_context(context)
                 others = [
                     group.create_task(self._service.run()),
                     group.create_task(self._read_again_when_asked()),
@@ -86,17 +80,6 @@ class Desk:
         """Say that the end has begun."""
         self._service.stopping()
 
-    def _listening(self, address: Address | None) -> AbstractAsyncContextManager[object]:
-        if address is None:
-            return nullcontext()
-        from shipper.telling.metrics import Metrics  # a library that nobody else needs
-
-        return Listening(address, {"/metrics": Metrics(self._view).page, "/healthz": self._health})
-
-    def _health(self) -> Page:
-        ailing = ailment(self._view.vitals())
-        return Page(503, f"{ailing}\n".encode()) if ailing else Page(200, b"ok\n")
-
     async def _read_again_when_asked(self) -> None:
         while True:
             await self._hung_up.wait()
@@ -107,3 +90,8 @@ class Desk:
             except OperatorError as error:
                 logger.error("the old settings go on: %s", error)  # noqa: TRY400 - a person must mend it
             self._service.reloaded()
+
+
+def health_page(ailing: str) -> Page:
+    """Return the page of `/healthz` for what ails a program, if anything does."""
+    return Page(503, f"{ailing}\n".encode()) if ailing else Page(200, b"ok\n")
