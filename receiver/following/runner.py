@@ -12,7 +12,7 @@ from receiver import task
 from receiver.assignment import Assignment, Destination
 from receiver.outcome import Blocked, Cause, Outcome
 
-__all__ = ["run_job", "warm_up"]
+__all__ = ["cause_of", "run_job", "warm_up"]
 
 
 def run_job(
@@ -26,7 +26,7 @@ def run_job(
         tasks = spark.parallelize(assignments, len(assignments))
         return tasks.map(partial(task.run, destination=destination)).collect()
     except Py4JJavaError as error:
-        cause = _cause(error)
+        cause = cause_of(error)
         return [Blocked(assignment.partition, Cause.SPARK, cause) for assignment in assignments]
     except (Py4JError, OSError) as error:
         raise OperatorError(
@@ -43,7 +43,7 @@ def warm_up(spark: SparkContext, slots: int) -> None:
         spark.parallelize(range(slots), slots).foreach(task.stand_by)
 
 
-def _cause(error: Py4JJavaError) -> str:
+def cause_of(error: Py4JJavaError) -> str:
     """Return the one line that matters of a Java stack trace: the last Python error in it, else its first line."""
     lines = [line.strip() for line in str(error.java_exception).splitlines() if line.strip()]
     named = [

