@@ -10,11 +10,12 @@ import click
 from broker.exits import ConfigurationError
 from broker.options import given, settings_options, spread
 from broker.program import log_to_stderr, run
+from receiver.replaying.settings import REPLAY_FIELDS, ReplaySettings
 from receiver.settings import STATUS_FIELDS, ReceiverSettings
 
 __all__ = ["main"]
 
-_COMMANDS = ("status", "prepare")
+_COMMANDS = ("status", "prepare", "replay", "verify")
 
 
 @click.group("logreceiver", invoke_without_command=True)
@@ -61,6 +62,23 @@ def prepare() -> None:
     click.echo(f"wrote {path} for Java {java.version} ({java.origin})")
 
 
+@logreceiver.command()
+@settings_options(ReplaySettings, REPLAY_FIELDS)
+@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+def replay(as_json: bool, **options: Any) -> None:
+    """Write lines once more, out of the stream: into files, a Parquet table, or standard output (--output -)."""
+    settings = given(ReplaySettings, options)
+    log_to_stderr(settings)
+    from receiver.replaying import replay as work  # not before --help: it brings Spark
+
+    summary = work.replay(settings)
+    if as_json:
+        click.echo(work.as_json(summary), err=str(settings.output) == "-")
+    elif str(settings.output) != "-":
+        click.echo(work.as_text(summary), err=True)
+
+
 def main() -> None:
     """Run logreceiver."""
-    run(logreceiver, spread(sys.argv[1:], ("--partition", "--server"), _COMMANDS))
+    several = ("--partition", "--server", "--host", "--file")
+    run(logreceiver, spread(sys.argv[1:], several, _COMMANDS))

@@ -12,14 +12,15 @@ from broker.durations import Duration
 from broker.exits import ConfigurationError
 from receiver.zones import zone_name
 
-__all__ = ["STATUS_FIELDS", "ReceiverSettings"]
+__all__ = ["STATUS_FIELDS", "ReceiverSettings", "split_partitions"]
 
 STATUS_FIELDS = ACCESS | {"server", "log_level", "log_format"}
 
 _SMALLEST_BATCH = 1024 * 1024
 
 
-def _split_partitions(value: object) -> object:
+def split_partitions(value: object) -> object:
+    """Return the words of a setting of partitions: given several times, or with commas."""
     parts = (value,) if isinstance(value, str | int) else value
     if not isinstance(parts, list | tuple):
         return value
@@ -32,7 +33,7 @@ class ReceiverSettings(AccessSettings):
     model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
     program: ClassVar[str] = "logreceiver"
 
-    partition: Annotated[tuple[str, ...], BeforeValidator(_split_partitions)] = Field(
+    partition: Annotated[tuple[str, ...], BeforeValidator(split_partitions)] = Field(
         (),
         description="Partition to receive, or `all`; may be given several times, or as 0,3,5.",
         json_schema_extra={"metavar": "N"},

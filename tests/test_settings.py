@@ -7,12 +7,18 @@ import pytest
 
 from broker.configuration import ProgramSettings, load, name_of
 from broker.settings import BrokerSettings
+from receiver.replaying.settings import ReplaySettings
 from receiver.settings import ReceiverSettings
 from shipper.settings import ShipperSettings
 
 WRITTEN = {
     "listen": "127.0.0.1:5222",
     "http": "127.0.0.1:9222",
+    "since": "2h",
+    "until": "seq:7",
+    "speed": "10x",
+    "format": "parquet",
+    "prefix": "true",
     "server": "nats://b1:4222,nats://b2:4222",
     "file": "/var/log/a.log,/var/log/b.log",
     "exclude": "/var/log/a.log,/var/log/b.log",
@@ -56,10 +62,25 @@ WRITTEN = {
 }
 MODELS = [BrokerSettings, ShipperSettings, ReceiverSettings]
 CASES = [
-    pytest.param(model, name, id=f"{model.program}-{name}")
-    for model in MODELS
-    for name in model.model_fields
+    *(
+        pytest.param(model, name, id=f"{model.program}-{name}")
+        for model in MODELS
+        for name in model.model_fields
+    ),
+    *(
+        pytest.param(ReplaySettings, name, id=f"replay-{name}")
+        for name in ReplaySettings.__annotations__
+        if name in ReplaySettings.model_fields
+    ),
 ]
+REQUIRED: dict[type[ProgramSettings], dict[str, str]] = {
+    ShipperSettings: {"file": "a.log"},
+    ReplaySettings: {"since": "1h", "output": "out"},
+}
+
+
+def required_beside(model: type[ProgramSettings], name: str) -> dict[str, str]:
+    return {key: text for key, text in REQUIRED.get(model, {}).items() if key != name}
 
 
 @pytest.mark.parametrize(("model", "name"), CASES)
@@ -67,7 +88,7 @@ def test_a_variable_is_read_as_the_option_is(
     model: type[ProgramSettings], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = WRITTEN.get(name, "text")
-    required = {} if model is not ShipperSettings or name == "file" else {"file": ("a.log",)}
+    required = required_beside(model, name)
     by_option = load(model, {**required, name: text}, None)
 
     monkeypatch.setenv(f"LOG{model.program[3:]}_{name_of(name)}".upper(), text)
@@ -85,4 +106,6 @@ def test_a_key_of_the_file_is_read_as_the_option_is(
     path = tmp_path / "x.toml"
     path.write_text(f"{name_of(name)} = {json.dumps(text)}\n", "utf-8")
 
-    assert load(model, {}, path).model_dump() == load(model, {name: text}, None).model_dump()
+    required = required_beside(model, name)
+    by_key, by_option = load(model, required, path), load(model, {**required, name: text}, None)
+    assert by_key.model_dump() == by_option.model_dump()

@@ -6,7 +6,7 @@ What is written here is on disk only after `finish`, and counts only after the d
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from broker.block import MalformedBlock, Origin, Span, decode_origin, decode_payload
+from broker.block import MalformedBlock, Origin, decode_origin, decode_payload
 from broker.connection import Message
 from broker.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.assignment import Assignment, Destination
@@ -21,7 +21,7 @@ from receiver.writing.logbook import Logbook
 from receiver.writing.owners import Owners
 from receiver.writing.quarantine import Quarantine
 from receiver.writing.spanbook import SpanBook
-from receiver.writing.spans import Finding, Kind, judge
+from receiver.writing.spans import Finding, Kind, check, judge
 
 __all__ = ["Batch"]
 
@@ -29,7 +29,6 @@ _MOST_HELD = (
     32 * 1024 * 1024
 )  # bytes of lines; a few KiB of zstd may unfold to a thousand times as much
 _DAY = 24 * 3600 * 1_000_000_000  # nanoseconds
-_LARGEST_OFFSET = 2**63  # of any file system
 
 
 @dataclass(slots=True)
@@ -134,7 +133,7 @@ class Batch:
         span = origin.span
         if span is None:
             return payload
-        _check(origin, span, len(payload))
+        check(origin, len(payload))
         reached = self._spans.reached(host, span.file)
         judgement = judge(reached, origin, host, delivery.sequence, len(payload))
         # A host's clock may be anywhere; times that others go by are near the broker's.
@@ -200,12 +199,3 @@ class Batch:
         """
         self._quarantine.drop()
         self._output.undo(self.images.values())
-
-
-def _check(origin: Origin, span: Span, length: int) -> None:
-    """Raise `MalformedBlock` for headers that cannot be true: to go by them would lose the lines of others."""
-    added = length - (span.end - span.start)  # its newline, for an unfinished last line
-    if span.end >= _LARGEST_OFFSET or (added not in {0, 1} and not origin.filtered):
-        raise MalformedBlock(f"Log-Span {str(span)!r} does not go with {length} bytes of lines")
-    if origin.lines > length:
-        raise MalformedBlock(f"Log-Lines {origin.lines} does not go with {length} bytes of lines")

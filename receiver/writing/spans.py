@@ -7,9 +7,9 @@ removed before it was received.
 from dataclasses import dataclass
 from enum import Enum
 
-from broker.block import Origin
+from broker.block import MalformedBlock, Origin
 
-__all__ = ["Finding", "Judgement", "Kind", "judge"]
+__all__ = ["Finding", "Judgement", "Kind", "check", "judge"]
 
 
 class Kind(Enum):
@@ -52,6 +52,19 @@ class Judgement:
 
 
 _WRITE_ALL = Judgement(0)
+_LARGEST_OFFSET = 2**63  # of any file system
+
+
+def check(origin: Origin, length: int) -> None:
+    """Raise `MalformedBlock` for headers that cannot be true: to go by them would lose the lines of others."""
+    span = origin.span
+    if span is None:
+        return
+    added = length - (span.end - span.start)  # its newline, for an unfinished last line
+    if span.end >= _LARGEST_OFFSET or (added not in {0, 1} and not origin.filtered):
+        raise MalformedBlock(f"Log-Span {str(span)!r} does not go with {length} bytes of lines")
+    if origin.lines > length:
+        raise MalformedBlock(f"Log-Lines {origin.lines} does not go with {length} bytes of lines")
 
 
 def judge(reached: int | None, origin: Origin, host: str, sequence: int, length: int) -> Judgement:

@@ -1,0 +1,103 @@
+"""Reads a unit's lines again, as a receiver would have written them. Reads only."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+
+from broker.access import Access
+from broker.block import MalformedBlock, decode_origin
+from broker.subjects import InvalidHost, InvalidSubject, partition_filter
+from broker.topology import STREAM
+from receiver.reading import background
+from receiver.replaying.selection import Selection, Unit
+from receiver.source.ranges import Range
+from receiver.source.reread import read
+from receiver.source.rows import Stored
+from receiver.writing.rebuild import Piece, Rebuilder
+
+__all__ = ["Reader", "Refused", "Run", "nanoseconds"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A message that holds no lines that could be written, and why."""
+
+    message: Stored
+    reason: str
+
+    @property
+    def partition(self) -> int:
+        """The partition that its subject names."""
+        return int(self.message.subject.split(".", 2)[1].removeprefix("p"))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Lines in their order, what was refused among them, and how many gaps and repeats of files were met.
+
+    `until` is the sequence that follows.
+    """
+
+    until: int
+    pieces: tuple[Piece, ...]
+    refused: tuple[Refused, ...]
+    findings: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How to reach the stream, and what is wanted of it."""
+
+    servers: tuple[str, ...]
+    access: Access
+    selection: Selection
+
+    def runs(self, unit: Unit) -> Iterator[Run]:
+        """Yield the unit's lines in order, in runs of about 8 MiB as stored; retention's removals are left out.
+
+        Raises what `reread.read` raises.
+        """
+        connection = background.connection(self.servers, self.access)
+        rebuilder, span = (
+            Rebuilder(),
+            Range(partition_filter(unit.partition), unit.first, unit.until),
+        )
+        for run in read(connection, STREAM, span, fail=False):
+            before = len(rebuilder.findings)
+            found = [self._taken(rebuilder, message, unit) for message in run]
+            yield Run(
+                run[-1].sequence + 1,
+                tuple(item for item in found if isinstance(item, Piece)),
+                tuple(item for item in found if isinstance(item, Refused)),
+                len(rebuilder.findings) - before,
+            )
+
+    def _taken(self, rebuilder: Rebuilder, message: Stored, unit: Unit) -> Piece | Refused | None:
+        host = message.subject.split(".", 2)[-1]
+        if not (unit.has(host) and self.selection.wants_host(host)):
+            return None
+        try:
+            if self.selection.files and not self._wants_file(message):
+                return None
+            moment = nanoseconds(message)
+            return rebuilder.take(
+                message.subject, message.headers, message.payload, message.sequence, moment
+            )
+        except (MalformedBlock, InvalidHost, InvalidSubject) as error:
+            return Refused(message, str(error))
+
+    def _wants_file(self, message: Stored) -> bool:
+        origin = decode_origin(message.headers)
+        return self.selection.wants_file(origin.file if origin else "")
+
+
+def nanoseconds(message: Stored) -> int:
+    """Return when a message was stored, in nanoseconds since the epoch."""
+    second, _, fraction = message.time.removesuffix("Z").partition(".")
+    return _second(second) * 1_000_000_000 + int(fraction.ljust(9, "0"))
+
+
+@lru_cache(64)
+def _second(time: str) -> int:
+    return int(datetime.fromisoformat(f"{time}+00:00").timestamp())

@@ -1,0 +1,162 @@
+"""A task of a replay into files: writes the lines of a unit into a folder of this attempt's own. Publishes nothing."""
+
+import os
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from broker.connection import Message
+from broker.exits import OperatorError
+from receiver.reading.delivery import Delivery
+from receiver.replaying.again import Reader, Refused, nanoseconds
+from receiver.replaying.selection import Unit
+from receiver.writing import rotation
+from receiver.writing.calendar import Calendar
+from receiver.writing.files import Damaged, Output
+from receiver.writing.packing import pack
+from receiver.writing.quarantine import Quarantine
+from receiver.writing.rebuild import Piece
+from receiver.zones import named_zone
+
+__all__ = ["Failed", "Hosts", "Order", "Written", "keep_refused", "reached", "write"]
+
+
+_REACHED = ".reached"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is replayed from where into which folder, and how its files are cut and put away."""
+
+    stage: Path
+    reader: Reader
+    rotate_size: int
+    rotate_every: timedelta
+    time_zone: str
+    compress: str
+
+    def output(self, folder: Path) -> Output:
+        """Open a folder for writing; raises OSError."""
+        calendar = Calendar(self.rotate_every, named_zone(self.time_zone))
+        return Output(folder, self.rotate_size, calendar)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A unit that is on disk, in `folder`; `size` is in bytes."""
+
+    partition: int
+    folder: Path
+    lines: int
+    size: int
+    refused: int
+    findings: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A unit that could not be written, and why, for a person."""
+
+    detail: str
+
+
+@dataclass(slots=True)
+class _Run:
+    end: int
+    moment: int
+    blocks: list[bytes] = field(default_factory=list)
+
+
+def write(unit: Unit, order: Order) -> Written | Failed:
+    """Write a unit and tell how it ended; every attempt has a folder of its own, so that none disturbs another."""
+    try:
+        return _write(unit, order)
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        return Failed(f"{name}{error.strerror or error}")
+    except (OperatorError, Damaged) as error:
+        return Failed(str(error))
+
+
+def _write(unit: Unit, order: Order) -> Written:
+    os.umask(0o027)
+    folder = order.stage / f"p{unit.partition}-{unit.slot}.{secrets.token_hex(4)}"
+    folder.mkdir(mode=0o750)
+    lines = size = refused = findings = 0
+    with order.output(folder) as output, (folder / _REACHED).open("w", encoding="ascii") as reached:
+        hosts, aside = Hosts(output), Quarantine(folder, unit.partition)
+        for run in order.reader.runs(unit):
+            hosts.append(run.pieces)
+            keep_refused(aside, run.refused)
+            lines += sum(piece.payload.count(b"\n") for piece in run.pieces)
+            size += sum(len(piece.payload) for piece in run.pieces)
+            refused += len(run.refused)
+            findings += run.findings
+            reached.write(f"{run.until}\n")
+            reached.flush()
+        output.sync()
+        aside.sync()
+        closed = tuple(output.closed)
+    (folder / _REACHED).unlink()
+    for name in closed:
+        pack(folder / name, order.compress, lambda: False)
+    return Written(unit.partition, folder, lines, size, refused, findings)
+
+
+class Hosts:
+    """The hosts' files of one folder, as lines come in."""
+
+    def __init__(self, output: Output) -> None:
+        """Know no file yet."""
+        self._output = output
+        self._known: set[str] = set()
+
+    def append(self, pieces: Iterable[Piece]) -> None:
+        """Append pieces to their hosts' files, each host's in their order; raises OSError."""
+        hosts: dict[str, list[_Run]] = {}
+        for piece in pieces:
+            runs = hosts.setdefault(rotation.live_name(rotation.stem_of(piece.host)), [])
+            if not runs or piece.stored_at >= runs[-1].end:
+                end = self._output.calendar.period(piece.stored_at).end
+                runs.append(_Run(end, piece.stored_at))
+            runs[-1].blocks.append(piece.payload)
+            runs[-1].moment = piece.stored_at
+        for live, runs in hosts.items():
+            if live not in self._known:
+                self._output.image(live)
+                self._known.add(live)
+            for run in runs:
+                self._output.append(live, run.blocks, run.moment)
+
+
+def reached(stage: Path, units: Iterable[Unit]) -> float:
+    """Return the part of `units` that attempts under `stage` have done so far, by sequences, from 0 to 1."""
+    done, whole = 0, 0
+    for unit in units:
+        whole += unit.until - unit.first
+        attempts = [
+            _progress(folder, unit) for folder in stage.glob(f"p{unit.partition}-{unit.slot}.*")
+        ]
+        done += max(attempts, default=0)
+    return done / whole if whole else 1.0
+
+
+def _progress(folder: Path, unit: Unit) -> int:
+    try:
+        words = (folder / _REACHED).read_text("ascii").split()
+    except OSError:
+        return unit.until - unit.first  # gone when all is written
+    return int(words[-1]) - unit.first if words else 0
+
+
+def keep_refused(aside: Quarantine, refused: Iterable[Refused]) -> None:
+    """Set messages aside as a receiver does; raises OSError."""
+    for item in refused:
+        message = item.message
+        aside.set_aside(
+            Delivery(1, message.sequence, 0, nanoseconds(message), 0),
+            Message(None, message.subject, data=message.payload, headers=message.headers),  # type: ignore[arg-type]
+            item.reason,
+        )

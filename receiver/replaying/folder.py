@@ -1,0 +1,155 @@
+"""The folder that a replay fills: taken only when it is empty or an unfinished replay's, and filled at the very end.
+
+What is written lies under `.replaying` until all of it is on disk, and then takes its place name by name. `.replay.json`
+says whether that is done; an unfinished replay is begun anew, and what it had put in place goes.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from broker.exits import ConfigurationError, OperatorError
+from receiver.writing import rotation
+from receiver.writing.files import make_folder
+from receiver.writing.logbook import sync_folder
+from receiver.writing.quarantine import FOLDER
+
+__all__ = ["STAGE", "finish", "prepare", "publish_files", "publish_table", "write_in_place"]
+
+STAGE = ".replaying"
+_MARK = ".replay.json"
+
+
+def prepare(output: Path) -> Path:
+    """Make `output` ready and return the folder under it to write into, which is empty.
+
+    Raises `ConfigurationError` when it belongs to a receiver, holds a finished replay or anything else, OSError.
+    """
+    make_folder(output)
+    names = os.listdir(output)  # noqa: PTH208 - names are what is wanted
+    if ".logreceiver" in names or (".owners" in names and _MARK not in names):
+        raise ConfigurationError(
+            f"{output} is a receiver's: a replay never touches its files; give an empty --output"
+        )
+    if _MARK in names:
+        _begin_anew(output, names)
+    elif names:
+        raise ConfigurationError(
+            f"{output} is not empty; a replay is written into a folder of its own"
+        )
+    _write_mark(output, {"state": "under way"})
+    stage = output / STAGE
+    stage.mkdir(mode=0o750)
+    return stage
+
+
+def _begin_anew(output: Path, names: list[str]) -> None:
+    try:
+        mark = json.loads((output / _MARK).read_bytes())
+        done, placed = mark["state"] == "done", mark.get("placed", [])
+        if mark.get("in_place"):
+            placed = [name for name in names if _is_of_a_host(name) or name == FOLDER]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ConfigurationError(f"{output / _MARK} is damaged; give an empty --output") from None
+    if done:
+        raise ConfigurationError(f"{output} holds a finished replay; give an empty --output")
+    known = {_MARK, STAGE, *placed}
+    if foreign := sorted(set(names) - known):
+        raise ConfigurationError(
+            f"{output} holds {foreign[0]} beside an unfinished replay; give an empty --output"
+        )
+    for name in (STAGE, *placed):
+        path = output / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def write_in_place(output: Path) -> None:
+    """Say that files grow where they belong, in sight, from now on; raises OSError."""
+    _write_mark(output, {"state": "under way", "in_place": True})
+
+
+def _is_of_a_host(name: str) -> bool:
+    return rotation.live_of(name).endswith(".log") and not name.startswith(".")
+
+
+def publish_files(output: Path, attempts: list[tuple[int, Path]]) -> list[str]:
+    """Move the files of attempts (partition, folder) to their places and return their names.
+
+    The second partition that has lines of a host gets a file of its own, `<host>..p<N>.log`, as a receiver's does.
+    Raises OSError, and OperatorError when a folder is not seen here.
+    """
+    moves: dict[str, Path] = {}
+    for partition, folder in attempts:
+        if not folder.is_dir():
+            raise OperatorError(
+                f"{folder} was written by a task but is not seen here; --output must be a folder that all "
+                "executors share"
+            )
+        names = [path.name for path in folder.iterdir() if path.is_file()]
+        taken = {
+            live for live in {rotation.live_of(name) for name in names} if _is_taken(live, moves)
+        }
+        for name in names:
+            moves[_named(name, partition, taken)] = folder / name
+        for path in (folder / FOLDER).glob("*.msg"):
+            moves[f"{FOLDER}/{path.name}"] = path
+    tops = sorted({name.partition("/")[0] for name in moves})
+    _write_mark(output, {"state": "under way", "placed": tops})
+    if FOLDER in tops:
+        make_folder(output / FOLDER)
+    for name, path in moves.items():
+        path.rename(output / name)
+    return sorted(moves)
+
+
+def _is_taken(live: str, moves: dict[str, Path]) -> bool:
+    # a closed segment is never without its live file
+    return live in moves
+
+
+def _named(name: str, partition: int, taken: set[str]) -> str:
+    live = rotation.live_of(name)
+    if live not in taken:
+        return name
+    return f"{live.removesuffix('.log')}..p{partition}.log{name.removeprefix(live)}"
+
+
+def publish_table(output: Path, table: Path) -> int:
+    """Move what Spark wrote as a table to its place, and how many messages were set aside; raises OSError."""
+    names = sorted(path.name for path in table.iterdir())
+    _write_mark(output, {"state": "under way", "placed": [*names, FOLDER]})
+    if (table.parent / FOLDER).is_dir():
+        (table.parent / FOLDER).rename(output / FOLDER)
+    for name in sorted(names, key="_SUCCESS".__eq__):  # it says that all is there: the last
+        (table / name).rename(output / name)
+    return sum(map(_messages_in, (output / FOLDER).glob("*.msg")))
+
+
+def _messages_in(path: Path) -> int:
+    count = 0
+    with path.open("rb") as file:
+        while line := file.readline():
+            file.seek(json.loads(line)["bytes"] + 1, os.SEEK_CUR)  # the payload, and a newline
+            count += 1
+    return count
+
+
+def finish(output: Path, summary: dict[str, object]) -> None:
+    """Say that the replay is whole, on disk when this returns; raises OSError."""
+    sync_folder(output)
+    shutil.rmtree(output / STAGE, ignore_errors=True)
+    _write_mark(output, {"state": "done", **summary})
+
+
+def _write_mark(output: Path, entry: dict[str, object]) -> None:
+    fresh = output / STAGE / "mark" if (output / STAGE).is_dir() else output / f"{_MARK}.new"
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(json.dumps({"version": 1, **entry}) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(output / _MARK)
+    sync_folder(output)

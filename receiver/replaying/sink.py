@@ -1,0 +1,86 @@
+"""Where the driver of a replay brings lines to itself: one stream on standard output, or files at a pace."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from broker.printable import printable
+from receiver.replaying.again import Refused
+from receiver.replaying.files import Hosts, Order, keep_refused
+from receiver.writing.quarantine import Quarantine
+from receiver.writing.rebuild import Piece
+
+__all__ = ["HostFiles", "Sink", "Standard"]
+
+
+class Sink(Protocol):
+    """A place for lines, in their order over all hosts."""
+
+    def take(self, pieces: Sequence[Piece]) -> None:
+        """Bring lines to it at once; raises OSError."""
+
+    def refuse(self, refused: Refused) -> None:
+        """Deal with a message that holds no lines."""
+
+    def close(self) -> None:
+        """Bring all of it to its end; raises OSError."""
+
+
+class Standard:
+    """A descriptor that takes lines and nothing else."""
+
+    def __init__(self, descriptor: int, prefixed: bool) -> None:
+        """`prefixed` begins every line with host and file."""
+        self._descriptor = descriptor
+        self._shape: Callable[[Piece], bytes] = _prefixed if prefixed else _plain
+
+    def take(self, pieces: Sequence[Piece]) -> None:
+        """Write lines whole; raises BrokenPipeError when nobody reads any more."""
+        view = memoryview(b"".join(map(self._shape, pieces)))
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+
+    def refuse(self, refused: Refused) -> None:
+        """Leave it where it is: in the stream."""
+
+    def close(self) -> None:
+        """Do nothing: all is written."""
+
+
+class HostFiles:
+    """The hosts' files in a folder, growing in sight."""
+
+    def __init__(self, order: Order, folder: Path) -> None:
+        """Open the folder; raises OSError."""
+        self._folder = folder
+        self._asides: dict[int, Quarantine] = {}
+        self._output = order.output(folder)
+        self._hosts = Hosts(self._output)
+
+    def take(self, pieces: Sequence[Piece]) -> None:
+        """Append lines to their hosts' files."""
+        self._hosts.append(pieces)
+
+    def refuse(self, refused: Refused) -> None:
+        """Set a message aside as a receiver does."""
+        number = refused.partition
+        aside = self._asides.setdefault(number, Quarantine(self._folder, number))
+        keep_refused(aside, [refused])
+
+    def close(self) -> None:
+        """Bring everything to disk."""
+        self._output.sync()
+        for aside in self._asides.values():
+            aside.sync()
+
+
+def _plain(piece: Piece) -> bytes:
+    return piece.payload
+
+
+def _prefixed(piece: Piece) -> bytes:
+    words = f"{piece.host}:{piece.file}" if piece.file else piece.host
+    mark = printable(words).encode("utf-8", "replace") + b": "
+    body = piece.payload.removesuffix(b"\n").replace(b"\n", b"\n" + mark)
+    return mark + body + b"\n"

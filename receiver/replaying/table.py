@@ -1,0 +1,121 @@
+"""A replay into a Parquet table: a row per line, in folders by date and host. Judges spans as files' lines are judged."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from receiver.replaying.again import Reader
+from receiver.replaying.files import keep_refused
+from receiver.replaying.selection import Unit
+from receiver.writing.quarantine import Quarantine
+from receiver.writing.rebuild import Piece
+
+__all__ = ["write_table"]
+
+_COLUMNS = (
+    "date date, host string, time timestamp, sequence bigint, number int, file string, line string"
+)
+_ARROW = pa.schema(
+    [
+        ("date", pa.date32()),
+        ("host", pa.string()),
+        ("time", pa.timestamp("us", tz="UTC")),
+        ("sequence", pa.int64()),
+        ("number", pa.int32()),
+        ("file", pa.string()),
+        ("line", pa.string()),
+    ]
+)
+_ROWS = 65_536  # in one piece to Spark
+
+
+def write_table(session: SparkSession, units: list[Unit], reader: Reader, place: Path) -> int:
+    """Write the lines of units as a table, and return how many there are.
+
+    `place` must not exist; messages that hold no lines are set aside beside it.
+    `time` is when a line's block was stored, UTC, and `date` its day; `sequence` and then `number` are the order of lines.
+    Bytes that are no UTF-8 become U+FFFD.
+    """
+    source = _source(_Lines(units, reader, place.parent))
+    session.dataSource.register(source)
+    frame = session.read.format(source.name()).load()
+    frame.write.partitionBy("date", "host").parquet(place.as_uri())
+    return session.read.schema(_COLUMNS).parquet(place.as_uri()).count()
+
+
+class _Lines(DataSourceReader):
+    def __init__(self, units: list[Unit], reader: Reader, aside: Path) -> None:
+        self._units = units
+        self._reader = reader
+        self._aside = aside
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(unit) for unit in self._units]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _rows(partition.value, self._reader, self._aside)
+
+
+def _source(lines: _Lines) -> type[DataSource]:
+    # its options would be texts; this one is made for what it reads
+    class Lines(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "logreceiver-replay"
+
+        def schema(self) -> str:
+            return _COLUMNS
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return lines
+
+    return Lines
+
+
+def _rows(unit: Unit, reader: Reader, aside: Path) -> Iterator[pa.RecordBatch]:
+    quarantine = Quarantine(aside, unit.partition)
+    for run in reader.runs(unit):
+        keep_refused(quarantine, run.refused)
+        gathered: list[pa.RecordBatch] = []
+        count = 0
+        for piece in run.pieces:
+            batch = _of_piece(piece)
+            gathered.append(batch)
+            count += batch.num_rows
+            if count >= _ROWS:
+                yield from _joined(gathered)
+                gathered, count = [], 0
+        if gathered:
+            yield from _joined(gathered)
+    quarantine.sync()
+
+
+def _of_piece(piece: Piece) -> pa.RecordBatch:
+    text = piece.payload.decode("utf-8", "replace").removesuffix("\n")
+    lines = text.split("\n")
+    count = len(lines)
+    time = pa.scalar(piece.stored_at // 1000, pa.timestamp("us", tz="UTC"))
+    columns: list[Any] = [
+        pa.repeat(time.cast(pa.date32()), count),
+        pa.repeat(pa.scalar(piece.host), count),
+        pa.repeat(time, count),
+        pa.repeat(pa.scalar(piece.sequence), count),
+        pa.array(range(count), pa.int32()),
+        pa.repeat(pa.scalar(_text(piece.file) or None, pa.string()), count),
+        pa.array(lines, pa.string()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    return list(pa.Table.from_batches(batches).combine_chunks().to_batches())
+
+
+def _text(value: str) -> str:
+    # a path may hold bytes that are no UTF-8; Spark's strings may not
+    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

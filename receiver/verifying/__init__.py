@@ -1,0 +1,1 @@
+"""Received files against the stream. Reads only."""

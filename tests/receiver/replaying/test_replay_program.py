@@ -1,0 +1,125 @@
+"""`logreceiver replay` as people run it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.exits import Exit
+from tests.receiver.partition import Partition
+
+PROGRAM = str(Path(sys.executable).with_name("logreceiver"))
+pytestmark = pytest.mark.nats
+
+
+def replay(partition: Partition, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(
+        [PROGRAM, "replay", "--server", partition.url, *arguments],
+        capture_output=True,
+        timeout=100,
+        check=False,
+    )
+
+
+@pytest.fixture
+def partition(logs_url: str, tmp_path: Path) -> Partition:
+    partition = Partition(logs_url, tmp_path)
+    partition.publish(*((f"logs.p{n % 2}.web{n % 4}", b"line %d\n" % n, None) for n in range(40)))
+    return partition
+
+
+@pytest.mark.spark
+def test_an_hour_is_replayed_into_files_of_its_own(partition: Partition) -> None:
+    output = partition.folder / "again"
+
+    ended = replay(
+        partition, "--since", "1h", "--host", "web[01]", "--output", str(output), "--json"
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["lines"] == 20
+    assert sorted(path.name for path in output.iterdir()) == [
+        ".replay.json",
+        "web0.log",
+        "web1.log",
+    ]
+    assert (output / "web1.log").read_bytes() == b"".join(b"line %d\n" % n for n in range(1, 40, 4))
+    again = replay(partition, "--since", "1h", "--output", str(output))
+    assert (again.returncode, again.stdout) == (Exit.CONFIGURATION, b"")
+    assert b"finished replay" in again.stderr
+
+
+@pytest.mark.spark
+def test_a_reader_who_has_had_enough_ends_a_replay_quietly(partition: Partition) -> None:
+    words = [PROGRAM, "replay", "--server", partition.url, "--since", "seq:3", "--output", "-"]
+    reading, writing = os.pipe()
+    with subprocess.Popen(
+        [*words, "--speed", "100000x"], stdout=writing, stderr=subprocess.PIPE
+    ) as program:
+        os.close(writing)
+        with os.fdopen(reading, "rb", buffering=0) as lines:
+            first = lines.read(7)
+        said = program.communicate(timeout=100)[1]
+
+    assert (first, program.returncode, said) == (b"line 2\n", 0, b"")
+
+
+def test_nothing_in_range_is_said_and_is_no_failure(partition: Partition) -> None:
+    ended = replay(partition, "--since", "2020-01-01", "--until", "2020-01-02", "--output", "-")
+
+    assert (ended.returncode, ended.stdout) == (0, b"")
+    assert b"nothing to replay" in ended.stderr
+
+
+def test_what_the_stream_no_longer_holds_is_said(partition: Partition) -> None:
+    partition.ask(lambda connection: connection.api("STREAM.PURGE.LOGS", {"seq": 30}))
+
+    ended = replay(partition, "--since", "seq:5", "--until", "seq:5", "--output", "-")
+
+    assert ended.returncode == 0
+    assert b"sequences 5 to 29: no longer in the stream" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        pytest.param(["--output", "-"], Exit.USAGE, "--since is required", id="no beginning"),
+        pytest.param(["--since", "1h"], Exit.USAGE, "--output is required", id="no place"),
+        pytest.param(["--since", "soon", "--output", "-"], Exit.USAGE, "2h", id="no time"),
+        pytest.param(
+            ["--since", "1h", "--output", "-", "--speed", "fast"], Exit.USAGE, "10x", id="no speed"
+        ),
+        pytest.param(
+            ["--since", "1h", "--output", "-", "--format", "parquet"],
+            Exit.USAGE,
+            "needs a folder",
+            id="a table on standard output",
+        ),
+        pytest.param(
+            ["--since", "1h", "--output", "-", "--partition", "7"],
+            Exit.CONFIGURATION,
+            "partition 7 does not exist",
+            id="no such partition",
+        ),
+    ],
+)
+def test_bad_input_is_one_line(
+    arguments: list[str], code: int, words: str, partition: Partition
+) -> None:
+    ended = replay(partition, *arguments)
+
+    said = ended.stderr.decode()
+    assert (ended.returncode, ended.stdout, len(said.splitlines())) == (code, b"", 1), said
+    assert words in said
+
+
+def test_a_receivers_folder_is_refused(partition: Partition) -> None:
+    (partition.output / ".logreceiver").mkdir(parents=True)
+
+    ended = replay(partition, "--since", "1h", "--output", str(partition.output))
+
+    assert ended.returncode == Exit.CONFIGURATION
+    assert b"a receiver's" in ended.stderr
