@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -61,12 +62,18 @@ class Logbook:
             return
         if not self._size:  # made just now, or by somebody who could not bring its name to disk
             sync_folder(self._path.parent)
-        written = os.write(self._file, data)
-        if written != len(data):  # a full disk; the torn line announces nothing that will be done
-            os.ftruncate(self._file, self._size)
-            raise OSError(28, "short write to the journal", str(self._path))
+        try:
+            self._bring(data)
+        except OSError:
+            with suppress(OSError):  # that's fine: it announces nothing that will be done
+                os.ftruncate(self._file, self._size)
+            raise
+        self._size += len(data)
+
+    def _bring(self, data: bytes) -> None:
+        if os.write(self._file, data) != len(data):
+            raise OSError(28, "No space left on device", str(self._path))
         os.fdatasync(self._file)
-        self._size += written
 
     def _renew(self) -> None:
         # The old batches are committed, or the caller would have undone them: nothing in here is needed any more.

@@ -5,7 +5,6 @@ import logging
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 from broker.connection import Message
 from receiver.reading.delivery import Delivery
@@ -18,6 +17,7 @@ FOLDER = ".quarantine"
 _MOST_FILES = 10_000  # of a partition
 _MOST_BYTES = 1024 * 1024 * 1024  # of a partition; the default of Logstash's dead letter queue
 
+_MOST_HELD = 4 * 1024 * 1024  # bytes
 _OFTEN = (64, 64 * 1024 * 1024)  # files and bytes after which it is looked whether that is too much
 
 logger = logging.getLogger(__name__)
@@ -38,8 +38,10 @@ class Quarantine:
         """Touch nothing yet."""
         self._folder = output / FOLDER
         self._partition = partition
-        self._file: IO[bytes] | None = None
+        self._held: list[bytes] = []
+        self._size = 0
         self._path: Path | None = None
+        self._how = os.O_TRUNC
 
     def set_aside(self, delivery: Delivery, message: Message, reason: str) -> None:
         """Keep a message; on disk with `sync`. Raises OSError."""
@@ -51,43 +53,43 @@ class Quarantine:
             "headers": message.headers or {},
             "bytes": len(message.data),
         }
-        opened = self._file is None
-        file = self._open(delivery.sequence) if self._file is None else self._file
-        file.write((b"" if opened else b"\n") + json.dumps(about).encode() + b"\n")
-        file.write(message.data)
+        if self._path is None:
+            self._path = self._folder / f"p{self._partition}-{delivery.sequence:012d}.msg"
+        else:
+            self._held.append(b"\n")
+        self._held += (json.dumps(about).encode(), b"\n", message.data)
+        self._size += len(message.data)
+        if self._size > _MOST_HELD:
+            self._write(self._path)
 
     def sync(self) -> None:
         """Bring everything to disk, and make room for more; raises OSError."""
-        if self._file is None:
+        if self._path is None:
             return
-        with self._file as file:
-            file.flush()
-            os.fsync(file.fileno())
-            size = file.tell()
-        self._file = None
+        self._write(self._path)
         sync_folder(self._folder)
-        files, total = _unseen.get((self._folder, self._partition), _OFTEN)
-        _unseen[self._folder, self._partition] = (files + 1, total + size)
-        if files >= _OFTEN[0] or total >= _OFTEN[1]:
+        key = (self._folder, self._partition)
+        files, size = _unseen.get(key, _OFTEN)
+        if files >= _OFTEN[0] or size >= _OFTEN[1]:
             self._prune()
-            _unseen[self._folder, self._partition] = (0, 0)
+            files, size = 0, 0
+        _unseen[key] = (files + 1, size + self._path.stat().st_size)
+        self._path = None
 
     def drop(self) -> None:
         """Leave nothing half written in sight, as far as the disk allows: the batch will be written again."""
-        with suppress(OSError):  # that's fine: it is written anew under the same name
-            if self._file is not None:
-                self._file.close()
-        with suppress(OSError):
-            if self._path is not None:
+        if self._path is not None:
+            with suppress(OSError):  # that's fine: it is written anew under the same name
                 self._path.unlink(missing_ok=True)
-        self._file = None
 
-    def _open(self, sequence: int) -> IO[bytes]:
+    def _write(self, path: Path) -> None:
         make_folder(self._folder)
-        self._path = self._folder / f"p{self._partition}-{sequence:012d}.msg"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        self._file = os.fdopen(os.open(self._path, flags, 0o640), "wb")
-        return self._file
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        with os.fdopen(os.open(path, flags | self._how, 0o640), "wb") as file:
+            file.write(b"".join(self._held))
+            file.flush()
+            os.fsync(file.fileno())
+        self._held, self._size, self._how = [], 0, os.O_APPEND
 
     def _prune(self) -> None:
         paths = sorted(self._folder.glob(f"p{self._partition}-*.msg"))

@@ -162,7 +162,7 @@ class Partition:
         return {
             path.name: path.read_bytes()
             for path in sorted(self.output.iterdir())
-            if path.is_file() and not path.is_symlink()
+            if path.is_file() and not path.is_symlink() and not path.name.startswith(".")
         }
 
 

@@ -1,0 +1,170 @@
+"""A fake for faults: the n-th call that changes a file fails, or the process dies there, or the disk stays broken.
+
+Also keeps book of what a power cut would take: after an fsync that failed, the kernel takes pages for clean that never
+reached the disk, so that only bytes that were cut off and written again are safe.
+"""
+
+import errno
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+_SYNCS = ("fsync", "fdatasync")
+_WRITES = ("write", "writev")
+_FREEING = ("unlink", "ftruncate", *_SYNCS)  # what a full disk still allows
+_CALLS = (*_SYNCS, *_WRITES, "ftruncate", "rename", "replace", "link", "unlink", "mkdir", "utime")
+
+
+class Died(BaseException):
+    """The process is dead by now; nothing of ours may catch this."""
+
+
+class Trouble(Enum):
+    """What happens at the n-th call."""
+
+    ONCE = "fails once with an input/output error"
+    FULL = "the disk is full from here on"
+    READ_ONLY = "everything fails from here on"
+    DEATH = "the process dies"
+
+
+class FaultyDisk:
+    """Counts the calls that change files in this process, and makes trouble at the n-th."""
+
+    def __init__(self, trouble: Trouble, at: int) -> None:
+        self._trouble = trouble
+        self._at = at
+        self._real = {name: getattr(os, name) for name in _CALLS}
+        self._real_open = io.open
+        self.calls = 0
+        self.lost = 0
+        self.synced: dict[int, int] = {}
+        self.unsafe: dict[int, tuple[int, int, str]] = {}
+
+    @property
+    def has_struck(self) -> bool:
+        return self.calls >= self._at
+
+    @contextmanager
+    def plugged_in(self) -> Iterator[None]:
+        opened, io_opened = os.open, io.open
+        try:
+            for name in _CALLS:
+                setattr(os, name, self._faulty(name))
+            os.open = self._open(opened)  # type: ignore[assignment] # has the same parameters
+            io.open = self._io_open  # type: ignore[assignment] # knows the modes that are used
+            yield
+        finally:
+            os.open, io.open = opened, io_opened
+            for name in _CALLS:
+                setattr(os, name, self._real[name])
+
+    def _faulty(self, name: str) -> Callable[..., Any]:
+        def call(*words: Any, **named: Any) -> Any:
+            if self._strikes(name):
+                self._note_lost(name, words)
+                if name in _WRITES and self._trouble is Trouble.FULL:
+                    return self._half(words[0], words[1])
+                raise self._error()
+            gone = self._inode(name, words, named)
+            answer = self._real[name](*words, **named)
+            self.unsafe.pop(gone, None)
+            self._note_done(name, words)
+            return answer
+
+        return call
+
+    def _inode(self, name: str, words: tuple[Any, ...], named: dict[str, Any]) -> int:
+        """Return the inode that a call takes away, 0 for none: another file may get its number."""
+        folder = named.get("dir_fd", named.get("dst_dir_fd"))
+        try:
+            match name:
+                case "unlink":
+                    return os.stat(words[0], dir_fd=folder, follow_symlinks=False).st_ino
+                case "replace" | "rename":
+                    return os.stat(words[1], dir_fd=folder, follow_symlinks=False).st_ino
+                case _:
+                    return 0
+        except FileNotFoundError:
+            return 0
+
+    def _strikes(self, name: str) -> bool:
+        self.calls += 1
+        if self.calls < self._at:
+            return False
+        match self._trouble:
+            case Trouble.ONCE:
+                return self.calls == self._at
+            case Trouble.FULL:
+                return name not in _FREEING
+            case Trouble.READ_ONLY:
+                return True
+            case Trouble.DEATH:
+                raise Died
+
+    def _error(self) -> OSError:
+        match self._trouble:
+            case Trouble.FULL:
+                number = errno.ENOSPC
+            case Trouble.READ_ONLY:
+                number = errno.EROFS
+            case _:
+                number = errno.EIO
+        return OSError(number, os.strerror(number))
+
+    def _half(self, descriptor: int, data: Any) -> int:
+        whole = data if isinstance(data, bytes | bytearray | memoryview) else b"".join(data)
+        if len(whole) < 2:
+            raise self._error()
+        return int(self._real["write"](descriptor, bytes(whole)[: len(whole) // 2]))
+
+    def _note_lost(self, name: str, words: tuple[Any, ...]) -> None:
+        if name in _SYNCS and (found := os.fstat(words[0])).st_size:
+            begin = self.synced.get(found.st_ino, 0)
+            path = Path(f"/proc/self/fd/{words[0]}").readlink()
+            if path.is_file() and begin < found.st_size:
+                self.unsafe[found.st_ino] = (begin, found.st_size, str(path))
+                self.lost += 1
+
+    def _note_done(self, name: str, words: tuple[Any, ...]) -> None:
+        if name in _SYNCS:
+            found = os.fstat(words[0])
+            self.synced[found.st_ino] = found.st_size
+        elif name == "ftruncate":
+            inode = os.fstat(words[0]).st_ino
+            begin, end, path = self.unsafe.pop(inode, (0, 0, ""))
+            if begin < min(end, words[1]):
+                self.unsafe[inode] = (begin, min(end, words[1]), path)
+            self.synced[inode] = min(self.synced.get(inode, 0), words[1])
+
+    def _open(self, opened: Callable[..., int]) -> Callable[..., int]:
+        def call(path: Any, flags: int, *words: Any, **named: Any) -> int:
+            if flags & os.O_CREAT and self._strikes("open"):
+                raise self._error()
+            return opened(path, flags, *words, **named)
+
+        return call
+
+    def _io_open(self, file: Any, mode: str = "r", *words: Any, **named: Any) -> Any:
+        if "b" not in mode or mode == "rb":
+            return self._real_open(file, mode, *words, **named)
+        if not isinstance(file, int) and self._strikes("open"):
+            raise self._error()
+        raw = _Raw(file, mode)
+        return io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
+
+
+class _Raw(io.FileIO):
+    """A file whose calls go through the fakes."""
+
+    def write(self, data: Any) -> int:
+        return os.write(self.fileno(), bytes(data))
+
+    def truncate(self, size: int | None = None) -> int:
+        assert size is not None
+        os.ftruncate(self.fileno(), size)
+        return size
