@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum
 from pathlib import Path
 
 from broker.access import Access
 
-__all__ = ["Assignment", "Destination"]
+__all__ = ["Assignment", "Destination", "Turn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +27,27 @@ class Destination:
     time_zone: str = "UTC"
 
 
+class Turn(Enum):
+    """Which live files are closed, although no line comes that would do it."""
+
+    NONE = "none"
+    DUE = "due"
+    """Those whose last line is of an earlier period of rotation."""
+    ALL = "all"
+    """All that have lines."""
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """One batch of one partition, as planned: from `first` on, until about `limit` bytes of messages or nothing more.
 
     How far a batch really went, its `until`, is decided by what the task finds and is part of its outcome; since a
-    repeated attempt first undoes what the earlier one wrote, the two need not agree.
+    repeated attempt first undoes what the earlier one wrote, the two need not agree. With a `turn` files are
+    turned and nothing is read.
     """
 
     partition: int
     first: int
     epoch: int
     limit: int
+    turn: Turn = Turn.NONE

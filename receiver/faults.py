@@ -16,6 +16,9 @@ POINTS = (
     "ended",
     "undone",
     "committed",
+    "turn_announced",
+    "turn_synced",
+    "turned",
 )
 _VARIABLE = "LOGSHIP_FAULT"  # "<point>:<file>": die at the point as long as the file exists, which is removed first
 

@@ -4,13 +4,14 @@ It never raises for what an operator can run into; an exception here is a defect
 attempt first undoes what is not committed.
 """
 
+import time
 from contextlib import suppress
 
 from broker import bucket
 from broker.connection import ConnectionLost, Rejected
 from broker.offset import Offset, UnreadableOffset
 from broker.topology import OFFSETS_BUCKET, offset_key
-from receiver.assignment import Assignment, Destination
+from receiver.assignment import Assignment, Destination, Turn
 from receiver.faults import fault
 from receiver.outcome import Blocked, Cause, Done, Outcome, Superseded
 from receiver.reading import background
@@ -25,6 +26,7 @@ from receiver.writing.lengths import Lengths
 from receiver.writing.lock import Locked, partition_lock
 from receiver.writing.logbook import Logbook
 from receiver.writing.spanbook import DamagedSpans, SpanBook
+from receiver.writing.turning import lives_of, turn
 from receiver.zones import named_zone
 
 __all__ = ["run", "stand_by"]
@@ -82,6 +84,8 @@ def _locked(assignment: Assignment, destination: Destination) -> Outcome:
                 fault("undone")
             case Verdict.CLEAN:
                 upkeep.tend(destination.state, destination.output, assignment.partition)
+        if assignment.turn is not Turn.NONE:
+            return _turn(assignment, destination, logbook, output)
         spans = SpanBook(path.with_suffix(".spans"))
         return _write(
             assignment, destination, Batch(assignment, destination, logbook, output, spans), output
@@ -101,6 +105,21 @@ def _write(assignment: Assignment, destination: Destination, batch: Batch, outpu
         with suppress(OSError, Damaged):  # the journal still says what is to be undone
             batch.undo()
         raise
+
+
+def _turn(
+    assignment: Assignment, destination: Destination, logbook: Logbook, output: Output
+) -> Done:
+    begin = output.calendar.period(time.time_ns()).begin
+    closed = turn(
+        logbook,
+        output,
+        lives_of(destination.output, assignment.partition),
+        (assignment.epoch, assignment.first),
+        lambda moment: assignment.turn is Turn.ALL or moment < begin,
+    )
+    first = assignment.first
+    return Done(assignment.partition, first, first, closed=closed, notices=tuple(output.notices))
 
 
 def _check_epoch(assignment: Assignment, destination: Destination) -> Outcome | None:

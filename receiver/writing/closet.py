@@ -156,6 +156,6 @@ def _needed(state: Path) -> Mapping[str, int]:
             batch = journal.decode(path.read_bytes())
         except journal.DamagedJournal as error:
             raise OSError(5, str(error), str(path)) from error
-        for image in batch.images if batch else ():
+        for image in batch.images if batch and not batch.is_settled else ():
             needed[image.name] = image.number
     return needed

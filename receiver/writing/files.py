@@ -121,6 +121,10 @@ class Output:
         self._turned_out.discard(live)
         self._moments[live] = max(moment, last)
 
+    def turn(self, live: str) -> None:
+        """Close a live file whose image was taken and that has lines; raises OSError."""
+        self._rotate(live)
+
     def sync(self) -> None:
         """Bring everything that was appended, and the names, to disk."""
         for live, descriptor in self._open.items():

@@ -57,6 +57,11 @@ class Batch:
     images: tuple[PreImage, ...]
     inode: int = field(default=0, compare=False)
 
+    @property
+    def is_settled(self) -> bool:
+        """Say whether nothing can undo it any more, whatever KV says: it has no messages and came to its end."""
+        return self.until == self.first
+
     def seen_in(self, inode: int) -> "Batch":
         """Return the batch as a journal of this inode has it."""
         if self.inode == inode:
@@ -68,7 +73,7 @@ class Verdict(Enum):
     """What the last batch of the journal means for an assignment."""
 
     CLEAN = "clean"
-    """It was committed, or there was none."""
+    """It was committed, or there was none, or it turned files only and came to its end."""
     UNDO = "undo"
     """It was not committed: its files go back to their pre-images first."""
     NEWER = "newer"
@@ -83,9 +88,9 @@ def decide(last: Batch | None, first: int, epoch: int) -> Verdict:
         return Verdict.CLEAN
     if last.epoch > epoch:
         return Verdict.NEWER
-    if last.first == first:
-        return Verdict.UNDO
-    return Verdict.CLEAN if last.until == first else Verdict.FOREIGN
+    if last.until == first:
+        return Verdict.CLEAN
+    return Verdict.UNDO if last.first == first else Verdict.FOREIGN
 
 
 def encode_start(epoch: int, first: int, inode: int = 0) -> bytes:

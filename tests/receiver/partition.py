@@ -16,7 +16,7 @@ from broker.connection import Connection
 from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
 from receiver import task
-from receiver.assignment import Assignment, Destination
+from receiver.assignment import Assignment, Destination, Turn
 from receiver.outcome import Blocked, Cause, Done, Outcome
 
 Answer = TypeVar("Answer")
@@ -26,12 +26,12 @@ _RUN = """
 import json, sys
 from pathlib import Path
 from receiver import task
-from receiver.assignment import Assignment, Destination
+from receiver.assignment import Assignment, Destination, Turn
 from receiver.reading import fetch
-*words, fetch._PULL_MESSAGES = json.loads(sys.argv[1])
+*words, turn, fetch._PULL_MESSAGES = json.loads(sys.argv[1])
 partition, first, epoch, limit, output, state, rotate_size, server = words
 done = task.run(
-    Assignment(partition, first, epoch, limit),
+    Assignment(partition, first, epoch, limit, Turn(turn)),
     Destination(Path(output), Path(state), rotate_size, (server,)),
 )
 print(repr(done))
@@ -103,6 +103,10 @@ class Partition:
     def run(self, first: int = 1, epoch: int = 1) -> Outcome:
         return task.run(self.assignment(first, epoch), self.destination)
 
+    def turn(self, first: int, turn: Turn = Turn.ALL) -> Outcome:
+        """Have live files turned by a task."""
+        return task.run(replace(self.assignment(first), turn=turn), self.destination)
+
     def receive(self, first: int = 1, epoch: int = 1) -> Done:
         """Run batches and commit each until nothing is left; return the last one that had something."""
         last = Done(self.number, first, first)
@@ -115,7 +119,12 @@ class Partition:
             last = done
 
     def run_apart(
-        self, first: int = 1, epoch: int = 1, fault: str | None = None, pull: int = 8192
+        self,
+        first: int = 1,
+        epoch: int = 1,
+        fault: str | None = None,
+        pull: int = 8192,
+        turn: Turn = Turn.NONE,
     ) -> "subprocess.CompletedProcess[str]":
         """Run a batch in a process of its own, which dies at a fault point; it pulls so many messages at a time."""
         environment = dict(os.environ)
@@ -125,7 +134,7 @@ class Partition:
             environment["LOGSHIP_FAULT"] = f"{fault}:{trigger}"
         words = [
             *(self.number, first, epoch, self.limit, str(self.output), str(self.state)),
-            *(self.rotate_size, self.url, pull),
+            *(self.rotate_size, self.url, turn.value, pull),
         ]
         return subprocess.run(
             [sys.executable, "-c", _RUN, json.dumps(words)],

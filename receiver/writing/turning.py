@@ -1,0 +1,54 @@
+"""Live files closed though no line comes: because their period is over, or because somebody asks for it.
+
+It goes through the journal as a batch without messages, `[first, first)`: broken off anywhere it is undone by the next
+task, and once ended it counts, whatever KV says later.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from receiver.faults import fault
+from receiver.writing.files import Output
+from receiver.writing.logbook import Logbook
+from receiver.writing.owners import owner_of
+
+__all__ = ["lives_of", "turn"]
+
+_TOGETHER = 1000  # files of one entry of the journal, which may have to be undone in one go
+
+
+def turn(
+    logbook: Logbook,
+    output: Output,
+    lives: Iterable[str],
+    position: tuple[int, int],
+    is_due: Callable[[int], bool],
+) -> tuple[str, ...]:
+    """Close the live files that have lines and whose last line's moment is due; return the closed segments.
+
+    `position` is epoch and sequence of a partition whose journal is clean: all that was written is committed. On disk
+    when this returns; raises OSError.
+    """
+    epoch, first = position
+    images = [image for image in map(output.image, lives) if image.length and is_due(image.moment)]
+    for begin in range(0, len(images), _TOGETHER):
+        part = images[begin : begin + _TOGETHER]
+        logbook.start(epoch, first, part)
+        fault("turn_announced")
+        for image in part:
+            output.turn(image.name)
+        output.sync()
+        fault("turn_synced")
+        logbook.end(first)
+        fault("turned")
+    return tuple(output.closed)
+
+
+def lives_of(output: Path, partition: int) -> list[str]:
+    """Return the live files of a partition, by the register of owners; raises OSError."""
+    return sorted(
+        name
+        for name in os.listdir(output)  # noqa: PTH208 - names are what is wanted
+        if name.endswith(".log") and owner_of(output, name) == partition
+    )

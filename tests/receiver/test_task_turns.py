@@ -1,0 +1,116 @@
+"""A task that turns live files though no line comes: all of them, or those whose period is over; killed at every point."""
+
+import os
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from receiver import task
+from receiver.assignment import Destination, Turn
+from receiver.faults import POINTS
+from receiver.outcome import Done
+from receiver.writing.closet import Closet, Order
+from tests.receiver.partition import Partition
+
+pytestmark = pytest.mark.nats
+
+HOSTS = ("web01", "db.example.net", "cache")
+TURNED = {f"{host}.log.000001": host.encode() + b"\n" for host in HOSTS}
+NOT_TURNED = {f"{host}.log": host.encode() + b"\n" for host in HOSTS}
+IN_TURN = [point for point in POINTS if "turn" in point or point == "rotated"]
+
+
+@pytest.fixture
+def partition(logs_url: str, tmp_path: Path) -> Partition:
+    """Return a partition of which one line of every host was received."""
+    made = Partition(logs_url, tmp_path)
+    made.claim()
+    for host in HOSTS:
+        made.lines(host, host.encode())
+    made.receive()
+    return made
+
+
+def with_lines(partition: Partition) -> dict[str, bytes]:
+    return {name: data for name, data in partition.files().items() if data}
+
+
+def test_asked_for_every_file_that_has_lines_is_turned_once(partition: Partition) -> None:
+    done = partition.turn(4)
+    again = partition.turn(4)
+
+    assert isinstance(done, Done)
+    assert isinstance(again, Done)
+    assert (done.until, again.closed) == (4, ())
+    assert sorted(done.closed) == sorted(TURNED)
+    assert with_lines(partition) == TURNED
+    assert (partition.output / "web01.log").read_bytes() == b""
+
+
+def test_files_of_others_are_not_turned(partition: Partition) -> None:
+    (partition.output / "strangers.log").write_bytes(b"theirs\n")
+    other = replace(partition, number=1)
+    other.claim()
+    other.lines("other", b"theirs")
+    other.receive()
+
+    partition.turn(4)
+
+    assert (partition.output / "strangers.log").read_bytes() == b"theirs\n"
+    assert (partition.output / "other.log").read_bytes() == b"theirs\n"
+
+
+def test_by_the_clock_files_of_an_earlier_period_are_turned_and_are_as_old_as_their_last_line(
+    partition: Partition,
+) -> None:
+    yesterday = time.time_ns() - 86_400_000_000_000
+    os.utime(partition.output / "cache.log", ns=(yesterday, yesterday))
+    daily = Destination(partition.output, partition.state, 0, (partition.url,), timedelta(days=1))
+
+    done = task.run(replace(partition.assignment(4), turn=Turn.DUE), daily)
+
+    assert isinstance(done, Done)
+    assert done.closed == ("cache.log.000001",)
+    assert (partition.output / "cache.log.000001").stat().st_mtime_ns == yesterday
+
+
+@pytest.mark.parametrize("point", IN_TURN)
+@pytest.mark.parametrize("then", ["turn", "receive"])
+def test_killed_at_any_point_it_is_undone_or_done(
+    partition: Partition, point: str, then: str
+) -> None:
+    killed = partition.run_apart(4, fault=point, turn=Turn.ALL)
+    assert killed.returncode == -9
+
+    if then == "turn":
+        partition.turn(4)
+        assert with_lines(partition) == TURNED
+    else:
+        partition.receive(4)
+        assert with_lines(partition) == (TURNED if point == "turned" else NOT_TURNED)
+    partition.lines("web01", b"next")
+    partition.receive(4)
+    assert partition.read("web01") == b"web01\nnext\n"
+
+
+def test_what_was_turned_is_compressed_by_the_next_look_though_no_batch_follows(
+    partition: Partition,
+) -> None:
+    partition.run_apart(4, fault="turned", turn=Turn.ALL)
+
+    Closet(Order(partition.output, partition.state, "zstd"), lambda: 0).tidy((), lambda: False)
+
+    assert sorted(with_lines(partition)) == sorted(f"{name}.zst" for name in TURNED)
+
+
+def test_the_batch_after_a_turn_is_undone_without_the_turn(partition: Partition) -> None:
+    partition.turn(4)
+    partition.lines("web01", b"next")
+    assert partition.run_apart(4, fault="ended").returncode == -9
+
+    partition.receive(4)
+
+    assert with_lines(partition) == {**TURNED, "web01.log": b"next\n"}
