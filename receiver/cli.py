@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 from typing import Any
 
@@ -29,6 +30,8 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
     if not settings.partition:
         raise click.UsageError("--partition is required: a number from 0, several, or all")
     log_to_stderr(settings)
+    # Nothing can be closed yet, and Spark's processes inherit it: a signal to all of a service's processes ends none.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     try:
         from receiver.pipeline import receive  # not before --help: it brings Spark
     except ModuleNotFoundError as error:

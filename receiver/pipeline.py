@@ -33,12 +33,15 @@ from receiver.following.ledger import Ledger
 from receiver.following.patience import pause, unless
 from receiver.following.runner import run_job, warm_up
 from receiver.following.tidier import Tidier
+from receiver.following.turns import Turns
 from receiver.following.wake import Wake
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import spark_context
+from receiver.writing.calendar import Calendar
 from receiver.writing.closet import Closet, Order
 from receiver.writing.files import make_folder
 from receiver.writing.keeping import Limits
+from receiver.zones import named_zone
 
 __all__ = ["receive"]
 
@@ -64,6 +67,7 @@ class _Pipeline:
             settings.server, f"logreceiver {self._owner}", access=settings.access
         )
         self._stop = asyncio.Event()
+        self._turns: dict[int, Turns] = {}
         self._tidier = Tidier(Closet(_order(settings), time.time_ns), self._stop.is_set)
 
     async def run(self) -> None:
@@ -123,6 +127,9 @@ class _Pipeline:
         return None
 
     async def _follow(self, partitions: Sequence[int], spark: SparkContext, slots: int) -> None:
+        calendar = Calendar(self._settings.rotate_every, named_zone(self._settings.time_zone))
+        self._turns = {number: Turns(calendar, time.time_ns) for number in partitions}
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._turn)
         jobs = Jobs(partial(run_job, spark, self._destination()), slots)
         try:
             async with asyncio.TaskGroup() as group:
@@ -160,9 +167,15 @@ class _Pipeline:
             Pace(settings.max_batch, settings.linger.total_seconds(), settings.once),
             _now,
             self._tidier.closed,
+            self._turns[partition],
         )
         await follower.run(self._stop)
         await wake.close()
+
+    def _turn(self) -> None:
+        logger.info("told by SIGUSR1 to close the files of all partitions")
+        for turns in self._turns.values():
+            turns.asked.set()
 
     def _destination(self) -> Destination:
         settings = self._settings

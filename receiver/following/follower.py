@@ -3,8 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from broker.connection import Connection, ConnectionLost, Rejected
 from broker.exits import FencedError, OperatorError
@@ -13,8 +13,10 @@ from receiver.faults import fault
 from receiver.following.jobs import Jobs
 from receiver.following.ledger import Ledger
 from receiver.following.patience import pause, unless
+from receiver.following.turns import Turns
 from receiver.following.wake import Wake
 from receiver.outcome import Blocked, Cause, Done, Superseded
+from receiver.writing.calendar import Calendar
 from receiver.writing.spans import Finding, Kind
 
 __all__ = ["Follower", "Pace"]
@@ -63,6 +65,7 @@ class Follower:
         pace: Pace,
         clock: Callable[[], datetime],
         closed: Callable[[tuple[str, ...]], None],
+        turns: Turns | None = None,
     ) -> None:
         """Take the parts; `closed` is told which segments a committed batch has closed."""
         self._partition = partition
@@ -73,6 +76,8 @@ class Follower:
         self._pace = pace
         self._clock = clock
         self._closed = closed
+        self._turns = turns or Turns(Calendar(timedelta()), lambda: 0)
+        self._is_silent = False
         self._blocked: str | None = None
         self._attempts = 0
 
@@ -104,8 +109,22 @@ class Follower:
         sequence = self._assignment().first
         if self._pace.once:
             return await self._wake.pending(sequence) > 0
-        await self._wake.wait(sequence)
+        await self._until_it_rings(sequence)
         return True
+
+    async def _until_it_rings(self, sequence: int) -> None:
+        """Return when there is something to receive, or files are to be turned meanwhile."""
+        while True:
+            try:
+                async with asyncio.timeout(self._turns.left()):
+                    await unless(self._turns.asked, self._wake.wait(sequence))
+            except TimeoutError:
+                self._is_silent = True
+                if self._turns.is_due:
+                    return
+            else:
+                self._is_silent = False
+                return
 
     async def _patiently(self, ask: Callable[[], Awaitable[bool]], stop: asyncio.Event) -> bool:
         """Ask the broker until it answers; False when told to stop meanwhile."""
@@ -126,11 +145,13 @@ class Follower:
         return False
 
     async def _batch(self, stop: asyncio.Event) -> Done | None:
-        match await self._jobs.submit(self._assignment()):
+        turn = self._turns.take(is_silent=self._is_silent)
+        match await self._jobs.submit(replace(self._assignment(), turn=turn)):
             case Done() as done:
                 await self._commit(done)
                 return done
             case Blocked() as blocked:
+                self._turns.again(turn)
                 await self._wait_blocked(blocked, stop)
                 return None
             case Superseded(_, detail):
@@ -143,6 +164,8 @@ class Follower:
 
     async def _commit(self, done: Done) -> None:
         if done.until == done.first:
+            self._tell(done)
+            self._closed(done.closed)
             return
         await self._ledger.commit(done, self._clock())
         fault("committed")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,6 +48,7 @@ class Partition:
     number: int = 0
     rotate_size: int = 0
     limit: int = LIMIT
+    rotate_every: timedelta = timedelta()
 
     @property
     def output(self) -> Path:
@@ -98,7 +100,9 @@ class Partition:
 
     @property
     def destination(self) -> Destination:
-        return Destination(self.output, self.state, self.rotate_size, (self.url,))
+        return Destination(
+            self.output, self.state, self.rotate_size, (self.url,), self.rotate_every
+        )
 
     def run(self, first: int = 1, epoch: int = 1) -> Outcome:
         return task.run(self.assignment(first, epoch), self.destination)

@@ -1,5 +1,6 @@
 """logreceiver as a program with a real Spark: killed, cut off, taken over, told to end, and idle."""
 
+import gzip
 import os
 import signal
 import sys
@@ -185,6 +186,25 @@ def test_told_to_end_under_load_it_ends_in_time_and_the_next_start_goes_on(scene
     wait_until("it receives again", receives_again, 30, [receiver])
     scene.wait_for_all(receiver)
     assert receiver.stop(10) == 0
+
+
+def test_told_by_sigusr1_it_closes_its_files_and_none_of_its_processes_ends(scene: Scene) -> None:
+    receiver = scene.receiver("receiver", "--compress", "gzip")
+    scene.publish(20)
+    scene.wait_for_all(receiver)
+
+    for pid in receiver.tree():
+        os.kill(pid, signal.SIGUSR1)
+
+    is_done = lambda: len(list(scene.output.glob("*.log.000001.gz"))) == len(scene.sent)  # noqa: E731
+    wait_until("files are closed and compressed", is_done, 30, [receiver])
+    before = {path.name: gzip.decompress(path.read_bytes()) for path in scene.output.glob("*.gz")}
+    assert before == {f"{host}.log.000001.gz": data for host, data in scene.expected().items()}
+    scene.sent.clear()
+    scene.publish(20)
+    scene.wait_for_all(receiver)
+    assert receiver.stop() == 0
+    is_calm(receiver)
 
 
 def test_a_broker_killed_under_a_running_receiver_costs_nothing(scene: Scene) -> None:

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -20,8 +21,10 @@ from receiver.following import follower as room
 from receiver.following.follower import Follower, Pace
 from receiver.following.jobs import Jobs
 from receiver.following.ledger import Ledger
+from receiver.following.turns import Turns
 from receiver.following.wake import Wake
 from receiver.outcome import Outcome
+from receiver.writing.calendar import Calendar
 from tests.conftest import Server, apply_topology
 from tests.receiver.partition import Partition, ours
 
@@ -39,6 +42,7 @@ class Loop:
         self.stop = asyncio.Event()
         self.connection = Connection([partition.url], owner)
         self.closed: list[tuple[str, ...]] = []
+        self.turns = Turns(Calendar(timedelta(hours=1)), time.time_ns)
         self.wake = Wake(self.connection, partition.number, owner.replace(":", "-"))
         self.follower = Follower(
             partition.number,
@@ -49,6 +53,7 @@ class Loop:
             Pace(partition.limit, 0.01, once),
             lambda: NOW,
             self.closed.append,
+            self.turns,
         )
 
     def _run(self, assignments: Sequence[Assignment]) -> list[Outcome]:
@@ -70,6 +75,12 @@ class Loop:
 
     async def ends(self) -> None:
         await asyncio.wait_for(asyncio.shield(self.running), 20)
+
+    async def closes(self, name: str) -> None:
+        async with asyncio.timeout(20):
+            while (name,) not in self.closed:
+                assert not self.running.done(), self.running
+                await asyncio.sleep(0.02)
 
     async def has(self, expected: bytes, host: str = "web01") -> None:
         async with asyncio.timeout(20):
@@ -101,6 +112,35 @@ async def test_lines_are_written_committed_and_acknowledged_as_they_come(
         info = await loop.connection.api("CONSUMER.INFO.LOGS.receiver-p0")
     assert loop.jobs == 0
     assert (info["ack_floor"]["stream_seq"], info["num_ack_pending"]) == (3, 0)
+
+
+async def test_asked_for_a_turn_files_are_closed_and_what_comes_goes_on_behind(
+    partition: Partition,
+) -> None:
+    async with Loop(partition) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+
+        loop.turns.asked.set()
+        await loop.closes("web01.log.000001")
+        await lines(partition, b"2")
+
+        await loop.has(b"1\n2\n")
+    assert partition.files() == {"web01.log.000001": b"1\n", "web01.log": b"2\n"}
+
+
+async def test_a_silent_hosts_file_of_an_earlier_period_is_closed_by_the_clock(
+    partition: Partition,
+) -> None:
+    async with Loop(partition, "a:1") as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+    long_ago = time.time() - 10_000  # noqa: TID251 - the file's own clock
+    os.utime(partition.output / "web01.log", (long_ago, long_ago))
+    hourly = replace(partition, rotate_every=timedelta(hours=1))
+
+    async with Loop(hourly, "b:2") as loop:
+        await loop.closes("web01.log.000001")
 
 
 async def test_idle_it_runs_no_jobs(partition: Partition) -> None:
