@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from broker.durations import parse_duration
 from broker.exits import ConfigurationError
 
 __all__ = ["Given"]
@@ -66,10 +65,14 @@ class Given:
             )
         return int(number) * unit
 
-    def length(self, name: str, default: str) -> timedelta:
+    def length(self, name: str, default: timedelta) -> timedelta:
         """Return a length of time such as `15m`."""
+        if not (text := self.text(name)):
+            return default
+        from broker.durations import parse_duration  # it brings pydantic, which few workers need
+
         try:
-            return parse_duration(self.text(name, default))
+            return parse_duration(text)
         except ValueError as error:
             raise ConfigurationError(f"{name}: {error}") from None
 

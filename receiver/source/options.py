@@ -26,6 +26,8 @@ _KNOWN = (
     *("creds", "nkey", "user", "password", "tlsCa", "tlsCert", "tlsKey", "tlsFirst"),
 )
 
+_TRIGGER_DELAY = timedelta(minutes=15)
+
 
 class Edge(Enum):
     """A place in the stream that has a name."""
@@ -149,7 +151,7 @@ def _limits(given: Given) -> Limits:
         most_bytes=given.size("maxBytesPerTrigger"),
         most_offsets=given.size("maxOffsetsPerTrigger"),
         least_offsets=given.size("minOffsetsPerTrigger"),
-        longest_delay=given.length("maxTriggerDelay", "15m"),
+        longest_delay=given.length("maxTriggerDelay", _TRIGGER_DELAY),
         least_pieces=given.size("minPartitions") or 1,
         longest_piece=given.size("maxRecordsPerPartition"),
     )

@@ -1,5 +1,6 @@
 """The data source in a real Spark on a real stream: batches, SQL, streaming queries, and what is said when it fails."""
 
+import json
 import re
 from datetime import UTC
 from pathlib import Path
@@ -31,6 +32,14 @@ def load(spark: SparkSession, url: str, **options: str) -> DataFrame:
 
 def sequences(frame: DataFrame) -> list[int]:
     return sorted(row.sequence for row in frame.select("sequence").collect())
+
+
+def scanned_rows(frame: DataFrame) -> int:
+    """Return how many rows the source handed to Spark for a frame that was collected."""
+    plan = frame._jdf.queryExecution().executedPlan()  # type: ignore[operator]
+    while plan.nodeName() != "BatchScan jetstream":
+        plan = plan.children().apply(0)
+    return int(plan.metrics().get("numOutputRows").get().value())
 
 
 def test_rows_are_what_was_published(spark: SparkSession, logs_url: str, store: Any) -> None:
@@ -78,6 +87,53 @@ def test_sql_counts_lines_per_host(
     assert load(spark, logs_url).where("host = 'nobody'").collect() == []
     assert load(spark, logs_url, partitions="7").collect() == []
     assert call(logs_url, "STREAM.INFO.LOGS")["state"]["consumer_count"] == 0
+
+
+def test_sql_counts_what_lines_say(spark: SparkSession, logs_url: str, store: Any) -> None:
+    store(logs_url, *((f"logs.p0.web{n % 2}", b"ERROR x\nfine\n", None) for n in range(6)))
+    load(spark, logs_url, explode="true").createOrReplaceTempView("lines")
+
+    rows = spark.sql(
+        "SELECT host, count(*) AS errors FROM lines WHERE line LIKE 'ERROR%' AND pos = 0 "
+        "GROUP BY host ORDER BY host"
+    ).collect()
+
+    assert [tuple(row) for row in rows] == [("web0", 3), ("web1", 3)]
+
+
+@pytest.mark.parametrize(
+    ("conf", "option", "scanned"),
+    [
+        pytest.param(
+            "false", "auto", 30, id="off as by Spark's default: all is read, and filtered"
+        ),
+        pytest.param("true", "auto", 10, id="on: the host's messages only"),
+        pytest.param("true", "false", 30, id="not wanted"),
+        pytest.param("true", "true", 10, id="wanted"),
+    ],
+)
+def test_filters_narrow_what_is_fetched_where_spark_is_set_to(
+    conf: str, option: str, scanned: int, spark: SparkSession, logs_url: str, store: Any
+) -> None:
+    store(logs_url, *((f"logs.p{n % 2}.web{n % 3}", b"x\n", None) for n in range(30)))
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", conf)
+    try:
+        found = load(spark, logs_url, pushDownPredicate=option).where(
+            "host = 'web1' AND time > current_timestamp() - INTERVAL 1 HOUR"
+        )
+        rows = found.collect()
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+    assert [row.host for row in rows] == ["web1"] * 10
+    assert scanned_rows(found) == scanned
+
+
+def test_a_push_down_that_is_insisted_on_tells_what_to_set(
+    spark: SparkSession, logs_url: str
+) -> None:
+    with pytest.raises(PySparkException, match=r"'spark\.sql\.python\.filterPushdown\.enabled'"):
+        load(spark, logs_url, pushDownPredicate="true").collect()
 
 
 def test_a_batch_reads_from_and_to_where_it_is_told(
@@ -137,6 +193,11 @@ def test_a_streaming_query_reads_everything_once_over_restarts(
 
     assert [progress["numInputRows"] for progress in first] == [4, 4, 2]
     assert [progress["numInputRows"] for progress in second] == [3]
+    read, newest = (json.loads(first[0]["sources"][0][it]) for it in ("endOffset", "latestOffset"))
+    assert {partition: newest[partition] - read[partition] for partition in "01"} == {
+        "0": 6,
+        "1": 6,
+    }
     table = spark.read.parquet(str(tmp_path / "table")).orderBy("sequence").collect()
     assert [(row.sequence, bytes(row.payload)) for row in table] == [
         (n + 1, b"%d\n" % n) for n in range(13)

@@ -1,23 +1,88 @@
-"""The README's SQL over the stream runs as it stands there."""
+"""The examples of the README run as they stand there, but for addresses and folders."""
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 README = (Path(__file__).parents[3] / "README.md").read_text("utf-8")
 
+pytestmark = [pytest.mark.nats, pytest.mark.spark]
 
-@pytest.mark.nats
-@pytest.mark.spark
+
+def example(number: int, spark: SparkSession, url: str, folder: Path) -> dict[str, Any]:
+    """Run an example and return the names that it leaves."""
+    text = re.findall(r"^```python\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)[number]
+    assert "nats://127.0.0.1:4222" in text
+    names: dict[str, Any] = {"spark": spark}
+    exec(text.replace("nats://127.0.0.1:4222", url).replace("/srv/logs", str(folder)), names)
+    return names
+
+
 def test_the_sql_example_counts_the_lines_of_every_host(
-    spark: SparkSession, logs_url: str, store: object, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    logs_url: str,
+    store: Any,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
-    (example,) = re.findall(r"^```python\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
-    store(logs_url, ("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))  # type: ignore[operator]
+    store(logs_url, ("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
 
-    exec(example.replace("nats://127.0.0.1:4222", logs_url), {"spark": spark})
+    example(0, spark, logs_url, tmp_path)
 
-    rows = re.findall(r"\|\s*(web\d+)\|\s*(\d+)\|", capsys.readouterr().out)
-    assert rows == [("web01", "2"), ("web02", "1")]
+    rows = re.findall(r"\|\s*(web\d+)\|\s*(\d+)\|\s*(\d+)\|", capsys.readouterr().out)
+    assert rows == [("web01", "1", "2"), ("web02", "1", "1")]
+
+
+def test_the_streaming_example_counts_errors_per_host_and_minute(
+    spark: SparkSession, logs_url: str, store: Any, tmp_path: Path
+) -> None:
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    query = example(1, spark, logs_url, tmp_path)["errors"]
+    try:
+        query.processAllAvailable()
+        store(logs_url, ("logs.p0.web01", b"ERROR one\nfine\nan ERROR\n", None))
+        store(logs_url, ("logs.p1.web02", b"ERROR two\n", None))
+        query.processAllAvailable()
+        rows = spark.sql("SELECT host, sum(count) FROM errors GROUP BY host").collect()
+        minutes = spark.sql("SELECT window.start, window.end FROM errors").collect()
+    finally:
+        query.stop()
+        spark.conf.unset("spark.sql.shuffle.partitions")
+
+    assert {tuple(row) for row in rows} == {("web01", 2), ("web02", 1)}
+    assert {(row.end - row.start).total_seconds() for row in minutes} == {60}
+
+
+def test_the_table_example_has_every_line_once_however_often_it_is_run(
+    spark: SparkSession, logs_url: str, store: Any, tmp_path: Path
+) -> None:
+    store(logs_url, ("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
+    example(2, spark, logs_url, tmp_path)
+    store(logs_url, ("logs.p0.web01", b"four\n", None))
+    example(2, spark, logs_url, tmp_path)
+    example(2, spark, logs_url, tmp_path)
+
+    rows = spark.read.parquet(str(tmp_path / "table")).orderBy("sequence", "pos").collect()
+
+    assert [(row.host, row.line) for row in rows] == [
+        ("web01", "one"),
+        ("web01", "two"),
+        ("web02", "three"),
+        ("web01", "four"),
+    ]
+    (date,) = (path.name for path in (tmp_path / "table").glob("date=*"))
+    assert {path.name for path in (tmp_path / "table" / date).iterdir()} == {
+        "host=web01",
+        "host=web02",
+    }
+
+
+def test_the_readme_names_every_option() -> None:
+    from receiver.source.options import _KNOWN
+
+    section = README.partition("## SQL over the stream")[2].partition("\n## ")[0]
+
+    assert [name for name in _KNOWN if f"`{name}`" not in section] == []

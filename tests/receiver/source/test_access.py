@@ -1,0 +1,121 @@
+"""The data source at a broker that lets in nobody without a password, over TLS, and grants only the rights it needs."""
+
+import asyncio
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from bench.processes import Processes, wait_until
+from broker.access import Access
+from broker.bucket import write
+from broker.connection import Connection
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, Topology
+
+pytestmark = [pytest.mark.spark, pytest.mark.nats]
+
+_SECRET = "s3cret-of-the-analyst"
+RIGHTS = (
+    "$JS.API.STREAM.INFO.LOGS",
+    "$JS.API.DIRECT.GET.LOGS",
+    "$JS.API.STREAM.MSG.GET.LOGS",
+    "$JS.API.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.partitions",
+)
+README = (Path(__file__).parents[3] / "README.md").read_text("utf-8")
+
+
+@pytest.fixture
+def guarded(
+    processes: Processes, free_port: Callable[[], int], tls: Path, tmp_path: Path
+) -> dict[str, str]:
+    where, conf = f"127.0.0.1:{free_port()}", tmp_path / "server.conf"
+    allowed = ", ".join(f'"{right}"' for right in RIGHTS)
+    conf.write_text(
+        f'listen: {where}\njetstream {{ store_dir: "{tmp_path}/store" }}\n'
+        f'tls {{ cert_file: "{tls}/server.pem", key_file: "{tls}/server.key" }}\n'
+        'authorization { users: [ { user: "central", password: "c" }\n'
+        f'{{ user: "analyst", password: "{_SECRET}", permissions: {{\n'
+        f'  publish: [ {allowed} ], subscribe: [ "_INBOX.>" ] }} }} ] }}\n'
+    )
+    server = processes.start("server", [Path(sys.executable).with_name("nats-server"), "-c", conf])
+    wait_until("is ready", lambda: "Server is ready" in server.last_words(), 20, [server])
+
+    async def fill() -> None:
+        access = Access(user="central", password="c", tls_ca=tls / "authority.pem")
+        connection = Connection([f"tls://{where}"], "test", access=access)
+        await connection.once()
+        for configuration in Topology().streams():
+            await connection.api(f"STREAM.CREATE.{configuration['name']}", configuration)
+        await write(connection, CONFIG_BUCKET, PARTITIONS_KEY, b"2", 0)
+        await connection.ask("logs.p0.web01", b"one\ntwo\n")
+        await connection.ask("logs.p1.web02", b"three\n")
+        await connection.close()
+
+    asyncio.run(fill())
+    return {
+        "servers": f"tls://{where}",
+        "user": "analyst",
+        "password": _SECRET,
+        "tlsCa": str(tls / "authority.pem"),
+    }
+
+
+def test_a_user_with_the_least_rights_reads_batches_and_streams(
+    spark: SparkSession, guarded: dict[str, str], tmp_path: Path
+) -> None:
+    query = (
+        spark.readStream.format("jetstream")
+        .options(**guarded, startingOffsets="earliest", explode="true")
+        .load()
+        .writeStream.format("memory")
+        .queryName("guarded")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(60)
+    batch = spark.read.format("jetstream").options(**guarded).load()
+
+    assert sorted(row.line for row in spark.table("guarded").collect()) == ["one", "three", "two"]
+    assert sorted(row.host for row in batch.where("time > '2020-01-01'").collect()) == [
+        "web01",
+        "web02",
+    ]
+    plan = batch._jdf.queryExecution().toString()  # type: ignore[operator]
+    files = [path for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()]
+    assert _SECRET not in plan
+    assert all(_SECRET.encode() not in path.read_bytes() for path in files)
+
+
+def test_who_is_refused_is_told_so_without_the_password(
+    spark: SparkSession, guarded: dict[str, str]
+) -> None:
+    with pytest.raises(PySparkException, match="refuses user 'analyst'") as refused:
+        spark.read.format("jetstream").options(**guarded | {"password": "wr0ng"}).load().collect()
+    assert "wr0ng" not in str(refused.value)
+
+    with pytest.raises(PySparkException, match=r"permissions violation .*stream\.info\.other"):
+        spark.read.format("jetstream").options(**guarded, stream="OTHER").load().collect()
+
+
+def test_a_streaming_plan_hides_the_password_as_the_readme_says(
+    spark: SparkSession, guarded: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (pattern,) = re.findall(r"redaction\.string\.regex` to `(.*?)`", README)
+    spark.conf.set("spark.sql.redaction.string.regex", pattern)
+    try:
+        spark.readStream.format("jetstream").options(**guarded).load().explain(extended=True)
+    finally:
+        spark.conf.unset("spark.sql.redaction.string.regex")
+
+    shown = capsys.readouterr().out
+    assert "StreamingRelation" in shown
+    assert _SECRET not in shown
+
+
+def test_the_readme_names_these_rights() -> None:
+    assert all(right in README for right in RIGHTS)

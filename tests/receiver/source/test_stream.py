@@ -1,0 +1,200 @@
+"""How far a micro-batch goes, without Spark: limits, delays, and a stream that becomes another."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+
+from broker.topology import Topology
+from receiver.source.options import SourceOptions
+from receiver.source.ranges import Loss
+from receiver.source.stream import stream_reader
+
+pytestmark = pytest.mark.nats
+
+Offsets = dict[str, int]
+
+
+class Query:
+    """What Spark does with a reader, by hand."""
+
+    def __init__(self, url: str, **options: str) -> None:
+        self.now = 1000.0
+        given = {"servers": url, "startingOffsets": "earliest", **options}
+        self.reader = stream_reader(SourceOptions.parse(given), lambda: self.now)
+
+    def latest(self, start: Offsets) -> Offsets:
+        limit: ReadLimit = self.reader.getDefaultReadLimit()
+        return dict(self.reader.latestOffset(start, limit))  # type: ignore[call-arg]
+
+    def batch(self, start: Offsets, end: Offsets) -> list[int]:
+        return sorted(
+            sequence
+            for partition in self.reader.partitions(start, end)
+            for batch in self.reader.read(partition)
+            for sequence in batch.column("sequence").to_pylist()  # type: ignore[union-attr]
+        )
+
+    def available_now(self) -> list[list[int]]:
+        start, batches = dict(self.reader.initialOffset()), []
+        self.reader.prepareForTriggerAvailableNow()  # type: ignore[attr-defined]
+        while (end := self.latest(start)) != start:
+            batches.append(self.batch(start, end))
+            start = end
+        return batches
+
+
+def fill(store: Any, url: str, count: int, size: int = 2) -> None:
+    store(url, *((f"logs.p{n % 2}.web", b"x" * (size - 1) + b"\n", None) for n in range(count)))
+
+
+@pytest.mark.parametrize(
+    ("options", "sizes"),
+    [
+        pytest.param({}, [12], id="no limit"),
+        pytest.param({"maxOffsetsPerTrigger": "5"}, [5, 5, 2], id="sequences"),
+        pytest.param({"maxBytesPerTrigger": "40k"}, [3, 3, 3, 3], id="bytes"),
+        pytest.param(
+            {"maxBytesPerTrigger": "40k", "maxOffsetsPerTrigger": "2"},
+            [2] * 6,
+            id="the least of both",
+        ),
+        pytest.param(
+            {"maxBytesPerTrigger": "40k", "maxOffsetsPerTrigger": "9"}, [3] * 4, id="of either"
+        ),
+        pytest.param({"minOffsetsPerTrigger": "100"}, [12], id="nothing is waited for"),
+    ],
+)
+def test_what_is_available_now_is_read_within_all_limits(
+    options: dict[str, str], sizes: list[int], logs_url: str, store: Any
+) -> None:
+    fill(store, logs_url, 12, size=12_000)
+
+    batches = Query(logs_url, **options).available_now()
+
+    assert [len(batch) for batch in batches] == sizes
+    assert sum(batches, []) == list(range(1, 13))  # noqa: RUF017 - a few
+
+
+def test_a_batch_waits_for_enough_but_not_for_ever(logs_url: str, store: Any) -> None:
+    query = Query(logs_url, minOffsetsPerTrigger="10", maxTriggerDelay="30s")
+    start = dict(query.reader.initialOffset())
+    fill(store, logs_url, 3)
+
+    first = query.latest(start)
+    fill(store, logs_url, 4)
+    query.now += 29
+    too_few = query.latest(first)
+    query.now += 1
+    due = query.latest(first)
+    fill(store, logs_url, 12)
+    enough = query.latest(due)
+
+    assert query.batch(start, first) == [1, 2, 3]
+    assert too_few == first
+    assert query.batch(first, due) == [4, 5, 6, 7]
+    assert len(query.batch(due, enough)) == 12
+
+
+def test_a_batch_read_again_is_the_same_and_tasks_get_pieces(logs_url: str, store: Any) -> None:
+    fill(store, logs_url, 20)
+    query = Query(logs_url, maxRecordsPerPartition="6")
+    start = dict(query.reader.initialOffset())
+    end = query.latest(start)
+    fill(store, logs_url, 5)
+
+    assert query.batch(start, end) == query.batch(start, end) == list(range(1, 21))
+    assert Query(logs_url).batch(start, end) == list(range(1, 21))
+    assert len(query.reader.partitions(start, end)) == 8
+
+
+def test_offsets_go_by_subject_where_subjects_are_read(logs_url: str, store: Any) -> None:
+    query = Query(logs_url, subjects="logs.*.web,logs.*.db")
+    start = dict(query.reader.initialOffset())
+    fill(store, logs_url, 2)
+    store(logs_url, ("logs.p1.db", b"x\n", None), ("logs.p1.other", b"x\n", None))
+
+    end = query.latest(start)
+
+    assert {**end, "created": 0} == {"logs.*.web": 5, "logs.*.db": 5, "created": 0}
+    assert query.batch(start, end) == [1, 2, 3]
+
+
+def test_the_lag_is_told(logs_url: str, store: Any) -> None:
+    query = Query(logs_url, maxOffsetsPerTrigger="3")
+    fill(store, logs_url, 10)
+
+    end = query.latest(dict(query.reader.initialOffset()))
+    newest = dict(query.reader.reportLatestOffset())
+
+    assert {key: newest[key] - end[key] for key in end} == {"0": 7, "1": 7, "created": 0}
+
+
+def test_a_stream_made_anew_stops_a_query_or_is_read_from_its_beginning(
+    logs_url: str, store: Any, call: Any
+) -> None:
+    fill(store, logs_url, 5)
+    start = Query(logs_url).latest(dict(Query(logs_url).reader.initialOffset()))
+    call(logs_url, "STREAM.DELETE.LOGS")
+    call(logs_url, "STREAM.CREATE.LOGS", Topology().streams()[0])
+    fill(store, logs_url, 8)  # more than were read: by the sequences alone nobody would know
+
+    with pytest.raises(Loss, match=r"the stream was made anew at 20.* set failOnDataLoss to false"):
+        Query(logs_url).latest(start)
+
+    query = Query(logs_url, failOnDataLoss="false")
+    moved = query.latest(start)
+    end = query.latest(moved)
+    assert query.batch(start, moved) == []
+    assert query.batch(moved, end) == list(range(1, 9))
+
+
+def test_a_stream_that_went_back_stops_a_query_or_is_read_from_its_end(
+    logs_url: str, store: Any
+) -> None:
+    fill(store, logs_url, 5)
+    created = dict(Query(logs_url).reader.reportLatestOffset())["created"]
+    start = {"0": 30, "1": 30, "created": created}
+
+    with pytest.raises(Loss, match="the stream ends at sequence 5, before 29"):
+        Query(logs_url).latest(start)
+
+    query = Query(logs_url, failOnDataLoss="false")
+    moved = query.latest(start)
+    fill(store, logs_url, 2)
+    end = query.latest(moved)
+    assert query.batch(start, moved) == []
+    assert query.batch(moved, end) == [6, 7]
+
+
+def test_what_was_purged_before_it_was_read_stops_a_query_or_is_passed(
+    logs_url: str, store: Any, call: Any
+) -> None:
+    start = dict(Query(logs_url).reader.initialOffset())
+    fill(store, logs_url, 9)
+    call(logs_url, "STREAM.PURGE.LOGS", {"seq": 5})
+    query, careless = Query(logs_url), Query(logs_url, failOnDataLoss="false")
+
+    with pytest.raises(Loss, match="partition 0: sequences 1 to 4 were removed"):
+        query.batch(start, query.latest(start))
+
+    assert careless.batch(start, careless.latest(start)) == [5, 6, 7, 8, 9]
+
+
+def test_offsets_of_an_older_checkpoint_are_taken(logs_url: str, store: Any) -> None:
+    fill(store, logs_url, 4)
+    query = Query(logs_url)
+
+    end = query.latest({"0": 3, "1": 3})
+
+    assert query.batch({"0": 3, "1": 3}, end) == [3, 4]
+
+
+def test_all_limits_give_way_where_spark_wants_all(logs_url: str, store: Any) -> None:
+    fill(store, logs_url, 4)
+    query = Query(logs_url, maxOffsetsPerTrigger="2")
+    start = dict(query.reader.initialOffset())
+
+    end = query.reader.latestOffset(start, ReadAllAvailable())  # type: ignore[call-arg]
+
+    assert query.batch(start, dict(end)) == [1, 2, 3, 4]
