@@ -3,13 +3,26 @@
 import json
 from dataclasses import asdict, dataclass, fields
 
-__all__ = ["Offset", "UnreadableOffset"]
+__all__ = ["Beginning", "Offset", "UnreadableOffset"]
 
 _VERSION = 1
+_REMEMBERED = 16  # beginnings; who has been away for longer than so many owners is told so
 
 
 class UnreadableOffset(ValueError):
     """An entry that is not one of ours, or of a later version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where the offset stood, `next`, when an epoch began; `by_hand` when it was then moved elsewhere by a person.
+
+    Whoever wrote files in an earlier epoch tells by it how much of them counts, however far others have come since.
+    """
+
+    epoch: int
+    next: int
+    by_hand: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +31,8 @@ class Offset:
 
     `epoch` counts the receivers that have owned the partition; `stream_created` tells a recreated stream from the one
     that `next` belongs to; `last_time` is when the last committed message was stored (RFC 3339), `committed_at` when
-    this entry was written. `lines` and `size` (bytes) are totals over all epochs.
+    this entry was written. `lines` and `size` (bytes) are totals over all epochs, `lineage` is how the last epochs began,
+    oldest first.
     """
 
     next: int
@@ -29,6 +43,26 @@ class Offset:
     size: int = 0
     last_time: str = ""
     committed_at: str = ""
+    lineage: tuple[Beginning, ...] = ()
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether a person has moved it and nobody has claimed it since."""
+        return (
+            bool(self.lineage) and self.lineage[-1].by_hand and self.lineage[-1].epoch == self.epoch
+        )
+
+    def with_beginning(self, beginning: Beginning) -> tuple[Beginning, ...]:
+        """Return the lineage with one more epoch; of claims in a row with nothing written between, the last counts."""
+        kept = self.lineage
+        if (
+            kept
+            and not kept[-1].by_hand
+            and not beginning.by_hand
+            and kept[-1].next == beginning.next
+        ):
+            kept = kept[:-1]
+        return (*kept, beginning)[-_REMEMBERED:]
 
     def encode(self) -> bytes:
         """Return the entry as it is stored: JSON with a version."""
@@ -46,11 +80,25 @@ class Offset:
             raise UnreadableOffset(
                 f"offset of version {version}; this program reads version {_VERSION}"
             )
-        kinds = {field.name: field.type for field in fields(cls)}
+        kinds = {field.name: field.type for field in fields(cls) if field.name != "lineage"}
         known = {key: value for key, value in entry.items() if key in kinds}
         if any(type(value) is not kinds[key] for key, value in known.items()):
             raise UnreadableOffset(f"not an offset: {data[:80]!r}")
         try:
-            return cls(**known)
+            return cls(**known, lineage=_lineage(entry.get("lineage", [])))
         except TypeError as error:
             raise UnreadableOffset(f"not an offset: {data[:80]!r}") from error
+
+
+def _lineage(entries: object) -> tuple[Beginning, ...]:
+    if not isinstance(entries, list):
+        raise TypeError("a lineage is a list")
+    return tuple(_beginning(entry) for entry in entries)
+
+
+def _beginning(entry: object) -> Beginning:
+    match entry:
+        case {"epoch": int(epoch), "next": int(sequence), "by_hand": bool(by_hand)}:
+            return Beginning(epoch, sequence, by_hand)
+        case _:
+            raise TypeError("a beginning has an epoch, a sequence and whether it was made by hand")

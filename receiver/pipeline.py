@@ -37,6 +37,7 @@ from receiver.following.turns import Turns
 from receiver.following.wake import Wake
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import spark_context
+from receiver.writing.bond import Folders
 from receiver.writing.calendar import Calendar
 from receiver.writing.closet import Closet, Order
 from receiver.writing.files import make_folder
@@ -162,7 +163,12 @@ class _Pipeline:
             partition,
             self._connection,
             jobs,
-            Ledger(self._connection, partition, self._owner),
+            Ledger(
+                self._connection,
+                partition,
+                self._owner,
+                Folders(settings.output, settings.state, partition),
+            ),
             wake,
             Pace(settings.max_batch, settings.linger.total_seconds(), settings.once),
             _now,

@@ -57,7 +57,8 @@ def stand_by(slot: int) -> None:
 
 
 def _locked(assignment: Assignment, destination: Destination) -> Outcome:
-    if objection := _check_epoch(assignment, destination):
+    offset = _ask(assignment, destination)
+    if objection := _object(assignment, offset):
         return objection
     path = destination.state / f"p{assignment.partition}"
     with (
@@ -69,12 +70,10 @@ def _locked(assignment: Assignment, destination: Destination) -> Outcome:
             Lengths(path.with_suffix(".lengths")),
         ) as output,
     ):
-        match journal.decide(logbook.last, assignment.first, assignment.epoch):
-            case Verdict.NEWER:
-                return Superseded(
-                    assignment.partition, "a receiver of a later epoch has written here"
-                )
-            case Verdict.FOREIGN:
+        lineage = offset.lineage if offset else ()
+        match journal.decide(logbook.last, assignment.first, assignment.epoch, lineage):
+            case Verdict.NEWER | Verdict.FOREIGN:
+                # not even NEWER makes us a zombie: KV, asked under the lock, says that we own the partition
                 return Blocked(
                     assignment.partition, Cause.STATE, _foreign(assignment, destination, logbook)
                 )
@@ -122,12 +121,15 @@ def _turn(
     return Done(assignment.partition, first, first, closed=closed, notices=tuple(output.notices))
 
 
-def _check_epoch(assignment: Assignment, destination: Destination) -> Outcome | None:
+def _ask(assignment: Assignment, destination: Destination) -> Offset | None:
     connection = background.connection(destination.servers, destination.access)
     entry = background.wait(
         bucket.read(connection, OFFSETS_BUCKET, offset_key(assignment.partition)), _KV_PATIENCE
     )
-    offset = Offset.decode(entry.value) if entry else None
+    return Offset.decode(entry.value) if entry else None
+
+
+def _object(assignment: Assignment, offset: Offset | None) -> Outcome | None:
     if offset is not None and offset.epoch < assignment.epoch:
         return Blocked(
             assignment.partition,
@@ -156,8 +158,8 @@ def _foreign(assignment: Assignment, destination: Destination, logbook: Logbook)
     reached = (last.until or last.first) if last else 0
     return (
         f"the files under {destination.output} were written up to sequence {reached}, but the offset of partition "
-        f"{assignment.partition} is {assignment.first}: they do not belong together; bring back the right files or "
-        f"offset, or receive into an empty --output and --state-dir"
+        f"{assignment.partition} is {assignment.first}: they do not belong together; bring back the right files, or "
+        f"`logreceiver offsets set --partition {assignment.partition} --to {reached}` goes on behind these"
     )
 
 

@@ -99,6 +99,7 @@ class Follower:
 
     async def _claim(self) -> bool:
         offset = await self._ledger.claim(self._clock())
+        assert offset is not None, "taken over at whatever revision"
         logger.info(
             "partition %d: from sequence %d, epoch %d", self._partition, offset.next, offset.epoch
         )

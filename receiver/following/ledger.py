@@ -7,12 +7,14 @@ from datetime import UTC, datetime
 from broker import bucket
 from broker.bucket import Conflict
 from broker.connection import Connection, ConnectionLost, Rejected
-from broker.exits import ConfigurationError, FencedError
+from broker.exits import ConfigurationError, FencedError, OperatorError
 from broker.offset import Offset, UnreadableOffset
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.following import offsets
-from receiver.following.offsets import StreamState
+from receiver.following.offsets import FilesMismatch, StreamState
 from receiver.outcome import Done
+from receiver.writing.bond import Folders
+from receiver.writing.evidence import Evidence
 
 __all__ = ["Ledger", "stream_state"]
 
@@ -24,46 +26,95 @@ logger = logging.getLogger(__name__)
 class Ledger:
     """The offset of one partition and the epoch in which we own it."""
 
-    def __init__(self, connection: Connection, partition: int, owner: str) -> None:
-        """Know nothing yet; `claim` comes first."""
+    def __init__(
+        self, connection: Connection, partition: int, owner: str, folders: Folders | None = None
+    ) -> None:
+        """Know nothing yet; `claim` comes first. What the folders say must go with the offset."""
         self._connection = connection
         self._partition = partition
         self._owner = owner
+        self._folders = folders
         self._revision = 0
         self.offset: Offset | None = None
 
-    async def claim(self, now: datetime) -> Offset:
+    async def claim(self, now: datetime, revision: int | None = None) -> Offset | None:
         """Take the partition over from whoever owns it, and return where to go on.
 
-        Raises `StreamMismatch`, ConfigurationError for an unreadable entry, `Rejected`, `ConnectionLost`.
+        With a `revision` only if the entry still is at it, else None. Raises `StreamMismatch` and `FilesMismatch`,
+        ConfigurationError for an unreadable entry, OperatorError for folders that cannot be read, `Rejected`,
+        `ConnectionLost`.
         """
+        doubt: tuple[int, Evidence] | None = None
         while True:
+            evidence = await self._look()
             stream = await stream_state(self._connection)
             entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
-            offset = offsets.claimed(
-                self._decode(entry), stream, self._partition, self._owner, _iso(now)
-            )
+            seen = entry.revision if entry else 0
+            if revision is not None and seen != revision:
+                return None
+            before = self._decode(entry)
             try:
-                self._revision = await self._write(offset, entry.revision if entry else 0)
+                offset = offsets.claimed(
+                    before, stream, self._partition, self._owner, _iso(now), evidence
+                )
+                self._revision = await self._write(offset, seen)
+            except FilesMismatch:
+                if doubt == (seen, evidence):
+                    raise
+                doubt = (seen, evidence)
+                await asyncio.sleep(
+                    _PAUSE
+                )  # they may have been seen a moment apart, under a living owner
+                continue
             except Conflict:
                 continue  # another receiver claims at this moment: the later one wins, so look again
+            await self._tie(offset)
             self.offset = offset
-            if entry and stream.first > offset.next:
-                logger.warning(
-                    "partition %d: the stream begins at sequence %d by now; what there was for it from %d on is gone by "
-                    "retention, and is named by file as soon as more of the file comes",
-                    self._partition,
-                    stream.first,
-                    offset.next,
-                )
+            self._tell(before, offset, stream, evidence)
             return offset
+
+    async def _look(self) -> Evidence:
+        if self._folders is None:
+            return Evidence("", "")
+        try:
+            return await asyncio.to_thread(self._folders.look)
+        except OSError as error:
+            raise _unusable(error) from None
+
+    async def _tie(self, offset: Offset) -> None:
+        if self._folders is None:
+            return
+        try:
+            await asyncio.to_thread(self._folders.tie, offset.epoch, offset.next)
+        except OSError as error:
+            raise _unusable(error) from None
+
+    def _tell(
+        self, before: Offset | None, offset: Offset, stream: StreamState, evidence: Evidence
+    ) -> None:
+        if words := offsets.elsewhere(offset if before else None, evidence):
+            logger.warning(
+                "partition %d: the %s; what was received before is where %s wrote it",
+                self._partition,
+                words,
+                before.owner if before else "nobody",
+            )
+        if before and stream.first > offset.next:
+            logger.warning(
+                "partition %d: the stream begins at sequence %d by now; what there was for it from %d on is gone by "
+                "retention, and is named by file as soon as more of the file comes",
+                self._partition,
+                stream.first,
+                offset.next,
+            )
 
     def _decode(self, entry: bucket.Entry | None) -> Offset | None:
         try:
             return Offset.decode(entry.value) if entry else None
         except UnreadableOffset as error:
             raise ConfigurationError(
-                f"key {self._key} of bucket {OFFSETS_BUCKET}: {error}; write back an older revision of it"
+                f"key {self._key} of bucket {OFFSETS_BUCKET}: {error}; `logreceiver offsets show --history` has its older revisions, "
+                "`logreceiver offsets set` writes one back"
             ) from None
 
     async def commit(self, done: Done, now: datetime) -> Offset:
@@ -125,3 +176,9 @@ async def stream_state(connection: Connection) -> StreamState:
 
 def _iso(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _unusable(error: OSError) -> OperatorError:
+    return OperatorError(
+        f"cannot use {error.filename}: {error.strerror}; choose --output and --state-dir"
+    )

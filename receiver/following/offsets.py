@@ -1,16 +1,34 @@
 """Where a partition goes on from: what KV says, held against what the stream is. Decides; never asks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from broker.exits import ConfigurationError
-from broker.offset import Offset
+from broker.offset import Beginning, Offset
 from broker.topology import OFFSETS_BUCKET, offset_key
+from receiver.writing import journal
+from receiver.writing.evidence import Bond, Evidence
+from receiver.writing.journal import Batch, Verdict
 
-__all__ = ["StreamMismatch", "StreamState", "advanced", "claimed", "start"]
+__all__ = [
+    "FilesMismatch",
+    "StreamMismatch",
+    "StreamState",
+    "advanced",
+    "claimed",
+    "elsewhere",
+    "moved",
+    "start",
+]
+
+_NOWHERE = Evidence("", "")
 
 
 class StreamMismatch(ConfigurationError):
     """The stream is not the one that the offset belongs to; going on could lose or repeat lines."""
+
+
+class FilesMismatch(ConfigurationError):
+    """The files are not those that the offset speaks of; going on could lose or repeat lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,37 +59,151 @@ def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
 
 def _way_out(partition: int) -> str:
     return (
-        f"to receive what the stream holds now, delete key {offset_key(partition)} of bucket {OFFSETS_BUCKET} "
-        "and use an empty --output"
+        f"`logreceiver offsets reset --partition {partition}` begins with what the stream holds now, behind the lines "
+        "that the files have"
     )
 
 
 def claimed(
-    offset: Offset | None, stream: StreamState, partition: int, owner: str, now: str
+    offset: Offset | None,
+    stream: StreamState,
+    partition: int,
+    owner: str,
+    now: str,
+    evidence: Evidence = _NOWHERE,
 ) -> Offset:
-    """Return the entry of a new owner: the next epoch. Raises `StreamMismatch`."""
+    """Return the entry of a new owner: the next epoch. Raises `StreamMismatch`, and `FilesMismatch` by the evidence."""
+    last = evidence.last
+    by_hand = offset is not None and offset.is_moved
+    if words := _objection(evidence, by_hand=by_hand, partition=partition):
+        raise FilesMismatch(f"partition {partition}: {words}")
     first = start(offset, stream, partition)
     if offset is None:
-        return Offset(first, 1, stream.created, owner, committed_at=now)
-    return Offset(
-        first,
-        offset.epoch + 1,
-        stream.created,
-        owner,
-        offset.lines,
-        offset.size,
-        offset.last_time,
-        now,
+        if last is not None:
+            raise FilesMismatch(_gone(last, evidence, partition))
+        return Offset(
+            first, 1, stream.created, owner, committed_at=now, lineage=(Beginning(1, first),)
+        )
+    known = _above(offset, last) if by_hand and last else offset
+    epoch = known.epoch + 1
+    claim = replace(
+        known,
+        epoch=epoch,
+        owner=owner,
+        committed_at=now,
+        lineage=known.with_beginning(Beginning(epoch, first)),
+    )
+    match journal.decide(last, first, epoch, claim.lineage):
+        case Verdict.CLEAN | Verdict.UNDO:
+            return claim
+        case Verdict.NEWER | Verdict.FOREIGN:
+            assert last is not None, "what is not there contradicts nothing"
+            raise FilesMismatch(_contradiction(offset, last, evidence, partition))
+
+
+def _above(offset: Offset, last: Batch) -> Offset:
+    """Return an offset moved by hand in an epoch behind that of the files, whatever a lost bucket had counted."""
+    epoch = max(offset.epoch, last.epoch + 1)
+    moved_at = replace(offset.lineage[-1], epoch=epoch)
+    return replace(offset, epoch=epoch, lineage=(*offset.lineage[:-1], moved_at))
+
+
+def _objection(evidence: Evidence, *, by_hand: bool, partition: int) -> str:
+    """Return why the folders cannot be written to, nothing if they can; an offset moved by hand speaks for them."""
+    accept = (
+        f"or, if it is lost, look for lines that stand twice at the ends of the files, and accept them as they are by "
+        f"`logreceiver offsets set --partition {partition} --to SEQUENCE`"
+    )
+    if evidence.damage:
+        return f"{evidence.damage}; bring it back, or move it away and accept the files as they are by `logreceiver offsets set`"
+    if by_hand:
+        return ""
+    match evidence.bond:
+        case Bond.NEW | Bond.WHOLE:
+            return ""
+        case Bond.OTHER_OUTPUT:
+            return (
+                f"the journal in {evidence.state} belongs to files in another folder than {evidence.output}: is its disk "
+                "mounted? give the right --output, or an empty --state-dir to begin new files there"
+            )
+        case Bond.OTHER_STATE:
+            return (
+                f"the files in {evidence.output} belong to a journal that is not in {evidence.state}: give the right "
+                f"--state-dir, {accept}"
+            )
+        case Bond.NO_JOURNAL:
+            return f"its journal is gone from {evidence.state}: bring it back, {accept}"
+
+
+def _reached(last: Batch) -> int:
+    return last.first if last.until is None else last.until
+
+
+def _gone(last: Batch, evidence: Evidence, partition: int) -> str:
+    return (
+        f"partition {partition}: key {offset_key(partition)} of bucket {OFFSETS_BUCKET} is gone, but the files in "
+        f"{evidence.output} were written up to sequence {_reached(last)}: {_behind(last, partition)}"
+    )
+
+
+def _contradiction(offset: Offset, last: Batch, evidence: Evidence, partition: int) -> str:
+    reached = _reached(last)
+    files = f"partition {partition}: the files in {evidence.output} were written up to sequence {reached}"
+    if last.epoch > offset.epoch or offset.next < reached:
+        return (
+            f"{files} in epoch {last.epoch}, but the offset is {offset.next} in epoch {offset.epoch}: the bucket "
+            f"{OFFSETS_BUCKET} was restored or made anew; {_behind(last, partition)}"
+        )
+    return (
+        f"{files}, but the offset is {offset.next}: the files are older than it, restored from a backup or left on another "
+        f"machine; bring back the newer ones, or {_behind(last, partition)}"
+    )
+
+
+def _behind(last: Batch, partition: int) -> str:
+    return f"`logreceiver offsets set --partition {partition} --to {_reached(last)}` goes on behind the files"
+
+
+def elsewhere(offset: Offset | None, evidence: Evidence) -> str:
+    """Return what is to be said of lines that were received, but not into these folders; nothing if there are none."""
+    if offset is None:
+        return ""
+    last = evidence.last
+    if last is None:
+        begins_here = evidence.bond is Bond.NEW and offset.lines > 0
+        return f"files begin here at sequence {offset.next}" if begins_here else ""
+    after = next((one for one in offset.lineage if one.epoch > last.epoch), None)
+    if after is None or after.by_hand or offset.next <= _reached(last):
+        return ""
+    return f"files here leave out sequences {_reached(last)} to {offset.next - 1}"
+
+
+def moved(offset: Offset | None, stream: StreamState, to: int, by: str, now: str) -> Offset:
+    """Return the entry of an offset that a person moves: an epoch of its own, which stops whoever owns the partition.
+
+    What the files have is judged by where the offset stood before; bytes that they have already are not written again.
+    """
+    if offset is None:
+        return Offset(
+            to, 1, stream.created, by, committed_at=now, lineage=(Beginning(1, 0, by_hand=True),)
+        )
+    epoch = offset.epoch + 1
+    return replace(
+        offset,
+        next=to,
+        epoch=epoch,
+        stream_created=stream.created,
+        owner=by,
+        committed_at=now,
+        lineage=offset.with_beginning(Beginning(epoch, offset.next, by_hand=True)),
     )
 
 
 def advanced(offset: Offset, until: int, lines: int, size: int, last_time: str, now: str) -> Offset:
     """Return the entry after a batch: everything before `until` is on disk."""
-    return Offset(
+    return replace(
+        offset,
         next=until,
-        epoch=offset.epoch,
-        stream_created=offset.stream_created,
-        owner=offset.owner,
         lines=offset.lines + lines,
         size=offset.size + size,
         last_time=last_time,

@@ -5,9 +5,11 @@ pre-image is in the journal and on disk.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+
+from broker.offset import Beginning
 
 __all__ = [
     "Batch",
@@ -82,15 +84,26 @@ class Verdict(Enum):
     """Neither: journal and offset do not belong together."""
 
 
-def decide(last: Batch | None, first: int, epoch: int) -> Verdict:
-    """Decide what is to be done before a batch that starts at `first`, which is KV's `next`."""
+def decide(
+    last: Batch | None, first: int, epoch: int, lineage: Sequence[Beginning] = ()
+) -> Verdict:
+    """Decide what is to be done before a batch of `epoch` that starts at `first`, which is KV's `next`.
+
+    A batch of an earlier epoch is judged by where the offset stood when the epoch after its own began: what others have
+    received since says nothing about these files.
+    """
     if last is None:
         return Verdict.CLEAN
     if last.epoch > epoch:
         return Verdict.NEWER
-    if last.until == first:
+    after = next((one for one in lineage if one.epoch > last.epoch), Beginning(epoch, first))
+    if last.until == after.next:
         return Verdict.CLEAN
-    return Verdict.UNDO if last.first == first else Verdict.FOREIGN
+    if last.first == after.next:
+        return Verdict.UNDO
+    if not after.by_hand:
+        return Verdict.FOREIGN
+    return Verdict.UNDO if last.until is None else Verdict.CLEAN
 
 
 def encode_start(epoch: int, first: int, inode: int = 0) -> bytes:

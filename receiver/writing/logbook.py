@@ -41,9 +41,10 @@ class Logbook:
     def start(self, epoch: int, first: int, images: Iterable[PreImage]) -> None:
         """Open a batch and announce its first files; on disk when this returns."""
         if self._size > _GROWN:
-            self._renew()
-        start = journal.encode_start(epoch, first, self._inode)
-        self._append(start + journal.encode_images(images))
+            self._renew(epoch, first, images)
+        else:
+            start = journal.encode_start(epoch, first, self._inode)
+            self._append(start + journal.encode_images(images))
 
     def announce(self, images: Iterable[PreImage]) -> None:
         """Announce more files of the open batch; on disk when this returns."""
@@ -75,17 +76,27 @@ class Logbook:
             raise OSError(28, "No space left on device", str(self._path))
         os.fdatasync(self._file)
 
-    def _renew(self) -> None:
-        # The old batches are committed, or the caller would have undone them: nothing in here is needed any more.
+    def _renew(self, epoch: int, first: int, images: Iterable[PreImage]) -> None:
+        # The old batches are committed, or the caller would have undone them: nothing in here is needed any more. The
+        # new one is in the file before it takes the old one's place, so that an empty journal is always a damaged one.
         fresh = self._path.with_suffix(".new")
         opened = os.open(
             fresh,
             os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW,
             0o640,
         )
+        try:
+            opening = journal.encode_start(epoch, first, os.fstat(opened).st_ino)
+            opening += journal.encode_images(images)
+            _write_whole(opened, opening, fresh)
+            os.fsync(opened)
+            fresh.replace(self._path)
+        except OSError:
+            os.close(opened)
+            raise
         os.close(self._file)
-        self._file, self._size = opened, 0
-        fresh.replace(self._path)
+        self._file, self._size = opened, len(opening)
+        sync_folder(self._path.parent)
 
     def __enter__(self) -> "Logbook":
         return self
@@ -97,6 +108,11 @@ class Logbook:
         trace: TracebackType | None,
     ) -> None:
         os.close(self._file)
+
+
+def _write_whole(opened: int, data: bytes, path: Path) -> None:
+    if os.write(opened, data) != len(data):
+        raise OSError(28, "short write to the journal", str(path))
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,0 +1,98 @@
+"""The bond of files and journal: whatever separates the two is seen before anything is written."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from receiver.writing import journal
+from receiver.writing.bond import Folders
+from receiver.writing.evidence import Bond
+from receiver.writing.journal import Batch
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Folders:
+    folders = Folders(tmp_path / "out", tmp_path / "state", 3)
+    assert folders.look().bond is Bond.NEW
+    folders.tie(7, 40)
+    return folders
+
+
+def _remove_journal(folders: Folders) -> None:
+    (folders.state / "p3.journal").unlink()
+
+
+def test_folders_that_were_tied_are_whole_and_the_journal_has_begun(folders: Folders) -> None:
+    folders.tie(8, 50)
+
+    seen = folders.look()
+
+    assert (seen.bond, seen.last) == (Bond.WHOLE, Batch(7, 40, None, ()))
+
+
+def test_moved_with_all_that_is_in_them_they_are_whole(folders: Folders, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "other machine"
+    shutil.copytree(folders.output, elsewhere / "out")
+    shutil.copytree(folders.state, elsewhere / "state")
+
+    seen = Folders(elsewhere / "out", elsewhere / "state", 3).look()
+
+    assert seen.bond is Bond.WHOLE
+
+
+@pytest.mark.parametrize(
+    ("happens", "bond"),
+    [
+        pytest.param(lambda f: shutil.rmtree(f.output), Bond.OTHER_OUTPUT, id="output replaced"),
+        pytest.param(lambda f: shutil.rmtree(f.state), Bond.OTHER_STATE, id="state removed"),
+        pytest.param(_remove_journal, Bond.NO_JOURNAL, id="journal removed"),
+    ],
+)
+def test_what_is_taken_away_is_seen(
+    folders: Folders, happens: Callable[[Folders], None], bond: Bond
+) -> None:
+    happens(folders)
+
+    assert folders.look().bond is bond
+
+
+def test_another_folder_on_either_side_is_seen_and_another_partition_is_not_concerned(
+    folders: Folders, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+
+    assert replace(folders, state=other).look().bond is Bond.OTHER_STATE
+    assert replace(folders, output=other).look().bond is Bond.OTHER_OUTPUT
+    assert replace(folders, state=other, partition=4).look().bond is Bond.NEW
+
+
+def test_files_of_before_that_have_a_journal_are_tied_as_they_are(tmp_path: Path) -> None:
+    folders = Folders(tmp_path / "out", tmp_path / "state", 0)
+    folders.state.mkdir()
+    (folders.state / "p0.journal").write_bytes(journal.encode_start(2, 5) + journal.encode_end(9))
+
+    seen = folders.look()
+    folders.tie(3, 9)
+
+    assert (seen.bond, seen.last) == (Bond.NEW, Batch(2, 5, 9, ()))
+    assert folders.look() == replace(seen, bond=Bond.WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        pytest.param(b"", "is empty", id="emptied"),
+        pytest.param(b"junk\n", "unreadable", id="overwritten"),
+        pytest.param(b'{"version":9,"epoch":1,"first":1}\n', "version 9", id="of a later program"),
+    ],
+)
+def test_a_damaged_journal_is_told_by_name(folders: Folders, data: bytes, words: str) -> None:
+    (folders.state / "p3.journal").write_bytes(data)
+
+    damage = folders.look().damage
+
+    assert str(folders.state / "p3.journal") in damage
+    assert words in damage
