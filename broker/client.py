@@ -16,6 +16,7 @@ from nats.aio.msg import Msg
 from broker.access import Access
 from broker.credentials import Credentials
 from broker.line import Line
+from broker.receiving import ReceivingClient
 from broker.sending import SendingClient
 from broker.servers import public
 
@@ -37,7 +38,7 @@ class HungUp(nats.errors.Error):
     """The server ended the line after the TLS handshake, without a word."""
 
 
-class BrokerClient(SendingClient):
+class BrokerClient(ReceivingClient, SendingClient):
     """A client that outlives what anybody may publish: its read loop would end, in silence, at text that is not UTF-8."""
 
     def __init__(self, server: str, access: Access, credentials: Credentials) -> None:

@@ -26,9 +26,10 @@ from broker.credentials import Credentials, read_credentials
 from broker.denials import Denials
 from broker.exits import ConfigurationError, OperatorError
 from broker.failure import Failure, failure_of, summary
+from broker.receiving import Arrived, Tap
 from broker.servers import public
 
-__all__ = ["BrokerAway", "Connection", "ConnectionLost", "Denied", "Message", "Rejected"]
+__all__ = ["Arrived", "BrokerAway", "Connection", "ConnectionLost", "Denied", "Message", "Rejected"]
 
 Message = Msg
 Answer = TypeVar("Answer")
@@ -245,6 +246,14 @@ class Connection:
             return await client.subscribe(
                 subject, cb=callback, pending_msgs_limit=-1, pending_bytes_limit=pending_bytes
             )
+        except (nats.errors.Error, OSError) as error:
+            raise ConnectionLost(str(error) or type(error).__name__) from error
+
+    async def tap(self, subject: str, tap: Tap) -> Subscription:
+        """Subscribe on the present client, for many or large messages: `tap` is a plain function, told of each at once."""
+        client = await self.client()
+        try:
+            return await client.tap(subject, tap)
         except (nats.errors.Error, OSError) as error:
             raise ConnectionLost(str(error) or type(error).__name__) from error
 

@@ -1,12 +1,11 @@
 """What a delivered message says of itself in its reply subject: its place in the stream and in the consumer."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["Delivery", "parse"]
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """A delivery's sequence in the stream, its number in the consumer (from 1), when it was stored and what is left.
 
     `stored_at` is in nanoseconds since the epoch; `attempt` counts deliveries of this message from 1; `pending` is how

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from broker.connection import Connection, ConnectionLost, Message, Rejected
+from broker.connection import Arrived, Connection, ConnectionLost, Rejected
 from broker.subjects import consumer_name
 from broker.topology import STREAM, Topology
 from receiver.assignment import Assignment
@@ -35,7 +35,7 @@ _LARGEST = 3 * _PULL_BYTES  # for a single message, of a broker that takes large
 class Chunk:
     """The messages of one pull, in stream order, none missing between them; `last` is the delivery of the last one."""
 
-    messages: tuple[tuple[Delivery, Message], ...]
+    messages: tuple[tuple[Delivery, Arrived], ...]
     size: int
 
     @property
@@ -81,7 +81,7 @@ class _Source:
         self._inbox = ""
         self._number = 1
         self._sequence = assignment.first
-        self._taken: list[tuple[Delivery, Message]] = []
+        self._taken: list[tuple[Delivery, Arrived]] = []
         self._size = 0
         self._ended: asyncio.Future[str] | None = None
         self._subscription: Any = None
@@ -90,9 +90,7 @@ class _Source:
         async with asyncio.timeout(_PATIENCE):
             await self._connection.client()
         self._inbox = self._connection.new_inbox()
-        self._subscription = await self._connection.subscribe(
-            f"{self._inbox}.*", self._take, 4 * _PULL_BYTES
-        )
+        self._subscription = await self._connection.tap(f"{self._inbox}.*", self._take)
         most = min(_PULL_BYTES, self._assignment.limit)
         await self._position()
         try:
@@ -179,7 +177,7 @@ class _Source:
         self._number, self._sequence = number, sequence
         return Chunk(tuple(self._taken), self._size)
 
-    async def _take(self, message: Message) -> None:
+    def _take(self, message: Arrived) -> None:
         if message.subject.startswith("logs."):
             delivery = parse(message.reply)
             if delivery is not None:

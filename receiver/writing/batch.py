@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from broker.block import MalformedBlock, Origin, decode_origin, decode_payload
-from broker.connection import Message
+from broker.connection import Arrived
 from broker.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.assignment import Assignment, Destination
 from receiver.faults import fault
@@ -105,7 +105,7 @@ class Batch:
                 self._output.append(live, run.blocks, run.moment)
         pieces.clear()
 
-    def _sort(self, delivery: Delivery, message: Message, pieces: _Sorted) -> None:
+    def _sort(self, delivery: Delivery, message: Arrived, pieces: _Sorted) -> None:
         host = Subject.parse(message.subject).host
         origin = decode_origin(message.headers)
         if origin is not None and origin.is_claim:

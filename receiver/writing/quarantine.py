@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from broker.connection import Message
+from broker.connection import Arrived
 from receiver.reading.delivery import Delivery
 from receiver.writing.files import make_folder
 from receiver.writing.logbook import sync_folder
@@ -43,7 +43,7 @@ class Quarantine:
         self._path: Path | None = None
         self._how = os.O_TRUNC
 
-    def set_aside(self, delivery: Delivery, message: Message, reason: str) -> None:
+    def set_aside(self, delivery: Delivery, message: Arrived, reason: str) -> None:
         """Keep a message; on disk with `sync`. Raises OSError."""
         about = {
             "subject": message.subject,
