@@ -7,9 +7,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from broker.access_settings import ACCESS, AccessSettings, Servers
+from broker.access_settings import ACCESS, Servers
 from broker.durations import Duration
 from broker.exits import ConfigurationError
+from receiver.spark_settings import SparkSettings
 from receiver.zones import zone_name
 
 __all__ = ["STATUS_FIELDS", "ReceiverSettings", "split_partitions"]
@@ -27,7 +28,7 @@ def split_partitions(value: object) -> object:
     return tuple(word.strip() for part in parts for word in str(part).split(","))
 
 
-class ReceiverSettings(AccessSettings):
+class ReceiverSettings(SparkSettings):
     """The settings of logreceiver."""
 
     model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
@@ -52,11 +53,6 @@ class ReceiverSettings(AccessSettings):
         None,
         description="Folder of journals and locks; it belongs to the files. Default: .logreceiver in --output.",
         json_schema_extra={"metavar": "DIR"},
-    )
-    master: str = Field(
-        "local[*]",
-        description="Where Spark runs: local[*], or spark://host:7077 of an existing cluster.",
-        json_schema_extra={"metavar": "URL"},
     )
     once: bool = Field(
         False,

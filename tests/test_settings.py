@@ -39,6 +39,8 @@ WRITTEN = {
     "reserve": "1GB",
     "memory": "256MiB",
     "rotate_size": "10MB",
+    "spark_conf": "spark.cores.max=4\nspark.executor.memory=1g",
+    "spark_ui": "4040",
     "rotate_every": "1h",
     "time_zone": "Europe/Berlin",
     "max_batch": "32MiB",

@@ -127,7 +127,12 @@ def _run(job: "_Replay", summary: Summary) -> Summary:
     settings = job.settings
     with (
         _stopped_by_sigterm(),
-        spark_context(settings.master, app_name="logreceiver replay") as spark,
+        spark_context(
+            settings.master,
+            app_name="logreceiver replay",
+            conf=settings.spark,
+            executor_python=settings.executor_python,
+        ) as spark,
         beside() as aside,
     ):
         if settings.format == "parquet":

@@ -12,14 +12,19 @@ from broker.configuration import Many
 from broker.durations import Duration
 from receiver.replaying.pace import read_speed
 from receiver.settings import ReceiverSettings, split_partitions
+from receiver.spark_settings import SPARK
 
 __all__ = ["REPLAY_FIELDS", "ReplaySettings"]
 
-REPLAY_FIELDS = ACCESS | {
-    *("since", "until", "host", "file", "partition", "speed", "format", "prefix", "output"),
-    *("rotate_size", "rotate_every", "time_zone", "compress"),
-    *("server", "master", "log_level", "log_format"),
-}
+REPLAY_FIELDS = (
+    ACCESS
+    | SPARK
+    | {
+        *("since", "until", "host", "file", "partition", "speed", "format", "prefix", "output"),
+        *("rotate_size", "rotate_every", "time_zone", "compress"),
+        *("server", "log_level", "log_format"),
+    }
+)
 
 
 def _checked_speed(text: str) -> str:

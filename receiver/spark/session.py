@@ -117,7 +117,9 @@ def spark_context(
     chosen = used(java) if options is None else options
     with (
         scratch_folder(scratch) as folder,
-        gateway_to_jvm(java, folder, chosen, end_within=end_within) as gateway,
+        gateway_to_jvm(
+            java, folder, chosen, _environment(master), end_within=end_within
+        ) as gateway,
     ):
         settings = SparkConf(loadDefaults=False)
         for key, value in spark_configuration(master, app_name, slots, folder, conf or {}).items():
@@ -157,6 +159,11 @@ def spark_session(
         finally:
             with suppress(OSError, Py4JError):  # a JVM that has died has nothing to stop
                 session.stop()
+
+
+def _environment(master: str) -> Mapping[str, str]:
+    # what Spark says where goes by this variable, its user interface too
+    return {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"} if is_local(master) else os.environ
 
 
 def _quieten_py4j() -> None:

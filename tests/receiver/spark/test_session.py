@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from bench.ports import free_port
 from bench.processes import Processes, wait_until
 from receiver.spark.java import Java
 from receiver.spark.jvm import JvmFailed, gateway_to_jvm
@@ -233,3 +234,32 @@ def test_a_local_master_tries_a_task_four_times(
 
 def test_sql_works_on_the_same_spark(spark: SparkSession) -> None:
     assert [row.n for row in spark.sql("SELECT count(*) AS n FROM range(5)").collect()] == [5]
+
+
+def test_sparks_own_pages_are_there_on_request_and_on_loopback_only(tmp_path: Path) -> None:
+    script = (
+        "import sys, urllib.request\n"
+        "from pathlib import Path\n"
+        "from receiver.settings import ReceiverSettings\n"
+        "from receiver.spark.session import spark_context\n"
+        "settings = ReceiverSettings(spark_ui=int(sys.argv[1]))\n"
+        "with spark_context('local[1]', conf=settings.spark) as spark:\n"
+        "    url = f'http://127.0.0.1:{sys.argv[1]}/jobs/'\n"
+        "    print(urllib.request.urlopen(url, timeout=20).status)\n"
+        "    print(Path('/proc/net/tcp').read_text(), Path('/proc/net/tcp6').read_text())\n"
+    )
+    port = free_port()
+
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(port)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+
+    listening = [line.split()[1] for line in ended.stdout.splitlines() if f":{port:04X} " in line]
+    assert ended.stdout.startswith("200\n")
+    addresses = {entry.partition(":")[0] for entry in listening if entry.endswith(f"{port:04X}")}
+    assert addresses <= {"0100007F", "0000000000000000FFFF00000100007F"}
+    assert addresses
