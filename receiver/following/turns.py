@@ -13,6 +13,7 @@ from receiver.writing.calendar import Calendar
 __all__ = ["Turns"]
 
 _GRACE = 2_000_000_000  # nanoseconds that a period's last lines may be late, and clocks differ
+_AGAIN = 60_000_000_000  # nanoseconds
 _SILENCE = 2.0  # seconds
 _LONGEST = 60.0  # seconds between looks at the clock, which may be set meanwhile
 
@@ -25,6 +26,7 @@ class Turns:
         self._calendar = calendar
         self._clock = clock
         self._until = 0
+        self._next = Turn.DUE
         self.asked = asyncio.Event()
         """Set as long as somebody waits for every file to be turned, at the next batch boundary."""
 
@@ -40,17 +42,16 @@ class Turns:
 
     def take(self, *, is_silent: bool) -> Turn:
         """Return what is to be done now, once; by the clock only when the partition is silent."""
-        is_due = is_silent and self.is_due
-        if is_due:
-            self._until = self._calendar.period(self._clock() - _GRACE).end + _GRACE
         if self.asked.is_set():
             self.asked.clear()
             return Turn.ALL
-        return Turn.DUE if is_due else Turn.NONE
+        if not self.is_due or not (is_silent or self._next is Turn.ALL):
+            return Turn.NONE
+        turn, self._next = self._next, Turn.DUE
+        self._until = self._calendar.period(self._clock() - _GRACE).end + _GRACE
+        return turn
 
     def again(self, turn: Turn) -> None:
-        """Take back what could not be done."""
-        if turn is Turn.ALL:
-            self.asked.set()
-        elif turn is Turn.DUE:
-            self._until = 0
+        """Have what could not be done tried again in a minute; receiving goes on meanwhile."""
+        if turn is not Turn.NONE:
+            self._next, self._until = turn, self._clock() + _AGAIN

@@ -9,6 +9,7 @@ import stat
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -28,9 +29,7 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOC
 
 _NEVER = Calendar(timedelta())
 
-_SETTLED = (
-    20_000_000  # nanoseconds: kernels stamp folders by a clock of some milliseconds (CONFIG_HZ)
-)
+_SETTLED = 20_000_000  # nanoseconds: kernels stamp folders by a clock of some milliseconds
 
 _listings: dict[Path, tuple[int, dict[str, int]]] = {}
 """By folder: its time of change and the highest segment numbers that it held then. Survives in a reused worker."""
@@ -107,7 +106,7 @@ class Output:
         for index, piece in enumerate(pieces):
             if rotation.is_due(size, len(piece), self._limit):
                 self._write(live, pieces[begin:index])
-                self._rotate(live)
+                self.rotate(live)
                 begin, size = index, 0
             size += len(piece)
         self._write(live, pieces[begin:])
@@ -117,13 +116,16 @@ class Output:
         last = self._moments.get(live, moment)
         is_over = live in self._turned_out or last < self.calendar.period(moment).begin
         if self._sizes[live] and is_over:
-            self._rotate(live)
+            self.rotate(live)
         self._turned_out.discard(live)
         self._moments[live] = max(moment, last)
 
-    def turn(self, live: str) -> None:
-        """Close a live file whose image was taken and that has lines; raises OSError."""
-        self._rotate(live)
+    def moment(self, live: str) -> int | None:
+        """Return the moment of the last line of a live file; None when it has none, or is no file at all."""
+        with suppress(OSError):
+            found = self._find(live)
+            return found.st_mtime_ns if found and found.st_size else None
+        return None
 
     def sync(self) -> None:
         """Bring everything that was appended, and the names, to disk."""
@@ -142,9 +144,7 @@ class Output:
         """Bring a file to disk and return its size; raises OSError also when nobody could ever read it."""
         found = os.fstat(descriptor)
         if not found.st_nlink:
-            raise OSError(
-                116, "was removed while lines were written to it; they are written again", live
-            )
+            raise OSError(116, "was removed while lines came; they are written again", live)
         # A file is as old as its last line, which rotation and --keep-age go by; after a downtime that is not now.
         os.utime(descriptor, ns=(self._moments[live], self._moments[live]))
         os.fdatasync(descriptor)
@@ -163,7 +163,7 @@ class Output:
         segments = rotation.closed_segments(self._list())
         for image in images:
             self._undo_one(image, segments.get(image.name, {}))
-            self._lengths.forget(image.name)
+            self._lengths.undo(image.name)
         os.fsync(self._folder)
         self.closed.clear()
         self._sizes.clear()
@@ -232,7 +232,8 @@ class Output:
         self._open[live] = descriptor
         return descriptor
 
-    def _rotate(self, live: str) -> None:
+    def rotate(self, live: str) -> None:
+        """Close a live file whose image was taken and that has lines; raises OSError."""
         number = self._next_number(live)
         descriptor = self._descriptor(live)
         del self._open[live]

@@ -71,35 +71,37 @@ def remains(live: str, inode: int, length: int, now: Known | None) -> str | None
 
 
 class Lengths:
-    """The lengths of one partition's live files; whoever holds the partition's lock may have them."""
+    """The lengths of one partition's live files; whoever holds the partition's lock may have them.
+
+    What a batch leaves counts from the next touch of the file on, so that it goes with a batch that is undone.
+    """
 
     def __init__(self, path: Path | None) -> None:
         """Read what was saved, if anything is to be; what cannot be read is nothing known."""
         self._path = path
         self._changed = False
-        self._known = _read(path) if path else {}
+        self._known, self._fresh = _read(path) if path else ({}, {})
 
     def difference(self, live: str, now: Known | None) -> str | None:
-        """Return what somebody else did to a live file since it was left, None for nothing; once."""
+        """Return what somebody else did to a live file since it was left, None for nothing; not while it is written."""
+        if fresh := self._fresh.pop(live, None):
+            self._known[live] = fresh
         known = self._known.get(live)
-        words = difference(live, known, now) if known else None
-        if known and words:
-            self.note(live, Known(0, 0, known.number))
-        return words
+        return difference(live, known, now) if known else None
 
     def number(self, live: str) -> int:
         """Return the number that the next segment had when the file was left: none is given twice."""
-        known = self._known.get(live)
+        known = self._fresh.get(live) or self._known.get(live)
         return known.number if known else 0
 
     def note(self, live: str, known: Known) -> None:
-        """Remember how a live file is left."""
-        self._known[live] = known
+        """Remember how a batch leaves a live file."""
+        self._fresh[live] = known
         self._changed = True
 
-    def forget(self, live: str) -> None:
-        """Know nothing of a file any more."""
-        self._changed = self._known.pop(live, None) is not None or self._changed
+    def undo(self, live: str) -> None:
+        """Forget what an undone batch left; what was found out before it is found again."""
+        self._changed = self._fresh.pop(live, None) is not None or self._changed
 
     def save(self) -> None:
         """Write down what is known, when it has changed; that it cannot be written is left for the next time."""
@@ -108,33 +110,37 @@ class Lengths:
         fresh = self._path.with_suffix(".lengths.new")
         try:
             with fresh.open("wb") as file:
-                file.write(_encoded(self._known, os.fstat(file.fileno()).st_ino))
+                inode = os.fstat(file.fileno()).st_ino
+                saved = {"known": _plain(self._known), "fresh": _plain(self._fresh)}
+                file.write(json.dumps({"version": _VERSION, "inode": inode, **saved}).encode())
             fresh.replace(self._path)
         except OSError:
             return
         self._changed = False
 
 
-def _read(path: Path) -> dict[str, Known]:
+_Files = dict[str, Known]
+
+
+def _plain(files: _Files) -> dict[str, tuple[int, int, int]]:
+    return {live: (known.inode, known.length, known.number) for live, known in files.items()}
+
+
+def _read(path: Path) -> tuple[_Files, _Files]:
     try:
         with path.open("rb") as file:
-            return _decoded(file.read(), os.fstat(file.fileno()).st_ino)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return {}
+            found, inode = json.loads(file.read()), os.fstat(file.fileno()).st_ino
+        if found["version"] == _VERSION:
+            # Where this file itself was copied, so were the others, and no inode says anything.
+            is_here = found["inode"] == inode
+            return _files(found["known"], is_here=is_here), _files(found["fresh"], is_here=is_here)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError):
+        pass  # that's fine: nothing is known
+    return {}, {}
 
 
-def _encoded(known: dict[str, Known], inode: int) -> bytes:
-    files = {live: (k.inode, k.length, k.number) for live, k in known.items()}
-    return json.dumps({"version": _VERSION, "inode": inode, "files": files}).encode()
-
-
-def _decoded(data: bytes, inode: int) -> dict[str, Known]:
-    """Return what was saved; where this file itself was copied, so were the others, and no inode says anything."""
-    found = json.loads(data)
-    if found["version"] != _VERSION:
-        return {}
-    is_here = found["inode"] == inode
+def _files(entries: dict[str, list[int]], *, is_here: bool) -> _Files:
     return {
         str(live): Known(int(entry[0]) if is_here else 0, int(entry[1]), int(entry[2]))
-        for live, entry in found["files"].items()
+        for live, entry in entries.items()
     }

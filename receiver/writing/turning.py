@@ -31,13 +31,14 @@ def turn(
     when this returns; raises OSError.
     """
     epoch, first = position
-    images = [image for image in map(output.image, lives) if image.length and is_due(image.moment)]
-    for begin in range(0, len(images), _TOGETHER):
-        part = images[begin : begin + _TOGETHER]
-        logbook.start(epoch, first, part)
+    moments = {live: output.moment(live) for live in lives}
+    due = [live for live, moment in moments.items() if moment is not None and is_due(moment)]
+    for begin in range(0, len(due), _TOGETHER):
+        part = due[begin : begin + _TOGETHER]
+        logbook.start(epoch, first, map(output.image, part))
         fault("turn_announced")
-        for image in part:
-            output.turn(image.name)
+        for live in part:
+            output.rotate(live)
         output.sync()
         fault("turn_synced")
         logbook.end(first)

@@ -163,6 +163,25 @@ def test_a_file_that_is_removed_while_it_is_written_costs_no_line_of_the_batch(
     assert partition.files() == {"web01.log": b"two\n"}
 
 
+def test_what_was_found_by_a_batch_that_is_undone_is_told_by_the_next(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition.lines("web01", b"two")
+    os.truncate(live(partition), 2)
+
+    def fail(output: Output) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Output, "sync", fail)
+        blocked(partition.run(2), Cause.DISK, "No space left")
+    done = partition.run(2)
+
+    assert isinstance(done, Done)
+    assert "was cut to 2 bytes" in done.notices[0]
+    assert partition.files() == {"web01.log.000001": b"on", "web01.log": b"two\n"}
+
+
 def test_a_file_that_is_cut_while_it_is_written_is_told(
     partition: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,18 @@ def test_files_of_others_are_not_turned(partition: Partition) -> None:
     assert (partition.output / "other.log").read_bytes() == b"theirs\n"
 
 
+def test_what_stands_in_the_place_of_a_file_does_not_hold_up_the_others(
+    partition: Partition,
+) -> None:
+    (partition.output / "web01.log").unlink()
+    (partition.output / "web01.log").mkdir()
+
+    done = partition.turn(4)
+
+    assert isinstance(done, Done)
+    assert sorted(done.closed) == ["cache.log.000001", "db.example.net.log.000001"]
+
+
 def test_by_the_clock_files_of_an_earlier_period_are_turned_and_are_as_old_as_their_last_line(
     partition: Partition,
 ) -> None:

@@ -45,22 +45,26 @@ def test_while_lines_come_the_clock_turns_nothing(turns: Turns) -> None:
     assert turns.take(is_silent=True) is Turn.DUE
 
 
-def test_asked_for_all_are_turned_once_and_that_is_enough_for_the_clock(turns: Turns) -> None:
+def test_asked_for_all_are_turned_once_also_while_lines_come(turns: Turns) -> None:
     turns.asked.set()
 
-    assert turns.take(is_silent=True) is Turn.ALL
-    assert turns.take(is_silent=True) is Turn.NONE
+    assert turns.take(is_silent=False) is Turn.ALL
+    assert turns.take(is_silent=False) is Turn.NONE
 
 
 @pytest.mark.parametrize("is_asked", [False, True], ids=["due", "asked"])
-def test_what_could_not_be_done_is_taken_again(turns: Turns, is_asked: bool) -> None:
-    if is_asked:
-        turns.asked.set()
-    turn = turns.take(is_silent=True)
+def test_what_could_not_be_done_is_tried_again_in_a_minute_and_holds_up_nothing(
+    turns: Turns, clock: Clock, is_asked: bool
+) -> None:
+    turns.take(is_silent=True)
+    turn = Turn.ALL if is_asked else Turn.DUE
 
     turns.again(turn)
 
-    assert turns.take(is_silent=True) is turn
+    assert turns.take(is_silent=True) is Turn.NONE
+    clock.now += 60 * SECOND
+    assert turns.take(is_silent=not is_asked) is turn
+    assert turns.take(is_silent=True) is Turn.NONE
 
 
 def test_the_clock_is_looked_at_again_within_a_minute_and_never_at_once(
