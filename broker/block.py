@@ -208,4 +208,5 @@ def _quote(path: str) -> str:
 
 
 def _unquote(text: str) -> str:
-    return unquote_to_bytes(text).decode("utf-8", "surrogateescape")
+    raw = text.encode("utf-8", "surrogateescape")  # of a header that is not UTF-8: as it came
+    return unquote_to_bytes(raw).decode("utf-8", "surrogateescape")

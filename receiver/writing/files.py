@@ -213,6 +213,13 @@ class Output:
         if not pieces:
             return
         descriptor = self._descriptor(live)
+        try:
+            self._pour(descriptor, pieces)
+        except OSError as error:
+            error.filename = str(self._root / live)
+            raise
+
+    def _pour(self, descriptor: int, pieces: Sequence[bytes]) -> None:
         for begin in range(0, len(pieces), _MOST_PIECES):
             part = pieces[begin : begin + _MOST_PIECES]
             total = sum(map(len, part))

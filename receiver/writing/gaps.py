@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from receiver.writing.journal import PreImage
-from receiver.writing.logbook import cut_back, sync_folder
+from receiver.writing.logbook import append, cut_back, sync_folder
 from receiver.writing.spans import Finding
 
 __all__ = ["GAPS", "DamagedGaps", "GapBook", "Missing", "cut", "missing"]
@@ -52,13 +52,7 @@ class GapBook:
 
     def save(self, gaps: Iterable[Finding]) -> None:
         """Keep what a batch has shown, on disk when this returns; the image must be in the journal. Raises OSError."""
-        fresh = not self._path.exists()
-        with self._path.open("ab") as file:
-            file.write(b"".join(_line(gap, self._partition) for gap in gaps))
-            file.flush()
-            os.fdatasync(file.fileno())
-        if fresh:
-            sync_folder(self._path.parent)
+        append(self._path, b"".join(_line(gap, self._partition) for gap in gaps))
 
     def tell(self, output: Path) -> None:
         """Append what is committed and was not told to the file in the output folder, each gap once.

@@ -9,7 +9,7 @@ from types import TracebackType
 from receiver.writing import journal
 from receiver.writing.journal import Batch, PreImage
 
-__all__ = ["Logbook", "cut_back", "sync_folder"]
+__all__ = ["Logbook", "append", "cut_back", "sync_folder"]
 
 _GROWN = 64 * 1024  # bytes after which a closed batch is the last that the file is appended to
 
@@ -65,7 +65,8 @@ class Logbook:
             sync_folder(self._path.parent)
         try:
             self._bring(data)
-        except OSError:
+        except OSError as error:
+            error.filename = str(self._path)
             with suppress(OSError):  # that's fine: it announces nothing that will be done
                 os.ftruncate(self._file, self._size)
             raise
@@ -122,6 +123,21 @@ def sync_folder(folder: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def append(path: Path, data: bytes) -> None:
+    """Append to a file, and make it where there is none; on disk when this returns. Raises OSError."""
+    try:
+        with path.open("ab") as file:
+            is_fresh = not file.tell()
+            file.write(data)
+            file.flush()
+            os.fdatasync(file.fileno())
+    except OSError as error:
+        error.filename = str(path)
+        raise
+    if is_fresh:
+        sync_folder(path.parent)
 
 
 def cut_back(path: Path, length: int) -> None:

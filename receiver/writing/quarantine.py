@@ -92,12 +92,14 @@ class Quarantine:
         self._held, self._size, self._how = [], 0, os.O_APPEND
 
     def _prune(self) -> None:
-        paths = sorted(self._folder.glob(f"p{self._partition}-*.msg"))
-        sizes = [path.stat().st_size for path in paths]
-        total, gone = sum(sizes), 0
-        while len(paths) - gone > _MOST_FILES or (total > _MOST_BYTES and gone < len(paths) - 1):
-            paths[gone].unlink(missing_ok=True)
-            total -= sizes[gone]
+        # by time: the sequences of a stream that was made anew begin again
+        found = [(path.stat(), path) for path in self._folder.glob(f"p{self._partition}-*.msg")]
+        found.sort(key=lambda entry: entry[0].st_mtime_ns)
+        total, gone = sum(about.st_size for about, _ in found), 0
+        while len(found) - gone > 1 and (len(found) - gone > _MOST_FILES or total > _MOST_BYTES):
+            about, path = found[gone]
+            path.unlink(missing_ok=True)
+            total -= about.st_size
             gone += 1
         if gone:
             logger.warning(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from receiver.writing.journal import PreImage
-from receiver.writing.logbook import cut_back, sync_folder
+from receiver.writing.logbook import append, cut_back, sync_folder
 
 __all__ = ["DamagedSpans", "SpanBook", "cut"]
 
@@ -86,12 +86,7 @@ class SpanBook:
         if not self._news:
             return
         lines = _sealed(self._news)
-        with self._path.open("ab") as file:
-            file.write(lines)
-            file.flush()
-            os.fdatasync(file.fileno())
-        if not self._memory.size:
-            sync_folder(self._path.parent)
+        append(self._path, lines)
         self._memory.reached.update(self._news)
         self._memory.size += len(lines)
         self._memory.seal = lines[-_SEAL:]

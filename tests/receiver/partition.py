@@ -163,12 +163,12 @@ class Partition:
         """Return what is in quarantine, in order: what is said of each message, and its payload."""
         found = []
         for path in sorted((self.output / ".quarantine").glob("*.msg")):
-            data = path.read_bytes()
-            while data:
-                head, _, rest = data.partition(b"\n")
-                about = json.loads(head)
-                found.append((about, rest[: about["bytes"]]))
-                data = rest[about["bytes"] + 1 :]
+            data, begin = path.read_bytes(), 0
+            while begin < len(data):
+                payload = data.index(b"\n", begin) + 1
+                about = json.loads(data[begin:payload])
+                begin = payload + about["bytes"] + 1
+                found.append((about, data[payload : begin - 1]))
         return found
 
     def files(self) -> dict[str, bytes]:

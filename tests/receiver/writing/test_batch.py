@@ -1,0 +1,190 @@
+"""A batch against anything that a client may send: each message is written or set aside whole, and tears no other's."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.connection import Message
+from receiver.assignment import Assignment, Destination
+from receiver.outcome import Done
+from receiver.reading.delivery import Delivery
+from receiver.reading.fetch import Chunk
+from receiver.writing.batch import Batch
+from receiver.writing.files import Output
+from receiver.writing.logbook import Logbook
+from receiver.writing.spanbook import SpanBook
+from tests.receiver.partition import Partition, ours
+
+NOON = 1_700_000_000_000_000_000
+_NUMBERS = st.sampled_from(["0", "1", "7", "-1", "9" * 19, "9" * 40, "1e3", "٣", "", "x"])
+_SPANS = st.one_of(
+    st.text(max_size=12),
+    st.builds("{}:{}-{}".format, st.sampled_from(["id", "", "a:b"]), _NUMBERS, _NUMBERS),
+    st.integers(0, 30).map(lambda start: f"id:{start}-{start + 5}"),
+)
+_HEADERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "Log-Agent": st.sampled_from(["1-00000001", "", "\udcff"]),
+        "Log-File": st.sampled_from(["/var/log/a", "%", "%ff%00", "\udcfe", "../../etc"]),
+        "Log-Span": _SPANS,
+        "Log-Identity": st.sampled_from(["1:0::0:", "1:2", "x" * 300]),
+        "Log-Lines": _NUMBERS,
+        "Log-Read-At": _NUMBERS,
+        "Log-Filtered": st.just("1"),
+        "Content-Encoding": st.sampled_from(["zstd", "zstd", "gzip", "", "\udcff"]),
+    },
+)
+_FRAME = zstandard.compress(b"line\n")
+_PAYLOADS = st.one_of(
+    st.binary(max_size=20),
+    st.just(b"line\n"),
+    st.just(_FRAME),
+    st.integers(0, len(_FRAME)).map(lambda length: _FRAME[:length]),
+    st.just(_FRAME + b"more"),
+    st.just(zstandard.ZstdCompressor(write_content_size=False).compress(b"line\n")),
+)
+_SUBJECTS = st.sampled_from(
+    ["logs.p0.bad", "logs.p0.worse", "logs.p0.a/b", "logs.p0.\udcff", "logs.p0", "logs.px.y", "x"]
+)
+
+
+def write(
+    folder: Path, messages: Sequence[tuple[str, bytes, dict[str, str] | None]], chunk: int = 10_000
+) -> Done:
+    """Write messages as one batch of partition 0, in chunks of so many."""
+    destination = Destination(folder / "out", folder / "state", 0, ())
+    for path in (destination.output, destination.state):
+        path.mkdir(exist_ok=True)
+    delivered = [
+        (
+            Delivery(1, sequence, sequence, NOON + sequence, len(messages) - sequence),
+            Message(None, subject, f"ack-{sequence}", payload, headers),  # type: ignore[arg-type] # asks nothing
+        )
+        for sequence, (subject, payload, headers) in enumerate(messages, 1)
+    ]
+    with (
+        Logbook(destination.state / "p0.journal") as logbook,
+        Output(destination.output, 0) as output,
+    ):
+        spans = SpanBook(destination.state / "p0.spans")
+        batch = Batch(Assignment(0, 1, 1, 1), destination, logbook, output, spans)
+        for begin in range(0, len(delivered), chunk):
+            batch.write(Chunk(tuple(delivered[begin : begin + chunk]), 1))
+        return batch.finish()
+
+
+@settings(max_examples=80, deadline=None)
+@given(messages=st.lists(st.tuples(_SUBJECTS, _PAYLOADS, _HEADERS), min_size=1, max_size=12))
+def test_whatever_comes_is_written_or_set_aside_whole_and_tears_no_line_of_others(
+    messages: list[tuple[str, bytes, dict[str, str]]],
+) -> None:
+    sent: list[tuple[str, bytes, dict[str, Any] | None]] = []
+    for number, message in enumerate(messages):
+        sent += [message, ("logs.p0.good", b"line %d" % number, None)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        done = write(folder, sent, chunk=5)
+
+        good = b"".join(b"line %d\n" % number for number in range(len(messages)))
+        assert (folder / "out" / "good.log").read_bytes() == good
+        kept = Partition("", folder).set_aside()
+        assert len(kept) == done.quarantined
+        for about, payload in kept:
+            assert payload == sent[int(about["sequence"]) - 1][1]
+            assert about["reason"]
+        written = {path.name for path in (folder / "out").glob("*.log")}
+        assert written <= {"good.log", "bad.log", "worse.log"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "payload"),
+    [
+        pytest.param({"Log-Span": "id:0-4"}, b"12345678\n", id="a span that is too short"),
+        pytest.param({"Log-Span": "id:0-90"}, b"12345678\n", id="a span that is too long"),
+        pytest.param({"Log-Span": f"id:{2**63}-{2**63 + 9}"}, b"12345678\n", id="beyond any file"),
+        pytest.param({"Log-Span": "id:9-0"}, b"12345678\n", id="end before start"),
+        pytest.param({"Log-Span": "id:-9-0"}, b"12345678\n", id="negative"),
+        pytest.param({"Log-Lines": "10"}, b"12345678\n", id="more lines than bytes"),
+        pytest.param({"Log-Lines": "one"}, b"12345678\n", id="no number of lines"),
+        pytest.param({"Log-Read-At": ""}, b"12345678\n", id="no time"),
+        pytest.param({"Log-Agent": None}, b"12345678\n", id="no agent"),
+        pytest.param({"Log-Lines": None}, b"12345678\n", id="no lines"),
+    ],
+)
+def test_headers_that_cannot_be_true_are_set_aside_and_move_nothing(
+    tmp_path: Path, headers: dict[str, str | None], payload: bytes
+) -> None:
+    subject, _, true = ours("web01", "id", 0, b"12345678\n")
+    changed = {name: value for name, value in {**true, **headers}.items() if value is not None}
+
+    done = write(tmp_path, [(subject, payload, changed), (subject, b"12345678\n", true)])
+
+    assert (done.quarantined, done.findings) == (1, ())
+    assert (tmp_path / "out" / "web01.log").read_bytes() == b"12345678\n"
+
+
+def test_an_unfinished_last_line_has_a_byte_more_than_its_span(tmp_path: Path) -> None:
+    done = write(tmp_path, [ours("web01", "id", 0, b"12345678\n", end=8)])
+
+    assert (done.quarantined, done.lines) == (0, 1)
+
+
+def test_a_block_that_unfolds_without_end_takes_no_memory_and_is_set_aside(tmp_path: Path) -> None:
+    bomb = zstandard.compress(bytes(65 * 1024 * 1024))
+
+    done = write(tmp_path, [("logs.p0.web01", bomb, {"Content-Encoding": "zstd"})])
+
+    assert done.quarantined == 1
+    assert not (tmp_path / "out" / "web01.log").exists()
+
+
+def test_lines_of_a_pull_that_unfold_to_too_much_are_written_as_they_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("receiver.writing.batch._MOST_HELD", 50)
+    sent = [(f"logs.p0.web{n % 3}", b"line %d" % n, None) for n in range(100)]
+
+    write(tmp_path, sent)
+
+    for host in range(3):
+        lines = b"".join(b"line %d\n" % n for n in range(100) if n % 3 == host)
+        assert (tmp_path / "out" / f"web{host}.log").read_bytes() == lines
+
+
+def test_many_bad_messages_make_one_file_and_hold_up_nobody(tmp_path: Path) -> None:
+    bad = [("logs.p0.a/b", b"evil %d" % n, None) for n in range(20_000)]
+
+    done = write(tmp_path, [*bad, ("logs.p0.web01", b"one", None)])
+
+    assert (done.quarantined, done.lines) == (20_000, 1)
+    assert len(list((tmp_path / "out" / ".quarantine").iterdir())) == 1
+    kept = Partition("", tmp_path).set_aside()
+    assert [payload for _, payload in kept] == [payload for _, payload, _ in bad]
+
+
+def test_the_oldest_of_too_much_that_was_set_aside_goes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "out" / ".quarantine"
+    folder.mkdir(parents=True)
+    for number in range(100, 110):
+        (folder / f"p0-{number:012d}.msg").write_bytes(b"old")
+        os.utime(folder / f"p0-{number:012d}.msg", (number, number))
+    (folder / "p1-000000000001.msg").write_bytes(b"another partition's")
+    monkeypatch.setattr("receiver.writing.quarantine._MOST_FILES", 4)
+
+    write(tmp_path, [("logs.p0.a/b", b"evil", None)])
+
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "p0-000000000001.msg",
+        *(f"p0-{number:012d}.msg" for number in range(107, 110)),
+        "p1-000000000001.msg",
+    ]
