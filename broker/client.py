@@ -6,6 +6,7 @@ offers none.
 
 import ssl
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -149,9 +150,28 @@ class BrokerClient(ReceivingClient, SendingClient):
             message.subject = subject.decode(errors="surrogateescape")
         return message
 
+    @staticmethod
+    def _parse_header_lines(raw: bytes) -> dict[str, str]:
+        # as nats-py does it, which looks at each character of each name: two thirds of what a small message costs
+        found: dict[str, str] = {}
+        for line in raw.split(b"\r\n"):
+            name, colon, value = line.partition(b":")
+            if colon and (known := _header_name(name)) is not None:
+                found[known] = value.strip().decode("utf-8", "replace")
+        return found
+
     async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
         try:
             found: dict[str, str] | None = await super()._process_headers(headers)
         except UnicodeDecodeError:
             return None
         return found
+
+
+@lru_cache(maxsize=1000)
+def _header_name(raw: bytes) -> str | None:
+    try:
+        name = raw.strip().decode("ascii")
+    except UnicodeDecodeError:
+        return None
+    return None if any(sign.isspace() for sign in name) else name
