@@ -19,6 +19,7 @@ __all__ = [
     "decode_origin",
     "decode_payload",
     "encode_origin",
+    "has_ours",
 ]
 
 MAX_LINES_BYTES = 64 * 1024 * 1024
@@ -165,12 +166,17 @@ def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
     )
 
 
+def has_ours(head: bytes) -> bool:
+    """Whether headers, as they are on the wire, may hold any that `decode_origin` or `decode_payload` goes by."""
+    return b"Log-" in head or b"Content-Encoding" in head
+
+
 def decode_payload(headers: Mapping[str, str] | None, payload: bytes) -> bytes:
     """Return the lines of a message, unfolded; a missing last newline is the reader's to add.
 
     Raises `MalformedBlock` for a damaged frame, one larger than `MAX_LINES_BYTES`, or an unknown encoding.
     """
-    if not _is_compressed(headers):
+    if not headers or not _is_compressed(headers):
         return payload
     try:
         size = zstandard.frame_content_size(payload)
@@ -181,8 +187,8 @@ def decode_payload(headers: Mapping[str, str] | None, payload: bytes) -> bytes:
         raise MalformedBlock(f"damaged zstd frame: {error}") from error
 
 
-def _is_compressed(headers: Mapping[str, str] | None) -> bool:
-    encoding = (headers or {}).get(_ENCODING, "")
+def _is_compressed(headers: Mapping[str, str]) -> bool:
+    encoding = headers.get(_ENCODING, "")
     if encoding not in {"", "zstd"}:
         raise MalformedBlock(f"{_ENCODING} {encoding!r} is not known; only zstd is")
     return encoding == "zstd"

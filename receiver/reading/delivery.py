@@ -29,7 +29,7 @@ def parse(reply: str) -> Delivery | None:
         return None
     tokens = reply.split(".")
     numbers = tokens[4:9] if len(tokens) == 9 else tokens[6:11]
-    if len(numbers) != 5 or not all(text.isascii() and text.isdigit() for text in numbers):
+    digits = "".join(numbers)
+    if len(numbers) != 5 or not all(numbers) or not (digits.isascii() and digits.isdigit()):
         return None
-    attempt, sequence, number, stored_at, pending = map(int, numbers)
-    return Delivery(attempt, sequence, number, stored_at, pending)
+    return Delivery._make(map(int, numbers))

@@ -5,8 +5,9 @@ What is written here is on disk only after `finish`, and counts only after the d
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
-from broker.block import MalformedBlock, Origin, decode_origin, decode_payload
+from broker.block import MalformedBlock, Origin, decode_origin, decode_payload, has_ours
 from broker.connection import Arrived
 from broker.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.assignment import Assignment, Destination
@@ -106,11 +107,12 @@ class Batch:
         pieces.clear()
 
     def _sort(self, delivery: Delivery, message: Arrived, pieces: _Sorted) -> None:
-        host = Subject.parse(message.subject).host
-        origin = decode_origin(message.headers)
+        host = _host_of(message.subject)
+        headers = message.headers if has_ours(message.head) else None
+        origin = decode_origin(headers)
         if origin is not None and origin.is_claim:
             return
-        payload = whole = decode_payload(message.headers, message.data)
+        payload = whole = decode_payload(headers, message.data)
         if origin is not None:
             payload = self._judged(host, origin, whole, delivery)
         elif not payload.endswith(b"\n"):
@@ -199,3 +201,8 @@ class Batch:
         """
         self._quarantine.drop()
         self._output.undo(self.images.values())
+
+
+@lru_cache(16_384)
+def _host_of(subject: str) -> str:
+    return Subject.parse(subject).host
