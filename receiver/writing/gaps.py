@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from receiver.writing.journal import PreImage
-from receiver.writing.logbook import append, cut_back, sync_folder
+from receiver.writing.logbook import append, cut_back, named, sync_folder
 from receiver.writing.spans import Finding
 
 __all__ = ["GAPS", "DamagedGaps", "GapBook", "Missing", "cut", "missing"]
@@ -64,8 +64,10 @@ class GapBook:
             return
         sums, untold = _read(self._path)
         if untold:
-            _publish(output / GAPS, untold)
-            self._renew(_summed(sums, untold))
+            with named(output / GAPS):
+                _publish(output / GAPS, untold)
+            with named(self._path):
+                self._renew(_summed(sums, untold))
 
     def _renew(self, sums: dict[str, Missing]) -> None:
         fresh = self._path.with_suffix(".gaps.new")
@@ -170,5 +172,5 @@ def _held(path: Path) -> Iterator[int]:
 def _append(descriptor: int, data: bytes, size: int) -> None:
     if data and os.write(descriptor, data) != len(data):
         os.ftruncate(descriptor, size)
-        raise OSError(28, "No space left on device", GAPS)
+        raise OSError(28, "No space left on device")
     os.fsync(descriptor)

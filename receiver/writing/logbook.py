@@ -1,15 +1,15 @@
 """The journal of a partition on disk: appended and synced before files are touched, rewritten when it has grown."""
 
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
 from receiver.writing import journal
 from receiver.writing.journal import Batch, PreImage
 
-__all__ = ["Logbook", "append", "cut_back", "sync_folder"]
+__all__ = ["Logbook", "append", "cut_back", "named", "sync_folder"]
 
 _GROWN = 64 * 1024  # bytes after which a closed batch is the last that the file is appended to
 
@@ -64,9 +64,9 @@ class Logbook:
         if not self._size:  # made just now, or by somebody who could not bring its name to disk
             sync_folder(self._path.parent)
         try:
-            self._bring(data)
-        except OSError as error:
-            error.filename = str(self._path)
+            with named(self._path):
+                self._bring(data)
+        except OSError:
             with suppress(OSError):  # that's fine: it announces nothing that will be done
                 os.ftruncate(self._file, self._size)
             raise
@@ -74,7 +74,7 @@ class Logbook:
 
     def _bring(self, data: bytes) -> None:
         if os.write(self._file, data) != len(data):
-            raise OSError(28, "No space left on device", str(self._path))
+            raise OSError(28, "No space left on device")
         os.fdatasync(self._file)
 
     def _renew(self, epoch: int, first: int, images: Iterable[PreImage]) -> None:
@@ -125,17 +125,24 @@ def sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Have an OSError from inside say which file it is about: those of writing and syncing do not."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 def append(path: Path, data: bytes) -> None:
     """Append to a file, and make it where there is none; on disk when this returns. Raises OSError."""
-    try:
-        with path.open("ab") as file:
-            is_fresh = not file.tell()
-            file.write(data)
-            file.flush()
-            os.fdatasync(file.fileno())
-    except OSError as error:
-        error.filename = str(path)
-        raise
+    with named(path), path.open("ab") as file:
+        is_fresh = not file.tell()
+        file.write(data)
+        file.flush()
+        os.fdatasync(file.fileno())
     if is_fresh:
         sync_folder(path.parent)
 

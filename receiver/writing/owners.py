@@ -10,7 +10,7 @@ from pathlib import Path
 
 from receiver.writing import rotation
 from receiver.writing.files import make_folder
-from receiver.writing.logbook import sync_folder
+from receiver.writing.logbook import named, sync_folder
 
 __all__ = ["Owners", "owner_of"]
 
@@ -44,7 +44,7 @@ class Owners:
     def _register(self, path: Path) -> None:
         make_folder(self._folder)
         fresh = self._folder / f".p{self._partition}"
-        with fresh.open("wb") as file:
+        with named(fresh), fresh.open("wb") as file:
             file.write(self._mine)
             file.flush()
             os.fsync(file.fileno())

@@ -9,7 +9,7 @@ from pathlib import Path
 from broker.connection import Arrived
 from receiver.reading.delivery import Delivery
 from receiver.writing.files import make_folder
-from receiver.writing.logbook import sync_folder
+from receiver.writing.logbook import named, sync_folder
 
 __all__ = ["FOLDER", "Quarantine"]
 
@@ -85,7 +85,8 @@ class Quarantine:
     def _write(self, path: Path) -> None:
         make_folder(self._folder)
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        with os.fdopen(os.open(path, flags | self._how, 0o640), "wb") as file:
+        descriptor = os.open(path, flags | self._how, 0o640)
+        with named(path), os.fdopen(descriptor, "wb") as file:
             file.write(b"".join(self._held))
             file.flush()
             os.fsync(file.fileno())

@@ -1,6 +1,12 @@
 """A task on a disk that fails at any single call: when the trouble is over, all is as if it had never been."""
 
+import os
+import resource
 import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,3 +133,109 @@ def test_what_a_failed_fsync_may_have_lost_is_cut_off_and_written_again(
         assert unsafe(disk) == [], f"call {call}"
 
     assert failed >= 5
+
+
+@contextmanager
+def disk(folder: Path, *options: str) -> Iterator[Path]:
+    """Mount a small file system of its own."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    folder.mkdir(parents=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(folder: Path) -> None:
+    room = os.statvfs(folder)
+    (folder / "filler").write_bytes(bytes(room.f_bavail * room.f_frsize))
+
+
+@pytest.mark.parametrize("place", [".quarantine", ".owners", "."])
+def test_a_folder_of_the_output_that_is_full_blocks_and_goes_on_when_there_is_room(
+    partition: Partition, place: str
+) -> None:
+    partition.claim()
+    partition.publish(*_FIRST)
+    with disk(partition.output / place, "size=64k") as full:
+        fill(full)
+        outcome = partition.run()
+        again = partition.run()
+        (full / "filler").unlink()
+        done = partition.run()
+
+        assert isinstance(done, Done), done
+        assert (done.lines, done.quarantined) == (2, 1)
+        assert [payload for _, payload in partition.set_aside()] == [b"not zstd"]
+        assert partition.read("web01") == b"first of web01\n"
+    for blockade in (outcome, again):
+        blocked(blockade, Cause.DISK, "No space left", str(partition.output))
+
+
+def test_a_disk_without_inodes_blocks_until_there_are_some(partition: Partition) -> None:
+    partition.claim()
+    partition.publish(*(ours(f"host{n}", "a", 0, b"line\n") for n in range(30)))
+    with disk(partition.output, "size=4m,nr_inodes=20") as full:
+        blocked(partition.run(), Cause.DISK, "No space left")
+        assert partition.files() == {}
+        subprocess.run(["mount", "-o", "remount,nr_inodes=2000", str(full)], check=True)
+
+        assert isinstance(partition.run(), Done)
+        assert partition.files() == {f"host{n}.log": b"line\n" for n in range(30)}
+
+
+def test_a_file_that_may_not_grow_blocks_and_is_whole_again(partition: Partition) -> None:
+    large = replace(partition, rotate_size=0)
+    large.claim()
+    large.publish(*(ours("web01", "a", n * 60_000, b"x" * 59_999 + b"\n") for n in range(9)))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
+    try:
+        outcome = large.run()
+        left = large.files()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    blocked(outcome, Cause.DISK, "File too large", "web01.log")
+    assert left == {}
+    assert isinstance(large.run(), Done)
+    assert large.files() == {"web01.log": (b"x" * 59_999 + b"\n") * 9}
+
+
+def test_a_full_disk_holds_up_no_partition_whose_output_is_elsewhere(partition: Partition) -> None:
+    other = replace(partition.with_folder(partition.folder / "elsewhere"), number=1)
+    for each in (partition, other):
+        each.claim()
+        each.lines("web01", b"a line")
+    with disk(partition.output, "size=64k") as full:
+        fill(full)
+        blocked(partition.run(), Cause.DISK, "No space left")
+        assert isinstance(other.run(), Done)
+        (full / "filler").unlink()
+        assert isinstance(partition.run(), Done)
+        assert partition.read("web01") == other.read("web01") == b"a line\n"
+
+
+def test_gaps_wait_for_room_to_be_told_and_are_told_once(partition: Partition) -> None:
+    partition.claim()
+    partition.publish(ours("web01", "a", 0, b"one\n"), ours("web01", "a", 9, b"two\n"))
+    with disk(partition.output, "size=64k") as full:
+        done = partition.run()
+        assert isinstance(done, Done)
+        partition.move(done.until)
+        fill(full)
+        blocked(partition.run(done.until), Cause.DISK, "No space left", ".gaps.jsonl")
+        (full / "filler").unlink()
+        for _ in range(2):
+            assert isinstance(partition.run(done.until), Done)
+
+        assert (partition.output / ".gaps.jsonl").read_bytes().count(b"\n") == 1

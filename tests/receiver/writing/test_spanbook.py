@@ -139,3 +139,56 @@ def test_what_cannot_be_read_is_said_so_each_time(tmp_path: Path, line: bytes) -
     for _ in range(2):
         with pytest.raises(DamagedSpans, match=r"p0\.spans"):
             SpanBook(path)
+
+
+DAY = 24 * 3600 * 10**9
+
+
+def test_files_of_which_nothing_came_for_a_month_are_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "p0.spans"
+    path.write_bytes(b'["web01","of a program that knew no times",5]\n')
+    book = SpanBook(path)
+    book.note("web01", "old", 10, 100 * DAY)
+    book.note("web01", "quiet", 20, 111 * DAY)
+    book.note("web01", "young", 30, 140 * DAY)
+    book.save()
+    book._memory.compact_at = 0
+    for number in range(20):  # history, so that it is worth it
+        book.note("web01", "young", 30 + number, 140 * DAY)
+        book.save()
+    book.compact()
+
+    spanbook._memories.clear()
+    found = SpanBook(path)
+    assert found.reached("web01", "old") is None
+    assert found.reached("web01", "quiet") == 20
+    assert found.reached("web01", "young") == 49
+    assert found.reached("web01", "of a program that knew no times") == 5
+    assert found.read_at("web01", "young") == 140 * DAY
+
+
+def test_no_more_than_a_number_of_files_is_remembered_and_the_latest_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spanbook, "_MOST_FILES", 10)
+    book = SpanBook(tmp_path / "p0.spans")
+    for number in range(100):
+        book.note("web01", f"file-{number}", 1, 1000 + number)
+    book.save()
+    book._memory.compact_at = 0
+    book.compact()
+
+    found = SpanBook(tmp_path / "p0.spans")
+    assert [n for n in range(100) if found.reached("web01", f"file-{n}")] == list(range(90, 100))
+
+
+def test_a_file_that_is_shorter_than_what_was_committed_is_never_filled_up(tmp_path: Path) -> None:
+    book = SpanBook(tmp_path / "p0.spans")
+    book.note("web01", "a", 5, 1)
+    book.save()
+    image = book.image()
+    (tmp_path / "p0.spans").write_bytes(b"")
+
+    with pytest.raises(DamagedSpans, match="were committed"):
+        cut(tmp_path / "p0.spans", image)
+    assert (tmp_path / "p0.spans").read_bytes() == b""
