@@ -9,7 +9,8 @@ from zoneinfo import ZoneInfo, available_timezones
 
 __all__ = ["named_zone", "zone_name"]
 
-_LOCALTIME = Path("/etc/localtime")
+_LOCALTIME = Path("/etc/localtime")  # a link into the zones, or a copy of one
+_TIMEZONE = Path("/etc/timezone")  # its name, on Debian
 
 
 def zone_name(text: str) -> str:
@@ -29,7 +30,12 @@ def _local() -> str:
     if name := os.environ.get("TZ", "").removeprefix(":"):
         return name
     _, found, name = str(_LOCALTIME.resolve()).partition("/zoneinfo/")
-    return name if found else "UTC"
+    if found:
+        return name
+    try:
+        return _TIMEZONE.read_text("utf-8").strip()
+    except FileNotFoundError:
+        return "UTC"  # as the C library has it
 
 
 def _checked(name: str, what: str) -> str:
