@@ -63,11 +63,9 @@ def _locked(assignment: Assignment, destination: Destination) -> Outcome:
     path = destination.state / f"p{assignment.partition}"
     with (
         Logbook(path.with_suffix(".journal")) as logbook,
+        Lengths(path.with_suffix(".lengths")) as lengths,
         Output(
-            destination.output,
-            destination.rotate_size,
-            _calendar(destination),
-            Lengths(path.with_suffix(".lengths")),
+            destination.output, destination.rotate_size, _calendar(destination), lengths
         ) as output,
     ):
         lineage = offset.lineage if offset else ()

@@ -290,7 +290,6 @@ class Output:
     ) -> None:
         self._close_all()
         os.close(self._folder)
-        self._lengths.save()
 
 
 def make_folder(folder: Path) -> None:

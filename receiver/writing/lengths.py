@@ -7,6 +7,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
 __all__ = ["Damaged", "Known", "Lengths", "difference", "remains"]
 
@@ -71,7 +72,9 @@ def remains(live: str, inode: int, length: int, now: Known | None) -> str | None
 
 
 class Lengths:
-    """The lengths of one partition's live files; whoever holds the partition's lock may have them.
+    """The lengths of one partition's live files, read once and saved at the end, whatever number of batches between.
+
+    Whoever holds the partition's lock may have them.
 
     What a batch leaves counts from the next touch of the file on, so that it goes with a batch that is undone.
     """
@@ -102,6 +105,17 @@ class Lengths:
     def undo(self, live: str) -> None:
         """Forget what an undone batch left; what was found out before it is found again."""
         self._changed = self._fresh.pop(live, None) is not None or self._changed
+
+    def __enter__(self) -> "Lengths":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.save()
 
     def save(self) -> None:
         """Write down what is known, when it has changed; that it cannot be written is left for the next time."""
