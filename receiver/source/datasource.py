@@ -9,6 +9,7 @@ often as Spark wants it. It must not touch the receivers' consumers or offsets.
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from broker.exits import ConfigurationError
 from receiver.source.batch import batch_reader
 from receiver.source.options import SourceOptions
 from receiver.source.schema import columns
@@ -43,12 +44,19 @@ class JetStreamSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns; they depend on `explode`, `lineType` and `includeHeaders` only."""
-        return columns(SourceOptions.parse(self.options).show)
+        return columns(self._parsed().show)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a bounded query."""
-        return batch_reader(SourceOptions.parse(self.options))
+        return batch_reader(self._parsed())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a streaming query."""
-        return stream_reader(SourceOptions.parse(self.options))
+        return stream_reader(self._parsed())
+
+    def _parsed(self) -> SourceOptions:
+        try:
+            return SourceOptions.parse(self.options)
+        except ConfigurationError as error:
+            # Spark shows a user the whole way that an error took; what is wrong stands at its end
+            raise error.with_traceback(None) from None

@@ -1,5 +1,6 @@
 """The reader of a streaming query: how far each micro-batch goes, and what becomes of it when the stream is another."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 
@@ -35,6 +36,7 @@ from receiver.source.survey import look, place, subjects_of
 __all__ = ["stream_reader"]
 
 _CREATED = "created"
+_NEWS, _AGAIN = 0.5, 0.05  # seconds to wait for news, and between two looks
 
 
 def stream_reader(
@@ -74,7 +76,8 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
         before, created = self._parsed(start)
-        state, subjects = self._look_around()
+        known = min(before.values(), default=None) if self._target is None else None
+        state, subjects = self._look_around(known)
         moved = returned(before, created, state, self._options.fail_on_data_loss)
         if moved is not None:
             # a batch without rows brings the query there: ranges over two streams mean nothing
@@ -89,15 +92,22 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         return self._written(advance(reached, target, window), state.created)
 
-    def _look_around(self) -> tuple[StreamState, tuple[str, ...]]:
-        async def look_at_both(connection: Connection) -> tuple[StreamState, tuple[str, ...]]:
-            async def look_once() -> tuple[StreamState, tuple[str, ...]]:
-                state = await look(connection, self._options.stream)
-                return state, await subjects_of(connection, self._options)
+    def _look_around(self, known: int | None = None) -> tuple[StreamState, tuple[str, ...]]:
+        """Look, and wait a moment for news while the stream ends at `known`: Spark asks a hundred times a second."""
 
-            return await patiently(connection, look_once)
+        async def look_once(connection: Connection) -> tuple[StreamState, tuple[str, ...]]:
+            stream, loop = self._options.stream, asyncio.get_running_loop()
+            give_up = loop.time() + _NEWS
+            while True:
+                state = await look(connection, stream)
+                if state.until != known or loop.time() >= give_up:
+                    return state, await subjects_of(connection, self._options)
+                await asyncio.sleep(_AGAIN)
 
-        return ask(self._options, look_at_both)
+        async def look_patiently(connection: Connection) -> tuple[StreamState, tuple[str, ...]]:
+            return await patiently(connection, lambda: look_once(connection))
+
+        return ask(self._options, look_patiently)
 
     def _waits_for_more(self, there: int) -> bool:
         least, now = self._options.limits.least_offsets, self._clock()

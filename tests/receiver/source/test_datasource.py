@@ -303,8 +303,12 @@ def test_a_stream_made_anew_stops_the_query_with_a_reason(
 def test_what_is_wrong_is_said(
     spark: SparkSession, logs_url: str, options: dict[str, str], complaint: str
 ) -> None:
-    with pytest.raises(PySparkException, match=re.escape(complaint)):
+    with pytest.raises(PySparkException, match=re.escape(complaint)) as raised:
         load(spark, **{"url": logs_url, **options}).collect()
+
+    *way, said = str(raised.value).partition("\n SQLSTATE")[0].splitlines()
+    assert complaint in said
+    assert len(way) < 12
 
 
 def test_it_can_be_registered_by_hand(spark: SparkSession, logs_url: str, store: Any) -> None:
