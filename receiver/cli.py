@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
-from broker.exits import ConfigurationError
+from broker.exits import ConfigurationError, Exit
 from broker.options import given, settings_options, spread
 from broker.program import log_to_stderr, run
 from receiver.replaying.settings import REPLAY_FIELDS, ReplaySettings
 from receiver.settings import STATUS_FIELDS, ReceiverSettings
+from receiver.verifying.settings import VERIFY_FIELDS, VerifySettings
 
 __all__ = ["main"]
 
@@ -79,6 +80,21 @@ def replay(as_json: bool, **options: Any) -> None:
         click.echo(work.as_json(summary), err=str(settings.output) == "-")
     elif str(settings.output) != "-":
         click.echo(work.as_text(summary), err=True)
+
+
+@logreceiver.command()
+@settings_options(VerifySettings, VERIFY_FIELDS)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def verify(as_json: bool, **options: Any) -> int:
+    """Compare received files with the stream, as far as that holds their lines; exit code 1 when they differ."""
+    settings = given(VerifySettings, options)
+    log_to_stderr(settings)
+    from receiver.verifying import report as view  # not before --help: it brings Spark
+    from receiver.verifying.verify import verify as compare
+
+    report = compare(settings)
+    click.echo(view.as_json(report) if as_json else view.as_text(report))
+    return Exit.DONE if report.is_well else Exit.FAILED
 
 
 def main() -> None:

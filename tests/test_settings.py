@@ -9,6 +9,7 @@ from broker.configuration import ProgramSettings, load, name_of
 from broker.settings import BrokerSettings
 from receiver.replaying.settings import ReplaySettings
 from receiver.settings import ReceiverSettings
+from receiver.verifying.settings import VerifySettings
 from shipper.settings import ShipperSettings
 
 WRITTEN = {
@@ -70,9 +71,10 @@ CASES = [
         for name in model.model_fields
     ),
     *(
-        pytest.param(ReplaySettings, name, id=f"replay-{name}")
-        for name in ReplaySettings.__annotations__
-        if name in ReplaySettings.model_fields
+        pytest.param(model, name, id=f"{command}-{name}")
+        for command, model in (("replay", ReplaySettings), ("verify", VerifySettings))
+        for name in model.__annotations__
+        if name in model.model_fields
     ),
 ]
 REQUIRED: dict[type[ProgramSettings], dict[str, str]] = {

@@ -53,17 +53,15 @@ class Reader:
     access: Access
     selection: Selection
 
-    def runs(self, unit: Unit) -> Iterator[Run]:
+    def runs(self, unit: Unit, host: str = "") -> Iterator[Run]:
         """Yield the unit's lines in order, in runs of about 8 MiB as stored; retention's removals are left out.
 
-        Raises what `reread.read` raises.
+        With `host` the broker sends the messages of that host alone. Raises what `reread.read` raises.
         """
         connection = background.connection(self.servers, self.access)
-        rebuilder, span = (
-            Rebuilder(),
-            Range(partition_filter(unit.partition), unit.first, unit.until),
-        )
-        for run in read(connection, STREAM, span, fail=False):
+        subject = f"logs.p{unit.partition}.{host}" if host else partition_filter(unit.partition)
+        rebuilder = Rebuilder()
+        for run in read(connection, STREAM, Range(subject, unit.first, unit.until), fail=False):
             before = len(rebuilder.findings)
             found = [self._taken(rebuilder, message, unit) for message in run]
             yield Run(

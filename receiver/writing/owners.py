@@ -12,7 +12,7 @@ from receiver.writing import rotation
 from receiver.writing.files import make_folder
 from receiver.writing.logbook import named, sync_folder
 
-__all__ = ["Owners", "owner_of"]
+__all__ = ["Owners", "known_name", "owner_of"]
 
 _FOLDER = ".owners"
 _known: dict[tuple[Path, int, str], str] = {}
@@ -59,6 +59,14 @@ class Owners:
     @property
     def _mine(self) -> bytes:
         return str(self._partition).encode()
+
+
+def known_name(output: Path, partition: int, host: str) -> str:
+    """Return the name of the live file that a partition writes, or would write, for a host; registers nothing."""
+    stem = rotation.stem_of(host)
+    while owner_of(output, rotation.live_name(stem)) not in {None, partition}:
+        stem = f"{stem}..p{partition}"
+    return rotation.live_name(stem)
 
 
 def owner_of(output: Path, live: str) -> int | None:

@@ -1,0 +1,246 @@
+"""A task of a verification: the hosts of a unit, each by digest and, where that does not fit, line by line. Reads only.
+
+The stream is read once for all hosts; what each of them should have is kept as a length and a digest. Only a host whose
+newest received bytes are others is read once more, alone, and compared in windows.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker.exits import OperatorError
+from receiver.replaying.again import Reader
+from receiver.replaying.selection import Unit
+from receiver.verifying.compare import Side, hunks
+from receiver.verifying.findings import Difference, Kind, Ledger
+from receiver.verifying.received import Received, closed, received
+from receiver.writing.owners import known_name
+
+__all__ = ["Examined", "Failed", "HostReport", "Order", "Place", "examine"]
+
+_FURTHER = 16 * 1024 * 1024  # bytes further back that are looked through where lines do not fit
+_HEAD = 4096
+_END = 2**62  # behind whatever the stream holds
+_LOOKS = 5  # at a host whose files are rotated, compressed or removed meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is compared with what; `keeps` says that the receiver removes old segments, and may have removed all."""
+
+    output: Path
+    reader: Reader
+    keeps: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A difference, and where it is, for a person."""
+
+    difference: Difference
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostReport:
+    """A host: how many bytes were compared, how many older ones the received files no longer hold, and what differs.
+
+    `holes` are the numbers of closed segments that are not there although older ones are, where lines are missing.
+    """
+
+    partition: int
+    host: str
+    size: int
+    pruned: int = 0
+    holes: tuple[int, ...] = ()
+    places: tuple[Place, ...] = ()
+
+    @property
+    def is_well(self) -> bool:
+        """Whether everything that should be there is."""
+        return not self.places
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A unit that was compared; `size` is in bytes, `refused` counts messages that hold no lines."""
+
+    partition: int
+    hosts: int
+    size: int
+    refused: int
+    reports: tuple[HostReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A unit that could not be compared, and why, for a person."""
+
+    detail: str
+
+
+@dataclass(slots=True)
+class _Expected:
+    length: int = 0
+    digest: "hashlib.blake2b" = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
+
+
+def examine(unit: Unit, order: Order) -> Examined | Failed:
+    """Compare the hosts of a unit, up to its `until`, which is the committed offset."""
+    try:
+        return _examine(unit, order)
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        return Failed(f"{name}{error.strerror or error}")
+    except OperatorError as error:
+        return Failed(str(error))
+
+
+def _examine(unit: Unit, order: Order) -> Examined:
+    hosts: dict[str, _Expected] = {}
+    refused = 0
+    for run in order.reader.runs(unit):
+        refused += len(run.refused)
+        for piece in run.pieces:
+            expected = hosts.setdefault(piece.host, _Expected())
+            expected.length += len(piece.payload)
+            expected.digest.update(piece.payload)
+    segments = closed(order.output)
+    reports = []
+    for host in sorted(hosts):
+        expected = hosts[host]
+        live = known_name(order.output, unit.partition, host)
+        names = segments.get(live, {})
+        if not _fits(order.output, live, names, expected):
+            report = _patiently(_Host(unit, order, host, live), expected.length)
+            if report.places or report.pruned:
+                reports.append(report)
+    size = sum(expected.length for expected in hosts.values())
+    return Examined(unit.partition, len(hosts), size, refused, tuple(reports))
+
+
+def _patiently(host: "_Host", committed: int) -> HostReport:
+    for _ in range(_LOOKS - 1):
+        try:
+            return host.report(committed)
+        except FileNotFoundError:
+            continue
+    return host.report(committed)
+
+
+def _fits(folder: Path, live: str, names: dict[int, str], expected: _Expected) -> bool:
+    """Whether the newest bytes are the expected ones, to the last."""
+    digest = hashlib.blake2b(digest_size=16)
+    try:
+        found = received(folder, live, names, expected.length)
+        start = found.length - expected.length
+        if start < 0:
+            return False
+        for piece in found.pieces(start):
+            digest.update(piece)
+    except FileNotFoundError:  # rotated meanwhile: the closer look finds it
+        return False
+    return digest.digest() == expected.digest.digest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    unit: Unit
+    order: Order
+    host: str
+    live: str
+
+    def report(self, committed: int) -> HostReport:
+        names = closed(self.order.output).get(self.live, {})
+        found = received(self.order.output, self.live, names, committed + _FURTHER)
+        is_pruned = min(names) > 1 if names else self.order.keeps
+        start, agreed = self._begin(found, committed)
+        expected = Side(self._pieces(beyond=True), committed)
+        there = Side(found.pieces(start), found.length, start)
+        ledger, pruned, older = Ledger(), 0, start
+        for hunk in hunks(expected, there, agreed):
+            missing = _committed(hunk.missing, hunk.expected_at, committed)
+            extra = hunk.extra
+            if hunk.is_front:
+                older = hunk.found_at + sum(map(len, extra))
+                extra = ()
+                if is_pruned:
+                    pruned += sum(map(len, missing))
+                    missing = ()
+            if hunk.expected_at >= committed and _is_begun(hunk.missing, extra):
+                continue  # a block that is being written just now
+            ledger.note(missing, extra, hunk.found_at)
+        self._settle(ledger, found, older)
+        places = tuple(Place(item, found.place(item.position)) for item in ledger.differences())
+        is_missing = any(place.difference.kind is Kind.MISSING for place in places)
+        return HostReport(
+            self.unit.partition,
+            self.host,
+            committed - pruned,
+            pruned,
+            found.holes if is_missing else (),
+            places,
+        )
+
+    def _begin(self, found: Received, committed: int) -> tuple[int, bool]:
+        """Return from where on to compare what was received, and whether that is sure to be the first expected line.
+
+        It is where damage has changed no lengths; any other place is found line by line.
+        """
+        start = found.length - committed
+        if start < 0:
+            return 0, False
+        head = _head(self._pieces(beyond=False))
+        return (start, True) if _head(found.pieces(start)) == head else (0, False)
+
+    def _settle(self, ledger: Ledger, found: Received, older: int) -> None:
+        ledger.settle_moved()
+        if ledger.has_missing:
+            ledger.settle_older(_lines(_first(found.pieces(0), older)))
+        if ledger.has_extra:
+            ledger.settle_expected(_lines(self._pieces(beyond=True)))
+
+    def _pieces(self, beyond: bool) -> Iterator[bytes]:
+        """Yield what the host should have; `beyond` what is committed, too, as it may have been written since."""
+        unit = self.unit
+        until = _END if beyond else unit.until
+        for run in self.order.reader.runs(Unit(unit.partition, unit.first, until), self.host):
+            for piece in run.pieces:
+                yield piece.payload
+
+
+def _committed(lines: tuple[bytes, ...], at: int, committed: int) -> tuple[bytes, ...]:
+    kept = []
+    for line in lines:
+        if at >= committed:
+            break
+        kept.append(line)
+        at += len(line)
+    return tuple(kept)
+
+
+def _is_begun(expected: tuple[bytes, ...], there: tuple[bytes, ...]) -> bool:
+    return b"".join(expected).startswith(b"".join(there))
+
+
+def _head(pieces: Iterator[bytes]) -> bytes:
+    return b"".join(_first(pieces, _HEAD))
+
+
+def _first(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
+    for piece in pieces:
+        if size <= 0:
+            return
+        yield piece[:size]
+        size -= len(piece)
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line + b"\n"
+    if rest:
+        yield rest
