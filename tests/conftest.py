@@ -19,12 +19,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from hypothesis import settings
 
 import bench.ports
 from bench.processes import Process, Processes, wait_until
 from broker.bucket import write
 from broker.connection import Connection
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, Topology
+
+settings.register_profile("shared", deadline=None)  # how long a case takes is the machine's affair
+settings.load_profile("shared")
 
 ACCOUNTS = 400
 PARTITIONS = 2
