@@ -1,6 +1,7 @@
 """logreceiver as a program with a real Spark: killed, cut off, taken over, told to end, and idle."""
 
 import gzip
+import json
 import os
 import signal
 import sys
@@ -18,7 +19,7 @@ from broker.exits import Exit
 from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET, Topology
 from tests.conftest import Server, apply_topology
-from tests.receiver.partition import ask
+from tests.receiver.partition import ask, ours
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
 
@@ -64,6 +65,12 @@ class Scene:
 
         ask(self.server.url, publish)
 
+    def shipped(self, start: int, payload: bytes) -> int:
+        """Publish a block as the shipper of web01 does; return its sequence."""
+        message = ours("web01", "a", start, payload)
+        self.last = int(ask(self.server.url, lambda broker: broker.ask(*message))["seq"])
+        return self.last
+
     def expected(self) -> dict[str, bytes]:
         return {host: b"".join(blocks) for host, blocks in self.sent.items()}
 
@@ -105,7 +112,10 @@ def is_calm(receiver: Process) -> None:
     )
 
 
-def test_once_receives_what_is_there_commits_it_and_ends(scene: Scene) -> None:
+def test_once_receives_what_is_there_commits_it_names_what_retention_took_and_ends(
+    scene: Scene,
+) -> None:
+    scene.shipped(0, b"received\n")
     scene.publish(300)
     receiver = scene.receiver("receiver", "--once", "--rotate-size", "2KB")
 
@@ -114,9 +124,17 @@ def test_once_receives_what_is_there_commits_it_and_ends(scene: Scene) -> None:
     assert scene.received() == scene.expected()
     assert scene.committed() == scene.last + 1
     is_calm(receiver)
+    taken = scene.shipped(9, b"taken away\n")
+    scene.shipped(20, b"after that\n")
+    ask(scene.server.url, lambda broker: broker.api("STREAM.PURGE.LOGS", {"seq": taken + 1}))
     receiver.start()
     assert receiver.wait(60) == 0
     assert scene.received() == scene.expected()
+    assert scene.of_host("web01") == b"received\nafter that\n"
+    [gap] = map(json.loads, (scene.output / ".gaps.jsonl").read_text("ascii").splitlines())
+    assert (gap["host"], gap["file"]) == ("web01", "/var/log/a")
+    assert (gap["start"], gap["end"]) == (9, 20)
+    assert "gap of 11 bytes: host web01, file '/var/log/a'" in receiver.log.read_text()
 
 
 @pytest.mark.parametrize("point", ["appended", "ended"])
