@@ -1,13 +1,15 @@
 """Entries of a key-value bucket: read, and written by compare-and-set (ADR-8), with the least rights that this takes."""
 
+import base64
 from dataclasses import dataclass
 
 from broker.connection import Connection, Message, Rejected
 
-__all__ = ["Conflict", "Entry", "read", "write"]
+__all__ = ["Conflict", "Entry", "Revision", "history", "read", "write"]
 
 _WRONG_LAST_SEQUENCE = 10071
 _NO_MESSAGE = "404"
+_NO_MESSAGE_FOUND = 10037
 
 
 class Conflict(Exception):
@@ -20,6 +22,34 @@ class Entry:
 
     value: bytes
     revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A value that a key has or had; `time` is the broker's, RFC 3339. A deletion has no value."""
+
+    value: bytes
+    revision: int
+    time: str
+
+
+async def history(connection: Connection, bucket: str, key: str) -> list[Revision]:
+    """Return the revisions of a key that the bucket still has, oldest first; raises `Rejected`, `ConnectionLost`."""
+    found: list[Revision] = []
+    while True:
+        begin = found[-1].revision + 1 if found else 1
+        try:
+            answer = await connection.api(
+                f"STREAM.MSG.GET.KV_{bucket}",
+                {"seq": begin, "next_by_subj": f"$KV.{bucket}.{key}"},
+            )
+        except Rejected as error:
+            if error.error == _NO_MESSAGE_FOUND:
+                return found
+            raise
+        message = answer["message"]
+        value = base64.b64decode(message.get("data", ""))
+        found.append(Revision(value, int(message["seq"]), message["time"]))
 
 
 async def read(connection: Connection, bucket: str, key: str) -> Entry | None:

@@ -32,7 +32,7 @@ class Offset:
     `epoch` counts the receivers that have owned the partition; `stream_created` tells a recreated stream from the one
     that `next` belongs to; `last_time` is when the last committed message was stored (RFC 3339), `committed_at` when
     this entry was written. `lines` and `size` (bytes) are totals over all epochs, `lineage` is how the last epochs began,
-    oldest first.
+    oldest first. Whoever asks `presence` is answered as long as the owner lives; empty where it cannot be asked.
     """
 
     next: int
@@ -44,6 +44,7 @@ class Offset:
     last_time: str = ""
     committed_at: str = ""
     lineage: tuple[Beginning, ...] = ()
+    presence: str = ""
 
     @property
     def is_moved(self) -> bool:

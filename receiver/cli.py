@@ -11,13 +11,15 @@ import click
 from broker.exits import ConfigurationError, Exit
 from broker.options import given, settings_options, spread
 from broker.program import log_to_stderr, run
+from receiver.offsets_cli import COMMANDS as OFFSETS_COMMANDS
+from receiver.offsets_cli import offsets
 from receiver.replaying.settings import REPLAY_FIELDS, ReplaySettings
 from receiver.settings import STATUS_FIELDS, ReceiverSettings
 from receiver.verifying.settings import VERIFY_FIELDS, VerifySettings
 
 __all__ = ["main"]
 
-_COMMANDS = ("status", "prepare", "replay", "verify")
+_COMMANDS = ("status", "prepare", "replay", "verify", *OFFSETS_COMMANDS)
 
 
 @click.group("logreceiver", invoke_without_command=True)
@@ -95,6 +97,9 @@ def verify(as_json: bool, **options: Any) -> int:
     report = compare(settings)
     click.echo(view.as_json(report) if as_json else view.as_text(report))
     return Exit.DONE if report.is_well else Exit.FAILED
+
+
+logreceiver.add_command(offsets)
 
 
 def main() -> None:

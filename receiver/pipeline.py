@@ -24,14 +24,16 @@ from pyspark import SparkContext
 
 from broker import bucket
 from broker.connection import Connection, ConnectionLost, Rejected
-from broker.exits import ConfigurationError, OperatorError, leading
+from broker.exits import ConfigurationError, FencedError, OperatorError, leading
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
 from receiver.assignment import Destination
 from receiver.following.follower import Follower, Pace
 from receiver.following.jobs import Jobs
 from receiver.following.ledger import Ledger
 from receiver.following.patience import pause, unless
+from receiver.following.presence import Presence
 from receiver.following.runner import run_job, warm_up
+from receiver.following.standby import Standby
 from receiver.following.tidier import Tidier
 from receiver.following.turns import Turns
 from receiver.following.wake import Wake
@@ -68,6 +70,7 @@ class _Pipeline:
             settings.server, f"logreceiver {self._owner}", access=settings.access
         )
         self._stop = asyncio.Event()
+        self._presence = Presence(self._connection, self._owner)
         self._turns: dict[int, Turns] = {}
         self._tidier = Tidier(Closet(_order(settings), time.time_ns), self._stop.is_set)
 
@@ -136,10 +139,13 @@ class _Pipeline:
             async with asyncio.TaskGroup() as group:
                 group.create_task(asyncio.to_thread(warm_up, spark, slots))
                 group.create_task(self._tidier.run())
+                await unless(self._stop, self._presence.begin())
+                present = group.create_task(self._presence.last())
                 await self._until_done(
                     {group.create_task(self._one(number, jobs)) for number in partitions}
                 )
                 self._tidier.end()
+                present.cancel()
         except BaseExceptionGroup as errors:
             raise leading(errors) from None
 
@@ -157,26 +163,44 @@ class _Pipeline:
             follower.cancel()  # its batch is not committed, so that the next start undoes it
 
     async def _one(self, partition: int, jobs: Jobs) -> None:
-        settings = self._settings
         wake = Wake(self._connection, partition, secrets.token_hex(6))
-        follower = Follower(
+        if self._settings.standby:
+            await self._stand_by(partition, jobs, wake)
+        else:
+            await self._follower(partition, jobs, wake).run(self._stop)
+        await wake.close()
+
+    async def _stand_by(self, partition: int, jobs: Jobs, wake: Wake) -> None:
+        """Own the partition whenever nobody else does, until told to stop."""
+        silence = self._settings.takeover_after.total_seconds()
+        loop = asyncio.get_running_loop()
+        standby = Standby(self._connection, partition, silence, loop.time)
+        while (revision := await unless(self._stop, standby.wait(self._stop))) is not None:
+            try:
+                await self._follower(partition, jobs, wake).run(self._stop, revision)
+            except FencedError as error:
+                logger.warning("%s, and stands by again", error)
+
+    def _follower(self, partition: int, jobs: Jobs, wake: Wake) -> Follower:
+        settings = self._settings
+        ledger = Ledger(
+            self._connection,
+            partition,
+            self._owner,
+            Folders(settings.output, settings.state, partition),
+            self._presence.address,
+        )
+        return Follower(
             partition,
             self._connection,
             jobs,
-            Ledger(
-                self._connection,
-                partition,
-                self._owner,
-                Folders(settings.output, settings.state, partition),
-            ),
+            ledger,
             wake,
             Pace(settings.max_batch, settings.linger.total_seconds(), settings.once),
             _now,
             self._tidier.closed,
             self._turns[partition],
         )
-        await follower.run(self._stop)
-        await wake.close()
 
     def _turn(self) -> None:
         logger.info("told by SIGUSR1 to close the files of all partitions")

@@ -2,9 +2,16 @@
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ByteSize,
+    Field,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import SettingsConfigDict
 
 from broker.access_settings import ACCESS, Servers
@@ -57,6 +64,15 @@ class ReceiverSettings(SparkSettings):
     once: bool = Field(
         False,
         description="Receive what is there, commit it, and exit 0 instead of waiting for more.",
+    )
+    standby: bool = Field(
+        False,
+        description="Wait while another receiver owns a partition, and take it over only when that one is gone.",
+    )
+    takeover_after: Duration = Field(
+        timedelta(seconds=15),
+        description="With --standby: how long an owner may give no sign of life.",
+        json_schema_extra={"metavar": "TIME"},
     )
     patience: Duration = Field(
         timedelta(seconds=15),
@@ -126,6 +142,12 @@ class ReceiverSettings(SparkSettings):
         if size < _SMALLEST_BATCH:
             raise ValueError("a batch takes in at least 1MiB")
         return size
+
+    @model_validator(mode="after")
+    def _check_standby(self) -> Self:
+        if self.standby and self.once:
+            raise ValueError("--once and --standby exclude each other: one ends, the other waits")
+        return self
 
     @property
     def state(self) -> Path:

@@ -60,6 +60,8 @@ WRITTEN = {
     "log_level": "debug",
     "log_format": "json",
     "once": "true",
+    "standby": "true",
+    "takeover_after": "30s",
     "ack": "false",
     "tls_first": "true",
 }

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from broker.connection import Connection, ConnectionLost, Rejected
 from broker.exits import FencedError, OperatorError
@@ -81,10 +82,14 @@ class Follower:
         self._blocked: str | None = None
         self._attempts = 0
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Claim the partition and follow it; raises `FencedError`, and OperatorError for what only a person can mend."""
+    async def run(self, stop: asyncio.Event, revision: int | None = None) -> None:
+        """Claim the partition and follow it; raises `FencedError`, and OperatorError for what only a person can mend.
+
+        With a `revision` return at once if the offset is no longer at that: somebody else has claimed it.
+        """
         loop = asyncio.get_running_loop()
-        await self._patiently(self._claim, stop)
+        if not await self._patiently(partial(self._claim, revision), stop):
+            return
         pending = 0
         while not stop.is_set():
             if not pending and not await self._patiently(self._something, stop):
@@ -97,9 +102,10 @@ class Follower:
             if done and not pending:
                 await pause(stop, began + self._pace.rest(done) - loop.time())
 
-    async def _claim(self) -> bool:
-        offset = await self._ledger.claim(self._clock())
-        assert offset is not None, "taken over at whatever revision"
+    async def _claim(self, revision: int | None) -> bool:
+        offset = await self._ledger.claim(self._clock(), revision)
+        if offset is None:
+            return False
         logger.info(
             "partition %d: from sequence %d, epoch %d", self._partition, offset.next, offset.epoch
         )

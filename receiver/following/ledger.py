@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from broker import bucket
@@ -27,9 +28,15 @@ class Ledger:
     """The offset of one partition and the epoch in which we own it."""
 
     def __init__(
-        self, connection: Connection, partition: int, owner: str, folders: Folders | None = None
+        self,
+        connection: Connection,
+        partition: int,
+        owner: str,
+        folders: Folders | None = None,
+        presence: str = "",
     ) -> None:
         """Know nothing yet; `claim` comes first. What the folders say must go with the offset."""
+        self._presence = presence
         self._connection = connection
         self._partition = partition
         self._owner = owner
@@ -57,6 +64,7 @@ class Ledger:
                 offset = offsets.claimed(
                     before, stream, self._partition, self._owner, _iso(now), evidence
                 )
+                offset = replace(offset, presence=self._presence)
                 self._revision = await self._write(offset, seen)
             except FilesMismatch:
                 if doubt == (seen, evidence):

@@ -72,7 +72,7 @@ def claimed(
     now: str,
     evidence: Evidence = _NOWHERE,
 ) -> Offset:
-    """Return the entry of a new owner: the next epoch. Raises `StreamMismatch`, and `FilesMismatch` by the evidence."""
+    """Return the entry of a new owner, who cannot be asked yet: the next epoch. Raises `StreamMismatch`, and `FilesMismatch` by the evidence."""
     last = evidence.last
     by_hand = offset is not None and offset.is_moved
     if words := _objection(evidence, by_hand=by_hand, partition=partition):
@@ -90,6 +90,7 @@ def claimed(
         known,
         epoch=epoch,
         owner=owner,
+        presence="",
         committed_at=now,
         lineage=known.with_beginning(Beginning(epoch, first)),
     )
@@ -194,6 +195,7 @@ def moved(offset: Offset | None, stream: StreamState, to: int, by: str, now: str
         epoch=epoch,
         stream_created=stream.created,
         owner=by,
+        presence="",
         committed_at=now,
         lineage=offset.with_beginning(Beginning(epoch, offset.next, by_hand=True)),
     )

@@ -188,6 +188,31 @@ def test_a_second_receiver_takes_over_and_the_first_ends_with_78(scene: Scene) -
     assert len(ended) == 1
 
 
+def test_a_standby_takes_over_when_the_owner_is_killed_and_not_before(scene: Scene) -> None:
+    owner = scene.receiver("owner")
+    scene.publish(50)
+    scene.wait_for_all(owner)
+    standby = scene.receiver("standby", "--standby", "--takeover-after", "2s")
+    wait_until("it stands by", lambda: "standing by" in standby.last_words(), 60, [owner, standby])
+    scene.publish(50)
+    scene.wait_for_all(owner, standby)
+    assert "epoch 2" not in standby.last_words()
+
+    owner.kill()
+    scene.publish(50)
+
+    scene.wait_for_all(standby)
+    assert "epoch 2" in standby.log.read_text()
+    newest = scene.receiver("newest")
+    wait_until("it has claimed", lambda: "epoch 3" in newest.last_words(), 60, [newest, standby])
+    scene.publish(50)
+    scene.wait_for_all(newest, standby)
+    wait_until("it stands by again", lambda: "by again" in standby.log.read_text(), 30, [standby])
+    assert standby.stop() == 0
+    assert newest.stop() == 0
+    is_calm(standby)
+
+
 def test_told_to_end_under_load_it_ends_in_time_and_the_next_start_goes_on(scene: Scene) -> None:
     receiver = scene.receiver("receiver", "--rotate-size", "100KB", "--compress", "none")
     scene.publish(20)

@@ -1,0 +1,101 @@
+"""The sign of life of a receiver: it answers whoever asks, and costs nothing while nobody does.
+
+Its address stands in the entries of its partitions only when it has heard itself: who may not subscribe is not taken for
+dead.
+"""
+
+import asyncio
+import logging
+import secrets
+from enum import Enum
+
+from broker.connection import Connection, ConnectionLost, Message, Rejected
+
+__all__ = ["Life", "Presence", "life_of"]
+
+_PREFIX = "logship.receiver."
+_LOOK = 2.0  # seconds between looks whether the connection is still the one that we answer on
+_PATIENCE = 2.0  # seconds for an answer
+
+logger = logging.getLogger(__name__)
+
+
+class Life(Enum):
+    """What asking an owner has shown."""
+
+    ALIVE = "alive"
+    NOBODY = "nobody"
+    """The broker answers that nobody listens at its address, or nobody answered in time."""
+    UNKNOWN = "unknown"
+    """The broker itself does not answer."""
+
+
+class Presence:
+    """The address at which one receiver answers."""
+
+    def __init__(self, connection: Connection, owner: str) -> None:
+        """Answer nobody yet."""
+        self._connection = connection
+        self._owner = owner.encode()
+        self._name = secrets.token_hex(8)
+        self._client: object = None
+        self.address = ""
+
+    async def begin(self) -> None:
+        """Answer from now on, and set `address` if that can be heard; says so if not."""
+        life = Life.UNKNOWN
+        while life is Life.UNKNOWN:
+            try:
+                await self._subscribe()
+            except ConnectionLost:
+                continue  # a new connection is waited for
+            life = await life_of(self._connection, self._name)
+        if life is Life.ALIVE:
+            self.address = self._name
+        else:
+            logger.warning(
+                "nobody hears %s%s: without the right to subscribe there no --standby can take over from this receiver",
+                _PREFIX,
+                self._name,
+            )
+
+    async def last(self) -> None:
+        """Go on answering through new connections; never returns."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            if await self._connection.client() is not self._client:
+                try:
+                    await self._subscribe()
+                except ConnectionLost:
+                    continue
+
+    async def _subscribe(self) -> None:
+        client = await self._connection.client()
+        await self._connection.subscribe(f"{_PREFIX}{self._name}", self._answer)
+        self._client = client
+
+    async def _answer(self, message: Message) -> None:
+        if message.reply:
+            try:
+                await self._connection.publish(message.reply, self._owner)
+            except ConnectionLost:
+                return  # that's fine: whoever asked asks again
+
+
+async def life_of(connection: Connection, name: str) -> Life:
+    """Ask a receiver at its address, and the broker itself where none answers."""
+    try:
+        await connection.request(f"{_PREFIX}{name}", patience=_PATIENCE)
+    except Rejected:
+        return Life.NOBODY
+    except ConnectionLost:
+        return await _nobody_or_nothing(connection)
+    return Life.ALIVE
+
+
+async def _nobody_or_nothing(connection: Connection) -> Life:
+    try:
+        await connection.api("INFO", patience=_PATIENCE)
+    except (ConnectionLost, Rejected):
+        return Life.UNKNOWN
+    return Life.NOBODY

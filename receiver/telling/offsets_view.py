@@ -1,0 +1,153 @@
+"""What `logreceiver offsets` shows: where each partition stands, what waits behind it, and how it came there."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from broker import bucket
+from broker.connection import Connection
+from broker.offset import Offset, UnreadableOffset
+from broker.subjects import partition_filter
+from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
+from receiver.following.ledger import stream_state
+from receiver.following.presence import Life, life_of
+
+__all__ = ["PartitionOffset", "Step", "as_json", "as_table", "gather", "waiting"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One revision of an entry; `words` say what is wrong with one that cannot be read."""
+
+    revision: int
+    time: str
+    next: int
+    epoch: int
+    owner: str
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffset:
+    """A partition's entry; `behind` is in messages, `first` and `until` are the sequences that the stream holds."""
+
+    partition: int
+    next: int
+    epoch: int
+    owner: str
+    is_running: bool | None
+    lines: int
+    committed_at: str
+    first: int
+    until: int
+    behind: int
+    history: tuple[Step, ...]
+
+
+async def gather(connection: Connection, partitions: Sequence[int]) -> list[PartitionOffset]:
+    """Ask the broker; raises `Rejected`, `ConnectionLost`."""
+    return [await _one(connection, partition) for partition in partitions]
+
+
+async def _one(connection: Connection, partition: int) -> PartitionOffset:
+    stream = await stream_state(connection)
+    revisions = await bucket.history(connection, OFFSETS_BUCKET, offset_key(partition))
+    steps = tuple(map(_step, revisions))
+    try:
+        offset = Offset.decode(revisions[-1].value) if revisions else Offset(0, 0, "", "")
+    except UnreadableOffset:
+        offset = Offset(0, 0, "", "")
+    return PartitionOffset(
+        partition,
+        offset.next,
+        offset.epoch,
+        offset.owner,
+        await _is_running(connection, offset),
+        offset.lines,
+        offset.committed_at,
+        stream.first,
+        stream.until,
+        await waiting(connection, partition, max(offset.next, 1)),
+        steps,
+    )
+
+
+def _step(revision: bucket.Revision) -> Step:
+    try:
+        offset = Offset.decode(revision.value)
+    except UnreadableOffset as error:
+        words = str(error) if revision.value else "deleted"
+        return Step(revision.revision, revision.time, 0, 0, "", words)
+    return Step(revision.revision, revision.time, offset.next, offset.epoch, offset.owner)
+
+
+async def _is_running(connection: Connection, offset: Offset) -> bool | None:
+    """Return whether the owner answers, None when it cannot be asked."""
+    if offset.epoch == 0 or offset.is_moved:
+        return False
+    if not offset.presence:
+        return None
+    return await life_of(connection, offset.presence) is Life.ALIVE
+
+
+async def waiting(connection: Connection, partition: int, sequence: int) -> int:
+    """Return how many messages of a partition the stream holds from a sequence on; raises `Rejected`, `ConnectionLost`."""
+    config: dict[str, Any] = {
+        "ack_policy": "none",
+        "deliver_policy": "by_start_sequence",
+        "opt_start_seq": max(sequence, 1),
+        "filter_subject": partition_filter(partition),
+        "headers_only": True,
+        "mem_storage": True,
+        "num_replicas": 1,
+        "inactive_threshold": 5_000_000_000,
+    }
+    answer = await connection.api(
+        f"CONSUMER.CREATE.{STREAM}", {"stream_name": STREAM, "config": config}
+    )
+    await connection.api(f"CONSUMER.DELETE.{STREAM}.{answer['name']}")
+    return int(answer["num_pending"])
+
+
+def as_json(partitions: Sequence[PartitionOffset], *, with_history: bool) -> str:
+    """Write the offsets for programs."""
+    entries = [asdict(partition) for partition in partitions]
+    for entry in entries:
+        if not with_history:
+            del entry["history"]
+    return json.dumps({"partitions": entries}, indent=2)
+
+
+def as_table(partitions: Sequence[PartitionOffset], *, with_history: bool) -> str:
+    """Write the offsets for people."""
+    running = {True: "yes", False: "no", None: "?"}
+    rows = [
+        ("partition", "next", "behind", "stream", "lines", "epoch", "running", "owner", "committed")
+    ]
+    for p in partitions:
+        held = f"{p.first}-{p.until - 1}" if p.until > p.first else "empty"
+        rows.append(
+            (
+                *(str(p.partition), str(p.next), str(p.behind), held, f"{p.lines:,}", str(p.epoch)),
+                *(running[p.is_running], p.owner or "nobody yet", p.committed_at or "never"),
+            )
+        )
+    text = _columns(rows)
+    if not with_history:
+        return text
+    steps: list[tuple[str, ...]] = [("partition", "revision", "time", "next", "epoch", "owner")]
+    steps += [
+        (str(p.partition), str(s.revision), s.time, str(s.next), str(s.epoch), s.words or s.owner)
+        for p in partitions
+        for s in p.history
+    ]
+    return f"{text}\n\n{_columns(steps)}"
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )

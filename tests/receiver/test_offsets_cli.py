@@ -1,0 +1,206 @@
+"""`logreceiver offsets`: what it shows, what it asks, what it refuses, and what becomes of the files."""
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from broker import bucket
+from broker.connection import Connection
+from broker.exits import OperatorError
+from broker.offset import Offset
+from broker.topology import OFFSETS_BUCKET
+from receiver.cli import logreceiver
+from receiver.following.ledger import Ledger
+from receiver.following.presence import Presence
+from receiver.outcome import Done
+from receiver.writing.bond import Folders
+from tests.receiver.partition import Partition, ours
+
+pytestmark = pytest.mark.nats
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def partition(logs_url: str, tmp_path: Path) -> Partition:
+    return Partition(logs_url, tmp_path)
+
+
+def offsets(partition: Partition, *arguments: str, answer: str = "") -> Result:
+    return CliRunner().invoke(
+        logreceiver, ["offsets", *arguments, "--server", partition.url], input=answer
+    )
+
+
+def claim(partition: Partition) -> Offset:
+    """Claim as a receiver's driver does when it starts."""
+
+    async def claimed(connection: Connection) -> Offset | None:
+        folders = Folders(partition.output, partition.state, 0)
+        return await Ledger(connection, 0, "host:1", folders).claim(NOW)
+
+    offset = partition.ask(claimed)
+    assert offset
+    return offset
+
+
+def receive(partition: Partition) -> Done:
+    offset = claim(partition)
+    done = partition.run(offset.next, offset.epoch)
+    assert isinstance(done, Done), done
+    commit(partition, done)
+    return done
+
+
+def commit(partition: Partition, done: Done) -> None:
+    async def move(connection: Connection) -> None:
+        entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
+        assert entry
+        moved = replace(Offset.decode(entry.value), next=done.until, lines=done.lines)
+        await bucket.write(connection, OFFSETS_BUCKET, "p0", moved.encode(), entry.revision)
+
+    partition.ask(move)
+
+
+@contextlib.contextmanager
+def running(partition: Partition) -> Iterator[None]:
+    """Have somebody own the partition who answers."""
+    loop = asyncio.new_event_loop()
+    connection = Connection([partition.url], "owner")
+
+    async def begin() -> None:
+        presence = Presence(connection, "host:1")
+        await presence.begin()
+        await Ledger(connection, 0, "host:1", presence=presence.address).claim(NOW)
+
+    loop.run_until_complete(begin())
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield
+    finally:
+        asyncio.run_coroutine_threadsafe(connection.close(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+def span(start: int, payload: bytes) -> tuple[str, bytes, dict[str, str]]:
+    return ours("web01", "app", start, payload)
+
+
+def test_it_shows_where_a_partition_stands_and_how_it_came_there(partition: Partition) -> None:
+    partition.lines("web01", b"1", b"2")
+    receive(partition)
+    partition.lines("web01", b"3")
+
+    told = json.loads(offsets(partition, "show", "--json", "--history").output)["partitions"]
+    table = offsets(partition, "show", "--history").output
+
+    first = told[0]
+    assert (first["next"], first["behind"], first["first"], first["until"]) == (3, 1, 1, 4)
+    assert [step["next"] for step in first["history"]] == [1, 3]
+    assert all(step["time"] for step in first["history"])
+    assert (told[1]["owner"], told[1]["is_running"]) == ("", False)
+    assert "nobody yet" in table
+    assert "revision" in table
+
+
+def test_a_move_is_asked_for_first_and_a_no_changes_nothing(partition: Partition) -> None:
+    partition.lines("web01", b"1", b"2")
+    receive(partition)
+
+    no = offsets(partition, "set", "--partition", "0", "--to", "1", answer="n\n")
+    silent = offsets(partition, "set", "--partition", "0", "--to", "1")
+
+    for result in (no, silent):
+        assert "2 messages are read again" in result.output
+        assert isinstance(result.exception, OperatorError)
+        assert "nothing was changed" in str(result.exception)
+    assert claim(partition).next == 3
+
+
+def test_back_to_the_beginning_nothing_that_shippers_sent_is_written_twice(
+    partition: Partition,
+) -> None:
+    partition.publish(span(0, b"one\n"), span(4, b"two\n"))
+    receive(partition)
+    partition.publish(span(8, b"three\n"))
+
+    result = offsets(partition, "reset", "--partition", "0", "--yes")
+    receive(partition)
+
+    assert result.exit_code == 0, result.output
+    assert partition.read("web01") == b"one\ntwo\nthree\n"
+
+
+@pytest.mark.parametrize(
+    ("to", "lines"), [("latest", b"a\n"), ("3", b"a\nc\n"), ("1", b"a\nb\nc\n")]
+)
+def test_a_batch_that_was_never_committed_is_undone_before_the_offset_counts(
+    partition: Partition, to: str, lines: bytes
+) -> None:
+    partition.publish(span(0, b"a\n"))
+    first = receive(partition)
+    partition.publish(span(2, b"b\n"), span(4, b"c\n"))
+    offset = claim(partition)
+    assert isinstance(partition.run(first.until, offset.epoch), Done)  # and nobody commits it
+
+    assert offsets(partition, "set", "--partition", "0", "--to", to, "--yes").exit_code == 0
+    receive(partition)
+
+    assert partition.read("web01") == lines
+
+
+def test_a_time_is_a_place_too(partition: Partition) -> None:
+    partition.lines("web01", b"1")
+    partition.lines("web01", b"2")
+
+    offsets(partition, "set", "--partition", "0", "--to", "2020-01-01T00:00+01:00", "--yes")
+    assert claim(partition).next == 1
+    now = datetime.now(UTC).isoformat()  # noqa: TID251 - a place behind all that was stored
+    offsets(partition, "set", "--partition", "0", "--to", now, "--yes")
+    assert claim(partition).next == 3
+
+
+@pytest.mark.parametrize("to", ["4", "0", "-1", "soon", "2999-01-01"])
+def test_a_place_that_is_none_is_refused(partition: Partition, to: str) -> None:
+    partition.lines("web01", b"1", b"2")
+
+    result = offsets(partition, "set", "--partition", "0", f"--to={to}", "--yes")
+
+    assert isinstance(result.exception, OperatorError)
+    assert "--to" in str(result.exception)
+
+
+def test_where_a_receiver_is_running_it_takes_force(partition: Partition) -> None:
+    partition.lines("web01", b"1")
+    with running(partition):
+        shown = json.loads(offsets(partition, "show", "--json").output)["partitions"][0]
+        refused = offsets(partition, "set", "--partition", "0", "--to", "latest", "--yes")
+        forced = offsets(partition, "set", "--partition", "0", "--to", "latest", "--yes", "--force")
+
+    assert shown["is_running"] is True
+    assert "is running" in str(refused.exception)
+    assert forced.exit_code == 0, forced.output
+    assert claim(partition).next == 2
+
+
+def test_an_entry_that_cannot_be_read_is_mended(partition: Partition) -> None:
+    partition.lines("web01", b"1", b"2")
+    receive(partition)
+    partition.ask(lambda connection: connection.ask("$KV.LOGS_OFFSETS.p0", b"junk"))
+
+    shown = offsets(partition, "show", "--history").output
+    offsets(partition, "set", "--partition", "0", "--to", "3", "--yes")
+
+    assert "not an offset" in shown
+    assert claim(partition).next == 3
