@@ -12,7 +12,9 @@ from receiver import task
 from receiver.assignment import Destination, Turn
 from receiver.faults import POINTS
 from receiver.outcome import Done
+from receiver.writing.calendar import Calendar
 from receiver.writing.closet import Closet, Order
+from receiver.zones import named_zone
 from tests.receiver.partition import Partition
 
 pytestmark = pytest.mark.nats
@@ -87,6 +89,19 @@ def test_by_the_clock_files_of_an_earlier_period_are_turned_and_are_as_old_as_th
     assert isinstance(done, Done)
     assert done.closed == ("cache.log.000001",)
     assert (partition.output / "cache.log.000001").stat().st_mtime_ns == yesterday
+
+
+def test_a_day_begins_when_it_does_in_the_chosen_zone(partition: Partition) -> None:
+    day = timedelta(days=1)
+    begin = Calendar(day, named_zone("Asia/Tokyo")).period(time.time_ns()).begin
+    os.utime(partition.output / "cache.log", ns=(begin, begin - 1))
+    os.utime(partition.output / "web01.log", ns=(begin, begin))
+    in_tokyo = replace(partition.destination, rotate_every=day, time_zone="Asia/Tokyo")
+
+    done = task.run(replace(partition.assignment(4), turn=Turn.DUE), in_tokyo)
+
+    assert isinstance(done, Done)
+    assert done.closed == ("cache.log.000001",)
 
 
 @pytest.mark.parametrize("point", IN_TURN)
