@@ -7,7 +7,6 @@ touch of a file comes after its pre-image is in the journal, which the caller se
 import os
 import stat
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -15,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from receiver.faults import fault
-from receiver.writing import rotation
+from receiver.writing import rotation, writeback
 from receiver.writing.calendar import Calendar
 from receiver.writing.journal import PreImage
 from receiver.writing.lengths import Damaged, Known, Lengths, remains
@@ -23,7 +22,8 @@ from receiver.writing.logbook import sync_folder
 
 __all__ = ["Damaged", "Output"]
 
-_MOST_OPEN = 256  # descriptors that one task keeps; the rest is synced and closed, and opened again when needed
+_MOST_OPEN = 256  # descriptors that one task keeps; then all are synced and closed
+_LARGE = 1024 * 1024  # bytes
 _MOST_PIECES = 1024  # IOV_MAX of Linux
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -55,7 +55,7 @@ class Output:
         self._lengths = lengths or Lengths(None)
         self._turned_out: set[str] = set()
         self._folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._open: OrderedDict[str, int] = OrderedDict()
+        self._open: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
         self._moments: dict[str, int] = {}
         self._highest: dict[str, int] | None = None
@@ -129,6 +129,14 @@ class Output:
 
     def sync(self) -> None:
         """Bring everything that was appended, and the names, to disk."""
+        self._settle_all()
+        if self._names_changed:
+            os.fsync(self._folder)
+            self._names_changed = False
+
+    def _settle_all(self) -> None:
+        for descriptor in self._open.values():
+            writeback.begin(descriptor)
         for live, descriptor in self._open.items():
             size = self._settle(live, descriptor)
             if size < self._sizes.get(live, 0):
@@ -136,9 +144,6 @@ class Output:
                     f"{live} was cut by somebody else while lines were written to it: it has {size} bytes of "
                     f"{self._sizes[live]}, the others are missing in it"
                 )
-        if self._names_changed:
-            os.fsync(self._folder)
-            self._names_changed = False
 
     def _settle(self, live: str, descriptor: int) -> int:
         """Bring a file to disk and return its size; raises OSError also when nobody could ever read it."""
@@ -226,13 +231,16 @@ class Output:
             written = os.writev(descriptor, part)
             if written != total:
                 _write_rest(descriptor, b"".join(part)[written:])
+            if total >= _LARGE:
+                writeback.begin(descriptor)  # while the next messages come in
 
     def _descriptor(self, live: str) -> int:
         if (descriptor := self._open.get(live)) is not None:
-            self._open.move_to_end(live)
             return descriptor
-        while len(self._open) >= _MOST_OPEN:
-            self._settle_and_close(*self._open.popitem(last=False))
+        if len(self._open) >= _MOST_OPEN:
+            # all of them: one alone would cost as much time on the disk as all together
+            self._settle_all()
+            self._close_all()
         if self._sizes[live] == 0:
             self._names_changed = True
         descriptor = os.open(live, _FLAGS | os.O_CREAT, 0o640, dir_fd=self._folder)
