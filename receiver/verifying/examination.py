@@ -16,6 +16,7 @@ from receiver.verifying.compare import Side, hunks
 from receiver.verifying.findings import Difference, Kind, Ledger
 from receiver.verifying.received import Received, closed, received
 from receiver.writing.owners import known_name
+from receiver.writing.rebuild import Piece
 
 __all__ = ["Examined", "Failed", "HostReport", "Order", "Place", "examine"]
 
@@ -44,13 +45,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class HostReport:
-    """A host: how many bytes were compared, how many older ones the received files no longer hold, and what differs.
+    """A host's file: how many bytes were compared, how many older ones it no longer holds, and what differs.
+
+    `live` is the name of the live file.
 
     `holes` are the numbers of closed segments that are not there although older ones are, where lines are missing.
     """
 
     partition: int
     host: str
+    live: str
     size: int
     pruned: int = 0
     holes: tuple[int, ...] = ()
@@ -82,6 +86,7 @@ class Failed:
 
 @dataclass(slots=True)
 class _Expected:
+    host: str
     length: int = 0
     digest: "hashlib.blake2b" = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
 
@@ -98,35 +103,54 @@ def examine(unit: Unit, order: Order) -> Examined | Failed:
 
 
 def _examine(unit: Unit, order: Order) -> Examined:
-    hosts: dict[str, _Expected] = {}
+    files: dict[str, _Expected] = {}
+    names = _Names(order.output, unit.partition)
     refused = 0
     for run in order.reader.runs(unit):
         refused += len(run.refused)
         for piece in run.pieces:
-            expected = hosts.setdefault(piece.host, _Expected())
+            live = names.live_name(piece)
+            if (expected := files.get(live)) is None:
+                expected = files[live] = _Expected(piece.host)
             expected.length += len(piece.payload)
             expected.digest.update(piece.payload)
     segments = closed(order.output)
     reports = []
-    for host in sorted(hosts):
-        expected = hosts[host]
-        live = known_name(order.output, unit.partition, host)
-        names = segments.get(live, {})
-        if not _fits(order.output, live, names, expected):
-            report = _patiently(_Host(unit, order, host, live), expected.length)
+    for live, expected in sorted(files.items()):
+        if not _fits(order.output, live, segments.get(live, {}), expected):
+            closer = _Closer(unit, order, expected.host, live, names)
+            report = _patiently(closer, expected.length)
             if report.places or report.pruned:
                 reports.append(report)
-    size = sum(expected.length for expected in hosts.values())
-    return Examined(unit.partition, len(hosts), size, refused, tuple(reports))
+    size = sum(expected.length for expected in files.values())
+    hosts = len({expected.host for expected in files.values()})
+    return Examined(unit.partition, hosts, size, refused, tuple(reports))
 
 
-def _patiently(host: "_Host", committed: int) -> HostReport:
+class _Names:
+    """Which live file a partition's lines are in; asks the register of owners once per host, and changes nothing."""
+
+    def __init__(self, output: Path, partition: int) -> None:
+        """Know no host yet."""
+        self._output = output
+        self._partition = partition
+        self._known: dict[str, str] = {}
+
+    def live_name(self, piece: Piece) -> str:
+        """Return the name of the live file that a piece goes to."""
+        name = self._known.get(piece.host)
+        if name is None:
+            name = self._known[piece.host] = known_name(self._output, self._partition, piece.host)
+        return name
+
+
+def _patiently(closer: "_Closer", committed: int) -> HostReport:
     for _ in range(_LOOKS - 1):
         try:
-            return host.report(committed)
+            return closer.report(committed)
         except FileNotFoundError:
             continue
-    return host.report(committed)
+    return closer.report(committed)
 
 
 def _fits(folder: Path, live: str, names: dict[int, str], expected: _Expected) -> bool:
@@ -145,11 +169,12 @@ def _fits(folder: Path, live: str, names: dict[int, str], expected: _Expected) -
 
 
 @dataclass(frozen=True, slots=True)
-class _Host:
+class _Closer:
     unit: Unit
     order: Order
     host: str
     live: str
+    names: _Names
 
     def report(self, committed: int) -> HostReport:
         names = closed(self.order.output).get(self.live, {})
@@ -177,6 +202,7 @@ class _Host:
         return HostReport(
             self.unit.partition,
             self.host,
+            self.live,
             committed - pruned,
             pruned,
             found.holes if is_missing else (),
@@ -207,7 +233,8 @@ class _Host:
         until = _END if beyond else unit.until
         for run in self.order.reader.runs(Unit(unit.partition, unit.first, until), self.host):
             for piece in run.pieces:
-                yield piece.payload
+                if self.names.live_name(piece) == self.live:
+                    yield piece.payload
 
 
 def _committed(lines: tuple[bytes, ...], at: int, committed: int) -> tuple[bytes, ...]:

@@ -29,6 +29,7 @@ def as_json(report: Report) -> str:
         {
             "partition": host.partition,
             "host": host.host,
+            "file": host.live,
             "bytes": host.size,
             "pruned_bytes": host.pruned,
             "missing_segments": host.holes,

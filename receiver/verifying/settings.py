@@ -8,13 +8,18 @@ from pydantic_settings import SettingsConfigDict
 from broker.access_settings import ACCESS
 from broker.configuration import Many
 from receiver.settings import ReceiverSettings, split_partitions
+from receiver.spark_settings import SPARK
 
 __all__ = ["VERIFY_FIELDS", "VerifySettings"]
 
-VERIFY_FIELDS = ACCESS | {
-    *("since", "host", "partition", "output", "time_zone"),
-    *("server", "master", "log_level", "log_format"),
-}
+VERIFY_FIELDS = (
+    ACCESS
+    | SPARK
+    | {
+        *("since", "host", "partition", "output", "time_zone"),
+        *("server", "log_level", "log_format"),
+    }
+)
 
 
 class VerifySettings(ReceiverSettings):

@@ -52,7 +52,15 @@ def verify(settings: VerifySettings) -> Report:
     order = Order(output, _reader(settings), _keeps(settings))
     if not task.units(1):
         return Report((), unclaimed)
-    with spark_context(settings.master, app_name="logreceiver verify") as spark, beside() as aside:
+    with (
+        spark_context(
+            settings.master,
+            app_name="logreceiver verify",
+            conf=settings.spark,
+            executor_python=settings.executor_python,
+        ) as spark,
+        beside() as aside,
+    ):
         units = task.units(spark.defaultParallelism)
         tasks = spark.parallelize(units, len(units)).map(partial(examine, order=order))
         outcomes: list[Examined | Failed] = aside.wait(tasks.collect)

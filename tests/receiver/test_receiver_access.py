@@ -48,9 +48,14 @@ def test_driver_and_tasks_get_in_and_tell_nobody_the_password(
     asyncio.run(publish())
     output = tmp_path / "out"
     said = run("logreceiver", "--partition", "all", "--once", "--output", str(output))
+    again = tmp_path / "again"
+    said += run("logreceiver", "replay", "--since", "earliest", "--output", str(again))
+    said += run("logreceiver", "verify", "--output", str(output))
     shown = run("logreceiver", "status")
 
     assert (output / "web01.log").read_bytes() == b"a line\n"
+    assert (again / "web01.log").read_bytes() == b"a line\n"
+    assert "all well: 1 hosts" in said
     files = [path for path in output.rglob("*") if path.is_file()]
     assert all(_SECRET.encode() not in path.read_bytes() for path in files)
     assert _SECRET not in said + shown
