@@ -11,7 +11,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.connection import Message
+from broker.receiving import Arrived
 from receiver.assignment import Assignment, Destination
 from receiver.outcome import Done
 from receiver.reading.delivery import Delivery
@@ -56,6 +56,14 @@ _SUBJECTS = st.sampled_from(
 )
 
 
+def head(headers: dict[str, str] | None) -> bytes:
+    """Return headers as they are on the wire, with any bytes in them."""
+    if headers is None:
+        return b""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return b"NATS/1.0\r\n" + lines.encode("utf-8", "surrogateescape") + b"\r\n"
+
+
 def write(
     folder: Path, messages: Sequence[tuple[str, bytes, dict[str, str] | None]], chunk: int = 10_000
 ) -> Done:
@@ -66,7 +74,7 @@ def write(
     delivered = [
         (
             Delivery(1, sequence, sequence, NOON + sequence, len(messages) - sequence),
-            Message(None, subject, f"ack-{sequence}", payload, headers),  # type: ignore[arg-type] # asks nothing
+            Arrived(subject, f"ack-{sequence}", head(headers), payload),
         )
         for sequence, (subject, payload, headers) in enumerate(messages, 1)
     ]
