@@ -151,8 +151,12 @@ class Output:
         if not found.st_nlink:
             raise OSError(116, "was removed while lines came; they are written again", live)
         # A file is as old as its last line, which rotation and --keep-age go by; after a downtime that is not now.
-        os.utime(descriptor, ns=(self._moments[live], self._moments[live]))
-        os.fdatasync(descriptor)
+        try:
+            os.utime(descriptor, ns=(self._moments[live], self._moments[live]))
+            os.fdatasync(descriptor)
+        except OSError as error:
+            error.filename = str(self._root / live)
+            raise
         self._lengths.note(live, Known(found.st_ino, found.st_size, self._next_number(live)))
         return found.st_size
 
