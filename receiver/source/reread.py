@@ -18,6 +18,7 @@ __all__ = ["read"]
 
 _RUN_BYTES = 8 * 1024 * 1024
 _RUN_MESSAGES = 2000
+_FIRST_MESSAGES = 16  # before anything is known of how close they lie
 _AGAIN = 0.1  # seconds
 _NO_MESSAGE = 10037
 
@@ -29,14 +30,28 @@ def read(connection: Connection, stream: str, item: Range, fail: bool) -> Iterat
     Raises `BrokerAway` when the broker stays away for longer than half a minute, `Rejected`.
     """
     source = _Source(connection, stream, fail)
-    pending = background.submit(source.next_run(item))
+    pending = background.submit(source.next_run(item, _FIRST_MESSAGES))
     try:
-        while run := pending.result():
-            rest = replace(item, first=run[-1].sequence + 1)
-            pending = background.submit(source.next_run(rest))
-            yield run
+        while True:
+            run = pending.result()
+            is_last = run.rest.first >= run.rest.until
+            if not is_last:
+                pending = background.submit(source.next_run(run.rest, run.more))
+            if run.messages:
+                yield run.messages
+            if is_last:
+                return
     finally:
         pending.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Messages of a range, what remains of it, and about how many more there are in that."""
+
+    messages: list[Stored]
+    rest: Range
+    more: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +60,23 @@ class _Source:
     stream: str
     fail: bool
 
-    async def next_run(self, item: Range) -> list[Stored]:
+    async def next_run(self, item: Range, most: int) -> _Run:
+        """Return the next messages of `item`, about `most`: what a request brings of behind the range is for nothing."""
         while item.first < item.until:
-            run = await patiently(self.connection, lambda: self._request(item))
+            run = await patiently(self.connection, lambda: self._request(item, most))
             await self._refuse_loss(item)
             if run:
-                return [message for message in run if message.sequence < item.until]
+                return _cut(run, item)
             if await patiently(self.connection, lambda: self._is_read(item)):
                 break
             await asyncio.sleep(_AGAIN)  # a replica that is behind its leader answered
-        return []
+        return _Run([], replace(item, first=item.until))
 
-    async def _request(self, item: Range) -> list[Stored]:
+    async def _request(self, item: Range, most: int) -> list[Stored]:
         request = {
             "seq": item.first,
             "next_by_subj": item.subject,
-            "batch": min(_RUN_MESSAGES, item.until - item.first),
+            "batch": min(most, item.until - item.first),
             "max_bytes": _RUN_BYTES,
         }
         return await request_batch(self.connection, self.stream, request)
@@ -80,3 +96,12 @@ class _Source:
         if self.fail:
             state = await patiently(self.connection, lambda: look(self.connection, self.stream))
             without_loss([item], state, fail=True)
+
+
+def _cut(run: list[Stored], item: Range) -> _Run:
+    if run[-1].sequence >= item.until:
+        kept = [message for message in run if message.sequence < item.until]
+        return _Run(kept, replace(item, first=item.until))
+    rest = replace(item, first=run[-1].sequence + 1)
+    expected = len(run) * (rest.until - rest.first) // (rest.first - item.first)
+    return _Run(run, rest, min(_RUN_MESSAGES, expected + expected // 10 + _FIRST_MESSAGES))

@@ -126,6 +126,23 @@ def test_a_broker_that_restarts_in_the_middle_leaves_no_hole(
     assert read_so_far == list(range(1, 31))
 
 
+@pytest.mark.parametrize("length", [40, 400])
+def test_little_more_is_sent_than_what_a_range_holds(
+    length: int, logs_url: str, store: Any, connect: Connect
+) -> None:
+    store(logs_url, *((f"logs.p{n % 10}.web", b"x\n", None) for n in range(600)))
+    connection = connect(logs_url)
+    messages(connection, Range("logs.p0.>", 1, 2))
+    assert connection._client is not None
+    before = connection._client.stats["in_msgs"]
+
+    found = messages(connection, Range("logs.p3.>", 1, 1 + length))
+
+    sent = connection._client.stats["in_msgs"] - before
+    assert len(found) == length // 10
+    assert sent < length // 10 + 35
+
+
 def test_no_consumer_is_made(logs_url: str, store: Any, call: Any, connect: Connect) -> None:
     store(logs_url, ("logs.p0.web", b"x\n", None))
 
