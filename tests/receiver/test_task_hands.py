@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -143,6 +144,22 @@ def test_what_nobody_can_tell_after_a_crash_blocks_until_it_is_moved_away(
     live(partition).unlink()
     assert isinstance(partition.run(2), Done)
     assert live(partition).read_bytes() == b"two\n"
+
+
+@pytest.mark.parametrize("flag", ["i", "a"], ids=["immutable", "append only"])
+def test_a_file_that_may_not_be_changed_blocks_by_name_until_it_may(
+    partition: Partition, flag: str
+) -> None:
+    partition.lines("web01", b"two")
+    if subprocess.run(["chattr", f"+{flag}", live(partition)], check=False).returncode:
+        pytest.skip("files cannot be made immutable here")
+    try:
+        blocked(partition.run(2), Cause.DISK, "web01.log: Operation not permitted")
+    finally:
+        subprocess.run(["chattr", f"-{flag}", live(partition)], check=True)
+
+    assert isinstance(partition.run(2), Done)
+    assert partition.files() == {"web01.log": b"one\ntwo\n"}
 
 
 def test_a_file_that_is_removed_while_it_is_written_costs_no_line_of_the_batch(
