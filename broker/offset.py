@@ -17,12 +17,14 @@ class UnreadableOffset(ValueError):
 class Beginning:
     """Where the offset stood, `next`, when an epoch began; `by_hand` when it was then moved elsewhere by a person.
 
+    `files` is the mark of the folder that this owner's journal is in, empty where it has none.
     Whoever wrote files in an earlier epoch tells by it how much of them counts, however far others have come since.
     """
 
     epoch: int
     next: int
     by_hand: bool = False
+    files: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def _lineage(entries: object) -> tuple[Beginning, ...]:
 
 def _beginning(entry: object) -> Beginning:
     match entry:
-        case {"epoch": int(epoch), "next": int(sequence), "by_hand": bool(by_hand)}:
-            return Beginning(epoch, sequence, by_hand)
+        case {"epoch": int(epoch), "next": int(sequence), "by_hand": bool(by_hand), **rest}:
+            return Beginning(epoch, sequence, by_hand, str(rest.get("files", "")))
         case _:
             raise TypeError("a beginning has an epoch, a sequence and whether it was made by hand")

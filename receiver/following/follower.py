@@ -13,6 +13,7 @@ from receiver.assignment import Assignment
 from receiver.faults import fault
 from receiver.following.jobs import Jobs
 from receiver.following.ledger import Ledger
+from receiver.following.offsets import StreamMismatch
 from receiver.following.patience import pause, unless
 from receiver.following.turns import Turns
 from receiver.following.wake import Wake
@@ -26,6 +27,7 @@ _SMALL = 1024 * 1024  # bytes of lines; while batches are larger, rate matters m
 _LONG = 2.5  # how much longer the pause is then
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between attempts of a blocked partition
 _MOST_TOLD = 20  # findings of a batch in the log
+_CHECK = 5.0  # seconds between looks at the stream while lines come
 _ONCE_ATTEMPTS = 3  # blocked attempts after which --once gives up
 
 logger = logging.getLogger(__name__)
@@ -79,6 +81,7 @@ class Follower:
         self._closed = closed
         self._turns = turns or Turns(Calendar(timedelta()), lambda: 0)
         self._is_silent = False
+        self._checked: float | None = None
         self._blocked: str | None = None
         self._attempts = 0
 
@@ -92,7 +95,7 @@ class Follower:
             return
         pending = 0
         while not stop.is_set():
-            if not pending and not await self._patiently(self._something, stop):
+            if not pending and not await self._patiently(partial(self._something, stop), stop):
                 return
             if stop.is_set():
                 return
@@ -111,13 +114,29 @@ class Follower:
         )
         return True
 
-    async def _something(self) -> bool:
+    async def _something(self, stop: asyncio.Event) -> bool:
         """Return True when there is something to receive; False when there is not and waiting is not wanted."""
-        sequence = self._assignment().first
-        if self._pace.once:
-            return await self._wake.pending(sequence) > 0
-        await self._until_it_rings(sequence)
-        return True
+        while not stop.is_set():
+            try:
+                await self._check()
+                if self._pace.once:
+                    return await self._wake.pending(self._assignment().first) > 0
+                await self._until_it_rings(self._assignment().first)
+            except StreamMismatch as error:
+                if self._pace.once:
+                    raise
+                self._checked = None
+                await self._wait_blocked(Blocked(self._partition, Cause.STATE, str(error)), stop)
+            else:
+                return True
+        return False
+
+    async def _check(self, *, is_silent: bool = False) -> None:
+        """Look now and then whether the stream still is the one that the offset belongs to."""
+        now = asyncio.get_running_loop().time()
+        if self._checked is None or now - self._checked >= _CHECK:
+            await self._ledger.check(is_silent=is_silent)
+            self._checked = now
 
     async def _until_it_rings(self, sequence: int) -> None:
         """Return when there is something to receive, or files are to be turned meanwhile."""
@@ -127,6 +146,7 @@ class Follower:
                     await unless(self._turns.asked, self._wake.wait(sequence))
             except TimeoutError:
                 self._is_silent = True
+                await self._check(is_silent=True)
                 if self._turns.is_due:
                     return
             else:

@@ -42,6 +42,7 @@ class Ledger:
         self._owner = owner
         self._folders = folders
         self._revision = 0
+        self._clear_until = 0
         self.offset: Offset | None = None
 
     async def claim(self, now: datetime, revision: int | None = None) -> Offset | None:
@@ -78,6 +79,7 @@ class Ledger:
                 continue  # another receiver claims at this moment: the later one wins, so look again
             await self._tie(offset)
             self.offset = offset
+            self._clear_until = stream.first
             self._tell(before, offset, stream, evidence)
             return offset
 
@@ -115,6 +117,29 @@ class Ledger:
                 stream.first,
                 offset.next,
             )
+
+    async def check(self, *, is_silent: bool) -> None:
+        """Hold the offset against the stream as it is now, which may have been made anew or purged under our hands.
+
+        While the partition `is_silent`, whatever the stream loses below its end is none of ours. Raises
+        `StreamMismatch`, `Rejected`, `ConnectionLost`.
+        """
+        if self.offset is None:
+            return
+        stream = await stream_state(self._connection)
+        first = offsets.start(self.offset, stream, self._partition)
+        if stream.first > max(first, self._clear_until):
+            logger.warning(
+                "partition %d: the stream begins at sequence %d by now, before the receiver had come there (%d): it was "
+                "purged, or is too small for the time that this takes; what was there is named by file as soon as more "
+                "of the file comes",
+                self._partition,
+                stream.first,
+                first,
+            )
+            self._clear_until = stream.until
+        if is_silent:
+            self._clear_until = stream.until
 
     def _decode(self, entry: bucket.Entry | None) -> Offset | None:
         try:
@@ -161,6 +186,7 @@ class Ledger:
             raise FencedError(
                 f"partition {self._partition}: {found.owner if found else 'somebody who deleted its offset'} has "
                 "taken it over; only one receiver may own a partition, so this one stops"
+                + ("" if found else " (start it again: it says how to go on behind the files)")
             )
         self._revision = entry.revision
         return True

@@ -1,6 +1,8 @@
 """Where a partition goes on from: what KV says, held against what the stream is. Decides; never asks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from broker.exits import ConfigurationError
 from broker.offset import Beginning, Offset
@@ -82,7 +84,12 @@ def claimed(
         if last is not None:
             raise FilesMismatch(_gone(last, evidence, partition))
         return Offset(
-            first, 1, stream.created, owner, committed_at=now, lineage=(Beginning(1, first),)
+            first,
+            1,
+            stream.created,
+            owner,
+            committed_at=now,
+            lineage=(Beginning(1, first, files=evidence.mark),),
         )
     known = _above(offset, last) if by_hand and last else offset
     epoch = known.epoch + 1
@@ -92,14 +99,26 @@ def claimed(
         owner=owner,
         presence="",
         committed_at=now,
-        lineage=known.with_beginning(Beginning(epoch, first)),
+        lineage=known.with_beginning(Beginning(epoch, first, files=evidence.mark)),
     )
+    if last is not None and _are_older(last, claim.lineage, evidence.mark):
+        raise FilesMismatch(_contradiction(offset, last, evidence, partition))
     match journal.decide(last, first, epoch, claim.lineage):
         case Verdict.CLEAN | Verdict.UNDO:
             return claim
         case Verdict.NEWER | Verdict.FOREIGN:
             assert last is not None, "what is not there contradicts nothing"
             raise FilesMismatch(_contradiction(offset, last, evidence, partition))
+
+
+def _are_older(last: Batch, lineage: Sequence[Beginning], mark: str) -> bool:
+    """Whether this very folder has received more than its files show, and no person has said since that this is right."""
+    later = [one for one in lineage if one.epoch > last.epoch]
+    by_hand = [number for number, one in enumerate(later) if one.by_hand]
+    trusted = later[by_hand[-1] + 1 :] if by_hand else later
+    return bool(mark) and any(
+        one.files == mark and after.next > one.next for one, after in pairwise(trusted)
+    )
 
 
 def _above(offset: Offset, last: Batch) -> Offset:

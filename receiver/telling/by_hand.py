@@ -3,7 +3,7 @@
 import getpass
 import json
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from broker import bucket
@@ -85,7 +85,9 @@ async def propose(connection: Connection, partition: int, sequence: int, now: da
     offset = await _readable(connection, partition, entry)
     by = f"{getpass.getuser()}@{socket.gethostname()} by hand"
     stamp = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    moved = offsets.moved(offset, stream, sequence, by, stamp)
+    is_lost = offset is not None and (entry is None or not _is_readable(entry.value))
+    stood = replace(offset, next=0) if is_lost and offset else offset  # nobody knows where by now
+    moved = offsets.moved(stood, stream, sequence, by, stamp)
     return Move(
         partition,
         entry.revision if entry else 0,
@@ -107,6 +109,14 @@ async def _readable(
         except UnreadableOffset:
             continue
     return None
+
+
+def _is_readable(value: bytes) -> bool:
+    try:
+        Offset.decode(value)
+    except UnreadableOffset:
+        return False
+    return True
 
 
 async def _meaning(

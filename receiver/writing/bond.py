@@ -7,7 +7,7 @@ whatever separates the two (a disk that is not mounted, another --state-dir, a f
 import os
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from receiver.writing import journal
@@ -34,16 +34,18 @@ class Folders:
         """Return what they say; raises OSError."""
         make_folder(self.output)
         make_folder(self.state)
-        bond, output, state = self._bond(), str(self.output), str(self.state)
+        seen = Evidence(
+            str(self.output), str(self.state), self._bond(), mark=place_of(self.state).mark
+        )
         try:
             last = journal.decode(self._journal.read_bytes())
         except FileNotFoundError:
-            return Evidence(output, state, Bond.NO_JOURNAL if bond is Bond.WHOLE else bond)
+            return replace(seen, bond=Bond.NO_JOURNAL) if seen.bond is Bond.WHOLE else seen
         except DamagedJournal as error:
-            return Evidence(output, state, bond, damage=f"{self._journal} is damaged: {error}")
-        empty = last is None and bond is Bond.WHOLE  # nobody of ours leaves it so
-        damage = f"{self._journal} is damaged: it is empty" if empty else ""
-        return Evidence(output, state, bond, last, damage)
+            return replace(seen, damage=f"{self._journal} is damaged: {error}")
+        if last is None and seen.bond is Bond.WHOLE:  # nobody of ours leaves it so
+            return replace(seen, damage=f"{self._journal} is damaged: it is empty")
+        return replace(seen, last=last)
 
     def _bond(self) -> Bond:
         output, state = place_of(self.output).mark, place_of(self.state).mark

@@ -25,10 +25,14 @@ class Bond(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The folders by name, their bond, and the last batch of the journal; `damage` says what is wrong with it."""
+    """The folders by name, their bond, and the last batch of the journal; `damage` says what is wrong with it.
+
+    `mark` is that of the state folder.
+    """
 
     output: str
     state: str
     bond: Bond = Bond.NEW
     last: Batch | None = None
     damage: str = ""
+    mark: str = ""

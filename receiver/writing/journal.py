@@ -96,14 +96,17 @@ def decide(
         return Verdict.CLEAN
     if last.epoch > epoch:
         return Verdict.NEWER
-    after = next((one for one in lineage if one.epoch > last.epoch), Beginning(epoch, first))
+    later = [one for one in lineage if one.epoch > last.epoch]
+    after = later[0] if later else Beginning(epoch, first)
     if last.until == after.next:
         return Verdict.CLEAN
     if last.first == after.next:
         return Verdict.UNDO
-    if not after.by_hand:
+    by_hand = [number for number, one in enumerate(later, 1) if one.by_hand]
+    if not by_hand:
         return Verdict.FOREIGN
-    return Verdict.UNDO if last.until is None else Verdict.CLEAN
+    target = later[by_hand[-1]].next if by_hand[-1] < len(later) else first
+    return Verdict.UNDO if last.until is None or last.first == target else Verdict.CLEAN
 
 
 def encode_start(epoch: int, first: int, inode: int = 0) -> bytes:

@@ -1,0 +1,263 @@
+"""Whatever happens to files, journal, offset or stream: it is told by name with what to do, and no line comes twice.
+
+One row per case: what is done, what is said at the next start, by which `offsets` command it goes on (none: by itself),
+and what the file of the host holds in the end.
+"""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from broker import bucket
+from broker.connection import Connection
+from broker.exits import ConfigurationError, Exit
+from broker.offset import Offset
+from broker.topology import OFFSETS_BUCKET, STREAM
+from receiver.cli import logreceiver
+from receiver.following.ledger import Ledger
+from receiver.outcome import Done
+from receiver.writing.bond import Folders
+from tests.receiver.partition import Partition, ours
+
+pytestmark = pytest.mark.nats
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+BLOCKS = [b"%d\n" % number for number in range(6)]
+ALL = b"".join(BLOCKS)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A partition whose receiver has two batches of two blocks behind it; two more blocks wait."""
+
+    partition: Partition
+    old: Path
+    """A copy of files and state as they were after the first batch."""
+
+    def start(self) -> Offset:
+        """Claim as a receiver does that starts."""
+
+        async def claim(connection: Connection) -> Offset | None:
+            folders = Folders(self.partition.output, self.partition.state, 0)
+            return await Ledger(connection, 0, "host:1", folders).claim(NOW)
+
+        offset = self.partition.ask(claim)
+        assert offset
+        return offset
+
+    def receive(self) -> None:
+        """Start, write one batch, commit it."""
+        offset = self.start()
+        done = self.partition.run(offset.next, offset.epoch)
+        assert isinstance(done, Done), done
+        self.move(next=done.until, lines=offset.lines + done.lines)
+
+    def move(self, **changes: int) -> None:
+        """Change the entry as a commit, or an accident, does."""
+
+        async def change(connection: Connection) -> None:
+            entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
+            assert entry
+            offset = replace(Offset.decode(entry.value), **changes)
+            await bucket.write(connection, OFFSETS_BUCKET, "p0", offset.encode(), entry.revision)
+
+        self.partition.ask(change)
+
+    def send(self, first: int, until: int) -> None:
+        self.partition.publish(
+            *(ours("web01", "app", 2 * n, BLOCKS[n]) for n in range(first, until))
+        )
+
+    def offsets(self, *words: str) -> None:
+        arguments = ["offsets", *words, "--partition", "0", "--yes", "--server"]
+        result = CliRunner().invoke(logreceiver, [*arguments, self.partition.url])
+        assert result.exit_code == 0, (result.output, result.exception)
+
+
+@pytest.fixture
+def scene(logs_url: str, tmp_path: Path) -> Scene:
+    scene = Scene(Partition(logs_url, tmp_path / "here"), tmp_path / "old")
+    scene.send(0, 2)
+    scene.receive()
+    shutil.copytree(scene.partition.folder, scene.old)
+    scene.send(2, 4)
+    scene.receive()
+    scene.send(4, 6)
+    return scene
+
+
+def _forget_entry(scene: Scene) -> None:
+    scene.partition.ask(
+        lambda connection: connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
+    )
+
+
+def _die_before_the_commit_and_forget_entry(scene: Scene) -> None:
+    offset = scene.start()
+    assert isinstance(scene.partition.run(offset.next, offset.epoch), Done)
+    _forget_entry(scene)
+
+
+def _restore_files(scene: Scene) -> None:
+    shutil.rmtree(scene.partition.folder)
+    shutil.copytree(scene.old, scene.partition.folder)
+
+
+def _restore_entry(scene: Scene) -> None:
+    scene.move(next=1, epoch=1)
+
+
+def _remove_journal(scene: Scene) -> None:
+    (scene.partition.state / "p0.journal").unlink()
+
+
+def _overwrite_journal(scene: Scene) -> None:
+    (scene.partition.state / "p0.journal").write_bytes(b"junk\n")
+
+
+def _set_journal_aside(scene: Scene) -> None:
+    journal = scene.partition.state / "p0.journal"
+    if journal.exists() and journal.read_bytes() == b"junk\n":
+        journal.unlink()
+
+
+def _later_journal(scene: Scene) -> None:
+    (scene.partition.state / "p0.journal").write_bytes(b'{"version":9,"epoch":1,"first":1}\n')
+
+
+def _remove_state(scene: Scene) -> None:
+    shutil.rmtree(scene.partition.state)
+
+
+def _replace_output(scene: Scene) -> None:
+    shutil.rmtree(scene.partition.output)
+
+
+def _rewind_stream(scene: Scene) -> None:
+    async def make_anew(connection: Connection) -> None:
+        config = (await connection.api(f"STREAM.INFO.{STREAM}"))["config"]
+        await connection.api(f"STREAM.DELETE.{STREAM}")
+        await connection.api(f"STREAM.CREATE.{STREAM}", config)
+
+    scene.partition.ask(make_anew)
+    scene.send(3, 6)  # and one that the files have, as a shipper may that is in doubt
+
+
+def _forget_consumer(scene: Scene) -> None:
+    scene.partition.ask(lambda c: c.api(f"CONSUMER.DELETE.{STREAM}.receiver-p0"))
+
+
+def _nothing(_: Scene) -> None:
+    """Leave everything as it is."""
+
+
+@pytest.mark.parametrize(
+    ("happens", "says", "mend", "holds"),
+    [
+        pytest.param(_forget_entry, "key p0 .* is gone.*--to 5`", "set --to 5", ALL, id="entry"),
+        pytest.param(
+            *(_die_before_the_commit_and_forget_entry, "is gone.*--to 7`", "set --to 7", ALL),
+            id="entry missing, last batch not committed",
+        ),
+        pytest.param(_restore_files, "are older than.*--to 3`", "set --to 3", ALL, id="KV ahead"),
+        pytest.param(_restore_entry, "restored.*--to 5`", "set --to 5", ALL, id="KV behind"),
+        pytest.param(_remove_journal, "journal is gone", "set --to 5", ALL, id="journal removed"),
+        pytest.param(_overwrite_journal, "damaged", "set --to 5", ALL, id="journal damaged"),
+        pytest.param(_later_journal, "version 9", None, None, id="journal of a later program"),
+        pytest.param(_remove_state, "--state-dir", "set --to 5", ALL, id="state folder removed"),
+        pytest.param(_replace_output, "mounted", "set --to 5", BLOCKS[4] + BLOCKS[5], id="output"),
+        pytest.param(_rewind_stream, "made anew", "reset", ALL, id="stream made anew"),
+        pytest.param(_forget_consumer, None, None, ALL, id="consumer deleted"),
+        pytest.param(_nothing, None, None, ALL, id="nothing"),
+    ],
+)
+def test_it_is_told_and_no_line_is_lost_or_comes_twice(
+    scene: Scene,
+    happens: Callable[[Scene], None],
+    says: str | None,
+    mend: str | None,
+    holds: bytes | None,
+) -> None:
+    happens(scene)
+
+    if says is not None:
+        with pytest.raises(ConfigurationError, match=f"partition 0: .*{says}") as raised:
+            scene.start()
+        assert "\n" not in str(raised.value)
+        assert raised.value.code == Exit.CONFIGURATION
+    if holds is None:
+        return
+    if mend is not None:
+        _set_journal_aside(scene)
+        scene.offsets(*mend.split())
+    scene.receive()
+
+    assert scene.partition.read("web01") == holds
+
+
+def test_moved_to_another_machine_with_its_files_it_goes_on(scene: Scene, tmp_path: Path) -> None:
+    there = scene.partition.with_folder(tmp_path / "there")
+    shutil.copytree(scene.partition.folder, there.folder, dirs_exist_ok=True)
+
+    replace(scene, partition=there).receive()
+
+    assert there.read("web01") == ALL
+
+
+def test_moved_without_its_files_it_says_once_that_earlier_lines_are_elsewhere(
+    scene: Scene, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    there = scene.partition.with_folder(tmp_path / "there")
+    moved = replace(scene, partition=there)
+
+    moved.receive()
+    said = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    moved.start()
+
+    assert there.read("web01") == BLOCKS[4] + BLOCKS[5]
+    assert any("files begin here at sequence 5" in words for words in said)
+    assert not caplog.records
+
+
+def test_back_on_the_first_machine_it_says_which_lines_are_elsewhere(
+    scene: Scene, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    there = replace(scene, partition=scene.partition.with_folder(tmp_path / "there"))
+    there.receive()
+    caplog.clear()
+
+    scene.start()
+
+    assert "leave out sequences 5 to 6" in caplog.text
+    assert scene.partition.read("web01") == b"".join(BLOCKS[:4])
+
+
+def test_another_state_folder_over_the_same_files_is_refused_and_the_owner_goes_on(
+    scene: Scene, tmp_path: Path
+) -> None:
+    async def second(connection: Connection) -> None:
+        folders = Folders(scene.partition.output, tmp_path / "other state", 0)
+        await Ledger(connection, 0, "other:2", folders).claim(NOW)
+
+    with pytest.raises(ConfigurationError, match="--state-dir"):
+        scene.partition.ask(second)
+
+    scene.receive()
+    assert scene.partition.read("web01") == ALL
+
+
+def test_a_stream_purged_below_the_offset_is_told_and_passed(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.partition.ask(lambda connection: connection.api(f"STREAM.PURGE.{STREAM}", {"seq": 6}))
+
+    scene.receive()
+
+    assert "begins at sequence 6" in caplog.text
+    assert scene.partition.read("web01") == b"".join(BLOCKS[:4]) + BLOCKS[5]
