@@ -48,7 +48,11 @@ class GapBook:
 
     def image(self) -> PreImage:
         """Return what the file is now, for the journal; raises OSError."""
-        return PreImage(self._path.name, _size(self._path), 0)
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return PreImage(self._path.name, 0, 0)
+        return PreImage(self._path.name, found.st_size, 0, inode=found.st_ino)
 
     def save(self, gaps: Iterable[Finding]) -> None:
         """Keep what a batch has shown, on disk when this returns; the image must be in the journal. Raises OSError."""
@@ -92,7 +96,7 @@ def missing(path: Path) -> dict[str, Missing]:
 def cut(path: Path, image: PreImage) -> None:
     """Cut a partition's file back to its image; raises OSError, `DamagedGaps`."""
     try:
-        cut_back(path, image.length or 0)
+        cut_back(path, image)
     except EOFError as error:
         raise DamagedGaps(f"{error}; bring it back, or remove it and the counts in it") from None
 

@@ -147,15 +147,19 @@ def append(path: Path, data: bytes) -> None:
         sync_folder(path.parent)
 
 
-def cut_back(path: Path, length: int) -> None:
+def cut_back(path: Path, image: PreImage) -> None:
     """Cut a file that only grows back to a length that it had, on disk when this returns.
 
     Through a descriptor of its own: after a failed fsync the kernel takes pages for clean that never reached the disk.
-    Raises OSError, and EOFError when the file is shorter than that.
+    Raises OSError, and EOFError when the file is shorter than that, or was written anew since.
     """
+    if not path.exists():
+        return  # that's fine: somebody has removed it, as an error told him to
     with path.open("ab") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size < length:
-            raise EOFError(f"{path} has {size} bytes, but {length} were committed")
+        found, length = os.fstat(file.fileno()), image.length or 0
+        if image.inode not in (0, found.st_ino):
+            raise EOFError(f"{path} was written anew since the batch that is to be undone")
+        if found.st_size < length:
+            raise EOFError(f"{path} has {found.st_size} bytes, but {length} were committed")
         file.truncate(length)
         os.fsync(file.fileno())

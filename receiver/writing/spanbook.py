@@ -79,7 +79,7 @@ class SpanBook:
 
     def image(self) -> PreImage:
         """Return what the file is now, for the journal."""
-        return PreImage(self._path.name, self._memory.size, 0)
+        return PreImage(self._path.name, self._memory.size, 0, inode=self._memory.inode)
 
     def save(self) -> None:
         """Append what was noted, on disk when this returns; the image must be in the journal by now."""
@@ -132,7 +132,7 @@ def cut(path: Path, image: PreImage) -> None:
     """Cut a file of spans back to its image, before anybody reads it: what stands behind may be torn."""
     _memories.pop(path, None)
     try:
-        cut_back(path, image.length or 0)
+        cut_back(path, image)
     except EOFError as error:
         raise DamagedSpans(f"{error}; {_WAY_OUT}") from None
 

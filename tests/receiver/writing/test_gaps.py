@@ -114,3 +114,19 @@ def test_gaps_are_never_told_through_a_symbolic_link(tmp_path: Path, book: GapBo
     with pytest.raises(OSError, match="symbolic links"):
         book.tell(tmp_path)
     assert not (tmp_path / "victim").exists()
+
+
+def test_a_batch_whose_gaps_were_told_is_not_undone_by_guess(tmp_path: Path, book: GapBook) -> None:
+    book.save([gap("web01", 1, 2)])
+    book.tell(tmp_path)
+    image = book.image()
+    book.save([gap("web01", 3, 4)])
+    book.tell(tmp_path)
+    before = (tmp_path / "p3.gaps").read_bytes()
+
+    with pytest.raises(DamagedGaps, match="written anew"):
+        cut(tmp_path / "p3.gaps", image)
+    assert (tmp_path / "p3.gaps").read_bytes() == before
+    (tmp_path / "p3.gaps").unlink()
+    cut(tmp_path / "p3.gaps", image)
+    assert not (tmp_path / "p3.gaps").exists()
