@@ -6,6 +6,7 @@ from enum import Enum
 from pathlib import Path
 
 from broker.access import Access
+from receiver.permissions import Permissions
 
 __all__ = ["Assignment", "Destination", "Turn"]
 
@@ -15,7 +16,7 @@ class Destination:
     """Where and how lines are written; the same for every task of a receiver.
 
     `rotate_size` is in bytes, 0 is never; so is a `rotate_every` of no time, which goes by the clock of `time_zone`. What
-    `access` names is read where the task runs.
+    `access` names is read where the task runs. `path_template` was checked to be one.
     """
 
     output: Path
@@ -25,6 +26,8 @@ class Destination:
     rotate_every: timedelta = timedelta()
     access: Access = Access()  # noqa: RUF009 - a frozen value
     time_zone: str = "UTC"
+    path_template: str = "{host}.log"
+    permissions: Permissions = Permissions()  # noqa: RUF009 - a frozen value
 
 
 class Turn(Enum):

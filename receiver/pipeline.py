@@ -42,7 +42,7 @@ from receiver.spark.session import spark_context
 from receiver.writing.bond import Folders
 from receiver.writing.calendar import Calendar
 from receiver.writing.closet import Closet, Order
-from receiver.writing.files import make_folder
+from receiver.writing.folders import make_folder
 from receiver.writing.keeping import Limits
 from receiver.zones import named_zone
 
@@ -217,6 +217,8 @@ class _Pipeline:
             settings.rotate_every,
             settings.access.absolute(Path.cwd()),
             settings.time_zone,
+            settings.path_template,
+            settings.permissions,
         )
 
 
@@ -229,7 +231,7 @@ def _order(settings: ReceiverSettings) -> Order:
 def _check_folders(settings: ReceiverSettings) -> None:
     for folder in (settings.output, settings.state):
         try:
-            make_folder(folder)
+            make_folder(folder, settings.permissions)
         except OSError as error:
             raise OperatorError(
                 f"cannot use {folder}: {error.strerror}; choose --output and --state-dir"

@@ -17,7 +17,10 @@ from pydantic_settings import SettingsConfigDict
 from broker.access_settings import ACCESS, Servers
 from broker.durations import Duration
 from broker.exits import ConfigurationError
+from receiver.ownership import FileMode, FolderMode, Mode, group_name, owner_name, permissions_of
+from receiver.permissions import Permissions
 from receiver.spark_settings import SparkSettings
+from receiver.writing.layout import DEFAULT, Layout
 from receiver.zones import zone_name
 
 __all__ = ["STATUS_FIELDS", "ReceiverSettings", "split_partitions"]
@@ -33,6 +36,10 @@ def split_partitions(value: object) -> object:
     if not isinstance(parts, list | tuple):
         return value
     return tuple(word.strip() for part in parts for word in str(part).split(","))
+
+
+def _checked_template(text: str) -> str:
+    return Layout(text).template
 
 
 class ReceiverSettings(SparkSettings):
@@ -55,6 +62,34 @@ class ReceiverSettings(SparkSettings):
         Path("/var/log/logship"),
         description="Folder of the received files, one per host.",
         json_schema_extra={"metavar": "DIR"},
+    )
+    path_template: Annotated[str, AfterValidator(_checked_template)] = Field(
+        DEFAULT,
+        description=(
+            "Path of a host's file below --output, of {host}, {file} (the source file's path) and {date} (the day, in "
+            "--time-zone, on which a line reached the broker): e.g. {host}/{file} or {host}/{date}.log."
+        ),
+        json_schema_extra={"metavar": "PATH"},
+    )
+    file_mode: FileMode = Field(
+        Mode(0o640),
+        description="Mode of files; the umask has no say in it.",
+        json_schema_extra={"metavar": "MODE"},
+    )
+    folder_mode: FolderMode = Field(
+        Mode(0o750),
+        description="Mode of folders below --output.",
+        json_schema_extra={"metavar": "MODE"},
+    )
+    owner: Annotated[str, AfterValidator(owner_name)] = Field(
+        "",
+        description="User that files and folders are given to, or user:group; by name or number. Needs the right to.",
+        json_schema_extra={"metavar": "USER"},
+    )
+    group: Annotated[str, AfterValidator(group_name)] = Field(
+        "",
+        description="Group that files and folders are given to.",
+        json_schema_extra={"metavar": "GROUP"},
     )
     state_dir: Path | None = Field(
         None,
@@ -148,6 +183,11 @@ class ReceiverSettings(SparkSettings):
         if self.standby and self.once:
             raise ValueError("--once and --standby exclude each other: one ends, the other waits")
         return self
+
+    @property
+    def permissions(self) -> Permissions:
+        """Modes and ids of what is made; raises ConfigurationError without the rights to give them."""
+        return permissions_of(self.file_mode, self.folder_mode, self.owner, self.group)
 
     @property
     def state(self) -> Path:

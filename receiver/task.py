@@ -19,7 +19,8 @@ from receiver.reading.fetch import read
 from receiver.writing import journal, upkeep
 from receiver.writing.batch import Batch
 from receiver.writing.calendar import Calendar
-from receiver.writing.files import Damaged, Output, make_folder
+from receiver.writing.files import Damaged, Output
+from receiver.writing.folders import make_folder
 from receiver.writing.gaps import DamagedGaps
 from receiver.writing.journal import DamagedJournal, Verdict
 from receiver.writing.lengths import Lengths
@@ -38,7 +39,7 @@ _KV_PATIENCE = 10.0
 def run(assignment: Assignment, destination: Destination) -> Outcome:
     """Do one batch of one partition and tell how it ended."""
     try:
-        make_folder(destination.output)
+        make_folder(destination.output, destination.permissions)
         make_folder(destination.state)
         with partition_lock(destination.state / f"p{assignment.partition}.lock", _LOCK_PATIENCE):
             return _locked(assignment, destination)
@@ -65,7 +66,11 @@ def _locked(assignment: Assignment, destination: Destination) -> Outcome:
         Logbook(path.with_suffix(".journal")) as logbook,
         Lengths(path.with_suffix(".lengths")) as lengths,
         Output(
-            destination.output, destination.rotate_size, _calendar(destination), lengths
+            destination.output,
+            destination.rotate_size,
+            _calendar(destination),
+            lengths,
+            destination.permissions,
         ) as output,
     ):
         lineage = offset.lineage if offset else ()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from broker.exits import ConfigurationError, OperatorError
 from receiver.writing import rotation
-from receiver.writing.files import make_folder
+from receiver.writing.folders import make_folder
 from receiver.writing.logbook import sync_folder
 from receiver.writing.quarantine import FOLDER
 

@@ -18,11 +18,13 @@ from receiver.reading.fetch import Chunk
 from receiver.writing.files import Output
 from receiver.writing.gaps import GapBook
 from receiver.writing.journal import PreImage
+from receiver.writing.layout import Days, Layout
 from receiver.writing.logbook import Logbook
 from receiver.writing.owners import Owners
 from receiver.writing.quarantine import Quarantine
 from receiver.writing.spanbook import SpanBook
 from receiver.writing.spans import Finding, Kind, check, judge
+from receiver.zones import named_zone
 
 __all__ = ["Batch"]
 
@@ -70,7 +72,12 @@ class Batch:
         self._logbook = logbook
         self._output = output
         self._spans = spans
-        self._owners = Owners(destination.output, assignment.partition)
+        self._owners = Owners(
+            destination.output,
+            assignment.partition,
+            Layout(destination.path_template),
+            Days(named_zone(destination.time_zone)),
+        )
         self._quarantine = Quarantine(destination.output, assignment.partition)
         self._gaps = GapBook(
             destination.state / f"p{assignment.partition}.gaps", assignment.partition
@@ -99,6 +106,7 @@ class Batch:
         self._last, self._ack = chunk.last, chunk.messages[-1][1].reply
 
     def _append(self, pieces: _Sorted) -> None:
+        self._owners.sync()
         self._announce(pieces)
         fault("announced")
         for live, runs in pieces.items():
@@ -121,9 +129,9 @@ class Batch:
             counted = origin is not None and payload is whole  # by its shipper; once is enough
             self._tally.lines += origin.lines if origin and counted else payload.count(b"\n")
             self._tally.size += len(payload)
-            self._add(
-                pieces.setdefault(self._owners.live_name(host), []), payload, delivery.stored_at
-            )
+            moment = delivery.stored_at
+            live = self._owners.live_name(host, origin.file if origin else None, moment)
+            self._add(pieces.setdefault(live, []), payload, moment)
 
     def _add(self, runs: list[_Run], payload: bytes, moment: int) -> None:
         if not runs or moment >= runs[-1].end:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from receiver.writing import journal
 from receiver.writing.evidence import Bond, Evidence
-from receiver.writing.files import make_folder
+from receiver.writing.folders import make_folder
 from receiver.writing.journal import DamagedJournal
 from receiver.writing.logbook import sync_folder
 from receiver.writing.place import place_of

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from broker.sizes import format_size
 from receiver.writing import journal, rotation
+from receiver.writing.folders import walk, within
 from receiver.writing.keeping import Limits, Segment, superfluous
 from receiver.writing.owners import owner_of
 from receiver.writing.packing import clear_away, pack
@@ -70,7 +71,8 @@ class Closet:
             if stopped():
                 return
             try:
-                pack(self._order.output / name, self._order.compress, stopped)
+                with within(self._order.output, name) as path:
+                    pack(path, self._order.compress, stopped)
                 self._left.discard(name)
             except OSError as error:
                 failed = error
@@ -83,7 +85,8 @@ class Closet:
     def _first_look(self) -> set[str]:
         names = {rotation.plain_name(segment.name) for segment in self._settled()}
         for name in names:
-            clear_away(self._order.output, name)
+            with within(self._order.output, name) as path:
+                clear_away(path.parent, path.name)
         return names
 
     def _prune(self, stopped: Callable[[], bool]) -> None:
@@ -96,7 +99,8 @@ class Closet:
         gone = superfluous(segments, limits, self._clock())
         for segment in gone:
             with suppress(FileNotFoundError):  # that's fine: a person, or another receiver
-                (output / segment.name).unlink()
+                with within(output, segment.name) as path:
+                    path.unlink()
             self.removed += 1
             logger.debug("removed %s", segment.name)
         if gone:
@@ -110,7 +114,7 @@ class Closet:
     def _settled(self) -> list[Segment]:
         """Return the segments of the partitions whose journals are here, without those that an undo may need."""
         order = self._order
-        segments = rotation.closed_segments(os.listdir(order.output))  # noqa: PTH208 - names only
+        segments = rotation.closed_segments(walk(order.output))
         needed = _needed(
             order.state
         )  # after the listing: what is in it was announced before it was made
@@ -142,7 +146,8 @@ def be_modest() -> None:
 
 def _sized(output: Path, segment: Segment) -> list[Segment]:
     try:
-        found = (output / segment.name).lstat()
+        with within(output, segment.name) as path:
+            found = path.lstat()
     except FileNotFoundError:
         return []
     return [Segment(segment.live, segment.number, segment.name, found.st_size, found.st_mtime_ns)]

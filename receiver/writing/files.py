@@ -4,9 +4,9 @@ The only room that writes output. Every name is opened relative to the folder an
 touch of a file comes after its pre-image is in the journal, which the caller sees to.
 """
 
+import errno
 import os
 import stat
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -14,11 +14,13 @@ from pathlib import Path
 from types import TracebackType
 
 from receiver.faults import fault
+from receiver.permissions import Permissions
 from receiver.writing import rotation, writeback
 from receiver.writing.calendar import Calendar
+from receiver.writing.folders import Folders, give, most_open
 from receiver.writing.journal import PreImage
 from receiver.writing.lengths import Damaged, Known, Lengths, remains
-from receiver.writing.logbook import sync_folder
+from receiver.writing.numbers import Numbers
 
 __all__ = ["Damaged", "Output"]
 
@@ -28,11 +30,7 @@ _MOST_PIECES = 1024  # IOV_MAX of Linux
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 _NEVER = Calendar(timedelta())
-
-_SETTLED = 20_000_000  # nanoseconds: kernels stamp folders by a clock of some milliseconds
-
-_listings: dict[Path, tuple[int, dict[str, int]]] = {}
-"""By folder: its time of change and the highest segment numbers that it held then. Survives in a reused worker."""
+_USUAL = Permissions()
 
 
 class Output:
@@ -44,6 +42,7 @@ class Output:
         rotate_size: int,
         calendar: Calendar = _NEVER,
         lengths: Lengths | None = None,
+        permissions: Permissions = _USUAL,
     ) -> None:
         """Open the folder; raises OSError. `rotate_size` is in bytes, 0 is never; `calendar` tells when time rotates.
 
@@ -54,12 +53,13 @@ class Output:
         self.calendar = calendar
         self._lengths = lengths or Lengths(None)
         self._turned_out: set[str] = set()
-        self._folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._permissions = permissions
+        self._folders = Folders(root, permissions)
+        self._numbers = Numbers(self._folders)
+        self._most_open = most_open(_MOST_OPEN)
         self._open: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
         self._moments: dict[str, int] = {}
-        self._highest: dict[str, int] | None = None
-        self._names_changed = False
         self.closed: list[str] = []
         self.notices: list[str] = []
 
@@ -76,12 +76,13 @@ class Output:
         return PreImage(live, found.st_size, number, found.st_mtime_ns, found.st_ino)
 
     def _find(self, live: str) -> os.stat_result | None:
+        folder, _, name = live.rpartition("/")
         try:
-            found = os.stat(live, dir_fd=self._folder, follow_symlinks=False)
+            found = os.stat(name, dir_fd=self._folders.open(folder), follow_symlinks=False)
         except FileNotFoundError:
             return None
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(40, "is a symbolic link or no regular file; move it away", live)
+            raise OSError(errno.ELOOP, "is a symbolic link or no regular file; move it away", live)
         return found
 
     def _look_out(self, live: str, found: os.stat_result | None, number: int) -> None:
@@ -130,9 +131,7 @@ class Output:
     def sync(self) -> None:
         """Bring everything that was appended, and the names, to disk."""
         self._settle_all()
-        if self._names_changed:
-            os.fsync(self._folder)
-            self._names_changed = False
+        self._folders.sync()
 
     def _settle_all(self) -> None:
         for descriptor in self._open.values():
@@ -169,36 +168,44 @@ class Output:
     def undo(self, images: Iterable[PreImage]) -> None:
         """Make files again what their images say; can be broken off and repeated. Raises OSError, `Damaged`."""
         self._close_all()
-        segments = rotation.closed_segments(self._list())
+        self._folders.look_again()
+        segments: dict[str, dict[str, dict[int, str]]] = {}
         for image in images:
-            self._undo_one(image, segments.get(image.name, {}))
+            folder, _, name = image.name.rpartition("/")
+            if folder not in segments:
+                segments[folder] = self._numbers.segments(folder)
+                self._folders.note_change(folder)
+            self._undo_one(image, segments[folder].get(name, {}))
             self._lengths.undo(image.name)
-        os.fsync(self._folder)
+        self._folders.sync()
         self.closed.clear()
         self._sizes.clear()
         self._moments.clear()
-        self._highest = None
+        self._numbers.forget()
 
     def _undo_one(self, image: PreImage, segments: Mapping[int, str]) -> None:
+        folder, _, live = image.name.rpartition("/")
         for number in sorted(segments, reverse=True):
             if number > image.number:
-                os.unlink(segments[number], dir_fd=self._folder)
+                os.unlink(segments[number], dir_fd=self._folders.open(folder))
         if image.number in segments:
-            closed = rotation.closed_name(image.name, image.number)
+            closed = rotation.closed_name(live, image.number)
             if segments[image.number] != closed:
                 raise Damaged(
                     f"{segments[image.number]} was compressed by somebody else before it was committed; unpack it "
                     f"to {closed}"
                 )
-            os.replace(closed, image.name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            opened = self._folders.open(folder)
+            os.replace(closed, live, src_dir_fd=opened, dst_dir_fd=opened)
         if image.length is None:
             self._remove(image.name)
         else:
             self._truncate(image, image.length)
 
     def _remove(self, live: str) -> None:
+        folder, _, name = live.rpartition("/")
         try:
-            os.unlink(live, dir_fd=self._folder)
+            os.unlink(name, dir_fd=self._folders.open(folder))
         except FileNotFoundError:
             return  # that's fine: the batch broke off before it was made
 
@@ -208,7 +215,8 @@ class Output:
         if notice := remains(image.name, image.inode, length, now):
             self.notices.append(notice)
             return
-        descriptor = os.open(image.name, _FLAGS, dir_fd=self._folder)
+        folder, _, name = image.name.rpartition("/")
+        descriptor = os.open(name, _FLAGS, dir_fd=self._folders.open(folder))
         try:
             os.ftruncate(descriptor, length)
             os.utime(
@@ -241,14 +249,24 @@ class Output:
     def _descriptor(self, live: str) -> int:
         if (descriptor := self._open.get(live)) is not None:
             return descriptor
-        if len(self._open) >= _MOST_OPEN:
+        if len(self._open) >= self._most_open:
             # all of them: one alone would cost as much time on the disk as all together
             self._settle_all()
             self._close_all()
         if self._sizes[live] == 0:
-            self._names_changed = True
-        descriptor = os.open(live, _FLAGS | os.O_CREAT, 0o640, dir_fd=self._folder)
+            return self._make(live)
+        folder, _, name = live.rpartition("/")
+        descriptor = os.open(name, _FLAGS, dir_fd=self._folders.open(folder))
         self._open[live] = descriptor
+        return descriptor
+
+    def _make(self, live: str) -> int:
+        folder, _, name = live.rpartition("/")
+        opened = self._folders.make(folder)
+        self._folders.note_change(folder)
+        descriptor = os.open(name, _FLAGS | os.O_CREAT, self._permissions.file, dir_fd=opened)
+        self._open[live] = descriptor
+        give(descriptor, self._permissions.file, self._permissions)
         return descriptor
 
     def rotate(self, live: str) -> None:
@@ -257,35 +275,17 @@ class Output:
         descriptor = self._descriptor(live)
         del self._open[live]
         self._settle_and_close(live, descriptor)
-        closed = rotation.closed_name(live, number)
-        os.rename(live, closed, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        folder, _, name = live.rpartition("/")
+        opened = self._folders.open(folder)
+        os.rename(name, rotation.closed_name(name, number), src_dir_fd=opened, dst_dir_fd=opened)
         fault("rotated")
-        self._numbers()[live] = number
-        self._names_changed = True
+        self._numbers.note(live, number)
         self._sizes[live] = 0
-        self.closed.append(closed)
-        self._open[live] = os.open(
-            live, _FLAGS | os.O_CREAT | os.O_EXCL, 0o640, dir_fd=self._folder
-        )
-
-    def _list(self) -> list[str]:
-        return os.listdir(self._folder)  # noqa: PTH208 - of the folder that is open, not of a path
+        self.closed.append(rotation.closed_name(live, number))
+        self._make(live)
 
     def _next_number(self, live: str) -> int:
-        return max(self._numbers().get(live, 0) + 1, self._lengths.number(live))
-
-    def _numbers(self) -> dict[str, int]:
-        # Only tasks of one partition, one after the other, make segments of one host: a listing from before the
-        # batch stays true in it, and one from an earlier batch while the folder has not changed since.
-        if self._highest is None:
-            changed = os.fstat(self._folder).st_mtime_ns
-            known = _listings.get(self._root)
-            if known is None or known[0] != changed:
-                known = (changed, rotation.highest_numbers(self._list()))
-                if time.time_ns() - changed > _SETTLED:
-                    _listings[self._root] = known
-            self._highest = dict(known[1])
-        return self._highest
+        return max(self._numbers.highest(live) + 1, self._lengths.number(live))
 
     def _close_all(self) -> None:
         while self._open:
@@ -301,14 +301,7 @@ class Output:
         trace: TracebackType | None,
     ) -> None:
         self._close_all()
-        os.close(self._folder)
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder of ours, and bring its name to disk; that it exists is fine. Raises OSError."""
-    if not folder.is_dir():
-        folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-        sync_folder(folder.parent)
+        self._folders.close()
 
 
 def _write_rest(descriptor: int, rest: bytes) -> None:

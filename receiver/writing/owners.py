@@ -3,75 +3,153 @@
 A host belongs to one partition, so that this never matters, unless a plain NATS client publishes a host's lines under
 another partition. Two writers of one file would undo each other's lines; the second partition gets a file of its own,
 `<host>..p<N>.log`: no host's name holds two dots in a row. The register stands beside the files that it is about.
+
+It also keeps files and folders apart: a path that was a source file and is a folder now cannot be both below the output.
 """
 
+import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
-from receiver.writing import rotation
-from receiver.writing.files import make_folder
+from receiver.writing.folders import make_folder
+from receiver.writing.layout import Days, Layout, folder_key, register_keys
 from receiver.writing.logbook import named, sync_folder
 
 __all__ = ["Owners", "known_name", "owner_of"]
 
 _FOLDER = ".owners"
-_known: dict[tuple[Path, int, str], str] = {}
+_DEFAULT = Layout()
+_MOST_KNOWN = 200_000  # names; whoever makes up files without end costs time, not memory
+
+_Source = tuple[str, str | None]
+_known: dict[tuple[Path, int, Layout], dict[_Source, str]] = {}
+_dates: dict[tuple[Path, int, Layout], str] = {}
+_unsynced: set[Path] = set()
 
 
 class Owners:
-    """The register of hosts in the output folder, as one partition asks it."""
+    """The names of live files, and the register of them in the output folder, as one partition asks for them."""
 
-    def __init__(self, output: Path, partition: int) -> None:
-        """Use the folder `.owners` of the output folder."""
+    def __init__(
+        self, output: Path, partition: int, layout: Layout = _DEFAULT, days: Days | None = None
+    ) -> None:
+        """Use the folder `.owners` of the output folder; `days` tell the date of a moment."""
         self._folder = output / _FOLDER
         self._partition = partition
+        self._layout = layout
+        self._days = days or Days()
+        self._seed = self._folder / f".p{partition}"
+        self._has_seed = False
+        self._key = (self._folder, partition, layout)
+        self._known = _known.setdefault(self._key, {})
 
-    def live_name(self, host: str) -> str:
-        """Return the name of the live file that this partition writes for a host; raises OSError."""
-        key = (self._folder, self._partition, host)
-        if key not in _known:
-            _known[key] = self._claim(rotation.stem_of(host))
-        return _known[key]
+    def live_name(self, host: str, file: str | None = None, moment: int = 0) -> str:
+        """Return the live file that this partition writes for lines of a host's file stored at a moment; raises OSError.
 
-    def _claim(self, stem: str) -> str:
-        path = self._folder / stem
-        if not path.exists():
-            self._register(path)
-        if path.read_bytes() == self._mine:
-            return rotation.live_name(stem)
-        return self._claim(f"{stem}..p{self._partition}")
+        What is new in the register is on disk after `sync`.
+        """
+        if self._layout.has_date and _dates.get(self._key) != (date := self._days.date(moment)):
+            self._known.clear()
+            _dates[self._key] = date
+        source = (host, file if self._layout.has_file else None)
+        if (name := self._known.get(source)) is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            name = self._known[source] = self._claim(*source)
+        return name
 
-    def _register(self, path: Path) -> None:
+    def _claim(self, host: str, file: str | None) -> str:
+        date = _dates.get(self._key, "")
+        for mark in ("", f"..p{self._partition}"):
+            live = self._layout.path(host, file, date, mark)
+            if self._layout.has_file:
+                live = self._untangled(live)
+            if self._register(live):
+                return live
+        raise OSError(17, "is in the register of another partition; give it back", live)
+
+    def _untangled(self, live: str) -> str:
+        """Return a path none of whose folders is a live file, and which is no folder of another."""
+        *folders, name = live.split("/")
+        path = ""
+        for folder in folders:
+            is_file = not self._is_folder(path + folder) and self._is_file(path + folder)
+            path += f"{folder}..%%d" if is_file else folder
+            self._enter(folder_key(path))
+            path += "/"
+        is_folder = self._is_folder(path + name) and not self._is_file(path + name)
+        return f"{path}{name}..%%f" if is_folder else path + name
+
+    def _is_file(self, path: str) -> bool:
+        return owner_of(self._folder.parent, path) is not None
+
+    def _is_folder(self, path: str) -> bool:
+        return (self._folder / folder_key(path)).exists()
+
+    def _register(self, live: str) -> bool:
+        """Say whether a live file is this partition's, by now."""
+        keys = register_keys(live)
+        key = keys[-1] if self._layout.has_date else keys[0]
+        owners = {_read(self._folder / name) for name in keys} - {None}
+        if not owners:
+            self._enter(key)
+            owners = {_read(self._folder / key)}
+        return owners == {self._partition}
+
+    def _enter(self, key: str) -> None:
+        path = self._folder / key
+        if path.exists():
+            return
+        if not self._has_seed:
+            self._make_seed()
+        with suppress(FileExistsError):  # that's fine: another partition was quicker
+            try:
+                os.link(
+                    self._seed, path
+                )  # appears whole or not at all, and never replaces another's
+            except OSError as error:
+                if error.errno != errno.EMLINK:
+                    raise
+                self._make_seed()
+                os.link(self._seed, path)
+        _unsynced.add(self._folder)
+
+    def _make_seed(self) -> None:
+        """Make the one file on disk that all entries of this partition are names of: 5,000 of them cost no 5,000 syncs."""
         make_folder(self._folder)
-        fresh = self._folder / f".p{self._partition}"
-        with named(fresh), fresh.open("wb") as file:
-            file.write(self._mine)
+        self._seed.unlink(missing_ok=True)
+        with named(self._seed), self._seed.open("xb") as file:
+            file.write(str(self._partition).encode())
             file.flush()
             os.fsync(file.fileno())
-        try:
-            os.link(fresh, path)  # appears whole or not at all, and never replaces another's
-        except FileExistsError:
-            pass  # that's fine: another partition was quicker
-        finally:
-            fresh.unlink()
-        sync_folder(self._folder)
+        self._has_seed = True
 
-    @property
-    def _mine(self) -> bytes:
-        return str(self._partition).encode()
+    def sync(self) -> None:
+        """Bring the register to disk, before anything is written to the files it names; raises OSError."""
+        if self._folder in _unsynced:
+            sync_folder(self._folder)
+            _unsynced.discard(self._folder)
 
 
-def known_name(output: Path, partition: int, host: str) -> str:
-    """Return the name of the live file that a partition writes, or would write, for a host; registers nothing."""
-    stem = rotation.stem_of(host)
-    while owner_of(output, rotation.live_name(stem)) not in {None, partition}:
-        stem = f"{stem}..p{partition}"
-    return rotation.live_name(stem)
+def known_name(output: Path, partition: int, host: str, layout: Layout = _DEFAULT) -> str:
+    """Return the name of the live file that a partition writes, or would write, for a host; registers nothing.
+
+    For layouts of one file per host.
+    """
+    live = layout.path(host, None)
+    is_ours = owner_of(output, live) in {None, partition}
+    return live if is_ours else layout.path(host, None, mark=f"..p{partition}")
 
 
 def owner_of(output: Path, live: str) -> int | None:
     """Return the partition that writes a live file, None when the register does not know; raises OSError."""
+    owners = (_read(output / _FOLDER / key) for key in register_keys(live))
+    return next((owner for owner in owners if owner is not None), None)
+
+
+def _read(path: Path) -> int | None:
     try:
-        return int((output / _FOLDER / live.removesuffix(".log")).read_bytes())
+        return int(path.read_bytes())
     except (FileNotFoundError, ValueError):
         return None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from broker.connection import Arrived
 from receiver.reading.delivery import Delivery
-from receiver.writing.files import make_folder
+from receiver.writing.folders import make_folder
 from receiver.writing.logbook import named, sync_folder
 
 __all__ = ["FOLDER", "Quarantine"]

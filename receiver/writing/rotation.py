@@ -1,7 +1,7 @@
 """Names of segments, and when a segment is full. Decides; never touches a file.
 
-A host's live file is `<stem>.log`; closed ones stand beside it as `<stem>.log.<number>`, numbers going up from 000001,
-with `.zst` or `.gz` behind when compressed. No live name can be a closed one's.
+Closed segments stand beside their live file, `<host>.log` as a rule, as `<host>.log.<number>`, numbers going up from
+000001, with `.zst` or `.gz` behind when compressed. No live name can be a closed one's.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ __all__ = [
     "closed_name",
     "closed_segments",
     "highest_numbers",
+    "is_closed",
     "is_due",
     "live_name",
     "live_of",
@@ -20,29 +21,34 @@ __all__ = [
 ]
 
 _LONGEST_STEM = 215  # bytes; a file name has 255, and "..p99999.log.000001.zst" must fit behind, ".….new" around it
-_CLOSED = re.compile(r"(?P<live>.+\.log)\.(?P<number>[0-9]{6,})(?:\.zst|\.gz)?")
+_CLOSED = re.compile(r"(?P<live>.+)\.(?P<number>[0-9]{6,})(?:\.zst|\.gz)?", re.DOTALL)
 
 
-def stem_of(host: str) -> str:
+def stem_of(host: str, longest: int = _LONGEST_STEM) -> str:
     """Return the file name stem of a host: its name, cut when a file name cannot hold it.
 
     A cut name is marked with a digest behind two dots, which no host's own name holds.
     """
     encoded = host.encode()
-    if len(encoded) <= _LONGEST_STEM:
+    if len(encoded) <= longest:
         return host
     digest = hashlib.blake2b(encoded, digest_size=8).hexdigest()
-    return f"{encoded[:190].decode(errors='ignore')}..{digest}"
+    return f"{encoded[: longest - 25].decode(errors='ignore')}..{digest}"
 
 
 def live_name(stem: str) -> str:
-    """Return the name of the file that is being written."""
+    """Return the name of the file that is being written, where nothing else is asked for."""
     return f"{stem}.log"
 
 
 def closed_name(live: str, number: int) -> str:
     """Return the name of a closed segment, not compressed."""
     return f"{live}.{number:06d}"
+
+
+def is_closed(name: str) -> bool:
+    """Say whether a name is one that only closed segments may have."""
+    return _CLOSED.fullmatch(name) is not None
 
 
 def live_of(closed: str) -> str:

@@ -4,14 +4,15 @@ It goes through the journal as a batch without messages, `[first, first)`: broke
 task, and once ended it counts, whatever KV says later.
 """
 
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from receiver.faults import fault
 from receiver.writing.files import Output
+from receiver.writing.folders import walk
 from receiver.writing.logbook import Logbook
 from receiver.writing.owners import owner_of
+from receiver.writing.rotation import is_closed
 
 __all__ = ["lives_of", "turn"]
 
@@ -49,7 +50,5 @@ def turn(
 def lives_of(output: Path, partition: int) -> list[str]:
     """Return the live files of a partition, by the register of owners; raises OSError."""
     return sorted(
-        name
-        for name in os.listdir(output)  # noqa: PTH208 - names are what is wanted
-        if name.endswith(".log") and owner_of(output, name) == partition
+        live for live in walk(output) if not is_closed(live) and owner_of(output, live) == partition
     )
