@@ -98,9 +98,9 @@ class Closet:
             segments = [sized for segment in segments for sized in _sized(output, segment)]
         gone = superfluous(segments, limits, self._clock())
         for segment in gone:
-            with suppress(FileNotFoundError):  # that's fine: a person, or another receiver
-                with within(output, segment.name) as path:
-                    path.unlink()
+            # that's fine: a person, or another receiver
+            with suppress(FileNotFoundError), within(output, segment.name) as path:
+                path.unlink()
             self.removed += 1
             logger.debug("removed %s", segment.name)
         if gone:

@@ -124,6 +124,9 @@ def within(root: Path, path: str) -> Iterator[Path]:
     try:
         folder, _, name = path.rpartition("/")
         yield Path(f"/proc/self/fd/{folders.open(folder)}", name)
+    except OSError as error:
+        error.filename = str(root / path)  # as people know it
+        raise
     finally:
         folders.close()
 

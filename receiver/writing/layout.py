@@ -99,7 +99,7 @@ def safe_path(file: str | None) -> str:
     Bytes that are no UTF-8, what cannot be printed, `%`, a leading dot and what would look like a closed segment are written
     as `%XX`; what is too long is cut, with `%%` and a digest behind. An absolute path loses its first slash.
     """
-    if file is None:
+    if not file:
         return _UNNAMED
     if file == "-":
         return _STANDARD_INPUT

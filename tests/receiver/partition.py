@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -71,6 +71,19 @@ class Partition:
             return sequence
 
         return self.ask(store)
+
+    def publish_in_any_order(
+        self, messages: Iterable[tuple[str, bytes, dict[str, str] | None]]
+    ) -> None:
+        """Store many messages, hundreds at a time."""
+
+        async def store(connection: Connection) -> None:
+            waiting = list(messages)
+            for begin in range(0, len(waiting), 500):
+                part = waiting[begin : begin + 500]
+                await asyncio.gather(*(connection.ask(*message) for message in part))
+
+        self.ask(store)
 
     def lines(self, host: str, *payloads: bytes) -> int:
         return self.publish(*((f"logs.p{self.number}.{host}", data, None) for data in payloads))
