@@ -128,6 +128,8 @@ class Owners:
     def sync(self) -> None:
         """Bring the register to disk, before anything is written to the files it names; raises OSError."""
         if self._folder in _unsynced:
+            self._seed.unlink(missing_ok=True)
+            self._has_seed = False
             sync_folder(self._folder)
             _unsynced.discard(self._folder)
 

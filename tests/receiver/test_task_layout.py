@@ -216,10 +216,10 @@ print(done.until if hasattr(done, "until") else done)
 """
 
 
-@pytest.mark.parametrize("template", ["{host}.log", "{host}/{file}"])
 def test_five_thousand_hosts_are_written_with_a_thousand_descriptors(
-    partition: Partition, template: str
+    partition: Partition,
 ) -> None:
+    template = "{host}/{date}.log"
     hosts = [f"host{n}" for n in range(5000)]
     first = 1
     for turn in range(2):
@@ -238,6 +238,9 @@ def test_five_thousand_hosts_are_written_with_a_thousand_descriptors(
         first += 5000
         partition.move(first)
 
-    written = tree(partition)
+    written: dict[str, bytes] = {}
+    for path, data in tree(partition).items():  # midnight may have come in between
+        host = path.partition("/")[0]
+        written[host] = written.get(host, b"") + data
     assert len(written) == 5000
     assert set(written.values()) == {b"0\n1\n"}

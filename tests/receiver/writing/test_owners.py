@@ -20,7 +20,9 @@ def test_of_many_that_claim_a_host_at_once_one_gets_its_name(tmp_path: Path) -> 
 
 
 def test_a_claim_outlives_the_process_and_whoever_died_while_claiming(tmp_path: Path) -> None:
-    assert Owners(tmp_path, 3).live_name("web01") == "web01.log"
+    register = Owners(tmp_path, 3)
+    assert register.live_name("web01") == "web01.log"
+    register.sync()
     (tmp_path / ".owners" / ".p3").write_bytes(b"")
     owners._known.clear()
 
