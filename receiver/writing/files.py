@@ -76,9 +76,9 @@ class Output:
         return PreImage(live, found.st_size, number, found.st_mtime_ns, found.st_ino)
 
     def _find(self, live: str) -> os.stat_result | None:
-        folder, _, name = live.rpartition("/")
         try:
-            found = os.stat(name, dir_fd=self._folders.open(folder), follow_symlinks=False)
+            name, opened = self._folders.at(live)
+            found = os.stat(name, dir_fd=opened, follow_symlinks=False)
         except FileNotFoundError:
             return None
         if not stat.S_ISREG(found.st_mode):
@@ -203,9 +203,9 @@ class Output:
             self._truncate(image, image.length)
 
     def _remove(self, live: str) -> None:
-        folder, _, name = live.rpartition("/")
         try:
-            os.unlink(name, dir_fd=self._folders.open(folder))
+            name, opened = self._folders.at(live)
+            os.unlink(name, dir_fd=opened)
         except FileNotFoundError:
             return  # that's fine: the batch broke off before it was made
 
@@ -215,8 +215,8 @@ class Output:
         if notice := remains(image.name, image.inode, length, now):
             self.notices.append(notice)
             return
-        folder, _, name = image.name.rpartition("/")
-        descriptor = os.open(name, _FLAGS, dir_fd=self._folders.open(folder))
+        name, opened = self._folders.at(image.name)
+        descriptor = os.open(name, _FLAGS, dir_fd=opened)
         try:
             os.ftruncate(descriptor, length)
             os.utime(
@@ -242,7 +242,7 @@ class Output:
             total = sum(map(len, part))
             written = os.writev(descriptor, part)
             if written != total:
-                _write_rest(descriptor, b"".join(part)[written:])
+                writeback.write_rest(descriptor, b"".join(part)[written:])
             if total >= _LARGE:
                 writeback.begin(descriptor)  # while the next messages come in
 
@@ -255,8 +255,8 @@ class Output:
             self._close_all()
         if self._sizes[live] == 0:
             return self._make(live)
-        folder, _, name = live.rpartition("/")
-        descriptor = os.open(name, _FLAGS, dir_fd=self._folders.open(folder))
+        name, opened = self._folders.at(live)
+        descriptor = os.open(name, _FLAGS, dir_fd=opened)
         self._open[live] = descriptor
         return descriptor
 
@@ -275,8 +275,7 @@ class Output:
         descriptor = self._descriptor(live)
         del self._open[live]
         self._settle_and_close(live, descriptor)
-        folder, _, name = live.rpartition("/")
-        opened = self._folders.open(folder)
+        name, opened = self._folders.at(live)
         os.rename(name, rotation.closed_name(name, number), src_dir_fd=opened, dst_dir_fd=opened)
         fault("rotated")
         self._numbers.note(live, number)
@@ -302,9 +301,3 @@ class Output:
     ) -> None:
         self._close_all()
         self._folders.close()
-
-
-def _write_rest(descriptor: int, rest: bytes) -> None:
-    view = memoryview(rest)
-    while view:
-        view = view[os.write(descriptor, view) :]

@@ -42,6 +42,11 @@ class Folders:
         parent, _, name = folder.rpartition("/")
         return self._keep(folder, self._enter(self.open(parent), name, folder))
 
+    def at(self, path: str) -> tuple[str, int]:
+        """Return the name of a file and the descriptor of its folder, which is there; raises OSError."""
+        folder, _, name = path.rpartition("/")
+        return name, self.open(folder)
+
     def make(self, folder: str) -> int:
         """Return the descriptor of a folder, made with all above it where it is missing; raises OSError."""
         try:
