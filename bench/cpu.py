@@ -2,12 +2,20 @@
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.processes import Process, wait_until
 
-__all__ = ["cpu_seconds", "peak_bytes", "quiet_after", "resident_bytes"]
+__all__ = [
+    "cpu_by_process",
+    "cpu_seconds",
+    "peak_bytes",
+    "proportional_bytes",
+    "quiet_after",
+    "resident_bytes",
+]
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -15,8 +23,9 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class _Stat:
-    """Fields of /proc/<pid>/stat (proc(5)): ticks used by the process, by its reaped children, and resident pages."""
+    """Fields of /proc/<pid>/stat (proc(5)): its name, ticks used by the process, by its reaped children, and resident pages."""
 
+    name: str
     own: int
     children: int
     pages: int
@@ -29,6 +38,27 @@ def cpu_seconds(process: Process) -> float:
     ticks of 10 ms.
     """
     return sum(stat.own + stat.children for stat in _stats(process)) / _TICK
+
+
+def cpu_by_process(process: Process) -> dict[int, tuple[str, float]]:
+    """Return the name and the own user plus system time in seconds of every living process of the tree, by its id."""
+    return {
+        pid: (stat.name, stat.own / _TICK)
+        for pid in process.tree()
+        if (stat := _read(pid)) is not None
+    }
+
+
+def proportional_bytes(process: Process) -> int:
+    """Return the memory of the whole tree, pages that several processes share divided among them (PSS)."""
+    total = 0
+    for pid in process.tree():
+        with suppress(OSError):
+            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            total += sum(
+                int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")
+            )
+    return total * 1024
 
 
 def quiet_after(program: Process, most: float, every: float) -> float:
@@ -72,4 +102,5 @@ def _read(pid: int) -> _Stat | None:
     # fields after the name in parentheses begin with the third
     fields = [*("", "", ""), *text.rpartition(")")[2].split()]
     user, system, child_user, child_system = (int(field) for field in fields[14:18])
-    return _Stat(user + system, child_user + child_system, int(fields[24]))
+    name = text[text.find("(") + 1 : text.rfind(")")]
+    return _Stat(name, user + system, child_user + child_system, int(fields[24]))

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.journey
 _RUNS = {
     "idle": ("--files", "2", "--seconds", "0.2", "--settle", "0.2"),
     "live": ("--files", "2", "--rate", "200", "--per-write", "5", "--seconds", "2"),
+    "receive": ("--size", "2", "--runs", "1", "--case", "zstd"),
     "wan": ("--size", "1", "--mode", "auto", "--runs", "1", "--round-trip", "0.01"),
 }
 
@@ -27,7 +28,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Process
         }
 
 
-@pytest.mark.parametrize(("name", "row"), [("idle", "2 files"), ("live", "5 lines a write")])
+@pytest.mark.parametrize(
+    ("name", "row"), [("idle", "2 files"), ("live", "5 lines a write"), ("receive", "zstd, 2 MB")]
+)
 def test_a_measurement_ends_with_its_table(runs: dict[str, Process], name: str, row: str) -> None:
     assert runs[name].wait(100) == 0, runs[name].last_words()
 

@@ -1,0 +1,121 @@
+"""Fills the stream as fast as the broker stores: prepared messages over a bare socket, in the atomic batches of a shipper.
+
+What agents would have shipped is there in seconds, with their headers; only the lines' way onwards is to be measured.
+"""
+
+import socket
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import zstandard
+
+from bench.backlog import LINE_BYTES, backlog
+from broker.block import Identity, Origin, Span, encode_origin
+from broker.subjects import Subject
+
+__all__ = ["BLOCK_LINES", "Sent", "blocks", "fill", "plain_lines"]
+
+BLOCK_LINES = 256 * 1024 // LINE_BYTES
+"""Lines of a full block."""
+
+_BATCH_BYTES = 4 * 1024 * 1024
+_BATCH_MESSAGES = 900  # nats-server takes 1,000 in one atomic batch
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message to be stored: its host and lines, and how they go on the wire: headers as lines, payload."""
+
+    host: str
+    lines: bytes
+    headers: bytes
+    payload: bytes
+
+
+def blocks(lines: int, hosts: int, per_block: int, compressed: bool = False) -> Iterator[Sent]:
+    """Yield `lines` lines in blocks, of one file on each of `hosts` hosts in turn, as shippers make them."""
+    squeeze = zstandard.ZstdCompressor(level=1).compress if compressed else bytes
+    ends = [0] * hosts
+    for number, lump in enumerate(_lumps(lines, per_block)):
+        host = number % hosts
+        start, ends[host] = ends[host], ends[host] + len(lump)
+        origin = Origin(
+            agent="1-00000001",
+            file="/var/log/app.log",
+            span=Span("1-1", start, ends[host]),
+            identity=Identity(1, 0, "", 0, ""),
+            lines=len(lump) // LINE_BYTES,
+            read_at=1_790_000_000_000_000_000,
+            compressed=compressed,
+        )
+        headers = "".join(f"{name}: {value}\r\n" for name, value in encode_origin(origin).items())
+        yield Sent(_name(host), lump, headers.encode(), squeeze(lump))
+
+
+def plain_lines(lines: int) -> Iterator[Sent]:
+    """Yield messages of one line each and without a header, as any NATS client may publish them."""
+    for lump in _lumps(lines, 1):
+        yield Sent(_name(0), lump, b"", lump[:-1])
+
+
+def _lumps(lines: int, per_block: int) -> Iterator[bytes]:
+    size = per_block * LINE_BYTES
+    rest = b""
+    for part in backlog(lines):
+        rest += part
+        whole = len(rest) - len(rest) % size
+        yield from (rest[at : at + size] for at in range(0, whole, size))
+        rest = rest[whole:]
+    if rest:
+        yield rest
+
+
+def _name(host: int) -> str:
+    return f"host{host:04}"
+
+
+def fill(port: int, messages: Iterable[Sent]) -> None:
+    """Store messages in partition 0 through the broker at a loopback port, in their order; returns when all are stored.
+
+    Raises ConnectionError with the broker's words.
+    """
+    with socket.create_connection(("127.0.0.1", port)) as line:
+        answers = line.makefile("rb")
+        answers.readline()
+        line.sendall(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n')
+        line.sendall(b"SUB fill 1\r\n")
+        waiting = iter(messages)
+        number = 0
+        while batch := _take(waiting):
+            number += 1
+            line.sendall(b"".join(_commands(batch, f"fill-{number}")))
+            while not (answer := answers.readline()).startswith(b'{"'):
+                if answer.startswith(b"-ERR") or not answer:
+                    raise ConnectionError(answer.decode(errors="replace"))
+            if b'"error"' in answer:
+                raise ConnectionError(answer.decode(errors="replace"))
+
+
+def _take(messages: Iterator[Sent]) -> list[Sent]:
+    batch: list[Sent] = []
+    size = 0
+    for message in islice(messages, _BATCH_MESSAGES):
+        batch.append(message)
+        size += len(message.payload)
+        if size >= _BATCH_BYTES:
+            break
+    return batch
+
+
+def _commands(batch: list[Sent], name: str) -> Iterator[bytes]:
+    for number, message in enumerate(batch, 1):
+        last = number == len(batch)
+        commit = "Nats-Batch-Commit: 1\r\n" if last else ""
+        own = f"NATS/1.0\r\nNats-Batch-Id: {name}\r\nNats-Batch-Sequence: {number}\r\n{commit}"
+        head = b"%s%s\r\n" % (own.encode(), message.headers)
+        size = len(head) + len(message.payload)
+        reply = "fill " if last else ""
+        yield f"HPUB {Subject(0, message.host)} {reply}{len(head)} {size}\r\n".encode() + head
+        yield message.payload
+        yield b"\r\n"
