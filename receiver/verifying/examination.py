@@ -169,6 +169,15 @@ def _fits(folder: Path, live: str, names: dict[int, str], expected: _Expected) -
 
 
 @dataclass(frozen=True, slots=True)
+class _Begin:
+    """The first byte of either side to compare; `is_sure` says that both begin with the same line there."""
+
+    expected: int
+    found: int
+    is_sure: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Closer:
     unit: Unit
     order: Order
@@ -180,11 +189,16 @@ class _Closer:
         names = closed(self.order.output).get(self.live, {})
         found = received(self.order.output, self.live, names, committed + _FURTHER)
         is_pruned = min(names) > 1 if names else self.order.keeps
-        start, agreed = self._begin(found, committed)
-        expected = Side(self._pieces(beyond=True), committed)
-        there = Side(found.pieces(start), found.length, start)
-        ledger, pruned, older = Ledger(), 0, start
-        for hunk in hunks(expected, there, agreed):
+        begin = self._begin(found, committed)
+        expected = Side(
+            _after(self._pieces(beyond=True), begin.expected), committed, begin.expected
+        )
+        there = Side(found.pieces(begin.found), found.length, begin.found)
+        ledger, pruned, older = Ledger(), begin.expected if is_pruned else 0, begin.found
+        if not is_pruned:
+            for line in _lines(_first(self._pieces(beyond=False), begin.expected)):
+                ledger.note((line,), (), 0)
+        for hunk in hunks(expected, there, begin.is_sure):
             missing = _committed(hunk.missing, hunk.expected_at, committed)
             extra = hunk.extra
             if hunk.is_front:
@@ -209,16 +223,17 @@ class _Closer:
             places,
         )
 
-    def _begin(self, found: Received, committed: int) -> tuple[int, bool]:
-        """Return from where on to compare what was received, and whether that is sure to be the first expected line.
+    def _begin(self, found: Received, committed: int) -> _Begin:
+        """Return where to begin: so far from the ends that both sides are as long as the shorter, if they agree there.
 
-        It is where damage has changed no lengths; any other place is found line by line.
+        They do where damage has changed no lengths, and where the oldest segments are gone; any other place is found
+        line by line.
         """
         start = found.length - committed
-        if start < 0:
-            return 0, False
-        head = _head(self._pieces(beyond=False))
-        return (start, True) if _head(found.pieces(start)) == head else (0, False)
+        begin = _Begin(max(0, -start), max(0, start), is_sure=True)
+        ours = _head(_after(self._pieces(beyond=False), begin.expected))
+        agree = _head(found.pieces(begin.found)) == ours
+        return begin if agree else _Begin(0, 0, is_sure=False)
 
     def _settle(self, ledger: Ledger, found: Received, older: int) -> None:
         ledger.settle_moved()
@@ -253,6 +268,13 @@ def _is_begun(expected: tuple[bytes, ...], there: tuple[bytes, ...]) -> bool:
 
 def _head(pieces: Iterator[bytes]) -> bytes:
     return b"".join(_first(pieces, _HEAD))
+
+
+def _after(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
+    for piece in pieces:
+        if size < len(piece):
+            yield piece[size:] if size else piece
+        size = max(0, size - len(piece))
 
 
 def _first(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:

@@ -158,6 +158,19 @@ def test_the_oldest_segments_may_have_been_pruned(partition: Partition) -> None:
     assert (report.is_well, report.pruned, report.places) == (True, size, ())
 
 
+def test_pruned_lines_are_told_apart_from_the_same_lines_later(partition: Partition) -> None:
+    until = partition.lines("web01", *[line for _ in range(3) for line in LINES]) + 1
+    partition.claim()
+    partition.receive()
+    sizes = [path.stat().st_size for path in (segment(partition, n) for n in (1, 2, 3, 4))]
+
+    for number in (1, 2, 3, 4):
+        segment(partition, number).unlink()
+
+    report = the_report(partition, until)
+    assert (report.is_well, report.pruned) == (True, sum(sizes))
+
+
 def test_what_was_received_before_the_first_message_is_no_difference(partition: Partition) -> None:
     until = received(partition)
 
