@@ -14,10 +14,11 @@ import pytest
 
 from broker.connection import Connection
 from broker.exits import FencedError, OperatorError
-from broker.topology import Topology
+from broker.topology import STREAM, Topology
 from receiver import task
 from receiver.assignment import Assignment
 from receiver.following import follower as room
+from receiver.following import turns
 from receiver.following.follower import Follower, Pace
 from receiver.following.jobs import Jobs
 from receiver.following.ledger import Ledger
@@ -243,6 +244,85 @@ async def test_a_partition_that_was_taken_over_fences_the_first(partition: Parti
             with pytest.raises(FencedError, match=r"b:2|later epoch"):
                 await first.ends()
             await second.has(b"1\n2\n")
+
+
+async def _until_said(caplog: pytest.LogCaptureFixture, words: str) -> None:
+    for _ in range(1000):
+        if words in caplog.text:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(caplog.text)
+
+
+@pytest.fixture
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "_LONGEST", 0.1)
+    monkeypatch.setattr(room, "_CHECK", 0.1)
+    monkeypatch.setattr(room, "_LONGEST_PAUSE", 0.1)
+
+
+@pytest.mark.usefixtures("_looks_often")
+async def test_a_stream_made_anew_under_a_running_receiver_is_told_once_and_nothing_written(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Loop(partition) as loop:
+        await lines(partition, b"1", b"2")
+        await loop.has(b"1\n2\n")
+        config = (await loop.connection.api(f"STREAM.INFO.{STREAM}"))["config"]
+        await loop.connection.api(f"STREAM.DELETE.{STREAM}")
+        await loop.connection.api(f"STREAM.CREATE.{STREAM}", config)
+        await lines(partition, *(b"anew" for _ in range(5)))
+
+        await _until_said(caplog, "made anew")
+        await asyncio.sleep(0.5)
+
+        assert not loop.running.done()
+        assert caplog.text.count("made anew") == 1
+        assert "offsets reset --partition 0" in caplog.text
+        assert partition.read("web01") == b"1\n2\n"
+
+
+@pytest.mark.usefixtures("_looks_often")
+async def test_what_is_purged_of_other_partitions_is_no_loss_and_what_comes_goes_on(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Loop(partition) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        for _ in range(5):
+            await loop.connection.ask("logs.p1.web02", b"other")
+        await asyncio.sleep(0.5)  # seen to be silent
+        await loop.connection.api(f"STREAM.PURGE.{STREAM}", {"seq": 5})
+        await asyncio.sleep(0.5)
+        await lines(partition, b"2")
+        await loop.has(b"1\n2\n")
+
+    assert "begins at sequence" not in caplog.text
+
+
+@pytest.mark.usefixtures("_looks_often")
+async def test_a_consumer_deleted_under_a_running_receiver_costs_nothing(
+    partition: Partition,
+) -> None:
+    async with Loop(partition) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        await loop.connection.api(f"CONSUMER.DELETE.{STREAM}.receiver-p0")
+        await lines(partition, b"2", b"3")
+        await loop.has(b"1\n2\n3\n")
+
+
+async def test_an_entry_deleted_under_a_running_receiver_ends_it_and_says_so(
+    partition: Partition,
+) -> None:
+    async with Loop(partition) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        await loop.connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
+        await lines(partition, b"2")
+
+        with pytest.raises(FencedError, match=r"deleted its offset|nobody"):
+            await loop.ends()
 
 
 async def test_what_is_said_of_a_file_is_one_line_whatever_it_is_called(
