@@ -15,8 +15,10 @@ from receiver.replaying.selection import Unit
 from receiver.verifying.compare import Side, hunks
 from receiver.verifying.findings import Difference, Kind, Ledger
 from receiver.verifying.received import Received, closed, received
-from receiver.writing.owners import known_name
+from receiver.writing.layout import DEFAULT, Days, Layout
+from receiver.writing.owners import KnownOwners
 from receiver.writing.rebuild import Piece
+from receiver.zones import named_zone
 
 __all__ = ["Examined", "Failed", "HostReport", "Order", "Place", "examine"]
 
@@ -33,6 +35,8 @@ class Order:
     output: Path
     reader: Reader
     keeps: bool
+    path_template: str = DEFAULT
+    time_zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ def examine(unit: Unit, order: Order) -> Examined | Failed:
 
 def _examine(unit: Unit, order: Order) -> Examined:
     files: dict[str, _Expected] = {}
-    names = _Names(order.output, unit.partition)
+    names = _Names(order, unit.partition)
     refused = 0
     for run in order.reader.runs(unit):
         refused += len(run.refused)
@@ -128,20 +132,16 @@ def _examine(unit: Unit, order: Order) -> Examined:
 
 
 class _Names:
-    """Which live file a partition's lines are in; asks the register of owners once per host, and changes nothing."""
+    """Which live file a partition's lines are in; asks the register of owners, and changes nothing."""
 
-    def __init__(self, output: Path, partition: int) -> None:
+    def __init__(self, order: Order, partition: int) -> None:
         """Know no host yet."""
-        self._output = output
-        self._partition = partition
-        self._known: dict[str, str] = {}
+        days = Days(named_zone(order.time_zone))
+        self._owners = KnownOwners(order.output, partition, Layout(order.path_template), days)
 
     def live_name(self, piece: Piece) -> str:
         """Return the name of the live file that a piece goes to."""
-        name = self._known.get(piece.host)
-        if name is None:
-            name = self._known[piece.host] = known_name(self._output, self._partition, piece.host)
-        return name
+        return self._owners.live_name(piece.host, piece.file or None, piece.stored_at)
 
 
 def _patiently(closer: "_Closer", committed: int) -> HostReport:

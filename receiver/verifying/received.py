@@ -11,6 +11,7 @@ from typing import IO
 import zstandard
 
 from receiver.writing import rotation
+from receiver.writing.folders import walk
 
 __all__ = ["Received", "Segment", "closed", "received"]
 
@@ -123,4 +124,4 @@ def _open(path: Path) -> Iterator[IO[bytes]]:
 
 def closed(folder: Path) -> dict[str, dict[int, str]]:
     """Return the closed segments of a folder: for each live name, number to name. Raises OSError."""
-    return rotation.closed_segments(os.listdir(folder))  # noqa: PTH208 - names are what is wanted
+    return rotation.closed_segments(walk(folder))

@@ -16,7 +16,7 @@ VERIFY_FIELDS = (
     ACCESS
     | SPARK
     | {
-        *("since", "host", "partition", "output", "time_zone"),
+        *("since", "host", "partition", "output", "path_template", "time_zone"),
         *("server", "log_level", "log_format"),
     }
 )

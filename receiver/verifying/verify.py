@@ -49,7 +49,9 @@ def verify(settings: VerifySettings) -> Report:
         raise ConfigurationError(f"there is no folder {output}; give the receiver's --output")
     task = asyncio.run(_prepare(settings))
     unclaimed = tuple(sorted(set(task.span.partitions) - set(task.offsets)))
-    order = Order(output, _reader(settings), _keeps(settings))
+    order = Order(
+        output, _reader(settings), _keeps(settings), settings.path_template, settings.time_zone
+    )
     if not task.units(1):
         return Report((), unclaimed)
     with (

@@ -16,7 +16,7 @@ from receiver.writing.folders import make_folder
 from receiver.writing.layout import Days, Layout, folder_key, register_keys
 from receiver.writing.logbook import named, sync_folder
 
-__all__ = ["Owners", "known_name", "owner_of"]
+__all__ = ["KnownOwners", "Owners", "owner_of"]
 
 _FOLDER = ".owners"
 _DEFAULT = Layout()
@@ -134,14 +134,20 @@ class Owners:
             _unsynced.discard(self._folder)
 
 
-def known_name(output: Path, partition: int, host: str, layout: Layout = _DEFAULT) -> str:
-    """Return the name of the live file that a partition writes, or would write, for a host; registers nothing.
+class KnownOwners(Owners):
+    """The names of live files as `Owners` gives them, to who only reads: nothing is registered."""
 
-    For layouts of one file per host.
-    """
-    live = layout.path(host, None)
-    is_ours = owner_of(output, live) in {None, partition}
-    return live if is_ours else layout.path(host, None, mark=f"..p{partition}")
+    def __init__(self, output: Path, partition: int, layout: Layout, days: Days) -> None:
+        """Know no name yet."""
+        super().__init__(output, partition, layout, days)
+        self._known = {}  # of a name that is not registered yet nobody else may learn
+
+    def _enter(self, key: str) -> None:
+        """Do nothing."""
+
+    def _register(self, live: str) -> bool:
+        owners = {_read(self._folder / name) for name in register_keys(live)} - {None}
+        return owners <= {self._partition}
 
 
 def owner_of(output: Path, live: str) -> int | None:

@@ -2,12 +2,15 @@
 
 import gzip
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import zstandard
 
 from broker.access import Access
+from receiver import task
+from receiver.outcome import Done
 from receiver.replaying.again import Reader
 from receiver.replaying.selection import Selection, Unit
 from receiver.verifying.examination import Examined, HostReport, Order, examine
@@ -212,3 +215,30 @@ def test_odd_messages_are_judged_as_the_receiver_judged_them(partition: Partitio
     done = examined(partition, last + 1)
 
     assert (done.reports, done.refused) == ((), 1)
+
+
+def test_files_of_another_layout_are_found(partition: Partition) -> None:
+    template = "{host}/{date}/{file}"
+    last = partition.publish(
+        *(ours("web01", "app.log", 10 * n, b"line %04d\n" % n) for n in range(9)),
+        ours("web01", "other.log", 0, b"another file's\n"),
+        ("logs.p0.web01", b"nobody knows of what file", None),
+    )
+    partition.claim()
+    done = task.run(partition.assignment(), replace(partition.destination, path_template=template))
+    assert isinstance(done, Done), done
+    order = Order(
+        partition.output, Reader((partition.url,), Access(), Selection()), False, template
+    )
+
+    well = examine(Unit(0, 1, last + 1), order)
+    (path,) = partition.output.rglob("app.log")
+    path.write_bytes(path.read_bytes().replace(b"line 0004\n", b""))
+    damaged = examine(Unit(0, 1, last + 1), order)
+
+    assert isinstance(well, Examined)
+    assert isinstance(damaged, Examined)
+    assert (well.hosts, well.reports) == (1, ())
+    (report,) = damaged.reports
+    assert report.live == str(path.relative_to(partition.output))
+    assert kinds(report) == {"missing": (1, "app.log")}
