@@ -31,6 +31,7 @@ __all__ = ["Batch"]
 _MOST_HELD = (
     32 * 1024 * 1024
 )  # bytes of lines; a few KiB of zstd may unfold to a thousand times as much
+_FEW = 256  # hosts; their files stay open
 _DAY = 24 * 3600 * 1_000_000_000  # nanoseconds
 
 
@@ -83,25 +84,29 @@ class Batch:
             destination.state / f"p{assignment.partition}.gaps", assignment.partition
         )
         self._tally = _Tally()
+        self._pieces: _Sorted = {}
+        self._appended = 0  # bytes of the tally
         self._last: Delivery | None = None
         self._is_started = False
         self._ack = ""
         self.images: dict[str, PreImage] = {}
 
     def write(self, chunk: Chunk) -> None:
-        """Append the lines of a chunk to their hosts' files; raises OSError."""
-        pieces: _Sorted = {}
-        held = self._tally.size
+        """Append the lines of a chunk to their hosts' files; raises OSError.
+
+        Lines of many hosts are held until there are more for each: opening and syncing a file costs more than its lines.
+        """
+        pieces = self._pieces
         for delivery, message in chunk.messages:
             try:
                 self._sort(delivery, message, pieces)
             except (MalformedBlock, InvalidHost, InvalidSubject) as error:
                 self._tally.quarantined += 1
                 self._quarantine.set_aside(delivery, message, str(error))
-            if self._tally.size - held > _MOST_HELD:
+            if self._tally.size - self._appended > _MOST_HELD:
                 self._append(pieces)
-                held = self._tally.size
-        self._append(pieces)
+        if len(pieces) <= _FEW:
+            self._append(pieces)
         self._tally.messages += len(chunk.messages)
         self._last, self._ack = chunk.last, chunk.messages[-1][1].reply
 
@@ -113,6 +118,7 @@ class Batch:
             for run in runs:
                 self._output.append(live, run.blocks, run.moment)
         pieces.clear()
+        self._appended = self._tally.size
 
     def _sort(self, delivery: Delivery, message: Arrived, pieces: _Sorted) -> None:
         host = _host_of(message.subject)
@@ -172,6 +178,8 @@ class Batch:
         assignment, tally, last = self._assignment, self._tally, self._last
         if last is None:
             return Done(assignment.partition, assignment.first, assignment.first)
+        if self._pieces:
+            self._append(self._pieces)
         until = last.sequence + 1
         self._output.sync()
         self._quarantine.sync()

@@ -196,3 +196,17 @@ def test_the_oldest_of_too_much_that_was_set_aside_goes_first(
         *(f"p0-{number:012d}.msg" for number in range(107, 110)),
         "p1-000000000001.msg",
     ]
+
+
+@pytest.mark.parametrize("hosts", [3, 300])
+def test_lines_of_few_and_of_many_hosts_stand_in_order_over_the_pulls_of_a_batch(
+    tmp_path: Path, hosts: int
+) -> None:
+    sent = [(f"logs.p0.web{n % hosts}", b"line %d" % n, None) for n in range(4 * hosts)]
+
+    done = write(tmp_path, sent, chunk=hosts)
+
+    assert done.lines == len(sent)
+    for host in range(hosts):
+        lines = b"".join(b"line %d\n" % n for n in range(host, len(sent), hosts))
+        assert (tmp_path / "out" / f"web{host}.log").read_bytes() == lines
