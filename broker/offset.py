@@ -1,7 +1,7 @@
 """A partition's entry in the bucket LOGS_OFFSETS: how far its receiver has come, and who that is."""
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
 __all__ = ["Beginning", "Offset", "UnreadableOffset"]
 
@@ -66,6 +66,17 @@ class Offset:
         ):
             kept = kept[:-1]
         return (*kept, beginning)[-_REMEMBERED:]
+
+    def advanced(self, until: int, lines: int, size: int, last_time: str, now: str) -> "Offset":
+        """Return the entry after a batch of so many lines and bytes: everything before `until` is on disk."""
+        return replace(
+            self,
+            next=until,
+            lines=self.lines + lines,
+            size=self.size + size,
+            last_time=last_time,
+            committed_at=now,
+        )
 
     def encode(self) -> bytes:
         """Return the entry as it is stored: JSON with a version."""

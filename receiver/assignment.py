@@ -8,7 +8,13 @@ from pathlib import Path
 from broker.access import Access
 from receiver.permissions import Permissions
 
-__all__ = ["Assignment", "Destination", "Turn"]
+__all__ = ["LARGEST_PULL", "Assignment", "Destination", "Stay", "Turn"]
+
+LARGEST_PULL = 16 * 1024 * 1024
+"""Bytes of one pull, at most: the server drops a client with more than 64 MB unsent."""
+
+_SMALL = 1024 * 1024  # bytes of lines; while batches are larger, rate matters more than latency
+_LONG = 2.5  # how much longer the pause is then
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +47,32 @@ class Turn(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
-    """One batch of one partition, as planned: from `first` on, until about `limit` bytes of messages or nothing more.
+class Stay:
+    """How long a task stays at its partition, in seconds: for one batch, when nothing else is said.
 
-    How far a batch really went, its `until`, is decided by what the task finds and is part of its outcome; since a
-    repeated attempt first undoes what the earlier one wrote, the two need not agree. With a `turn` files are
+    It goes on with batch after batch for `longest`, and leaves as soon as nothing has come for `silence`. Batches that
+    empty the stream begin at least `linger` apart.
+    """
+
+    longest: float = 0.0
+    silence: float = 0.0
+    linger: float = 0.0
+
+    def rest(self, size: int) -> float:
+        """Return how many seconds after a batch of `size` bytes that emptied the stream began the next one may begin.
+
+        A batch costs about the same for a line as for a thousand; what arrives meanwhile makes the next one worth it.
+        """
+        return self.linger if size < _SMALL else self.linger * _LONG
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A stay at one partition: batches of about `limit` bytes of messages, pulled `pull` bytes at a time.
+
+    `first` is where the driver believes the offset to be; KV knows better when an attempt of the same task, or a stay whose
+    report was lost, has moved it on. How far a batch goes, its `until`, is decided by what the task finds. On the subject
+    `leave` the driver asks to be given the slot back at the next end of a batch. With a `turn` files are
     turned and nothing is read.
     """
 
@@ -54,3 +81,6 @@ class Assignment:
     epoch: int
     limit: int
     turn: Turn = Turn.NONE
+    pull: int = LARGEST_PULL
+    stay: Stay = Stay()
+    leave: str = ""

@@ -1,4 +1,4 @@
-"""Named points at which a test can kill a task; inert unless the environment names one."""
+"""Named points at which a test can kill a task, or the driver; inert unless the environment names one."""
 
 import os
 import signal
@@ -16,11 +16,16 @@ POINTS = (
     "ended",
     "undone",
     "committed",
+    "acknowledged",
+    "reported",
+    "heard",
     "turn_announced",
     "turn_synced",
     "turned",
 )
-_VARIABLE = "LOGSHIP_FAULT"  # "<point>:<file>": die at the point as long as the file exists, which is removed first
+# "<point>:<file>": die at the point as long as the file exists, which is removed first. As often as it has bytes, one of
+# them is taken away instead.
+_VARIABLE = "LOGSHIP_FAULT"
 
 
 def fault(point: str) -> None:
@@ -31,8 +36,12 @@ def fault(point: str) -> None:
     name, _, trigger = wanted.partition(":")
     if name != point:
         return
+    path = Path(trigger)
     try:
-        Path(trigger).unlink()
+        if left := path.stat().st_size:
+            os.truncate(path, left - 1)
+            return
+        path.unlink()
     except FileNotFoundError:
         return
     os.kill(os.getpid(), signal.SIGKILL)

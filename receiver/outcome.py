@@ -1,20 +1,20 @@
-"""What a Spark task answers: done, blocked or superseded. Values; they say nothing that is not on disk."""
+"""What a Spark task answers: what it committed in its stay, and why it ended. Values; they say nothing that is not on disk."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from receiver.writing.spans import Finding
 
-__all__ = ["Blocked", "Cause", "Done", "Outcome", "Superseded"]
+__all__ = ["Blocked", "Cause", "Done", "Ending", "Report", "Superseded"]
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A batch that is on disk, `[first, until)` in stream sequences, and waits for its commit.
+    """Batches that are on disk, `[first, until)` in stream sequences: one that waits for its commit, or those of a stay.
 
-    `ack` is the subject that acknowledges its last message; `pending` is how many messages the consumer still held then. `stored_at` is when the last message was stored, in
-    nanoseconds since the epoch. `closed` names the segments closed by rotation, relative to the output folder,
-    `notices` tell what somebody else did to files.
+    `ack` is the subject that acknowledges the last message; `pending` is how many messages the consumer still held then.
+    `stored_at` is when the last message was stored, in nanoseconds since the epoch. `closed` names the segments closed by
+    rotation, relative to the output folder, `notices` tell what somebody else did to files.
     """
 
     partition: int
@@ -30,6 +30,20 @@ class Done:
     closed: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     notices: tuple[str, ...] = ()
+
+    def then(self, later: "Done") -> "Done":
+        """Return this and the batch behind it as one."""
+        return replace(
+            later,
+            first=self.first,
+            messages=self.messages + later.messages,
+            lines=self.lines + later.lines,
+            size=self.size + later.size,
+            quarantined=self.quarantined + later.quarantined,
+            closed=self.closed + later.closed,
+            findings=self.findings + later.findings,
+            notices=self.notices + later.notices,
+        )
 
 
 class Cause(Enum):
@@ -64,4 +78,21 @@ class Superseded:
     detail: str
 
 
-Outcome = Done | Blocked | Superseded
+class Ending(Enum):
+    """Why a stay ended that could have gone on."""
+
+    SILENCE = "silence"
+    """Nothing more came."""
+    TIME = "time"
+    """It had lasted as long as it may."""
+    ASKED = "asked"
+    """The driver asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A stay at a partition: what was committed in it, in how many batches, and how it ended."""
+
+    done: Done
+    batches: int
+    ended: Ending | Blocked | Superseded

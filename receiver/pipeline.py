@@ -1,9 +1,9 @@
 """The wiring of a receiver.
 
-    broker ◀── wake ── follower (one per partition) ── ledger ──▶ KV
-                          │   ▲
-               assignment ▼   │ outcome
-                         jobs (a slot each) ──▶ Spark job, one task per partition ──▶ files
+    broker ◀── wake ── follower (one per partition) ── ledger ──▶ KV ◀───────────┐
+                          │   ▲                                                 │
+               assignment ▼   │ report                                          │
+                         jobs (a slot each) ──▶ Spark job: one task, which stays ──▶ files
 
 Everything is started and ended here; what happens in it is decided elsewhere.
 """
@@ -26,7 +26,7 @@ from broker import bucket
 from broker.connection import Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError, FencedError, OperatorError, leading
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
-from receiver.assignment import Destination
+from receiver.assignment import LARGEST_PULL, Destination, Stay
 from receiver.following.follower import Follower, Pace
 from receiver.following.jobs import Jobs
 from receiver.following.ledger import Ledger
@@ -38,7 +38,7 @@ from receiver.following.tidier import Tidier
 from receiver.following.turns import Turns
 from receiver.following.wake import Wake
 from receiver.settings import ReceiverSettings
-from receiver.spark.session import spark_context
+from receiver.spark.session import is_local, spark_context
 from receiver.writing.bond import Folders
 from receiver.writing.calendar import Calendar
 from receiver.writing.closet import Closet, Order
@@ -48,6 +48,12 @@ from receiver.zones import named_zone
 
 __all__ = ["receive"]
 
+_MOST_WORKERS = 16
+_IN_HAND = (
+    64 * 1024 * 1024
+)  # bytes that all tasks of a machine hold at once: a pull being written, another under way
+_LEAST_PULL = 1024 * 1024  # bytes
+_STAY, _SILENCE = 5.0, 1.0  # seconds that a task stays at most, and without a message
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
 
 logger = logging.getLogger(__name__)
@@ -82,7 +88,7 @@ class _Pipeline:
         partitions = await self._partitions()
         if not partitions:
             return
-        slots = min(len(partitions), len(os.sched_getaffinity(0)))
+        slots = _slots(self._settings.master, len(partitions))
         with spark_context(
             self._settings.master, slots=slots, scratch=self._settings.state
         ) as spark:
@@ -148,6 +154,8 @@ class _Pipeline:
                 present.cancel()
         except BaseExceptionGroup as errors:
             raise leading(errors) from None
+        finally:
+            jobs.close()
 
     async def _until_done(self, followers: "set[asyncio.Task[None]]") -> None:
         """Wait for the followers; once told to stop, no longer than the bound."""
@@ -160,7 +168,7 @@ class _Pipeline:
         if running:
             await asyncio.wait(running, timeout=_STOP_WITHIN)
         for follower in running:
-            follower.cancel()  # its batch is not committed, so that the next start undoes it
+            follower.cancel()  # what its task has not committed is undone by the next start
 
     async def _one(self, partition: int, jobs: Jobs) -> None:
         wake = Wake(self._connection, partition, secrets.token_hex(6))
@@ -196,7 +204,7 @@ class _Pipeline:
             jobs,
             ledger,
             wake,
-            Pace(settings.max_batch, settings.linger.total_seconds(), settings.once),
+            _pace(settings, _slots(settings.master, len(self._turns))),
             _now,
             self._tidier.closed,
             self._turns[partition],
@@ -220,6 +228,18 @@ class _Pipeline:
             settings.path_template,
             settings.permissions,
         )
+
+
+def _slots(master: str, partitions: int) -> int:
+    """Return how many partitions are received at once: each has a worker of its own, as far as memory allows."""
+    return min(partitions, _MOST_WORKERS) if is_local(master) else partitions
+
+
+def _pace(settings: ReceiverSettings, slots: int) -> Pace:
+    pull = max(min(LARGEST_PULL, _IN_HAND // (2 * slots)), _LEAST_PULL)
+    linger = settings.linger.total_seconds()
+    stay = Stay(_STAY) if settings.once else Stay(_STAY, _SILENCE, linger)
+    return Pace(settings.max_batch, pull, stay, settings.once)
 
 
 def _order(settings: ReceiverSettings) -> Order:

@@ -1,15 +1,17 @@
-"""One partition's loop: wait for something, have it written by a task, commit it, acknowledge it, and again."""
+"""One partition's loop: wait for something, have a task stay there until it falls silent, tell what it did, and again."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from broker.connection import Connection, ConnectionLost, Rejected
 from broker.exits import FencedError, OperatorError
-from receiver.assignment import Assignment
+from receiver.assignment import Assignment, Stay, Turn
 from receiver.faults import fault
 from receiver.following.jobs import Jobs
 from receiver.following.ledger import Ledger
@@ -17,42 +19,34 @@ from receiver.following.offsets import StreamMismatch
 from receiver.following.patience import pause, unless
 from receiver.following.turns import Turns
 from receiver.following.wake import Wake
-from receiver.outcome import Blocked, Cause, Done, Superseded
+from receiver.outcome import Blocked, Cause, Done, Ending, Report, Superseded
 from receiver.writing.calendar import Calendar
-from receiver.writing.spans import Finding, Kind
+from receiver.writing.spans import Finding
 
 __all__ = ["Follower", "Pace"]
 
-_SMALL = 1024 * 1024  # bytes of lines; while batches are larger, rate matters more than latency
-_LONG = 2.5  # how much longer the pause is then
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between attempts of a blocked partition
 _MOST_TOLD = 20  # findings of a batch in the log
 _CHECK = 5.0  # seconds between looks at the stream while lines come
 _ONCE_ATTEMPTS = 3  # blocked attempts after which --once gives up
+
+_LOOK_AROUND = 10.0  # seconds between looks for a successor while nothing comes
+_INSIST = 0.5  # seconds between words to a task that is to leave: it may not hear yet
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How large batches are and how often they begin.
+    """How large batches are, `limit` and `pull` in bytes, and how long tasks stay.
 
-    `limit` is in bytes of messages; `linger` in seconds, between batches that empty the stream; with `once` a follower
-    ends when nothing is left.
+    With `once` a follower ends when nothing is left.
     """
 
     limit: int
-    linger: float
+    pull: int
+    stay: Stay
     once: bool
-
-    def rest(self, done: Done) -> float:
-        """Return how many seconds after a batch that emptied the stream began the next one may begin.
-
-        A job costs the same for a line as for megabytes; what arrives meanwhile makes the next batch worth it.
-        """
-        if self.once:
-            return 0
-        return self.linger if done.size < _SMALL else self.linger * _LONG
 
 
 class Follower:
@@ -82,6 +76,7 @@ class Follower:
         self._turns = turns or Turns(Calendar(timedelta()), lambda: 0)
         self._is_silent = False
         self._checked: float | None = None
+        self._goes_on = False
         self._blocked: str | None = None
         self._attempts = 0
 
@@ -90,20 +85,10 @@ class Follower:
 
         With a `revision` return at once if the offset is no longer at that: somebody else has claimed it.
         """
-        loop = asyncio.get_running_loop()
         if not await self._patiently(partial(self._claim, revision), stop):
             return
-        pending = 0
-        while not stop.is_set():
-            if not pending and not await self._patiently(partial(self._something, stop), stop):
-                return
-            if stop.is_set():
-                return
-            began = loop.time()
-            done = await self._batch(stop)
-            pending = _left(done) if done else 0
-            if done and not pending:
-                await pause(stop, began + self._pace.rest(done) - loop.time())
+        while await self._patiently(partial(self._something, stop), stop) and not stop.is_set():
+            self._goes_on = await self._stay(stop)
 
     async def _claim(self, revision: int | None) -> bool:
         offset = await self._ledger.claim(self._clock(), revision)
@@ -119,9 +104,11 @@ class Follower:
         while not stop.is_set():
             try:
                 await self._check()
+                if self._goes_on:
+                    return True
                 if self._pace.once:
-                    return await self._wake.pending(self._assignment().first) > 0
-                await self._until_it_rings(self._assignment().first)
+                    return await self._wake.pending(self._next) > 0
+                await self._while_ours(self._until_it_rings(self._next))
             except StreamMismatch as error:
                 if self._pace.once:
                     raise
@@ -130,6 +117,16 @@ class Follower:
             else:
                 return True
         return False
+
+    async def _while_ours(self, call: Coroutine[Any, Any, None]) -> None:
+        """Wait for `call`; raises `FencedError` as soon as a look shows that somebody else owns the partition."""
+        waiting = asyncio.ensure_future(call)
+        try:
+            while not (await asyncio.wait({waiting}, timeout=_LOOK_AROUND))[0]:
+                await self._ledger.confirm()
+            await waiting
+        finally:
+            waiting.cancel()
 
     async def _check(self, *, is_silent: bool = False) -> None:
         """Look now and then whether the stream still is the one that the offset belongs to."""
@@ -171,37 +168,64 @@ class Follower:
                 await pause(stop, _FIRST_PAUSE)
         return False
 
-    async def _batch(self, stop: asyncio.Event) -> Done | None:
+    async def _stay(self, stop: asyncio.Event) -> bool:
+        """Have a task stay at the partition; True when there may be more for the next one."""
         turn = self._turns.take(is_silent=self._is_silent)
-        match await self._jobs.submit(replace(self._assignment(), turn=turn)):
-            case Done() as done:
-                await self._commit(done)
-                return done
+        report = await self._report(turn, stop)
+        fault("heard")
+        self._ledger.follow(report.done)
+        if report.batches or not isinstance(report.ended, Blocked | Superseded):
+            self._tell(report.done)
+            self._closed(report.done.closed)
+        match report.ended:
+            case Ending.SILENCE:
+                return False
+            case Ending.TIME | Ending.ASKED:
+                return True
             case Blocked() as blocked:
                 self._turns.again(turn)
                 await self._wait_blocked(blocked, stop)
-                return None
+                return False
             case Superseded(_, detail):
                 raise FencedError(f"partition {self._partition}: {detail}; this receiver stops")
 
-    def _assignment(self) -> Assignment:
+    async def _report(self, turn: Turn, stop: asyncio.Event) -> Report:
+        leave, subject = asyncio.Event(), self._connection.new_inbox()
+        stay = asyncio.ensure_future(self._jobs.submit(self._assignment(turn, subject), leave))
+        usher = asyncio.ensure_future(self._usher(subject, stop, leave))
+        try:
+            return await stay
+        finally:
+            usher.cancel()
+            stay.cancel()
+
+    async def _usher(self, subject: str, stop: asyncio.Event, leave: asyncio.Event) -> None:
+        """Ask a task to leave when we are to stop, files to be turned or others to have its slot, until it is gone."""
+        await unless(stop, unless(self._turns.asked, leave.wait()))
+        while True:
+            with suppress(ConnectionLost):
+                await self._connection.publish(subject)
+            await asyncio.sleep(_INSIST)
+
+    @property
+    def _next(self) -> int:
         offset = self._ledger.offset
         assert offset is not None, "claimed before anything is assigned"
-        return Assignment(self._partition, offset.next, offset.epoch, self._pace.limit)
+        return offset.next
 
-    async def _commit(self, done: Done) -> None:
-        if done.until == done.first:
-            self._tell(done)
-            self._closed(done.closed)
-            return
-        await self._ledger.commit(done, self._clock())
-        fault("committed")
-        self._tell(done)
-        self._closed(done.closed)
-        try:
-            await self._connection.publish(done.ack, b"+ACK")
-        except ConnectionLost:
-            return  # that's fine: the next batch's acknowledgement covers this one's
+    def _assignment(self, turn: Turn, leave: str) -> Assignment:
+        offset, pace = self._ledger.offset, self._pace
+        assert offset is not None, "claimed before anything is assigned"
+        return Assignment(
+            self._partition,
+            offset.next,
+            offset.epoch,
+            pace.limit,
+            turn,
+            pace.pull,
+            pace.stay,
+            leave,
+        )
 
     def _tell(self, done: Done) -> None:
         if self._blocked is not None:
@@ -238,11 +262,6 @@ class Follower:
             )
         self._blocked = detail
         await pause(stop, _blocked_pause(self._attempts))
-
-
-def _left(done: Done) -> int:
-    """Return how much there is to do at once; a task tells of gaps in the output folder when they are committed."""
-    return done.pending + sum(finding.kind is Kind.GAP for finding in done.findings)
 
 
 def _blocked_pause(attempts: int) -> float:

@@ -1,57 +1,56 @@
-"""Turns assignments into Spark jobs: one task per partition, whatever has gathered while all slots were busy in one job."""
+"""The slots that Spark has for stays: whoever wants one waits in turn, and asks those who have stayed longest to leave."""
 
 import asyncio
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from receiver.assignment import Assignment
-from receiver.outcome import Outcome
+from receiver.outcome import Report
 
 __all__ = ["Jobs", "Runner"]
 
-Runner = Callable[[Sequence[Assignment]], list[Outcome]]
-"""Runs a Spark job with one task per assignment and returns their outcomes in order; called in a thread."""
-
-logger = logging.getLogger(__name__)
+Runner = Callable[[Assignment], Report]
+"""Runs a Spark job of one task and returns its report; called in a thread."""
 
 
 class Jobs:
     """The desk between the partitions and Spark."""
 
     def __init__(self, runner: Runner, slots: int) -> None:
-        """At most `slots` jobs run at once; a partition that is slow holds up only those that share its job."""
+        """At most `slots` jobs run at once, each for one partition: one that is slow holds up no other."""
         self._runner = runner
+        self._threads = ThreadPoolExecutor(slots, "stay")
         self._slots = asyncio.Semaphore(slots)
-        self._waiting: list[tuple[Assignment, asyncio.Future[Outcome]]] = []
+        self._waiting = 0
+        self._staying: dict[asyncio.Event, None] = {}
 
-    async def submit(self, assignment: Assignment) -> Outcome:
-        """Have an assignment done and return its outcome; whatever the runner raises comes through."""
-        mine: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiting.append((assignment, mine))
+    async def submit(self, assignment: Assignment, leave: asyncio.Event) -> Report:
+        """Have an assignment done and return its report; whatever the runner raises comes through.
+
+        Sets `leave` when somebody else waits for the slot.
+        """
+        self._waiting += 1
         try:
-            async with self._slots:
-                if any(future is mine for _, future in self._waiting):
-                    await self._run()
-            return await mine
+            self._make_room()
+            await self._slots.acquire()
         finally:
-            mine.cancel()  # whoever was told to stop in the queue is not run
-
-    async def _run(self) -> None:
-        """Run whatever waits in one job. Only for one of those who wait, so that nobody is held up by others' jobs."""
-        group = [waiting for waiting in self._waiting if not waiting[1].done()]
-        self._waiting = []
-        job = asyncio.to_thread(self._runner, [assignment for assignment, _ in group])
+            self._waiting -= 1
         try:
-            outcomes = await job
-        except asyncio.CancelledError:
-            for _, future in group:
-                future.cancel()
-            raise
-        except BaseException as error:  # noqa: BLE001 - it reaches everybody who waits for it, this task too
-            for _, future in group:
-                if not future.done():
-                    future.set_exception(error)
-            return
-        for (_, future), outcome in zip(group, outcomes, strict=True):
-            if not future.done():
-                future.set_result(outcome)
+            self._staying[leave] = None
+            self._make_room()
+            return await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._runner, assignment
+            )
+        finally:
+            del self._staying[leave]
+            self._slots.release()
+
+    def _make_room(self) -> None:
+        """Ask as many to leave as wait for a slot: those who came first."""
+        if self._slots.locked():
+            for leave in [*self._staying][: self._waiting]:
+                leave.set()
+
+    def close(self) -> None:
+        """Let go of the threads; a job that still runs goes on without anybody who waits for it."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -1,13 +1,13 @@
-"""A partition's entry in KV, as its one owner keeps it: claimed once, moved by compare-and-set after every batch."""
+"""A partition's entry in KV, as its one owner keeps it: claimed once, by compare-and-set; its tasks move it from then on."""
 
 import asyncio
 import logging
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from broker import bucket
 from broker.bucket import Conflict
-from broker.connection import Connection, ConnectionLost, Rejected
+from broker.connection import Connection
 from broker.exits import ConfigurationError, FencedError, OperatorError
 from broker.offset import Offset, UnreadableOffset
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
@@ -15,11 +15,12 @@ from receiver.following import offsets
 from receiver.following.offsets import FilesMismatch, StreamState
 from receiver.outcome import Done
 from receiver.writing.bond import Folders
+from receiver.writing.entry import iso
 from receiver.writing.evidence import Evidence
 
 __all__ = ["Ledger", "stream_state"]
 
-_PAUSE = 0.5  # seconds between attempts of a commit
+_PAUSE = 0.5  # seconds
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,6 @@ class Ledger:
         self._partition = partition
         self._owner = owner
         self._folders = folders
-        self._revision = 0
         self._clear_until = 0
         self.offset: Offset | None = None
 
@@ -63,10 +63,10 @@ class Ledger:
             before = self._decode(entry)
             try:
                 offset = offsets.claimed(
-                    before, stream, self._partition, self._owner, _iso(now), evidence
+                    before, stream, self._partition, self._owner, iso(now), evidence
                 )
                 offset = replace(offset, presence=self._presence)
-                self._revision = await self._write(offset, seen)
+                await self._write(offset, seen)
             except FilesMismatch:
                 if doubt == (seen, evidence):
                     raise
@@ -150,51 +150,23 @@ class Ledger:
                 "`logreceiver offsets set` writes one back"
             ) from None
 
-    async def commit(self, done: Done, now: datetime) -> Offset:
-        """Move the offset over a batch that is on disk; this is the moment from which it counts.
+    def follow(self, done: Done) -> None:
+        """Take in what a task has committed; KV has it already."""
+        if self.offset is not None:
+            self.offset = replace(self.offset, next=max(self.offset.next, done.until))
 
-        However often the connection breaks, it is moved once. Raises `FencedError` when somebody else owns it.
-        """
-        if self.offset is None:
-            raise FencedError(f"partition {self._partition} was never claimed")
-        stored = _iso(datetime.fromtimestamp(done.stored_at / 1e9, UTC))
-        moved = offsets.advanced(self.offset, done.until, done.lines, done.size, stored, _iso(now))
-        while True:
-            try:
-                self._revision = await self._write(moved, self._revision)
-                break
-            except (Conflict, ConnectionLost, Rejected) as error:
-                if await self._is_stored(moved):
-                    break
-                if isinstance(error, Rejected):
-                    logger.warning("partition %d: the commit waits: %s", self._partition, error)
-                await asyncio.sleep(_PAUSE)
-        self.offset = moved
-        return moved
-
-    async def _is_stored(self, moved: Offset) -> bool:
-        """Ask KV after a doubtful write; False means that it can be tried again."""
-        await self._connection.client()
-        try:
-            entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
-        except (ConnectionLost, Rejected):
-            return False
-        if entry and entry.revision == self._revision:
-            return False
-        found = self._decode(entry)
-        if entry is None or found != moved:
+    async def confirm(self) -> None:
+        """Raise `FencedError` when somebody else owns the partition by now; `Rejected`, `ConnectionLost`."""
+        found = self._decode(await bucket.read(self._connection, OFFSETS_BUCKET, self._key))
+        if self.offset is None or found is None or found.epoch > self.offset.epoch:
             raise FencedError(
                 f"partition {self._partition}: {found.owner if found else 'somebody who deleted its offset'} has "
                 "taken it over; only one receiver may own a partition, so this one stops"
                 + ("" if found else " (start it again: it says how to go on behind the files)")
             )
-        self._revision = entry.revision
-        return True
 
-    async def _write(self, offset: Offset, revision: int) -> int:
-        return await bucket.write(
-            self._connection, OFFSETS_BUCKET, self._key, offset.encode(), revision
-        )
+    async def _write(self, offset: Offset, revision: int) -> None:
+        await bucket.write(self._connection, OFFSETS_BUCKET, self._key, offset.encode(), revision)
 
     @property
     def _key(self) -> str:
@@ -206,10 +178,6 @@ async def stream_state(connection: Connection) -> StreamState:
     info = await connection.api(f"STREAM.INFO.{STREAM}")
     state = info["state"]
     return StreamState(info["created"], int(state["first_seq"]), int(state["last_seq"]) + 1)
-
-
-def _iso(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _unusable(error: OSError) -> OperatorError:

@@ -15,7 +15,6 @@ __all__ = [
     "FilesMismatch",
     "StreamMismatch",
     "StreamState",
-    "advanced",
     "claimed",
     "elsewhere",
     "moved",
@@ -217,16 +216,4 @@ def moved(offset: Offset | None, stream: StreamState, to: int, by: str, now: str
         presence="",
         committed_at=now,
         lineage=offset.with_beginning(Beginning(epoch, offset.next, by_hand=True)),
-    )
-
-
-def advanced(offset: Offset, until: int, lines: int, size: int, last_time: str, now: str) -> Offset:
-    """Return the entry after a batch: everything before `until` is on disk."""
-    return replace(
-        offset,
-        next=until,
-        lines=offset.lines + lines,
-        size=offset.size + size,
-        last_time=last_time,
-        committed_at=now,
     )

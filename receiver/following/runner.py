@@ -1,6 +1,5 @@
-"""Runs assignments as one Spark job, a task each. The only room between the driver's loop and Spark."""
+"""Runs an assignment as a Spark job of one task. The only room between the driver's loop and Spark."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -10,24 +9,24 @@ from pyspark import SparkContext
 from broker.exits import OperatorError
 from receiver import task
 from receiver.assignment import Assignment, Destination
-from receiver.outcome import Blocked, Cause, Outcome
+from receiver.outcome import Blocked, Cause, Done, Report
 
 __all__ = ["cause_of", "run_job", "warm_up"]
 
 
-def run_job(
-    spark: SparkContext, destination: Destination, assignments: Sequence[Assignment]
-) -> list[Outcome]:
-    """Return the outcome of each assignment, in order; a job that Spark gave up on blocks all of its partitions.
+def run_job(spark: SparkContext, destination: Destination, assignment: Assignment) -> Report:
+    """Return the report of a stay; a job that Spark gave up on blocks its partition.
 
     Raises OperatorError when there is no Spark any more.
     """
     try:
-        tasks = spark.parallelize(assignments, len(assignments))
-        return tasks.map(partial(task.run, destination=destination)).collect()
+        stays = spark.parallelize([assignment], 1)
+        return stays.map(partial(task.run, destination=destination)).collect()[0]
     except Py4JJavaError as error:
-        cause = cause_of(error)
-        return [Blocked(assignment.partition, Cause.SPARK, cause) for assignment in assignments]
+        partition, first = assignment.partition, assignment.first
+        return Report(
+            Done(partition, first, first), 0, Blocked(partition, Cause.SPARK, cause_of(error))
+        )
     except (Py4JError, OSError) as error:
         raise OperatorError(
             f"Spark's Java process has died ({type(error).__name__}); start again"

@@ -1,34 +1,39 @@
 """Reads a partition's messages from the broker, in order and without a hole, through its durable pull consumer.
 
 Runs in a Spark worker. In any doubt about where the consumer stands it is reset to the first sequence that is wanted;
-a delivery out of its place is never passed on.
+a delivery out of its place is never passed on. Nothing is polled: a pull for what is not there yet waits at the broker.
 """
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 from broker.connection import Arrived, Connection, ConnectionLost, Rejected
 from broker.subjects import consumer_name
 from broker.topology import STREAM, Topology
-from receiver.assignment import Assignment
+from receiver.assignment import LARGEST_PULL, Assignment
 from receiver.reading import background
 from receiver.reading.delivery import Delivery, parse
 
-__all__ = ["Chunk", "read"]
+__all__ = ["Chunk", "Reading"]
 
-_PULL_BYTES = (
-    16 * 1024 * 1024
-)  # one pull at a time: the server drops a client with more than 64 MB unsent
+_LEAST = (
+    LARGEST_PULL // 2 + 65_536
+)  # bytes; less is asked for only where many partitions share the memory
 _PULL_MESSAGES = 8192  # the bundled broker refuses more than 10,000
 _PATIENCE = 30.0  # seconds without a message; those of a pull are there already, or it ends at once
 _LONGEST = 600.0  # seconds for a pull to end
 _NO_CONSUMER = 10014
 _NOTHING_THERE = ("404", "408")
 _TOO_LARGE = "Exceeds MaxBytes"
-_LARGEST = 3 * _PULL_BYTES  # for a single message, of a broker that takes larger ones than ours
+_LARGEST = 3 * LARGEST_PULL  # for a single message, of a broker that takes larger ones than ours
+_NANOSECONDS = 1_000_000_000
+_LEFT = "408 left"  # the broker's own word for a pull whose time is up, and ours for one that is given up
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,60 +49,116 @@ class Chunk:
         return self.messages[-1][0]
 
 
-def read(connection: Connection, assignment: Assignment) -> Iterator[Chunk]:
-    """Yield what the partition has from `assignment.first` on, until about its limit of bytes or nothing more.
+class Reading:
+    """What a partition has from `first` on, for one stay. While a chunk is being written the next one is fetched."""
 
-    While a chunk is being written the next one is fetched. Raises `ConnectionLost`, `Rejected` or TimeoutError; the
-    consumer then stands nobody knows where, and the next reading puts it back.
-    """
-    source = _Source(connection, assignment)
-    pending = background.submit(source.open())
-    try:
-        size = 0
+    def __init__(self, connection: Connection, assignment: Assignment, first: int) -> None:
+        """Ask nothing yet."""
+        self._limit = assignment.limit
+        self._source = _Source(connection, assignment, first)
+        self._ahead: Future[Chunk | None] | None = None
+        self._size = 0
+
+    def batch(self, wait: float = 0.0) -> Iterator[Chunk]:
+        """Yield a batch: what is there, about its limit of bytes; wait at most `wait` seconds for its first message.
+
+        When there is more, its first pull is under way as soon as the last chunk of this batch is out. Raises
+        `ConnectionLost`, `Rejected` or TimeoutError; the consumer then stands nobody knows where, and the next stay puts
+        it back.
+        """
+        self._size = 0
+        pending = self._ahead or self._pull(wait)
         while True:
-            chunk = pending.result(2 * _LONGEST)
+            self._ahead = pending
+            chunk = pending.result(2 * _LONGEST + wait)
+            self._ahead = None
             if chunk is None:
                 return
-            size += chunk.size
-            more = size < assignment.limit and chunk.last.pending > 0
-            if more:
-                pending = background.submit(source.pull(min(_PULL_BYTES, assignment.limit - size)))
+            self._size += chunk.size
+            is_full = self._size >= self._limit
+            if chunk.last.pending:
+                self._size = 0 if is_full else self._size
+                self._ahead = pending = self._pull()
             yield chunk
-            if not more:
+            if is_full or not chunk.last.pending:
                 return
-    finally:
-        pending.cancel()
-        background.submit(source.close())
+
+    def _pull(self, wait: float = 0.0) -> "Future[Chunk | None]":
+        return background.submit(self._source.pull(self._limit - self._size, wait))
+
+    @property
+    def is_wanted_elsewhere(self) -> bool:
+        """Whether the driver has asked for the end of the stay."""
+        return self._source.left.is_set()
+
+    def rest(self, seconds: float) -> None:
+        """Sleep, or return as soon as the driver asks for the end of the stay."""
+        if seconds > 0:
+            self._source.left.wait(seconds)
+
+    def __enter__(self) -> "Reading":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._ahead:
+            self._ahead.cancel()
+        background.submit(self._source.close())
 
 
 class _Source:
-    """One batch's pulls. Lives on the loop; every pull has an inbox of its own, so that late deliveries are not mixed in."""
+    """The pulls of a stay. Lives on the loop; every pull has an inbox of its own, so that late deliveries are not mixed in."""
 
-    def __init__(self, connection: Connection, assignment: Assignment) -> None:
+    def __init__(self, connection: Connection, assignment: Assignment, first: int) -> None:
         self._connection = connection
         self._assignment = assignment
+        self._first = first
         self._consumer = consumer_name(assignment.partition)
         self._pulls = 0
         self._inbox = ""
         self._number = 1
-        self._sequence = assignment.first
+        self._sequence = first
         self._taken: list[tuple[Delivery, Arrived]] = []
         self._size = 0
         self._ended: asyncio.Future[str] | None = None
-        self._subscription: Any = None
+        self._subscriptions: list[Any] = []
+        self._client: object = None
+        self.left = threading.Event()
 
-    async def open(self) -> Chunk | None:
+    async def _open(self) -> None:
         async with asyncio.timeout(_PATIENCE):
-            await self._connection.client()
+            self._client = await self._connection.client()
         self._inbox = self._connection.new_inbox()
-        self._subscription = await self._connection.tap(f"{self._inbox}.*", self._take)
-        most = min(_PULL_BYTES, self._assignment.limit)
+        tap = self._connection.tap
+        self._subscriptions.append(await tap(f"{self._inbox}.*", self._take))
+        if self._assignment.leave:
+            self._subscriptions.append(await tap(self._assignment.leave, self._leave))
         await self._position()
+
+    async def pull(self, most: int, wait: float) -> Chunk | None:
+        """Pull once, at most about `most` bytes; None when nothing has come for `wait` seconds, or we are to leave.
+
+        Raises `ConnectionLost` for deliveries that are not the next ones.
+        """
+        if self._subscriptions:
+            await self._check_client()
+            return await self._pull(most, wait)
+        await self._open()
         try:
-            return await self.pull(most)
+            return await self._pull(most, wait)
         except _Doubt:  # somebody else uses the consumer
             await self._reset()
-            return await self.pull(most)
+            return await self._pull(most, wait)
+
+    async def _check_client(self) -> None:
+        """Raise `ConnectionLost` when somebody has connected anew: our subscriptions ended with the client before."""
+        async with asyncio.timeout(_PATIENCE):
+            if await self._connection.client() is not self._client:
+                raise ConnectionLost("the connection was lost and made anew")
 
     async def _position(self) -> None:
         """Have the consumer stand at `first`. Its own delivery numbers prove nothing: each reset begins them anew."""
@@ -112,7 +173,7 @@ class _Source:
                 {"stream_name": STREAM, "config": config},
             )
             delivered = await self._delivered()
-        if int(delivered["stream_seq"]) == self._assignment.first - 1:
+        if int(delivered["stream_seq"]) == self._first - 1:
             self._number = int(delivered["consumer_seq"]) + 1
         else:
             await self._reset()
@@ -129,43 +190,50 @@ class _Source:
     async def _reset(self) -> None:
         # a reset of a consumer that is not there is never answered (2.15.1)
         await self._connection.api(
-            f"CONSUMER.RESET.{STREAM}.{self._consumer}", {"seq": self._assignment.first}
+            f"CONSUMER.RESET.{STREAM}.{self._consumer}", {"seq": self._first}
         )
-        self._number, self._sequence = 1, self._assignment.first
+        self._number, self._sequence = 1, self._first
 
-    async def pull(self, most: int) -> Chunk | None:
-        """Pull once; None when there is nothing. Raises `_Doubt` for deliveries that are not the next ones."""
+    async def _pull(self, most: int, wait: float) -> Chunk | None:
+        """Pull once. A pull that may wait ends with what is there as soon as something is (2.15.1)."""
+        if self.left.is_set():
+            return None
         self._pulls += 1
         self._taken, self._size = [], 0
         self._ended = asyncio.get_running_loop().create_future()
-        # a message larger than what is asked for would never come: ask for one of the largest at least
-        request = {
+        request: dict[str, int | bool] = {
             "batch": _PULL_MESSAGES,
-            "max_bytes": max(most, _PULL_BYTES // 2 + 65_536),
+            "max_bytes": min(max(most, _LEAST), self._assignment.pull),
             "no_wait": True,
         }
+        if (
+            most == _LARGEST
+        ):  # a message larger than what is asked for would never come: ask for it alone
+            request |= {"batch": 1, "max_bytes": _LARGEST}
+        if wait > 0:
+            request["expires"] = int(wait * _NANOSECONDS)
         await self._connection.publish(
             f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{self._consumer}",
             json.dumps(request).encode(),
             reply=f"{self._inbox}.{self._pulls}",
         )
-        status = await self._connection.guard(self._end_of(self._ended), _LONGEST)
+        status = await self._connection.guard(self._end_of(self._ended, wait), _LONGEST + wait)
         if self._taken:
             return self._checked()
-        if _TOO_LARGE in status and most < _LARGEST:
-            return await self.pull(_LARGEST)
+        if _TOO_LARGE in status and most != _LARGEST:
+            return await self._pull(_LARGEST, 0)
         if not status.startswith(_NOTHING_THERE):
             raise ConnectionLost(f"the broker ended a pull with {status}")
         return None
 
-    async def _end_of(self, ended: "asyncio.Future[str]") -> str:
+    async def _end_of(self, ended: "asyncio.Future[str]", wait: float) -> str:
         """Return the status that ends a pull, however slow the line is, as long as something comes."""
-        taken = -1
+        taken, patience = -1, _PATIENCE + wait
         while not ended.done():
             if len(self._taken) == taken:
-                raise ConnectionLost(f"nothing came for {_PATIENCE:g} s")
+                raise ConnectionLost(f"nothing came for {patience:g} s")
             taken = len(self._taken)
-            await asyncio.wait({ended}, timeout=_PATIENCE)
+            await asyncio.wait({ended}, timeout=patience)
         return ended.result()
 
     def _checked(self) -> Chunk:
@@ -191,9 +259,15 @@ class _Source:
             headers = message.headers or {}
             self._ended.set_result(f"{headers.get('Status', '')} {headers.get('Description', '')}")
 
+    def _leave(self, message: Arrived) -> None:
+        # a pull that waits is given up; should the broker answer it all the same, the next stay finds the consumer elsewhere
+        self.left.set()
+        if self._ended and not self._ended.done() and not self._taken:
+            self._ended.set_result(_LEFT)
+
     async def close(self) -> None:
-        if self._subscription is not None:
-            await self._connection.guard(self._subscription.unsubscribe(), 5)
+        for subscription in self._subscriptions:
+            await self._connection.guard(subscription.unsubscribe(), 5)
 
 
 class _Doubt(ConnectionLost):

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,22 +17,23 @@ from broker.connection import Connection
 from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
 from receiver import task
-from receiver.assignment import Assignment, Destination, Turn
-from receiver.outcome import Blocked, Cause, Done, Outcome
+from receiver.assignment import Assignment, Destination, Stay, Turn
+from receiver.outcome import Blocked, Cause, Done, Ending, Report, Superseded
 
 Answer = TypeVar("Answer")
 
 LIMIT = 64_000_000
+ONE_BATCH = Stay()
 _RUN = """
 import json, sys
 from pathlib import Path
 from receiver import task
-from receiver.assignment import Assignment, Destination, Turn
+from receiver.assignment import Assignment, Destination, Stay, Turn
 from receiver.reading import fetch
-*words, turn, fetch._PULL_MESSAGES = json.loads(sys.argv[1])
+*words, turn, stay, fetch._PULL_MESSAGES = json.loads(sys.argv[1])
 partition, first, epoch, limit, output, state, rotate_size, server = words
 done = task.run(
-    Assignment(partition, first, epoch, limit, Turn(turn)),
+    Assignment(partition, first, epoch, limit, Turn(turn), stay=Stay(*stay)),
     Destination(Path(output), Path(state), rotate_size, (server,)),
 )
 print(repr(done))
@@ -108,8 +109,18 @@ class Partition:
 
         self.ask(store)
 
-    def assignment(self, first: int = 1, epoch: int = 1) -> Assignment:
-        return Assignment(self.number, first, epoch, self.limit)
+    def assignment(self, first: int = 1, epoch: int = 1, stay: Stay = ONE_BATCH) -> Assignment:
+        return Assignment(self.number, first, epoch, self.limit, stay=stay)
+
+    def offset(self) -> Offset:
+        """Return what KV says."""
+
+        async def read(connection: Connection) -> Offset:
+            entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(self.number))
+            assert entry is not None
+            return Offset.decode(entry.value)
+
+        return self.ask(read)
 
     @property
     def destination(self) -> Destination:
@@ -117,22 +128,27 @@ class Partition:
             self.output, self.state, self.rotate_size, (self.url,), self.rotate_every
         )
 
-    def run(self, first: int = 1, epoch: int = 1) -> Outcome:
-        return task.run(self.assignment(first, epoch), self.destination)
+    def run(self, first: int = 1, epoch: int = 1) -> Done | Blocked | Superseded:
+        """Have one batch received; return what was committed, or why nothing was."""
+        report = task.run(self.assignment(first, epoch), self.destination)
+        return report.done if isinstance(report.ended, Ending) else report.ended
 
-    def turn(self, first: int, turn: Turn = Turn.ALL) -> Outcome:
+    def stay(self, stay: Stay, first: int = 1, epoch: int = 1) -> Report:
+        return task.run(self.assignment(first, epoch, stay), self.destination)
+
+    def turn(self, first: int, turn: Turn = Turn.ALL) -> Done | Blocked | Superseded:
         """Have live files turned by a task."""
-        return task.run(replace(self.assignment(first), turn=turn), self.destination)
+        report = task.run(replace(self.assignment(first), turn=turn), self.destination)
+        return report.done if isinstance(report.ended, Ending) else report.ended
 
     def receive(self, first: int = 1, epoch: int = 1) -> Done:
-        """Run batches and commit each until nothing is left; return the last one that had something."""
+        """Run batches until nothing is left; return the last one that had something."""
         last = Done(self.number, first, first)
         while True:
             done = self.run(last.until, epoch)
             assert isinstance(done, Done), done
             if done.until == done.first:
                 return last
-            self.move(done.until, epoch)
             last = done
 
     def run_apart(
@@ -142,16 +158,18 @@ class Partition:
         fault: str | None = None,
         pull: int = 8192,
         turn: Turn = Turn.NONE,
+        stay: Stay = ONE_BATCH,
+        passes: int = 0,
     ) -> "subprocess.CompletedProcess[str]":
         """Run a batch in a process of its own, which dies at a fault point; it pulls so many messages at a time."""
         environment = dict(os.environ)
         if fault:
             trigger = self.folder / "trigger"
-            trigger.touch()
+            trigger.write_bytes(b"." * passes)
             environment["LOGSHIP_FAULT"] = f"{fault}:{trigger}"
         words = [
             *(self.number, first, epoch, self.limit, str(self.output), str(self.state)),
-            *(self.rotate_size, self.url, turn.value, pull),
+            *(self.rotate_size, self.url, turn.value, astuple(stay), pull),
         ]
         return subprocess.run(
             [sys.executable, "-c", _RUN, json.dumps(words)],

@@ -137,7 +137,7 @@ def test_once_receives_what_is_there_commits_it_names_what_retention_took_and_en
     assert "gap of 11 bytes: host web01, file '/var/log/a'" in receiver.log.read_text()
 
 
-@pytest.mark.parametrize("point", ["appended", "ended"])
+@pytest.mark.parametrize("point", ["appended", "committed"])
 def test_a_worker_killed_in_a_batch_costs_nothing(scene: Scene, point: str, tmp_path: Path) -> None:
     trigger = tmp_path / "trigger"
     trigger.touch()
@@ -153,13 +153,13 @@ def test_a_worker_killed_in_a_batch_costs_nothing(scene: Scene, point: str, tmp_
     assert scene.received() == scene.expected()
 
 
-def test_a_driver_killed_between_commit_and_acknowledgement_goes_on_behind_it(
+def test_a_driver_killed_before_it_has_taken_in_a_report_goes_on_behind_it(
     scene: Scene, tmp_path: Path
 ) -> None:
     trigger = tmp_path / "trigger"
     trigger.touch()
     scene.publish(100)
-    environment = {"LOGSHIP_FAULT": f"committed:{trigger}"}
+    environment = {"LOGSHIP_FAULT": f"heard:{trigger}"}
     receiver = scene.receiver("receiver", "--once", environment=environment)
     assert receiver.wait(60) == -signal.SIGKILL
     scene.publish(100)

@@ -95,11 +95,11 @@ def test_a_journal_of_a_later_epoch_than_kv_s_is_left_alone_until_a_person_decid
     assert partition.files() == before
 
 
-def test_an_offset_moved_by_hand_blocks(partition: Partition) -> None:
+def test_an_offset_moved_back_by_hand_blocks(partition: Partition) -> None:
     partition.lines("web01", b"one", b"two")
     partition.move(2)
 
-    blocked(partition.run(1), Cause.STATE, "the offset is 2, not 1")
+    blocked(partition.run(3), Cause.STATE, "the offset is 2, but 3 was committed")
     assert partition.files() == {}
 
 

@@ -1,20 +1,20 @@
 """A task killed at every named point, and run again: the files are as if nothing had happened."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import receiver
+from receiver.assignment import Stay
 from receiver.faults import POINTS
-from receiver.outcome import Done
+from receiver.outcome import Done, Ending
 from tests.receiver.partition import Partition, ours
 
 pytestmark = pytest.mark.nats
 
-IN_TASK = [
-    point for point in POINTS if point not in {"committed", "undone"} and "turn" not in point
-]
+IN_TASK = [point for point in POINTS if point not in {"heard", "undone"} and "turn" not in point]
 _SOURCE = Path(receiver.__file__).parent
 _HOSTS = ("web01", "db.example.net", "new")
 
@@ -40,7 +40,6 @@ def reference(partition: Partition, tmp_path: Path) -> tuple[int, Partition]:
     twin.claim()
     between = twin.publish(*blocks(0, 7)) + 1
     first = twin.run(1)
-    twin.move(between)
     twin.publish(*blocks(7, 20))
     second = twin.run(between)
     assert isinstance(first, Done)
@@ -73,23 +72,44 @@ def test_a_task_killed_at_any_point_leaves_nothing_behind_that_the_next_does_not
     _, twin = reference
     own = partition.with_folder(tmp_path / "own")
     own.move(1)
-    begin = 1
     if batch == "second":
-        done = own.run(1)
-        assert isinstance(done, Done)
-        begin = done.until
-        own.publish(*blocks(27, 20))
+        assert isinstance(own.run(1), Done)
+        begin = own.publish(*blocks(27, 20)) - 19
         twin.move(begin)
         assert isinstance(twin.run(begin), Done)
         own.move(begin)
 
-    killed = own.run_apart(begin, fault=point, pull=pull)
-    own.move(begin, 2)
-    outcome = own.run(begin, 2)
+    killed = own.run_apart(own.offset().next, fault=point, pull=pull)
+    next_ = own.offset().next
+    own.move(next_, 2)
+    outcome = own.run(next_, 2)
 
     assert killed.returncode == -9, killed.stderr
     assert isinstance(outcome, Done), outcome
     assert {h: own.read(h) for h in _HOSTS} == {h: twin.read(h) for h in _HOSTS}
+
+
+@pytest.mark.parametrize("point", [point for point in IN_TASK if point != "reported"])
+def test_a_stay_killed_in_a_later_batch_loses_and_repeats_nothing(
+    reference: tuple[int, Partition], partition: Partition, tmp_path: Path, point: str
+) -> None:
+    _, twin = reference
+    own = replace(partition.with_folder(tmp_path / "own"), limit=1)
+    own.move(1)
+    own.run_apart(1, pull=4)
+    begin = own.offset().next
+    assert begin > 1
+
+    long = Stay(60.0)
+    codes = [
+        own.run_apart(begin, fault=point, pull=4, stay=long, passes=1).returncode for _ in range(3)
+    ]
+    report = own.stay(long, begin)
+
+    assert codes[0] == -9
+    assert report.ended is Ending.SILENCE
+    assert {h: own.read(h) for h in _HOSTS} == {h: twin.read(h) for h in _HOSTS}
+    assert own.offset().next == 28
 
 
 def test_a_task_killed_twice_while_it_undoes_is_still_undone(
@@ -150,7 +170,7 @@ def test_a_batch_that_was_committed_before_the_driver_died_is_not_written_again(
     assert partition.files() == before
 
 
-def test_a_task_whose_outcome_was_lost_is_written_anew_and_not_twice(partition: Partition) -> None:
+def test_a_task_whose_report_was_lost_is_not_written_again(partition: Partition) -> None:
     partition.claim()
     partition.publish(*blocks(0, 10))
     once = partition.run(1)
@@ -159,8 +179,7 @@ def test_a_task_whose_outcome_was_lost_is_written_anew_and_not_twice(partition: 
     twice = partition.run(1)
 
     assert isinstance(once, Done)
-    assert isinstance(twice, Done)
-    assert (twice.until, twice.lines, twice.findings) == (once.until, once.lines, once.findings)
+    assert twice == Done(0, once.until, once.until)
     assert partition.files() == before
 
 

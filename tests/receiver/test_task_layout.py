@@ -35,7 +35,7 @@ def run(partition: Partition, first: int, template: str = BY_FILE, **changes: ob
         path_template=template,
         **changes,  # type: ignore[arg-type]
     )
-    return task.run(partition.assignment(first), destination)
+    return task.run(partition.assignment(first), destination).done
 
 
 def receive(partition: Partition, first: int, template: str = BY_FILE, **changes: object) -> Done:
@@ -211,7 +211,7 @@ from receiver.assignment import Assignment, Destination
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
 first, output, state, server, template = json.loads(sys.argv[1])
 destination = Destination(Path(output), Path(state), 0, (server,), path_template=template)
-done = task.run(Assignment(0, first, 1, 64_000_000), destination)
+done = task.run(Assignment(0, first, 1, 64_000_000), destination).done
 print(done.until if hasattr(done, "until") else done)
 """
 

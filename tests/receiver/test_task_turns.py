@@ -84,7 +84,7 @@ def test_by_the_clock_files_of_an_earlier_period_are_turned_and_are_as_old_as_th
     os.utime(partition.output / "cache.log", ns=(yesterday, yesterday))
     daily = Destination(partition.output, partition.state, 0, (partition.url,), timedelta(days=1))
 
-    done = task.run(replace(partition.assignment(4), turn=Turn.DUE), daily)
+    done = task.run(replace(partition.assignment(4), turn=Turn.DUE), daily).done
 
     assert isinstance(done, Done)
     assert done.closed == ("cache.log.000001",)
@@ -98,7 +98,7 @@ def test_a_day_begins_when_it_does_in_the_chosen_zone(partition: Partition) -> N
     os.utime(partition.output / "web01.log", ns=(begin, begin))
     in_tokyo = replace(partition.destination, rotate_every=day, time_zone="Asia/Tokyo")
 
-    done = task.run(replace(partition.assignment(4), turn=Turn.DUE), in_tokyo)
+    done = task.run(replace(partition.assignment(4), turn=Turn.DUE), in_tokyo).done
 
     assert isinstance(done, Done)
     assert done.closed == ("cache.log.000001",)

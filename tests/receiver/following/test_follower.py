@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -16,7 +15,7 @@ from broker.connection import Connection
 from broker.exits import FencedError, OperatorError
 from broker.topology import STREAM, Topology
 from receiver import task
-from receiver.assignment import Assignment
+from receiver.assignment import LARGEST_PULL, Assignment, Stay
 from receiver.following import follower as room
 from receiver.following import turns
 from receiver.following.follower import Follower, Pace
@@ -24,7 +23,7 @@ from receiver.following.jobs import Jobs
 from receiver.following.ledger import Ledger
 from receiver.following.turns import Turns
 from receiver.following.wake import Wake
-from receiver.outcome import Outcome
+from receiver.outcome import Ending, Report
 from receiver.writing.calendar import Calendar
 from tests.conftest import Server, apply_topology
 from tests.receiver.partition import Partition, ours
@@ -37,9 +36,17 @@ NOW = datetime(2026, 11, 20, tzinfo=UTC)
 class Loop:
     """A follower of a partition, and how many jobs it has run."""
 
-    def __init__(self, partition: Partition, owner: str = "a:1", *, once: bool = False) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        owner: str = "a:1",
+        *,
+        once: bool = False,
+        stay: Stay = Stay(60.0, 0.3, 0.01),  # noqa: B008 - a frozen value
+    ) -> None:
         self.partition = partition
         self.jobs = 0
+        self.reports: list[Report] = []
         self.stop = asyncio.Event()
         self.connection = Connection([partition.url], owner)
         self.closed: list[tuple[str, ...]] = []
@@ -51,15 +58,17 @@ class Loop:
             Jobs(self._run, 1),
             Ledger(self.connection, partition.number, owner),
             self.wake,
-            Pace(partition.limit, 0.01, once),
+            Pace(partition.limit, LARGEST_PULL, Stay(60.0) if once else stay, once),
             lambda: NOW,
             self.closed.append,
             self.turns,
         )
 
-    def _run(self, assignments: Sequence[Assignment]) -> list[Outcome]:
+    def _run(self, assignment: Assignment) -> Report:
         self.jobs += 1
-        return [task.run(assignment, self.partition.destination) for assignment in assignments]
+        report = task.run(assignment, self.partition.destination)
+        self.reports.append(report)
+        return report
 
     async def __aenter__(self) -> "Loop":
         self.running = asyncio.create_task(self.follower.run(self.stop))
@@ -355,6 +364,78 @@ async def test_a_broker_that_goes_and_comes_costs_nothing(
             await loop.has(expected)
             await asyncio.to_thread(own_server.kill_and_restart)
         assert not loop.running.done()
+
+
+async def test_told_to_stop_in_mid_stay_it_ends_at_once_with_what_was_committed(
+    partition: Partition,
+) -> None:
+    async with Loop(partition, stay=Stay(60.0, 60.0, 0.01)) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        await lines(partition, b"2")
+        await loop.has(b"1\n2\n")
+
+        loop.stop.set()
+        await asyncio.wait_for(asyncio.shield(loop.running), 5)
+
+    assert [report.ended for report in loop.reports] == [Ending.ASKED]
+    offset = await asyncio.to_thread(partition.offset)
+    assert offset.next == 3
+
+
+async def test_lines_that_keep_coming_are_one_stay_and_silence_ends_it(
+    partition: Partition,
+) -> None:
+    async with Loop(partition, stay=Stay(60.0, 3.0, 0.01)) as loop:
+        for number in range(5):
+            await lines(partition, b"%d" % number)
+            await loop.has(b"".join(b"%d\n" % n for n in range(number + 1)))
+        assert loop.jobs == 1
+        async with asyncio.timeout(20):
+            while not loop.reports:  # noqa: ASYNC110 - a thread's doing is waited for
+                await asyncio.sleep(0.02)
+
+    assert (loop.reports[0].ended, loop.reports[0].done.lines) == (Ending.SILENCE, 5)
+    assert loop.reports[0].batches >= 5
+
+
+async def test_a_stay_whose_time_is_up_is_followed_by_the_next(partition: Partition) -> None:
+    expected, number = b"", 0
+    async with Loop(partition, stay=Stay(0.2, 0.2, 0.01)) as loop:
+        async with asyncio.timeout(30):
+            while len([r for r in loop.reports if r.ended is Ending.TIME]) < 2:
+                number += 1
+                expected += b"%d\n" % number
+                await lines(partition, b"%d" % number)
+        await loop.has(expected)
+
+
+async def test_a_successor_is_noticed_while_nothing_comes(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_LOOK_AROUND", 0.1)
+    async with Loop(partition) as first:
+        async with asyncio.timeout(20):
+            while not first.connection.away and first.follower._ledger.offset is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        async with Loop(partition, "b:2"):
+            with pytest.raises(FencedError, match="b:2"):
+                await first.ends()
+
+
+async def test_a_successor_in_mid_stay_takes_over_and_nothing_is_lost_or_repeated(
+    partition: Partition,
+) -> None:
+    async with Loop(partition, stay=Stay(60.0, 60.0, 0.01)) as first:
+        await lines(partition, b"1")
+        await first.has(b"1\n")
+        async with Loop(partition, "b:2") as second:
+            await asyncio.sleep(0.3)
+            await lines(partition, b"2")
+            with pytest.raises(FencedError, match="b:2"):
+                await first.ends()
+            await lines(partition, b"3")
+            await second.has(b"1\n2\n3\n")
 
 
 async def test_a_stream_with_twenty_batches_and_rotation_comes_whole(partition: Partition) -> None:

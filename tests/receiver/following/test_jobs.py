@@ -1,39 +1,50 @@
-"""The desk between partitions and Spark: groups what waits, holds nobody up, tells everybody of an error."""
+"""The slots for stays: one partition each, in turn; who has one leaves when others wait."""
 
 import asyncio
 import gc
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from receiver.assignment import Assignment
 from receiver.following.jobs import Jobs
-from receiver.outcome import Done, Outcome
+from receiver.outcome import Done, Ending, Report
 
 
 class Spark:
-    """Runs jobs when it is let; remembers which partitions came together."""
+    """Runs stays that last until their gate is opened; remembers whose turn it was."""
 
     def __init__(self) -> None:
-        self.groups: list[list[int]] = []
+        self.turns: list[int] = []
         self.gates: dict[int, threading.Event] = {}
         self.error: BaseException | None = None
 
-    def run(self, assignments: Sequence[Assignment]) -> list[Outcome]:
-        numbers = [assignment.partition for assignment in assignments]
-        self.groups.append(numbers)
-        for number in numbers:
-            if gate := self.gates.get(number):
-                gate.wait(5)
+    def run(self, assignment: Assignment) -> Report:
+        number = assignment.partition
+        self.turns.append(number)
+        if gate := self.gates.get(number):
+            gate.wait(5)
         if self.error:
             raise self.error
-        return [Done(number, 1, 1) for number in numbers]
+        return report(number)
 
 
-def submit(jobs: Jobs, *partitions: int) -> list["asyncio.Task[Outcome]"]:
-    return [asyncio.create_task(jobs.submit(Assignment(n, 1, 1, 1))) for n in partitions]
+def report(number: int) -> Report:
+    return Report(Done(number, 1, 1), 0, Ending.SILENCE)
+
+
+@pytest.fixture
+def spark() -> Iterator[Spark]:
+    made = Spark()
+    yield made
+    for gate in made.gates.values():
+        gate.set()
+
+
+def submit(jobs: Jobs, number: int, leave: asyncio.Event | None = None) -> "asyncio.Task[Report]":
+    return asyncio.create_task(jobs.submit(Assignment(number, 1, 1, 1), leave or asyncio.Event()))
 
 
 async def settle(holds: Callable[[], bool]) -> None:
@@ -42,65 +53,65 @@ async def settle(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_what_gathers_while_a_slot_is_busy_goes_in_one_job() -> None:
-    spark = Spark()
+async def test_a_stay_that_lasts_holds_up_no_other(spark: Spark) -> None:
     spark.gates[0] = threading.Event()
-    jobs = Jobs(spark.run, 1)
+    jobs = Jobs(spark.run, 2)
+    slow = submit(jobs, 0)
+    await settle(lambda: spark.turns == [0])
 
-    first = submit(jobs, 0)
-    await settle(lambda: spark.groups == [[0]])
-    rest = submit(jobs, 1, 2, 3)
-    await asyncio.sleep(0.05)
+    others = await asyncio.wait_for(asyncio.gather(*(submit(jobs, n) for n in range(1, 20))), 5)
+
+    assert others == [report(n) for n in range(1, 20)]
+    assert not slow.done()
     spark.gates[0].set()
-    outcomes = await asyncio.gather(*first, *rest)
-
-    assert spark.groups == [[0], [1, 2, 3]]
-    assert outcomes == [Done(n, 1, 1) for n in range(4)]
+    await slow
 
 
-async def test_every_partition_is_served_with_many_more_of_them_than_slots() -> None:
-    spark = Spark()
+async def test_who_stays_is_asked_to_leave_only_when_somebody_waits_the_first_first(
+    spark: Spark,
+) -> None:
+    spark.gates = {0: threading.Event(), 1: threading.Event()}
+    jobs, leaves = Jobs(spark.run, 2), [asyncio.Event() for _ in range(4)]
+    first, second = submit(jobs, 0, leaves[0]), submit(jobs, 1, leaves[1])
+    await settle(lambda: len(spark.turns) == 2)
+    assert [leave.is_set() for leave in leaves] == [False] * 4
+
+    third = submit(jobs, 2, leaves[2])
+    await asyncio.sleep(0.05)
+    assert [leave.is_set() for leave in leaves] == [True, False, False, False]
+    fourth = submit(jobs, 3, leaves[3])
+    await asyncio.sleep(0.05)
+    assert [leave.is_set() for leave in leaves] == [True, True, False, False]
+
+    for gate in spark.gates.values():
+        gate.set()
+    await asyncio.wait_for(asyncio.gather(first, second, third, fourth), 3)
+
+
+async def test_every_partition_has_its_turn_with_many_more_of_them_than_slots(spark: Spark) -> None:
     jobs = Jobs(spark.run, 2)
 
-    async def follow(partition: int) -> None:
+    async def follow(number: int) -> None:
         for _ in range(20):
-            assert await jobs.submit(Assignment(partition, 1, 1, 1)) == Done(partition, 1, 1)
+            assert await submit(jobs, number) == report(number)
 
     async with asyncio.timeout(20):
-        await asyncio.gather(*(follow(n) for n in range(50)))
+        await asyncio.gather(*(follow(number) for number in range(50)))
 
-    assert sorted(n for group in spark.groups for n in group) == sorted(list(range(50)) * 20)
-
-
-async def test_an_outcome_does_not_wait_for_a_job_of_others() -> None:
-    spark = Spark()
-    spark.gates = {0: threading.Event(), 9: threading.Event()}
-    jobs = Jobs(spark.run, 1)
-    held = submit(jobs, 0)
-    await settle(lambda: spark.groups == [[0]])
-    quick = submit(jobs, 1, 2)
-    await asyncio.sleep(0.05)
-    spark.gates[0].set()
-    await settle(lambda: len(spark.groups) == 2)
-    slow = submit(jobs, 9)
-
-    outcomes = await asyncio.wait_for(asyncio.gather(*held, *quick), 2)
-
-    assert [outcome.partition for outcome in outcomes] == [0, 1, 2]
-    assert not slow[0].done()
-    spark.gates[9].set()
-    await slow[0]
+    rounds = [spark.turns[begin : begin + 50] for begin in range(0, 1000, 50)]
+    assert all(len(set(turns)) > 40 for turns in rounds), "nobody comes twice before the others"
 
 
-async def test_an_error_reaches_everybody_who_waits_and_makes_no_noise(
-    caplog: pytest.LogCaptureFixture,
+async def test_an_error_reaches_who_waits_for_it_and_makes_no_noise(
+    spark: Spark, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spark = Spark()
     spark.error = RuntimeError("Spark is gone")
     jobs = Jobs(spark.run, 1)
 
     with caplog.at_level(logging.ERROR, "asyncio"):
-        outcomes = await asyncio.gather(*submit(jobs, 0, 1, 2), return_exceptions=True)
+        outcomes = await asyncio.gather(
+            *(submit(jobs, n) for n in range(3)), return_exceptions=True
+        )
         gc.collect()
         await asyncio.sleep(0)
 
@@ -108,19 +119,18 @@ async def test_an_error_reaches_everybody_who_waits_and_makes_no_noise(
     assert caplog.records == []
 
 
-async def test_whoever_is_cancelled_in_the_queue_does_not_take_the_others_along() -> None:
-    spark = Spark()
+async def test_whoever_is_cancelled_while_waiting_is_not_run(spark: Spark) -> None:
     spark.gates[0] = threading.Event()
     jobs = Jobs(spark.run, 1)
     first = submit(jobs, 0)
-    await settle(lambda: spark.groups == [[0]])
-    gone, stays = submit(jobs, 1, 2)
+    await settle(lambda: spark.turns == [0])
+    gone, stays = submit(jobs, 1), submit(jobs, 2)
     await asyncio.sleep(0.05)
 
     gone.cancel()
     await asyncio.wait({gone})
     spark.gates[0].set()
 
-    assert await asyncio.wait_for(stays, 2) == Done(2, 1, 1)
-    await asyncio.gather(*first)
-    assert spark.groups[1] == [2]
+    assert await asyncio.wait_for(stays, 2) == report(2)
+    await first
+    assert spark.turns == [0, 2]

@@ -1,44 +1,23 @@
-"""A partition's entry in KV: claimed once, moved once, whatever happens to the connection; lost to a later epoch only."""
+"""A partition's entry in KV: claimed once, whatever happens to the connection; lost to a later epoch only."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime
 
 import pytest
 
 from broker import bucket
-from broker.connection import Connection, ConnectionLost, Rejected
+from broker.connection import Connection, ConnectionLost
 from broker.exits import ConfigurationError, FencedError
 from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET
-from receiver.following import ledger as room
 from receiver.following.ledger import Ledger
 from receiver.following.offsets import StreamMismatch
 from receiver.outcome import Done
+from tests.receiver.flaky import Flaky
 
 pytestmark = pytest.mark.nats
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-
-
-class Flaky(Connection):
-    """A connection that breaks once, before or after the answer to a write has come in."""
-
-    breaks: str | None = None
-    error: Exception = ConnectionLost("cut")
-
-    async def ask(self, subject: str, *rest: Any, **more: Any) -> dict[str, Any]:
-        if not subject.startswith("$KV.") or self.breaks is None:
-            return await super().ask(subject, *rest, **more)
-        when, self.breaks = self.breaks, None
-        if when == "stored":
-            await super().ask(subject, *rest, **more)
-        raise self.error
-
-
-@pytest.fixture(autouse=True)
-def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_PAUSE", 0.01)
 
 
 async def stored(connection: Connection) -> Offset:
@@ -65,31 +44,9 @@ async def test_of_claims_at_once_every_one_has_an_epoch_and_one_is_the_owner(log
     claims = await asyncio.gather(*(ledger.claim(NOW) for ledger in ledgers))
 
     assert sorted(claim.epoch for claim in claims) == list(range(1, 9))
-    outcomes = await asyncio.gather(
-        *(ledger.commit(Done(0, 1, 5, stored_at=1), NOW) for ledger in ledgers),
-        return_exceptions=True,
-    )
-    winners = [o for o in outcomes if isinstance(o, Offset)]
-    assert [w.epoch for w in winners] == [8]
-    assert sum(isinstance(o, FencedError) for o in outcomes) == 7
-    await connection.close()
-
-
-@pytest.mark.parametrize("when", ["stored", "not stored"])
-@pytest.mark.parametrize("error", [ConnectionLost("cut"), Rejected(503, 10077, "no room")])
-async def test_a_commit_in_doubt_is_made_once(logs_url: str, when: str, error: Exception) -> None:
-    connection = Flaky([logs_url], "tests")
-    connection.error = error
-    ledger = Ledger(connection, 0, "a:1")
-    await ledger.claim(NOW)
-
-    connection.breaks = when
-    await ledger.commit(Done(0, 1, 5, lines=3, size=30, stored_at=10**18), NOW)
-    await ledger.commit(Done(0, 5, 9, lines=4, size=40, stored_at=10**18), NOW + timedelta(1))
-
-    offset = await stored(connection)
-    assert (offset.next, offset.lines, offset.size) == (9, 7, 70)
-    assert offset.last_time == "2001-09-09T01:46:40.000Z"
+    fenced = await asyncio.gather(*(ledger.confirm() for ledger in ledgers), return_exceptions=True)
+    assert [claim.epoch for claim, error in zip(claims, fenced, strict=True) if not error] == [8]
+    assert sum(isinstance(error, FencedError) for error in fenced) == 7
     await connection.close()
 
 
@@ -104,24 +61,33 @@ async def test_a_claim_in_doubt_is_claimed_again(logs_url: str, when: str) -> No
     offset = await ledger.claim(NOW)
 
     assert offset == await stored(connection)
-    await ledger.commit(Done(0, 1, 2, stored_at=1), NOW)
+    await ledger.confirm()
     await connection.close()
 
 
-@pytest.mark.parametrize("when", [None, "not stored"])
-async def test_a_later_epoch_fences_and_its_entry_stays(logs_url: str, when: str | None) -> None:
-    connection, other = Flaky([logs_url], "tests"), Connection([logs_url], "other")
+async def test_a_later_epoch_fences(logs_url: str) -> None:
+    connection = Connection([logs_url], "tests")
     ledger = Ledger(connection, 0, "a:1")
     await ledger.claim(NOW)
-    later = await Ledger(other, 0, "b:2").claim(NOW)
-    connection.breaks = when
+    await ledger.confirm()
+    await Ledger(connection, 0, "b:2").claim(NOW)
 
     with pytest.raises(FencedError, match="b:2"):
-        await ledger.commit(Done(0, 1, 5, stored_at=1), NOW)
-
-    assert await stored(connection) == later
+        await ledger.confirm()
     await connection.close()
-    await other.close()
+
+
+async def test_what_a_task_has_committed_is_gone_on_from_and_never_back(logs_url: str) -> None:
+    connection = Connection([logs_url], "tests")
+    ledger = Ledger(connection, 0, "a:1")
+    await ledger.claim(NOW)
+
+    ledger.follow(Done(0, 1, 7))
+    ledger.follow(Done(0, 1, 1))
+
+    assert ledger.offset is not None
+    assert ledger.offset.next == 7
+    await connection.close()
 
 
 async def test_a_deleted_offset_fences(logs_url: str) -> None:
@@ -131,7 +97,7 @@ async def test_a_deleted_offset_fences(logs_url: str) -> None:
     await connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
 
     with pytest.raises(FencedError, match="deleted"):
-        await ledger.commit(Done(0, 1, 5, stored_at=1), NOW)
+        await ledger.confirm()
     await connection.close()
 
 

@@ -10,7 +10,6 @@ from receiver.following.offsets import (
     FilesMismatch,
     StreamMismatch,
     StreamState,
-    advanced,
     claimed,
     elsewhere,
     moved,
@@ -67,7 +66,7 @@ def test_a_claim_keeps_the_totals_and_counts_the_epoch() -> None:
 
     begun = (Beginning(4, 5),)
     assert claim == Offset(5, 4, CREATED, "new:2", 10, 1000, "before", "now", begun)
-    assert advanced(claim, 9, 2, 20, "last", "later") == Offset(
+    assert claim.advanced(9, 2, 20, "last", "later") == Offset(
         9, 4, CREATED, "new:2", 12, 1020, "last", "later", begun
     )
 
@@ -76,7 +75,7 @@ def test_of_claims_with_nothing_written_between_one_is_remembered() -> None:
     stream, found = StreamState(CREATED, 1, 10), offset(5)
     for number in range(40):
         found = claimed(found, stream, 0, f"new:{number}", "now")
-    found = claimed(advanced(found, 7, 1, 1, "", ""), stream, 0, "last", "now")
+    found = claimed(found.advanced(7, 1, 1, "", ""), stream, 0, "last", "now")
 
     assert found.lineage == (Beginning(43, 5), Beginning(44, 7))
 
@@ -167,7 +166,7 @@ def test_lines_that_others_received_are_said_to_be_elsewhere(
 ) -> None:
     stream = StreamState(CREATED, 1, 10)
     others = claimed(replace(offset(5), epoch=1), stream, 0, "b", "")
-    found = replace(advanced(others, 9, 1, 1, "", ""), epoch=3)
+    found = replace(others.advanced(9, 1, 1, "", ""), epoch=3)
 
     said = elsewhere(claimed(found, stream, 0, "a", "", evidence), evidence)
 

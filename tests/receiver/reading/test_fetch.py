@@ -14,6 +14,7 @@ from broker.connection import Connection
 from broker.topology import MAX_PAYLOAD, PAYLOAD_HEADROOM, Topology
 from receiver.outcome import Blocked, Cause, Done
 from receiver.reading import background, fetch
+from receiver.reading.fetch import Reading
 from tests.conftest import Server, apply_topology
 from tests.receiver.partition import Partition
 from tests.receiver.proxy import Proxy
@@ -30,8 +31,8 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
 
 def sequences(partition: Partition, first: int = 1) -> list[int]:
     connection = background.connection((partition.url,))
-    chunks = fetch.read(connection, partition.assignment(first))
-    return [delivery.sequence for chunk in chunks for delivery, _ in chunk.messages]
+    with Reading(connection, partition.assignment(), first) as reading:
+        return [delivery.sequence for chunk in reading.batch() for delivery, _ in chunk.messages]
 
 
 def pull_as_a_stranger(partition: Partition, batch: int) -> None:
@@ -168,7 +169,6 @@ def test_a_batch_ends_near_its_limit_and_the_next_one_follows(partition: Partiti
     assert isinstance(first, Done)
     assert 9_000_000 <= first.size <= 20_000_000
     assert first.pending == 30 - first.messages
-    small.move(first.until)
     small.receive(first.until)
     assert small.read("web01") == block * 30
 

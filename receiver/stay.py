@@ -1,0 +1,216 @@
+"""A stay at a partition: batch after batch is fetched, written, committed and acknowledged, under the partition's lock.
+
+    entry ──▶ reading ──▶ batch ──▶ files ──▶ entry ──▶ acknowledgement ──┐
+                 ▲                                                       │
+                 └───────────── the next batch, from there ──────────────┘
+
+What a batch has written counts from the moment its entry has moved, and is undone by whoever comes next if it has not.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from broker.connection import Connection, ConnectionLost
+from broker.offset import Offset
+from receiver.assignment import Assignment, Destination, Turn
+from receiver.faults import fault
+from receiver.outcome import Blocked, Cause, Done, Ending, Superseded
+from receiver.reading import background
+from receiver.reading.fetch import Reading
+from receiver.writing import journal, upkeep
+from receiver.writing.batch import Batch
+from receiver.writing.calendar import Calendar
+from receiver.writing.entry import Entry, Taken
+from receiver.writing.files import Damaged, Output
+from receiver.writing.journal import Verdict
+from receiver.writing.lengths import Lengths
+from receiver.writing.logbook import Logbook
+from receiver.writing.spanbook import SpanBook
+from receiver.writing.spans import Kind
+from receiver.writing.turning import lives_of, turn
+from receiver.zones import named_zone
+
+__all__ = ["Stay"]
+
+_KV_PATIENCE = 10.0  # seconds
+_MOVE_PATIENCE = 60.0  # seconds; the entry itself gives up before
+
+
+class Stay:
+    """One stay; whoever holds the partition's lock may have one. `done` is what it has committed, whatever ends it."""
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        destination: Destination,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begin with nothing committed; `clock` counts seconds."""
+        self._assignment = assignment
+        self._destination = destination
+        self._clock = clock
+        self._leave_at = 0.0
+        self._path = destination.state / f"p{assignment.partition}"
+        self._calendar = Calendar(destination.rotate_every, named_zone(destination.time_zone))
+        self.done = Done(assignment.partition, assignment.first, assignment.first)
+        self.batches = 0
+
+    def run(self) -> Ending | Blocked | Superseded:
+        """Stay as long as there is a reason to; raises what broker, disk and state raise."""
+        self._leave_at = self._clock() + self._assignment.stay.longest
+        connection = background.connection(self._destination.servers, self._destination.access)
+        entry = Entry(connection, self._assignment.partition, _now)
+        offset = background.wait(entry.read(), _KV_PATIENCE)
+        if objection := self._objection(offset):
+            return objection
+        assert offset is not None, "or there is an objection"
+        self.done = Done(self._assignment.partition, offset.next, offset.next)
+        with (
+            Logbook(self._path.with_suffix(".journal")) as logbook,
+            Lengths(self._path.with_suffix(".lengths")) as lengths,
+        ):
+            self._lengths = lengths
+            if objection := self._settle(logbook, offset):
+                return objection
+            if self._assignment.turn is not Turn.NONE:
+                return self._turn(logbook)
+            with Reading(connection, self._assignment, offset.next) as reading:
+                return self._follow(reading, logbook, connection, entry)
+
+    def _follow(
+        self, reading: Reading, logbook: Logbook, connection: Connection, entry: Entry
+    ) -> Ending | Superseded | Blocked:
+        stay, left = self._assignment.stay, self._assignment.stay.longest
+        while True:
+            began = self._clock()
+            done = self._batch(reading, logbook, min(stay.silence, left))
+            if done.until == done.first:
+                return Ending.ASKED if reading.is_wanted_elsewhere else Ending.SILENCE
+            try:
+                background.wait(_commit(connection, entry, done), _MOVE_PATIENCE)
+            except Taken as taken:
+                return self._lost(taken.found)
+            self.done = self.done.then(done)
+            self.batches += 1
+            if any(finding.kind is Kind.GAP for finding in done.findings):
+                return Ending.TIME  # the next stay begins by telling of it in the output folder
+            if reading.is_wanted_elsewhere:
+                return Ending.ASKED
+            left = self._leave_at - self._clock()
+            if left <= 0:
+                return Ending.TIME
+            if not done.pending:
+                reading.rest(began + stay.rest(done.size) - self._clock())
+
+    def _batch(self, reading: Reading, logbook: Logbook, wait: float) -> Done:
+        destination = self._destination
+        assignment = replace(self._assignment, first=self.done.until)
+        chunks = reading.batch(wait)
+        first = next(chunks, None)
+        if first is None:
+            return Done(assignment.partition, assignment.first, assignment.first)
+        with self._output() as output:
+            spans = SpanBook(self._path.with_suffix(".spans"))
+            batch = Batch(assignment, destination, logbook, output, spans)
+            try:
+                fault("fetched")
+                batch.write(first)
+                fault("appended")
+                for chunk in chunks:
+                    batch.write(chunk)
+                return batch.finish()
+            except OSError:
+                with suppress(OSError, Damaged):  # the journal still says what is to be undone
+                    batch.undo()
+                raise
+
+    def _turn(self, logbook: Logbook) -> Ending:
+        with self._output() as output:
+            begin = output.calendar.period(time.time_ns()).begin
+            closed = turn(
+                logbook,
+                output,
+                lives_of(self._destination.output, self._assignment.partition),
+                (self._assignment.epoch, self.done.until),
+                lambda moment: self._assignment.turn is Turn.ALL or moment < begin,
+            )
+            self.done = replace(self.done, closed=closed, notices=tuple(output.notices))
+        return Ending.SILENCE
+
+    def _output(self) -> Output:
+        destination = self._destination
+        return Output(
+            destination.output,
+            destination.rotate_size,
+            self._calendar,
+            self._lengths,
+            destination.permissions,
+        )
+
+    def _settle(self, logbook: Logbook, offset: Offset) -> Blocked | None:
+        """Make the files what the offset says they are, before anything is added."""
+        partition, destination = self._assignment.partition, self._destination
+        match journal.decide(logbook.last, offset.next, offset.epoch, offset.lineage):
+            case Verdict.NEWER | Verdict.FOREIGN:
+                # not even NEWER makes us a zombie: KV, asked under the lock, says that we own the partition
+                return Blocked(partition, Cause.STATE, self._foreign(logbook, offset.next))
+            case Verdict.UNDO:
+                images = logbook.last.images if logbook.last else ()
+                with self._output() as output:
+                    upkeep.undo(images, output, destination.state, partition)
+                fault("undone")
+            case Verdict.CLEAN:
+                upkeep.tend(destination.state, destination.output, partition)
+        return None
+
+    def _objection(self, offset: Offset | None) -> Blocked | Superseded | None:
+        partition, epoch = self._assignment.partition, self._assignment.epoch
+        if offset is not None and offset.epoch < epoch:
+            return Blocked(
+                partition,
+                Cause.STATE,
+                f"the offset is of epoch {offset.epoch}, before ours ({epoch}): it was restored, "
+                "or a replica of the broker is behind",
+            )
+        if offset is None or offset.epoch != epoch:
+            return self._lost(offset)
+        if offset.next < self._assignment.first:
+            return Blocked(
+                partition,
+                Cause.STATE,
+                f"the offset is {offset.next}, but {self._assignment.first} was committed: somebody has moved it back",
+            )
+        return None
+
+    def _lost(self, found: Offset | None) -> Blocked | Superseded:
+        partition = self._assignment.partition
+        if found is not None and found.epoch == self._assignment.epoch:
+            return Blocked(
+                partition, Cause.LOCKED, "another attempt of the same task is at work there"
+            )
+        owner = found.owner if found else "nobody"
+        return Superseded(partition, f"the partition belongs to {owner} by now")
+
+    def _foreign(self, logbook: Logbook, first: int) -> str:
+        last, partition = logbook.last, self._assignment.partition
+        reached = (last.until or last.first) if last else 0
+        return (
+            f"the files under {self._destination.output} were written up to sequence {reached}, but the offset of partition "
+            f"{partition} is {first}: they do not belong together; bring back the right files, or "
+            f"`logreceiver offsets set --partition {partition} --to {reached}` goes on behind these"
+        )
+
+
+async def _commit(connection: Connection, entry: Entry, done: Done) -> None:
+    await entry.move(done)
+    fault("committed")
+    with suppress(ConnectionLost):  # that's fine: the next acknowledgement covers this one
+        await connection.publish(done.ack, b"+ACK")
+    fault("acknowledged")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given

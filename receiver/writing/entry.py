@@ -1,0 +1,96 @@
+"""A partition's entry in KV as the task that stays at it holds it: read once, then moved by compare-and-set.
+
+The revision in hand is the fence: whoever else has written the entry since makes the next move fail.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from broker import bucket
+from broker.bucket import Conflict
+from broker.connection import Connection, ConnectionLost, Rejected
+from broker.offset import Offset
+from broker.topology import OFFSETS_BUCKET, offset_key
+from receiver.outcome import Done
+
+__all__ = ["Entry", "Taken"]
+
+_PATIENCE = 20.0  # seconds for a move; then the stay ends, and the next one finds out how it went
+_PAUSE = 0.5  # seconds between attempts
+
+
+class Taken(Exception):
+    """Somebody else has written the entry; `found` is what it is now, None when it was deleted."""
+
+    def __init__(self, found: Offset | None) -> None:
+        """Keep what was found."""
+        super().__init__(f"written by {found.owner if found else 'nobody'}")
+        self.found = found
+
+
+class Entry:
+    """The offset of one partition; nothing is known before `read`."""
+
+    def __init__(
+        self, connection: Connection, partition: int, clock: Callable[[], datetime]
+    ) -> None:
+        """Ask nothing yet; `clock` is asked for the time of each move."""
+        self._connection = connection
+        self._key = offset_key(partition)
+        self._clock = clock
+        self._revision = 0
+        self.offset: Offset | None = None
+
+    async def read(self) -> Offset | None:
+        """Ask KV; raises `UnreadableOffset`, `Rejected`, `ConnectionLost`."""
+        entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
+        self._revision = entry.revision if entry else 0
+        self.offset = Offset.decode(entry.value) if entry else None
+        return self.offset
+
+    async def move(self, done: Done) -> None:
+        """Move the offset over a batch that is on disk; this is the moment from which it counts.
+
+        However often the connection breaks, it is moved once. Raises `Taken`; `Rejected` and `ConnectionLost` when the
+        broker takes no move for long, and TimeoutError: whether it was moved is then for the next reader to see.
+        """
+        assert self.offset is not None, "read, and found ours, before anything is written"
+        stored = iso(datetime.fromtimestamp(done.stored_at / 1e9, UTC))
+        moved = self.offset.advanced(done.until, done.lines, done.size, stored, iso(self._clock()))
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + _PATIENCE
+        while True:
+            try:
+                self._revision = await bucket.write(
+                    self._connection, OFFSETS_BUCKET, self._key, moved.encode(), self._revision
+                )
+                break
+            except (Conflict, ConnectionLost, Rejected) as error:
+                if await self._is_stored(moved, give_up):
+                    break
+                if loop.time() > give_up and not isinstance(error, Conflict):
+                    raise
+            await asyncio.sleep(_PAUSE)
+        self.offset = moved
+
+    async def _is_stored(self, moved: Offset, give_up: float) -> bool:
+        """Ask KV after a doubtful write; False means that it can be tried again."""
+        async with asyncio.timeout_at(give_up):
+            await self._connection.client()
+        try:
+            entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
+        except (ConnectionLost, Rejected):
+            return False
+        if entry and entry.revision == self._revision:
+            return False
+        found = Offset.decode(entry.value) if entry else None
+        if entry is None or found != moved:
+            raise Taken(found)
+        self._revision = entry.revision
+        return True
+
+
+def iso(moment: datetime) -> str:
+    """Write a moment as entries hold it: RFC 3339, to the millisecond."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
