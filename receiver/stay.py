@@ -161,6 +161,7 @@ class Stay:
                 images = logbook.last.images if logbook.last else ()
                 with self._output() as output:
                     upkeep.undo(images, output, destination.state, partition)
+                    self.done = replace(self.done, notices=tuple(output.notices))
                 fault("undone")
             case Verdict.CLEAN:
                 upkeep.tend(destination.state, destination.output, partition)

@@ -174,7 +174,11 @@ class Follower:
         report = await self._report(turn, stop)
         fault("heard")
         self._ledger.follow(report.done)
-        if report.batches or not isinstance(report.ended, Blocked | Superseded):
+        if (
+            report.batches
+            or report.done.notices
+            or not isinstance(report.ended, Blocked | Superseded)
+        ):
             self._tell(report.done)
             self._closed(report.done.closed)
         match report.ended:

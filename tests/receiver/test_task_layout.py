@@ -11,7 +11,7 @@ import pytest
 
 from receiver import task
 from receiver.assignment import Destination
-from receiver.outcome import Cause, Done
+from receiver.outcome import Cause, Done, Ending
 from receiver.permissions import Permissions
 from receiver.writing import owners
 from receiver.writing.owners import owner_of
@@ -35,7 +35,8 @@ def run(partition: Partition, first: int, template: str = BY_FILE, **changes: ob
         path_template=template,
         **changes,  # type: ignore[arg-type]
     )
-    return task.run(partition.assignment(first), destination).done
+    report = task.run(partition.assignment(first), destination)
+    return report.done if isinstance(report.ended, Ending) else report.ended
 
 
 def receive(partition: Partition, first: int, template: str = BY_FILE, **changes: object) -> Done:
