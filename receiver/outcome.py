@@ -91,8 +91,12 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A stay at a partition: what was committed in it, in how many batches, and how it ended."""
+    """A stay at a partition: what was committed in it, in how many batches, and how it ended.
+
+    `seconds` were spent on those batches, from the arrival of the first messages of each to its commit.
+    """
 
     done: Done
     batches: int
     ended: Ending | Blocked | Superseded
+    seconds: float = 0.0

@@ -40,7 +40,10 @@ _MOVE_PATIENCE = 60.0  # seconds; the entry itself gives up before
 
 
 class Stay:
-    """One stay; whoever holds the partition's lock may have one. `done` is what it has committed, whatever ends it."""
+    """One stay; whoever holds the partition's lock may have one.
+
+    `done` is what it has committed, whatever ends it, in so many `batches` and `seconds`.
+    """
 
     def __init__(
         self,
@@ -57,6 +60,8 @@ class Stay:
         self._calendar = Calendar(destination.rotate_every, named_zone(destination.time_zone))
         self.done = Done(assignment.partition, assignment.first, assignment.first)
         self.batches = 0
+        self.seconds = 0.0
+        self._fetched = 0.0
 
     def run(self) -> Ending | Blocked | Superseded:
         """Stay as long as there is a reason to; raises what broker, disk and state raise."""
@@ -95,6 +100,7 @@ class Stay:
                 return self._lost(taken.found)
             self.done = self.done.then(done)
             self.batches += 1
+            self.seconds += self._clock() - self._fetched
             if any(finding.kind is Kind.GAP for finding in done.findings):
                 return Ending.TIME  # the next stay begins by telling of it in the output folder
             if reading.is_wanted_elsewhere:
@@ -112,6 +118,7 @@ class Stay:
         first = next(chunks, None)
         if first is None:
             return Done(assignment.partition, assignment.first, assignment.first)
+        self._fetched = self._clock()
         with self._output() as output:
             spans = SpanBook(self._path.with_suffix(".spans"))
             batch = Batch(assignment, destination, logbook, output, spans)

@@ -27,7 +27,7 @@ def run(assignment: Assignment, destination: Destination) -> Report:
     stay = Stay(assignment, destination)
     ended = _ended(stay, assignment, destination)
     fault("reported")
-    return Report(stay.done, stay.batches, ended)
+    return Report(stay.done, stay.batches, ended, stay.seconds)
 
 
 def stand_by(slot: int) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from receiver.assignment import Stay
 from receiver.outcome import Cause, Done, Superseded
 from receiver.writing.lock import partition_lock
 from tests.receiver.partition import Partition, blocked, ours
@@ -181,3 +182,15 @@ def test_a_stream_that_is_gone_blocks(partition: Partition) -> None:
     partition.ask(lambda c: c.api("STREAM.DELETE.LOGS"))
 
     blocked(partition.run(), Cause.BROKER)
+
+
+def test_a_stay_counts_the_seconds_of_its_batches_and_not_those_of_waiting(
+    partition: Partition,
+) -> None:
+    silent = partition.stay(Stay(30, 0.1))
+    partition.lines("web01", b"one")
+    busy = partition.stay(Stay(30, 0.1))
+
+    assert (silent.batches, silent.seconds) == (0, 0.0)
+    assert busy.batches == 1
+    assert busy.seconds > 0
