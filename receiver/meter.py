@@ -1,0 +1,97 @@
+"""What a receiver has done so far and how its partitions stand, counted by batches, never by lines. Counts; asks nobody."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from broker.offset import Offset
+from broker.rate import Rate
+from receiver.outcome import Blocked, Done
+
+__all__ = ["Meter", "Standing"]
+
+_SECOND = 1_000_000_000
+
+
+@dataclass(slots=True)
+class Standing:
+    """How one partition stands.
+
+    `next` is the first sequence that no file holds yet, 0 before it was claimed; `owner` is who has it while we stand by.
+    `pending` is how many messages waited after the last batch; `stored_at` when the last received message was stored,
+    `committed_at` when a batch was committed, `blocked_since` when it got stuck: in nanoseconds since the epoch, 0 for
+    never.
+    """
+
+    rate: Rate
+    next: int = 0
+    epoch: int = 0
+    owner: str = ""
+    messages: int = 0
+    lines: int = 0
+    bytes: int = 0
+    batches: int = 0
+    quarantined: int = 0
+    pending: int = 0
+    stored_at: int = 0
+    committed_at: int = 0
+    blocked: Blocked | None = None
+    blocked_since: int = 0
+    found: Counter[str] = field(default_factory=Counter)
+    found_bytes: Counter[str] = field(default_factory=Counter)
+
+
+class Meter:
+    """The counters of one run of the receiver; `clock` is nanoseconds since the epoch."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        """Begin at 0, now."""
+        self._clock = clock
+        self.since = clock()
+        self.partitions: dict[int, Standing] = {}
+
+    def expect(self, partition: int) -> None:
+        """Take note of a partition that is to be received."""
+        now = self._clock() / _SECOND
+        self.partitions.setdefault(partition, Standing(Rate(now, now)))
+
+    def claimed(self, partition: int, offset: Offset) -> None:
+        """Take note that a partition is ours, and where it goes on."""
+        standing = self.partitions[partition]
+        standing.next, standing.epoch, standing.owner = offset.next, offset.epoch, ""
+        if offset.last_time:
+            stored = datetime.fromisoformat(offset.last_time)
+            standing.stored_at = int(stored.timestamp() * 1000) * (_SECOND // 1000)
+
+    def done(self, done: Done, batches: int) -> None:
+        """Count what was committed in so many batches."""
+        standing, now = self.partitions[done.partition], self._clock()
+        standing.next = done.until
+        standing.batches += batches
+        standing.messages += done.messages
+        standing.lines += done.lines
+        standing.bytes += done.size
+        standing.quarantined += done.quarantined
+        standing.pending = done.pending
+        standing.stored_at = done.stored_at or standing.stored_at
+        standing.committed_at = now if batches else standing.committed_at
+        standing.blocked, standing.blocked_since = None, 0
+        standing.rate.add(done.size, done.lines, now / _SECOND)
+        for finding in done.findings:
+            standing.found[finding.kind.value] += 1
+            standing.found_bytes[finding.kind.value] += finding.end - finding.start
+
+    def standing_by(self, partition: int, owner: str) -> None:
+        """Take note that a partition is waited for while `owner` has it."""
+        self.partitions[partition].owner = owner
+
+    def blocked(self, blocked: Blocked) -> None:
+        """Take note that a partition is stuck; it has been since the first time that this was said."""
+        standing = self.partitions[blocked.partition]
+        standing.blocked = blocked
+        standing.blocked_since = standing.blocked_since or self._clock()
+
+    def waiting(self, partition: int, messages: int) -> None:
+        """Take note of how many messages wait for a partition."""
+        self.partitions[partition].pending = messages

@@ -1,0 +1,96 @@
+"""What a running receiver looks like from outside: put together when somebody asks, and only then. Changes nothing."""
+
+from collections.abc import Callable
+
+from broker.connection import Connection
+from broker.sizes import format_size
+from receiver.meter import Meter
+from receiver.telling.health import Vitals
+from receiver.telling.progress import Glance
+
+__all__ = ["View"]
+
+_SECOND = 1_000_000_000
+
+
+class View:
+    """One receiver; `clock` is nanoseconds since the epoch."""
+
+    def __init__(self, connection: Connection, meter: Meter, clock: Callable[[], int]) -> None:
+        """Look at what is there from the start on."""
+        self.meter = meter
+        self._connection = connection
+        self._clock = clock
+
+    @property
+    def waiting_for(self) -> str:
+        """What the receiver waits for, empty while all goes well."""
+        return self._connection.away
+
+    @property
+    def is_following(self) -> bool:
+        """Whether Spark has started and every partition is ours, or another's and waited for."""
+        standings = self.meter.partitions.values()
+        return bool(standings) and all(s.epoch or s.owner for s in standings)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it works, or waits for the broker."""
+        return self.is_following or bool(self.waiting_for)
+
+    def news(self) -> object:
+        """Return None: the status is quickly made."""
+
+    def is_moving(self, most: float) -> bool:
+        """Return True: what could hang does so in a task, which blocks its partition, and is told there."""
+        return most > 0
+
+    def lag(self, partition: int) -> float:
+        """Return the age in seconds of the last received line while others wait behind it, else 0."""
+        standing = self.meter.partitions[partition]
+        if not standing.pending or not standing.stored_at:
+            return 0.0
+        return max(0, self._clock() - standing.stored_at) / _SECOND
+
+    def glance(self) -> Glance:
+        """Return how far it has come, all partitions together; the lag is that of the one furthest behind."""
+        standings = self.meter.partitions
+        return Glance(
+            at=self._clock() / _SECOND,
+            pending=sum(standing.pending for standing in standings.values()),
+            messages=sum(standing.messages for standing in standings.values()),
+            bytes=sum(standing.bytes for standing in standings.values()),
+            lag=max(map(self.lag, standings), default=0.0),
+        )
+
+    def vitals(self) -> Vitals:
+        """Return what tells whether the receiver is well."""
+        now = self._clock()
+        return Vitals(
+            self.waiting_for,
+            self.is_following,
+            tuple(
+                (
+                    number,
+                    f"{standing.blocked.cause.value}: {standing.blocked.detail}",
+                    (now - standing.blocked_since) / _SECOND,
+                )
+                for number, standing in sorted(self.meter.partitions.items())
+                if standing.blocked is not None
+            ),
+        )
+
+    def status(self) -> str:
+        """Return one line on how it goes."""
+        if self.waiting_for:
+            return f"waiting for the broker: {self.waiting_for}"
+        if not self.is_following:
+            return "starting"
+        standings = self.meter.partitions.values()
+        now = self._clock() / _SECOND
+        pending = sum(standing.pending for standing in standings)
+        rate = sum(standing.rate.per_second(now)[0] for standing in standings)
+        blocked = [str(n) for n, s in sorted(self.meter.partitions.items()) if s.blocked]
+        words = f"{len(standings)} partition{'' if len(standings) == 1 else 's'}"
+        words += f", {pending:,} messages behind, {format_size(int(rate))}/s"
+        return f"{words}; blocked: {', '.join(blocked)}" if blocked else words
