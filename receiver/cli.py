@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -14,7 +15,7 @@ from broker.program import log_to_stderr, run
 from receiver.offsets_cli import COMMANDS as OFFSETS_COMMANDS
 from receiver.offsets_cli import offsets
 from receiver.replaying.settings import REPLAY_FIELDS, ReplaySettings
-from receiver.settings import STATUS_FIELDS, ReceiverSettings
+from receiver.settings import ASKING, ReceiverSettings
 from receiver.verifying.settings import VERIFY_FIELDS, VerifySettings
 
 __all__ = ["main"]
@@ -45,16 +46,25 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
 
 
 @logreceiver.command()
-@settings_options(ReceiverSettings, STATUS_FIELDS)
+@settings_options(ReceiverSettings, ASKING | {"output", "state_dir"})
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def status(as_json: bool, **options: Any) -> None:
-    """Show how far each partition has been received, and by whom."""
+@click.option("--hosts", is_flag=True, help="Also a line for each host's file below --output.")
+def status(as_json: bool, hosts: bool, **options: Any) -> None:
+    """Show who receives each partition, how far behind it is, what stops it, and what lies in --output."""
     settings = given(ReceiverSettings, options)
     log_to_stderr(settings)
-    from receiver.telling import status as view
+    from receiver.telling import hosts as there
+    from receiver.telling.status import gather
+    from receiver.telling.status_view import Status
 
-    partitions = asyncio.run(view.gather(settings.server, settings.access))
-    click.echo(view.as_json(partitions) if as_json else view.as_table(partitions))
+    now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
+    known = Status(
+        asyncio.run(gather(settings.server, settings.access, now)),
+        settings.output,
+        there.files_in(settings.output),
+        there.gaps_in(settings.state),
+    )
+    click.echo(known.as_json() if as_json else known.as_table(with_hosts=hosts))
 
 
 @logreceiver.command()

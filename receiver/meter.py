@@ -21,7 +21,7 @@ class Standing:
     `next` is the first sequence that no file holds yet, 0 before it was claimed; `owner` is who has it while we stand by.
     `pending` is how many messages waited after the last batch; `stored_at` when the last received message was stored,
     `committed_at` when a batch was committed, `blocked_since` when it got stuck: in nanoseconds since the epoch, 0 for
-    never.
+    never. `seconds` is what all batches took together, `batch_seconds` one of the last stay.
     """
 
     rate: Rate
@@ -33,6 +33,8 @@ class Standing:
     bytes: int = 0
     batches: int = 0
     quarantined: int = 0
+    seconds: float = 0.0
+    batch_seconds: float = 0.0
     pending: int = 0
     stored_at: int = 0
     committed_at: int = 0
@@ -64,11 +66,13 @@ class Meter:
             stored = datetime.fromisoformat(offset.last_time)
             standing.stored_at = int(stored.timestamp() * 1000) * (_SECOND // 1000)
 
-    def done(self, done: Done, batches: int) -> None:
-        """Count what was committed in so many batches."""
+    def done(self, done: Done, batches: int, seconds: float) -> None:
+        """Count what was committed in so many batches, which took so many seconds of work."""
         standing, now = self.partitions[done.partition], self._clock()
         standing.next = done.until
         standing.batches += batches
+        standing.seconds += seconds
+        standing.batch_seconds = seconds / batches if batches else standing.batch_seconds
         standing.messages += done.messages
         standing.lines += done.lines
         standing.bytes += done.size

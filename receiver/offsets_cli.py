@@ -13,7 +13,7 @@ from broker.exits import ConfigurationError, OperatorError
 from broker.options import given, settings_options
 from broker.program import log_to_stderr
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
-from receiver.settings import STATUS_FIELDS, ReceiverSettings
+from receiver.settings import ASKING, ReceiverSettings
 
 __all__ = ["COMMANDS", "offsets"]
 
@@ -21,7 +21,7 @@ COMMANDS = ("offsets", "show", "set", "reset")
 
 Answer = TypeVar("Answer")
 
-_FIELDS = STATUS_FIELDS | {"partition"}
+_FIELDS = ASKING | {"partition"}
 _YES = click.option("--yes", is_flag=True, help="Do it without asking.")
 _FORCE = click.option(
     "--force", is_flag=True, help="Also where a receiver is running, which this ends."

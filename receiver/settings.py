@@ -23,9 +23,10 @@ from receiver.spark_settings import SparkSettings
 from receiver.writing.layout import DEFAULT, Layout
 from receiver.zones import zone_name
 
-__all__ = ["STATUS_FIELDS", "ReceiverSettings", "split_partitions"]
+__all__ = ["ASKING", "ReceiverSettings", "split_partitions"]
 
-STATUS_FIELDS = ACCESS | {"server", "log_level", "log_format"}
+ASKING = ACCESS | {"server", "log_level", "log_format"}
+"""The names of the settings of commands that ask the broker."""
 
 _SMALLEST_BATCH = 1024 * 1024
 

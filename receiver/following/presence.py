@@ -7,11 +7,12 @@ dead.
 import asyncio
 import logging
 import secrets
+from collections.abc import Callable
 from enum import Enum
 
 from broker.connection import Connection, ConnectionLost, Message, Rejected
 
-__all__ = ["Life", "Presence", "life_of"]
+__all__ = ["Life", "Presence", "life_of", "report_of"]
 
 _PREFIX = "logship.receiver."
 _LOOK = 2.0  # seconds between looks whether the connection is still the one that we answer on
@@ -33,10 +34,10 @@ class Life(Enum):
 class Presence:
     """The address at which one receiver answers."""
 
-    def __init__(self, connection: Connection, owner: str) -> None:
-        """Answer nobody yet."""
+    def __init__(self, connection: Connection, report: Callable[[], bytes]) -> None:
+        """Answer nobody yet; `report` says what whoever asks is told."""
         self._connection = connection
-        self._owner = owner.encode()
+        self._report = report
         self._name = secrets.token_hex(8)
         self._client: object = None
         self.address = ""
@@ -77,9 +78,17 @@ class Presence:
     async def _answer(self, message: Message) -> None:
         if message.reply:
             try:
-                await self._connection.publish(message.reply, self._owner)
+                await self._connection.publish(message.reply, self._report())
             except ConnectionLost:
                 return  # that's fine: whoever asked asks again
+
+
+async def report_of(connection: Connection, name: str) -> bytes | None:
+    """Return what a receiver says of itself at its address; None when nobody answers."""
+    try:
+        return bytes((await connection.request(f"{_PREFIX}{name}", patience=_PATIENCE)).data)
+    except (Rejected, ConnectionLost):
+        return None
 
 
 async def life_of(connection: Connection, name: str) -> Life:

@@ -31,6 +31,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[Standing], float]], ...] = (
     ("bytes", "Bytes of lines that are committed.", lambda s: s.bytes),
     ("messages", "Messages that are committed.", lambda s: s.messages),
     ("batches", "Batches that are committed.", lambda s: s.batches),
+    ("batch_seconds", "Seconds of work on batches.", lambda s: s.seconds),
     ("quarantined", "Messages that were set aside.", lambda s: s.quarantined),
 )
 _GAUGES: tuple[tuple[str, str, Callable[[Standing], float]], ...] = (

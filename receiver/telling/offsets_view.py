@@ -12,6 +12,7 @@ from broker.subjects import partition_filter
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.following.ledger import stream_state
 from receiver.following.presence import Life, life_of
+from receiver.telling.columns import columns
 
 __all__ = ["PartitionOffset", "Step", "as_json", "as_table", "gather", "waiting"]
 
@@ -133,7 +134,7 @@ def as_table(partitions: Sequence[PartitionOffset], *, with_history: bool) -> st
                 *(running[p.is_running], p.owner or "nobody yet", p.committed_at or "never"),
             )
         )
-    text = _columns(rows)
+    text = columns(rows)
     if not with_history:
         return text
     steps: list[tuple[str, ...]] = [("partition", "revision", "time", "next", "epoch", "owner")]
@@ -142,12 +143,4 @@ def as_table(partitions: Sequence[PartitionOffset], *, with_history: bool) -> st
         for p in partitions
         for s in p.history
     ]
-    return f"{text}\n\n{_columns(steps)}"
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+    return f"{text}\n\n{columns(steps)}"

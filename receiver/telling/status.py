@@ -1,46 +1,84 @@
-"""What a receiver's operator asks first: who owns each partition, how far it has come, and how much is waiting."""
+"""What a receiver's operator asks first: who owns each partition, how far behind it is, how fast it goes, and what stops it.
 
+What KV and the stream know is asked of the broker; what only the owner knows, of the owner, if it lives.
+"""
+
+import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from broker import bucket
 from broker.access import Access
 from broker.connection import Connection, Rejected
 from broker.exits import OperatorError
 from broker.offset import Offset, UnreadableOffset
-from broker.subjects import consumer_name
+from broker.subjects import partition_filter
 from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, offset_key
+from receiver.following.presence import report_of
+from receiver.telling.offsets_view import waiting
 
-__all__ = ["PartitionStatus", "as_json", "as_table", "gather"]
+__all__ = ["Blockade", "PartitionStatus", "gather"]
+
+_NO_MESSAGE = 10037
+_UNCLAIMED = Offset(0, 0, "", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Blockade:
+    """Why a partition cannot go on, and since when (RFC 3339)."""
+
+    cause: str
+    detail: str
+    since: str
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """A partition as KV and its consumer tell of it; `waiting` is in messages, None when there is no consumer yet."""
+    """A partition; what is None is not known.
+
+    `waiting` is in messages, `lag_bytes` about what these take in the stream, `lag_seconds` the age of the oldest of
+    them. The rates are over about ten seconds, `batch_seconds` is the mean of the last stay; they come from the owner, as
+    does `blocked`.
+    """
 
     partition: int
     next: int
     epoch: int
     owner: str
+    running: bool | None
     lines: int
     size: int
     last_time: str
     committed_at: str
     waiting: int | None
+    lag_bytes: int | None
+    lag_seconds: float | None
+    lines_per_second: float | None = None
+    bytes_per_second: float | None = None
+    batch_seconds: float | None = None
+    blocked: Blockade | None = None
 
 
-_UNCLAIMED = Offset(0, 0, "", "")
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    connection: Connection
+    now: datetime
+    bytes_a_message: float
 
 
-async def gather(servers: Sequence[str], access: Access) -> list[PartitionStatus]:
-    """Ask the broker; raises `BrokerAway`, OperatorError when nothing has been set up there."""
+async def gather(servers: Sequence[str], access: Access, now: datetime) -> list[PartitionStatus]:
+    """Ask the broker, and the owners; raises `BrokerAway`, OperatorError when nothing has been set up there."""
     connection = Connection(servers, "logreceiver status", access=access)
     try:
         await connection.once()
         entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+        state = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
+        asking = _Asking(connection, now, state["bytes"] / max(state["messages"], 1))
         count = int(entry.value) if entry else 0
-        return [await _partition(connection, number) for number in range(count)]
+        return [*await asyncio.gather(*(_partition(asking, number) for number in range(count)))]
     except Rejected as error:
         raise OperatorError(
             f"the broker has no logship stream and buckets ({error}); run `logbroker apply`"
@@ -49,56 +87,53 @@ async def gather(servers: Sequence[str], access: Access) -> list[PartitionStatus
         await connection.close()
 
 
-async def _partition(connection: Connection, partition: int) -> PartitionStatus:
-    entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
+async def _partition(asking: _Asking, partition: int) -> PartitionStatus:
+    entry = await bucket.read(asking.connection, OFFSETS_BUCKET, offset_key(partition))
     try:
         offset = Offset.decode(entry.value) if entry else _UNCLAIMED
     except UnreadableOffset as error:
         offset = Offset(0, 0, "", f"unreadable: {error}")
+    left = await waiting(asking.connection, partition, offset.next)
+    owner = await report_of(asking.connection, offset.presence) if offset.presence else None
     return PartitionStatus(
         partition,
         offset.next,
         offset.epoch,
         offset.owner,
+        owner is not None if offset.presence else (None if offset.epoch else False),
         offset.lines,
         offset.size,
         offset.last_time,
         offset.committed_at,
-        await _waiting(connection, partition),
+        left,
+        int(left * asking.bytes_a_message),
+        await _lag(asking, partition, offset.next) if left else 0.0,
+        **_live(owner, partition),
     )
 
 
-async def _waiting(connection: Connection, partition: int) -> int | None:
+async def _lag(asking: _Asking, partition: int, sequence: int) -> float | None:
+    """Return the age of the first message of a partition from a sequence on."""
+    request = {"seq": max(sequence, 1), "next_by_subj": partition_filter(partition)}
     try:
-        info = await connection.api(f"CONSUMER.INFO.{STREAM}.{consumer_name(partition)}")
-    except Rejected:
-        return None
-    return int(info["num_pending"]) + int(info["num_ack_pending"])
+        found = await asking.connection.api(f"STREAM.MSG.GET.{STREAM}", request)
+    except Rejected as error:
+        if error.error == _NO_MESSAGE:
+            return None
+        raise
+    stored = datetime.fromisoformat(found["message"]["time"])
+    return max(0.0, round((asking.now - stored).total_seconds(), 3))
 
 
-def as_json(partitions: Sequence[PartitionStatus]) -> str:
-    """Write the status for programs."""
-    return json.dumps({"partitions": [asdict(partition) for partition in partitions]}, indent=2)
-
-
-def as_table(partitions: Sequence[PartitionStatus]) -> str:
-    """Write the status for people."""
-    head = ("partition", "next", "waiting", "lines", "bytes", "epoch", "owner", "last commit")
-    rows = [
-        (
-            str(p.partition),
-            str(p.next),
-            "?" if p.waiting is None else str(p.waiting),
-            f"{p.lines:,}",
-            f"{p.size:,}",
-            str(p.epoch),
-            p.owner or "nobody yet",
-            p.committed_at or "never",
-        )
-        for p in partitions
-    ]
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in (head, *rows)
-    )
+def _live(report: bytes | None, partition: int) -> dict[str, Any]:
+    """Return what an owner says of a partition; one of an earlier version, or of another program, says nothing."""
+    try:
+        told = json.loads(report or b"{}")["partitions"][str(partition)]
+        blocked = told.pop("blocked")
+        known = ("lines_per_second", "bytes_per_second", "batch_seconds")
+        return {
+            **{name: told[name] for name in known},
+            "blocked": Blockade(**blocked) if blocked else None,
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}

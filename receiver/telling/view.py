@@ -1,10 +1,12 @@
 """What a running receiver looks like from outside: put together when somebody asks, and only then. Changes nothing."""
 
+import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from broker.connection import Connection
 from broker.sizes import format_size
-from receiver.meter import Meter
+from receiver.meter import Meter, Standing
 from receiver.telling.health import Vitals
 from receiver.telling.progress import Glance
 
@@ -52,6 +54,20 @@ class View:
             return 0.0
         return max(0, self._clock() - standing.stored_at) / _SECOND
 
+    def report(self) -> bytes:
+        """Return what `status` is told: JSON, by partition what only the owner knows."""
+        now = self._clock() / _SECOND
+        told = {}
+        for number, standing in self.meter.partitions.items():
+            size, lines = standing.rate.per_second(now)
+            told[str(number)] = {
+                "lines_per_second": round(lines, 1),
+                "bytes_per_second": round(size, 1),
+                "batch_seconds": round(standing.batch_seconds, 4),
+                "blocked": _blockade(standing),
+            }
+        return json.dumps({"partitions": told}).encode()
+
     def glance(self) -> Glance:
         """Return how far it has come, all partitions together; the lag is that of the one furthest behind."""
         standings = self.meter.partitions
@@ -94,3 +110,14 @@ class View:
         words = f"{len(standings)} partition{'' if len(standings) == 1 else 's'}"
         words += f", {pending:,} messages behind, {format_size(int(rate))}/s"
         return f"{words}; blocked: {', '.join(blocked)}" if blocked else words
+
+
+def _blockade(standing: Standing) -> dict[str, str] | None:
+    if standing.blocked is None:
+        return None
+    since = datetime.fromtimestamp(standing.blocked_since // _SECOND, UTC)
+    return {
+        "cause": standing.blocked.cause.value,
+        "detail": standing.blocked.detail,
+        "since": since.isoformat().replace("+00:00", "Z"),
+    }

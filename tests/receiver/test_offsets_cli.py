@@ -77,7 +77,7 @@ def running(partition: Partition) -> Iterator[None]:
     connection = Connection([partition.url], "owner")
 
     async def begin() -> None:
-        presence = Presence(connection, "host:1")
+        presence = Presence(connection, lambda: b"host:1")
         await presence.begin()
         await Ledger(connection, 0, "host:1", presence=presence.address).claim(NOW)
 

@@ -138,15 +138,23 @@ def test_status_tells_who_owns_what_and_what_waits(logs_url: str, tmp_path: Path
     done = partition.receive()
     partition.lines("web01", b"2", b"3")
 
-    shown = logreceiver("status", "--server", logs_url)
-    told = json.loads(logreceiver("status", "--json", "--server", logs_url).stdout)
+    shown = logreceiver("status", "--server", logs_url, "--output", tmp_path / "out")
+    told = json.loads(
+        logreceiver("status", "--json", "--server", logs_url, "--output", tmp_path / "out").stdout
+    )
 
     assert shown.returncode == 0
     assert "test:1" in shown.stdout
     assert "nobody yet" in shown.stdout
     first = told["partitions"][0]
     assert (first["next"], first["owner"]) == (done.until, "test:1")
-    assert told["partitions"][1]["waiting"] is None
+    assert (first["waiting"], first["running"]) == (2, None)
+    assert first["lag_bytes"] > 0
+    assert 0 <= first["lag_seconds"] < 600
+    assert (told["partitions"][1]["waiting"], told["partitions"][1]["running"]) == (0, False)
+    assert [(file["path"], file["segments"]) for file in told["files"]] == [("web01.log", 0)]
+    assert told["files"][0]["size"] == len(b"1\n")
+    assert "1 live files" in shown.stdout
 
 
 @pytest.mark.nats

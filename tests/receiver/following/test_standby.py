@@ -41,7 +41,7 @@ def standby(connection: Connection, silence: float = SILENCE) -> Standby:
 
 
 async def owner(connection: Connection) -> tuple[Presence, Ledger]:
-    present = Presence(connection, "owner:1")
+    present = Presence(connection, lambda: b"owner:1")
     await present.begin()
     ledger = Ledger(connection, 0, "owner:1", presence=present.address)
     await ledger.claim(NOW)

@@ -71,8 +71,8 @@ def a_stay(partition: int, pending: int = 0) -> Done:
 
 def test_what_is_committed_is_counted_for_each_partition(meter: Meter, view: View) -> None:
     meter.claimed(0, Offset(10, 7, "", ""))
-    meter.done(a_stay(0), batches=3)
-    meter.done(a_stay(0, pending=5), batches=2)
+    meter.done(a_stay(0), batches=3, seconds=0.5)
+    meter.done(a_stay(0, pending=5), batches=2, seconds=0.5)
 
     told = samples(Metrics(view))
 
@@ -93,7 +93,7 @@ def test_what_is_committed_is_counted_for_each_partition(meter: Meter, view: Vie
 
 
 def test_who_has_caught_up_is_behind_by_nothing(meter: Meter, view: View) -> None:
-    meter.done(a_stay(0, pending=5), batches=1)
+    meter.done(a_stay(0, pending=5), batches=1, seconds=0.5)
     meter.waiting(0, 0)
 
     told = samples(Metrics(view))
@@ -112,7 +112,7 @@ def test_a_blocked_partition_is_named_by_its_cause_until_it_goes_on(
     meter.blocked(Blocked(3, Cause.DISK, "p: No space left on device"))
 
     told, ailing, status = samples(Metrics(view)), ailment(view.vitals()), view.status()
-    meter.done(a_stay(3), batches=1)
+    meter.done(a_stay(3), batches=1, seconds=0.5)
 
     assert told["logreceiver_blocked|disk|3"] == 1
     assert told["logreceiver_blocked|disk|0"] == 0
@@ -145,7 +145,7 @@ def test_a_status_says_how_far_behind_it_is_and_how_fast(
     assert view.status() == "starting"
     for partition in (0, 3):
         meter.claimed(partition, Offset(1, 1, "", ""))
-    meter.done(a_stay(0, pending=1234), batches=1)
+    meter.done(a_stay(0, pending=1234), batches=1, seconds=0.5)
     clock.now += SECOND
 
     assert view.status() == "2 partitions, 1,234 messages behind, 742.8 KiB/s"

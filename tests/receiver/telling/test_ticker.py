@@ -31,6 +31,7 @@ class Behind:
         self.meter.done(
             Done(*(0, 1, 2, messages, messages, 1_000_000), pending=pending, stored_at=stored_at),
             batches=1,
+            seconds=0.5,
         )
         self.ticker.tick()
 
