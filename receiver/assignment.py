@@ -8,7 +8,7 @@ from pathlib import Path
 from broker.access import Access
 from receiver.permissions import Permissions
 
-__all__ = ["LARGEST_PULL", "Assignment", "Destination", "Stay", "Turn"]
+__all__ = ["LARGEST_PULL", "Assignment", "Destination", "Place", "Stay", "Turn"]
 
 LARGEST_PULL = 16 * 1024 * 1024
 """Bytes of one pull, at most: the server drops a client with more than 64 MB unsent."""
@@ -18,11 +18,20 @@ _LONG = 2.5  # how much longer the pause is then
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """A folder, and the mark that tells it from all others."""
+
+    folder: Path
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
 class Destination:
     """Where and how lines are written; the same for every task of a receiver.
 
     `rotate_size` is in bytes, 0 is never; so is a `rotate_every` of no time, which goes by the clock of `time_zone`. What
-    `access` names is read where the task runs. `path_template` was checked to be one.
+    `access` names is read where the task runs. `path_template` was checked to be one. `places` must be
+    what is seen there; none where tasks run on the driver's machine.
     """
 
     output: Path
@@ -34,6 +43,7 @@ class Destination:
     time_zone: str = "UTC"
     path_template: str = "{host}.log"
     permissions: Permissions = Permissions()  # noqa: RUF009 - a frozen value
+    places: tuple[Place, ...] = ()
 
 
 class Turn(Enum):

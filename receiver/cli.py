@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from broker.exits import ConfigurationError, Exit
+from broker.notify import notifier_from
 from broker.options import given, settings_options, spread
 from broker.program import log_to_stderr, run
 from receiver.offsets_cli import COMMANDS as OFFSETS_COMMANDS
@@ -42,7 +43,7 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
         raise ConfigurationError(
             f"{error.name} is not installed; pip install 'logship[receiver]'"
         ) from None
-    receive(settings)
+    receive(settings, notifier_from(os.environ), lambda: _reread(options))
 
 
 @logreceiver.command()
@@ -110,6 +111,13 @@ def verify(as_json: bool, **options: Any) -> int:
 
 
 logreceiver.add_command(offsets)
+
+
+def _reread(options: dict[str, Any]) -> ReceiverSettings:
+    try:
+        return given(ReceiverSettings, options)
+    except click.UsageError as error:
+        raise ConfigurationError(error.format_message()) from None
 
 
 def main() -> None:

@@ -5,6 +5,8 @@
                assignment ▼   │ report                                          │
                          jobs (a slot each) ──▶ Spark job: one task, which stays ──▶ files
 
+    meter, over all of it ──▶ view ──▶ desk: service (systemd), listening (metrics, health), new settings; presence; ticker
+
 Everything is started and ended here; what happens in it is decided elsewhere.
 """
 
@@ -14,36 +16,48 @@ import os
 import secrets
 import signal
 import socket
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 
 from pyspark import SparkContext
 
-from broker import bucket
-from broker.connection import Connection, ConnectionLost, Rejected
-from broker.exits import ConfigurationError, FencedError, OperatorError, leading
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
-from receiver.assignment import LARGEST_PULL, Destination, Stay
+from broker.connection import Connection
+from broker.desk import Desk
+from broker.ending import Ending
+from broker.exits import Exit, FencedError, OperatorError, leading
+from broker.listening import Listening
+from broker.notify import Notifier
+from broker.program import log_to_stderr
+from broker.reload import differences
+from receiver.assignment import LARGEST_PULL, Destination, Place, Stay
+from receiver.following.account import Account
+from receiver.following.configured import partitions_of
 from receiver.following.follower import Follower, Pace
 from receiver.following.jobs import Jobs
 from receiver.following.ledger import Ledger
-from receiver.following.patience import pause, unless
+from receiver.following.patience import unless
 from receiver.following.presence import Presence
+from receiver.following.reach import check_reach
 from receiver.following.runner import run_job, warm_up
 from receiver.following.standby import Standby
 from receiver.following.tidier import Tidier
 from receiver.following.turns import Turns
 from receiver.following.wake import Wake
+from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import is_local, spark_context
+from receiver.telling.ticker import Ticker
+from receiver.telling.view import View
 from receiver.writing.bond import Folders
 from receiver.writing.calendar import Calendar
 from receiver.writing.closet import Closet, Order
 from receiver.writing.folders import make_folder
 from receiver.writing.keeping import Limits
+from receiver.writing.place import place_of
 from receiver.zones import named_zone
 
 __all__ = ["receive"]
@@ -55,17 +69,34 @@ _IN_HAND = (
 _LEAST_PULL = 1024 * 1024  # bytes
 _STAY, _SILENCE = 5.0, 1.0  # seconds that a task stays at most, and without a message
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
+_END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for all of the end, and until nothing is waited for
+_AT_ONCE = frozenset(
+    {
+        "compress",
+        "keep",
+        "keep_age",
+        "keep_bytes",
+        "linger",
+        "log_format",
+        "log_level",
+        "max_batch",
+        "rotate_size",
+    }
+)
 
 logger = logging.getLogger(__name__)
 
 
-def receive(settings: ReceiverSettings) -> None:
+def receive(
+    settings: ReceiverSettings, notifier: Notifier, reread: Callable[[], ReceiverSettings]
+) -> None:
     """Run a receiver until it is told to stop (SIGTERM, SIGINT) or, with --once, until nothing is left.
 
-    Raises OperatorError kinds; what is not committed when it ends in whatever way is undone by the next one.
+    `reread` reads the settings again, in a thread, and raises OperatorError kinds when they will not do. Raises
+    OperatorError kinds; what is not committed when it ends in whatever way is undone by the next one.
     """
     os.umask(0o027)  # everything made here is for its owner and group; workers inherit it
-    asyncio.run(_Pipeline(settings).run())
+    asyncio.run(_Pipeline(settings).run(notifier, reread))
 
 
 class _Pipeline:
@@ -75,23 +106,60 @@ class _Pipeline:
         self._connection = Connection(
             settings.server, f"logreceiver {self._owner}", access=settings.access
         )
-        self._stop = asyncio.Event()
-        self._presence = Presence(self._connection, self._owner)
+        self._meter = Meter(time.time_ns)
+        self._view = View(self._connection, self._meter, time.time_ns)
+        self._ending = Ending(Exit.DONE, _LAST_RESORT)
+        self._stop = self._ending.asked
+        self._presence = Presence(self._connection, self._view.report)
         self._turns: dict[int, Turns] = {}
+        self._followers: list[Follower] = []
+        self._places: tuple[Place, ...] = ()
         self._tidier = Tidier(Closet(_order(settings), time.time_ns), self._stop.is_set)
 
-    async def run(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+    async def run(self, notifier: Notifier, reread: Callable[[], ReceiverSettings]) -> None:
+        desk = Desk(self._view, notifier, reread, self._change)
+        self._ending.listen(lambda: self._end(desk))
+        desk.hear_hang_ups()
+        try:
+            async with self._ending.limit:
+                await desk.attend(self._work(), self._beside())
+        except TimeoutError:
+            logger.warning("ended in mid-batch; the next start does it again")
+        finally:
+            desk.hear_no_hang_ups()
+
+    def _end(self, desk: Desk[ReceiverSettings]) -> float:
+        desk.stopping()
+        return _END_WITHIN
+
+    def _beside(self) -> Iterator[AbstractAsyncContextManager[object]]:
+        if address := self._settings.listen:
+            from receiver.telling.metrics import Metrics  # a library that nobody else needs
+
+            pages = {"/metrics": Metrics(self._view).page, "/healthz": self._view.health}
+            yield Listening(address, pages)
+
+    async def _work(self) -> None:
         _check_folders(self._settings)
-        partitions = await self._partitions()
-        if not partitions:
+        patience = self._settings.patience.total_seconds() if self._settings.once else None
+        count = await partitions_of(self._connection, self._stop, patience)
+        if count is None:
             return
+        partitions = self._settings.wanted(count)
         slots = _slots(self._settings.master, len(partitions))
         with spark_context(
-            self._settings.master, slots=slots, scratch=self._settings.state
+            self._settings.master,
+            slots=slots,
+            conf=self._settings.spark,
+            scratch=self._settings.state,
+            executor_python=self._settings.executor_python,
         ) as spark:
+            if not is_local(self._settings.master):
+                self._places = tuple(
+                    place_of(folder.absolute())
+                    for folder in (self._settings.output, self._settings.state)
+                )
+                await asyncio.to_thread(check_reach, spark, self._places)
             logger.info(
                 "receiving partitions %s into %s",
                 ", ".join(map(str, partitions)),
@@ -100,58 +168,27 @@ class _Pipeline:
             await self._follow(partitions, spark, slots)
         await self._connection.close()
 
-    async def _partitions(self) -> tuple[int, ...]:
-        patience, told = self._settings.patience.total_seconds(), False
-        give_up = asyncio.get_running_loop().time() + patience
-        if self._settings.once:
-            await unless(self._stop, self._connection.once(patience))
-        while not self._stop.is_set():
-            entry = await self._count_entry()
-            if self._stop.is_set():
-                break
-            if entry is not None:
-                return self._settings.wanted(_count(entry.value))
-            if self._settings.once and asyncio.get_running_loop().time() >= give_up:
-                raise ConfigurationError(
-                    f"bucket {CONFIG_BUCKET} is not there; run `logbroker apply` first"
-                )
-            if not told:
-                logger.warning(
-                    "bucket %s is not there yet; waiting for `logbroker apply`", CONFIG_BUCKET
-                )
-            told = True
-            await pause(self._stop, 1)
-        return ()
-
-    async def _count_entry(self) -> bucket.Entry | None:
-        """Read the number of partitions; None when it is not there, or when told to stop."""
-        while not self._stop.is_set():
-            try:
-                return await unless(
-                    self._stop, bucket.read(self._connection, CONFIG_BUCKET, PARTITIONS_KEY)
-                )
-            except ConnectionLost:
-                continue
-            except Rejected:
-                break
-        return None
-
     async def _follow(self, partitions: Sequence[int], spark: SparkContext, slots: int) -> None:
         calendar = Calendar(self._settings.rotate_every, named_zone(self._settings.time_zone))
         self._turns = {number: Turns(calendar, time.time_ns) for number in partitions}
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._turn)
-        jobs = Jobs(partial(run_job, spark, self._destination()), slots)
+        jobs = Jobs(lambda assignment: run_job(spark, self._destination(), assignment), slots)
+        screen = sys.stderr if sys.stderr.isatty() else None
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(asyncio.to_thread(warm_up, spark, slots))
                 group.create_task(self._tidier.run())
                 await unless(self._stop, self._presence.begin())
-                present = group.create_task(self._presence.last())
+                beside = [
+                    group.create_task(self._presence.last()),
+                    group.create_task(Ticker(self._view, screen).run()),
+                ]
                 await self._until_done(
                     {group.create_task(self._one(number, jobs)) for number in partitions}
                 )
                 self._tidier.end()
-                present.cancel()
+                for task in beside:
+                    task.cancel()
         except BaseExceptionGroup as errors:
             raise leading(errors) from None
         finally:
@@ -198,22 +235,34 @@ class _Pipeline:
             Folders(settings.output, settings.state, partition),
             self._presence.address,
         )
-        return Follower(
+        follower = Follower(
             partition,
             self._connection,
             jobs,
             ledger,
             wake,
-            _pace(settings, _slots(settings.master, len(self._turns))),
+            _pace(settings, len(self._turns)),
+            Account(partition, self._meter),
             _now,
             self._tidier.closed,
             self._turns[partition],
         )
+        self._followers.append(follower)
+        return follower
 
     def _turn(self) -> None:
         logger.info("told by SIGUSR1 to close the files of all partitions")
         for turns in self._turns.values():
             turns.asked.set()
+
+    async def _change(self, settings: ReceiverSettings) -> None:
+        done = differences(self._settings, settings, _AT_ONCE)
+        self._settings = done.settings  # the next stays go by it
+        log_to_stderr(done.settings)
+        self._tidier.change(_order(done.settings))
+        for follower in self._followers:
+            follower.pace = _pace(done.settings, len(self._turns))
+        logger.info("settings read again; %s", done)
 
     def _destination(self) -> Destination:
         settings = self._settings
@@ -227,6 +276,7 @@ class _Pipeline:
             settings.time_zone,
             settings.path_template,
             settings.permissions,
+            self._places,
         )
 
 
@@ -235,7 +285,8 @@ def _slots(master: str, partitions: int) -> int:
     return min(partitions, _MOST_WORKERS) if is_local(master) else partitions
 
 
-def _pace(settings: ReceiverSettings, slots: int) -> Pace:
+def _pace(settings: ReceiverSettings, partitions: int) -> Pace:
+    slots = _slots(settings.master, partitions)
     pull = max(min(LARGEST_PULL, _IN_HAND // (2 * slots)), _LEAST_PULL)
     linger = settings.linger.total_seconds()
     stay = Stay(_STAY) if settings.once else Stay(_STAY, _SILENCE, linger)
@@ -260,14 +311,6 @@ def _check_folders(settings: ReceiverSettings) -> None:
             raise OperatorError(
                 f"cannot write to {folder}: permission denied; choose --output and --state-dir"
             )
-
-
-def _count(value: bytes) -> int:
-    if not value.isdigit():
-        raise ConfigurationError(
-            f"key {PARTITIONS_KEY} of bucket {CONFIG_BUCKET} is {value[:40]!r}, no number; run `logbroker apply`"
-        )
-    return int(value)
 
 
 def _now() -> datetime:

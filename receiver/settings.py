@@ -15,6 +15,7 @@ from pydantic import (
 from pydantic_settings import SettingsConfigDict
 
 from broker.access_settings import ACCESS, Servers
+from broker.address import OptionalListen
 from broker.durations import Duration
 from broker.exits import ConfigurationError
 from receiver.ownership import FileMode, FolderMode, Mode, group_name, owner_name, permissions_of
@@ -162,6 +163,12 @@ class ReceiverSettings(SparkSettings):
         timedelta(milliseconds=100),
         description="Pause between the beginnings of small batches: less latency or less CPU.",
         json_schema_extra={"metavar": "TIME"},
+    )
+
+    listen: OptionalListen = Field(
+        None,
+        description="Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9465; none by default.",
+        json_schema_extra={"metavar": "ADDR:PORT"},
     )
 
     @field_validator("partition")

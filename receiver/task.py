@@ -15,6 +15,7 @@ from receiver.writing.folders import make_folder
 from receiver.writing.gaps import DamagedGaps
 from receiver.writing.journal import DamagedJournal
 from receiver.writing.lock import Locked, partition_lock
+from receiver.writing.place import Elsewhere, look
 from receiver.writing.spanbook import DamagedSpans
 
 __all__ = ["run", "stand_by"]
@@ -39,10 +40,14 @@ def _ended(
 ) -> Ending | Blocked | Superseded:
     partition = assignment.partition
     try:
+        for place in destination.places:
+            look(place)
         make_folder(destination.output, destination.permissions)
         make_folder(destination.state)
         with partition_lock(destination.state / f"p{partition}.lock", _LOCK_PATIENCE):
             return stay.run()
+    except Elsewhere as error:
+        return Blocked(partition, Cause.REACH, str(error))
     except Locked as error:
         return Blocked(partition, Cause.LOCKED, str(error))
     except (ConnectionLost, Rejected, TimeoutError) as error:

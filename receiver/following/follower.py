@@ -13,20 +13,19 @@ from broker.connection import Connection, ConnectionLost, Rejected
 from broker.exits import FencedError, OperatorError
 from receiver.assignment import Assignment, Stay, Turn
 from receiver.faults import fault
+from receiver.following.account import Account
 from receiver.following.jobs import Jobs
 from receiver.following.ledger import Ledger
 from receiver.following.offsets import StreamMismatch
 from receiver.following.patience import pause, unless
 from receiver.following.turns import Turns
 from receiver.following.wake import Wake
-from receiver.outcome import Blocked, Cause, Done, Ending, Report, Superseded
+from receiver.outcome import Blocked, Cause, Ending, Report, Superseded
 from receiver.writing.calendar import Calendar
-from receiver.writing.spans import Finding
 
 __all__ = ["Follower", "Pace"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between attempts of a blocked partition
-_MOST_TOLD = 20  # findings of a batch in the log
 _CHECK = 5.0  # seconds between looks at the stream while lines come
 _ONCE_ATTEMPTS = 3  # blocked attempts after which --once gives up
 
@@ -60,6 +59,7 @@ class Follower:
         ledger: Ledger,
         wake: Wake,
         pace: Pace,
+        account: Account,
         clock: Callable[[], datetime],
         closed: Callable[[tuple[str, ...]], None],
         turns: Turns | None = None,
@@ -70,14 +70,14 @@ class Follower:
         self._jobs = jobs
         self._ledger = ledger
         self._wake = wake
-        self._pace = pace
+        self.pace = pace
+        self._account = account
         self._clock = clock
         self._closed = closed
         self._turns = turns or Turns(Calendar(timedelta()), lambda: 0)
         self._is_silent = False
         self._checked: float | None = None
         self._goes_on = False
-        self._blocked: str | None = None
         self._attempts = 0
 
     async def run(self, stop: asyncio.Event, revision: int | None = None) -> None:
@@ -94,10 +94,13 @@ class Follower:
         offset = await self._ledger.claim(self._clock(), revision)
         if offset is None:
             return False
-        logger.info(
-            "partition %d: from sequence %d, epoch %d", self._partition, offset.next, offset.epoch
-        )
+        self._account.claimed(offset)
+        await self._count()
         return True
+
+    async def _count(self) -> None:
+        with suppress(ConnectionLost, Rejected):  # that's fine: it is only told
+            self._account.waiting(await self._wake.pending(self._next))
 
     async def _something(self, stop: asyncio.Event) -> bool:
         """Return True when there is something to receive; False when there is not and waiting is not wanted."""
@@ -106,11 +109,11 @@ class Follower:
                 await self._check()
                 if self._goes_on:
                     return True
-                if self._pace.once:
+                if self.pace.once:
                     return await self._wake.pending(self._next) > 0
                 await self._while_ours(self._until_it_rings(self._next))
             except StreamMismatch as error:
-                if self._pace.once:
+                if self.pace.once:
                     raise
                 self._checked = None
                 await self._wait_blocked(Blocked(self._partition, Cause.STATE, str(error)), stop)
@@ -161,7 +164,7 @@ class Follower:
             except Rejected as error:
                 refusals += 1
                 words = f"partition {self._partition}: the broker refuses: {error}; run `logbroker apply`"
-                if self._pace.once and refusals >= _ONCE_ATTEMPTS:
+                if self.pace.once and refusals >= _ONCE_ATTEMPTS:
                     raise OperatorError(words) from None
                 if refusals == 1:
                     logger.warning("%s; waiting", words)
@@ -179,7 +182,8 @@ class Follower:
             or report.done.notices
             or not isinstance(report.ended, Blocked | Superseded)
         ):
-            self._tell(report.done)
+            self._attempts = 0
+            self._account.stayed(report)
             self._closed(report.done.closed)
         match report.ended:
             case Ending.SILENCE:
@@ -218,7 +222,7 @@ class Follower:
         return offset.next
 
     def _assignment(self, turn: Turn, leave: str) -> Assignment:
-        offset, pace = self._ledger.offset, self._pace
+        offset, pace = self._ledger.offset, self.pace
         assert offset is not None, "claimed before anything is assigned"
         return Assignment(
             self._partition,
@@ -231,50 +235,16 @@ class Follower:
             leave,
         )
 
-    def _tell(self, done: Done) -> None:
-        if self._blocked is not None:
-            logger.info("partition %d goes on", self._partition)
-        self._blocked, self._attempts = None, 0
-        for finding in done.findings[:_MOST_TOLD]:
-            logger.warning("partition %d: %s", self._partition, _describe(finding))
-        if len(done.findings) > _MOST_TOLD:
-            logger.warning(
-                "partition %d: %d more of these; every gap stands in .gaps.jsonl",
-                self._partition,
-                len(done.findings) - _MOST_TOLD,
-            )
-        for notice in done.notices:
-            logger.warning("partition %d: %s", self._partition, notice)
-        if done.quarantined:
-            logger.warning(
-                "partition %d: %d messages that are no lines were set aside in .quarantine",
-                self._partition,
-                done.quarantined,
-            )
-        logger.debug(
-            "partition %d: committed up to %d, %d lines", self._partition, done.until, done.lines
-        )
-
     async def _wait_blocked(self, blocked: Blocked, stop: asyncio.Event) -> None:
         self._attempts += 1
         detail = f"{blocked.cause.value}: {blocked.detail}"
-        if self._pace.once and (blocked.cause is Cause.STATE or self._attempts >= _ONCE_ATTEMPTS):
+        if self.pace.once and (blocked.cause is Cause.STATE or self._attempts >= _ONCE_ATTEMPTS):
             raise OperatorError(f"partition {self._partition} is blocked, {detail}")
-        if detail != self._blocked:
-            logger.error(
-                "partition %d is blocked, its lines wait in the stream: %s", self._partition, detail
-            )
-        self._blocked = detail
+        self._account.blocked(blocked)
+        await self._count()
         await pause(stop, _blocked_pause(self._attempts))
 
 
 def _blocked_pause(attempts: int) -> float:
     """Return the seconds to wait after so many blocked attempts; it may be days of them."""
     return float(min(_FIRST_PAUSE * 2 ** min(attempts - 1, 10), _LONGEST_PAUSE))
-
-
-def _describe(finding: Finding) -> str:
-    return (
-        f"{finding.kind.value} of {finding.end - finding.start} bytes: host {finding.host}, file {finding.file!r}, "
-        f"bytes {finding.start} to {finding.end}, seen at sequence {finding.sequence}"
-    )

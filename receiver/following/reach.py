@@ -11,8 +11,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 
 from broker.exits import ConfigurationError
+from receiver.assignment import Place
 from receiver.following.runner import cause_of
-from receiver.writing.place import Elsewhere, Place, held, is_held, look
+from receiver.writing.place import Elsewhere, held, is_held, look
 
 __all__ = ["check_reach"]
 

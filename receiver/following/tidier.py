@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from receiver.writing.closet import Closet, be_modest
+from receiver.writing.closet import Closet, Order, be_modest
 
 __all__ = ["Tidier"]
 
@@ -28,6 +28,10 @@ class Tidier:
         """Take in segments whose commit is done."""
         if names:
             self._queue.put_nowait(names)
+
+    def change(self, order: Order) -> None:
+        """Go by another order from the next look on."""
+        self._closet.order = order
 
     def end(self) -> None:
         """Have `run` end behind what was taken in."""

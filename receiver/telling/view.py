@@ -5,9 +5,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from broker.connection import Connection
+from broker.desk import health_page
+from broker.listening import Page
 from broker.sizes import format_size
 from receiver.meter import Meter, Standing
-from receiver.telling.health import Vitals
+from receiver.telling.health import Vitals, ailment
 from receiver.telling.progress import Glance
 
 __all__ = ["View"]
@@ -78,6 +80,10 @@ class View:
             bytes=sum(standing.bytes for standing in standings.values()),
             lag=max(map(self.lag, standings), default=0.0),
         )
+
+    def health(self) -> Page:
+        """Return the page of `/healthz`."""
+        return health_page(ailment(self.vitals()))
 
     def vitals(self) -> Vitals:
         """Return what tells whether the receiver is well."""

@@ -42,7 +42,7 @@ class Closet:
 
     def __init__(self, order: Order, clock: Callable[[], int]) -> None:
         """Look at nothing yet; `clock` gives nanoseconds since the epoch."""
-        self._order = order
+        self.order = order
         self._clock = clock
         self._left: set[str] | None = None
         self._told: str | None = None
@@ -71,8 +71,8 @@ class Closet:
             if stopped():
                 return
             try:
-                with within(self._order.output, name) as path:
-                    pack(path, self._order.compress, stopped)
+                with within(self.order.output, name) as path:
+                    pack(path, self.order.compress, stopped)
                 self._left.discard(name)
             except OSError as error:
                 failed = error
@@ -85,12 +85,12 @@ class Closet:
     def _first_look(self) -> set[str]:
         names = {rotation.plain_name(segment.name) for segment in self._settled()}
         for name in names:
-            with within(self._order.output, name) as path:
+            with within(self.order.output, name) as path:
                 clear_away(path.parent, path.name)
         return names
 
     def _prune(self, stopped: Callable[[], bool]) -> None:
-        limits, output = self._order.limits, self._order.output
+        limits, output = self.order.limits, self.order.output
         if not limits or stopped():
             return
         segments = self._settled()
@@ -113,7 +113,7 @@ class Closet:
 
     def _settled(self) -> list[Segment]:
         """Return the segments of the partitions whose journals are here, without those that an undo may need."""
-        order = self._order
+        order = self.order
         segments = rotation.closed_segments(walk(order.output))
         needed = _needed(
             order.state
@@ -129,11 +129,11 @@ class Closet:
 
     def _owner(self, live: str) -> int | None:
         if self._owners.get(live) is None:  # an owner is one for ever
-            self._owners[live] = owner_of(self._order.output, live)
+            self._owners[live] = owner_of(self.order.output, live)
         return self._owners[live]
 
     def _tell(self, error: OSError) -> None:
-        words = f"{error.filename or self._order.output}: {error.strerror or error}"
+        words = f"{error.filename or self.order.output}: {error.strerror or error}"
         if self._told != error.strerror:
             logger.warning("closed files are left as they are for now, %s", words)
         self._told = error.strerror

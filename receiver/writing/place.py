@@ -10,26 +10,18 @@ import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from receiver.assignment import Place
 from receiver.writing.logbook import sync_folder
 
-__all__ = ["Elsewhere", "Place", "held", "is_held", "look", "place_of"]
+__all__ = ["Elsewhere", "held", "is_held", "look", "place_of"]
 
 _NAME = ".place"
 
 
 class Elsewhere(Exception):
     """What is seen here is not the folder that was meant."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A folder, and the mark that tells it from all others."""
-
-    folder: Path
-    mark: str
 
 
 def place_of(folder: Path) -> Place:

@@ -18,11 +18,13 @@ from receiver import task
 from receiver.assignment import LARGEST_PULL, Assignment, Stay
 from receiver.following import follower as room
 from receiver.following import turns
+from receiver.following.account import Account
 from receiver.following.follower import Follower, Pace
 from receiver.following.jobs import Jobs
 from receiver.following.ledger import Ledger
 from receiver.following.turns import Turns
 from receiver.following.wake import Wake
+from receiver.meter import Meter
 from receiver.outcome import Ending, Report
 from receiver.writing.calendar import Calendar
 from tests.conftest import Server, apply_topology
@@ -59,6 +61,7 @@ class Loop:
             Ledger(self.connection, partition.number, owner),
             self.wake,
             Pace(partition.limit, LARGEST_PULL, Stay(60.0) if once else stay, once),
+            Account(partition.number, Meter(lambda: 0)),
             lambda: NOW,
             self.closed.append,
             self.turns,
@@ -183,7 +186,7 @@ async def test_a_blocked_partition_says_so_once_and_goes_on_when_mended(
         await lines(partition, b"2")
         await loop.has(b"1\n2\n")
 
-    told = [r.getMessage() for r in caplog.records if r.name == "receiver.following.follower"]
+    told = [r.getMessage() for r in caplog.records if r.name == "receiver.following.account"]
     assert len([text for text in told if "is blocked" in text]) == 1
     assert len([text for text in told if "goes on" in text]) == 1
 

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from receiver.writing.place import Elsewhere, Place, held, is_held, look, place_of
+from receiver.assignment import Place
+from receiver.writing.place import Elsewhere, held, is_held, look, place_of
 
 ASK = """
 import sys
 from pathlib import Path
+from receiver.assignment import Place
 from receiver.writing.place import is_held, place_of
 print(is_held(place_of(Path(sys.argv[1]))))
 """

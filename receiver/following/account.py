@@ -1,0 +1,82 @@
+"""What is told of one partition as it goes: to the log at once, to the meter for whoever asks. Decides nothing."""
+
+import logging
+
+from broker.offset import Offset
+from receiver.meter import Meter
+from receiver.outcome import Blocked, Done, Report
+from receiver.writing.spans import Finding
+
+__all__ = ["Account"]
+
+_MOST_TOLD = 20  # findings of a stay in the log
+
+logger = logging.getLogger(__name__)
+
+
+class Account:
+    """The account of one partition."""
+
+    def __init__(self, partition: int, meter: Meter) -> None:
+        """Expect the partition to be received."""
+        self._partition = partition
+        self._meter = meter
+        self._blocked: str | None = None
+        meter.expect(partition)
+
+    def claimed(self, offset: Offset) -> None:
+        """Tell that it is ours."""
+        self._meter.claimed(self._partition, offset)
+        logger.info(
+            "partition %d: from sequence %d, epoch %d", self._partition, offset.next, offset.epoch
+        )
+
+    def waiting(self, messages: int) -> None:
+        """Take note of how many messages wait."""
+        self._meter.waiting(self._partition, messages)
+
+    def stayed(self, report: Report) -> None:
+        """Tell what a stay has done, and that the partition goes on if it was blocked."""
+        if self._blocked is not None:
+            logger.info("partition %d goes on", self._partition)
+        self._blocked = None
+        self._meter.done(report.done, report.batches, report.seconds)
+        self._tell(report.done)
+
+    def blocked(self, blocked: Blocked) -> None:
+        """Tell why it cannot go on, once for each reason."""
+        self._meter.blocked(blocked)
+        words = f"{blocked.cause.value}: {blocked.detail}"
+        if words != self._blocked:
+            logger.error(
+                "partition %d is blocked, its lines wait in the stream: %s", self._partition, words
+            )
+        self._blocked = words
+
+    def _tell(self, done: Done) -> None:
+        for finding in done.findings[:_MOST_TOLD]:
+            logger.warning("partition %d: %s", self._partition, _describe(finding))
+        if len(done.findings) > _MOST_TOLD:
+            logger.warning(
+                "partition %d: %d more of these; every gap stands in .gaps.jsonl",
+                self._partition,
+                len(done.findings) - _MOST_TOLD,
+            )
+        for notice in done.notices:
+            logger.warning("partition %d: %s", self._partition, notice)
+        if done.quarantined:
+            logger.warning(
+                "partition %d: %d messages that are no lines were set aside in .quarantine",
+                self._partition,
+                done.quarantined,
+            )
+        logger.debug(
+            "partition %d: committed up to %d, %d lines", self._partition, done.until, done.lines
+        )
+
+
+def _describe(finding: Finding) -> str:
+    return (
+        f"{finding.kind.value} of {finding.end - finding.start} bytes: host {finding.host}, file {finding.file!r}, "
+        f"bytes {finding.start} to {finding.end}, seen at sequence {finding.sequence}"
+    )
