@@ -57,6 +57,8 @@ class Cause(Enum):
     """Another process holds the partition's lock."""
     SPARK = "spark"
     """Spark gave up on the task after its attempts."""
+    REACH = "reach"
+    """The machine that the task runs on does not see the output or state folder."""
     STATE = "state"
     """Journal, files and offset contradict each other; a person has to decide."""
 

@@ -102,7 +102,7 @@ class Stay:
             self.batches += 1
             self.seconds += self._clock() - self._fetched
             if any(finding.kind is Kind.GAP for finding in done.findings):
-                return Ending.TIME  # the next stay begins by telling of it in the output folder
+                self._tend()
             if reading.is_wanted_elsewhere:
                 return Ending.ASKED
             left = self._leave_at - self._clock()
@@ -171,8 +171,12 @@ class Stay:
                     self.done = replace(self.done, notices=tuple(output.notices))
                 fault("undone")
             case Verdict.CLEAN:
-                upkeep.tend(destination.state, destination.output, partition)
+                self._tend()
         return None
+
+    def _tend(self) -> None:
+        destination = self._destination
+        upkeep.tend(destination.state, destination.output, self._assignment.partition)
 
     def _objection(self, offset: Offset | None) -> Blocked | Superseded | None:
         partition, epoch = self._assignment.partition, self._assignment.epoch

@@ -16,6 +16,7 @@ from receiver.following.ledger import Ledger, stream_state
 from receiver.following.presence import Life, Presence, life_of
 from receiver.following.standby import Standby
 from receiver.outcome import Done
+from receiver.writing.entry import Entry
 
 pytestmark = pytest.mark.nats
 
@@ -82,14 +83,16 @@ async def test_a_living_owner_is_left_alone_and_a_gone_one_followed(
 async def test_an_owner_that_commits_is_alive_whatever_else_is_wrong(
     connection: Connection, logs_url: str
 ) -> None:
-    _, ledger = await owner(connection)
+    await owner(connection)
     entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
     assert entry
     stays, stop = standby(connection, 1.0), asyncio.Event()
     other = Connection([logs_url], "asks")
     waiting = asyncio.ensure_future(stays.wait(stop))
+    mine = Entry(connection, 0, lambda: NOW)
+    await mine.read()
     for number in range(2, 30):
-        await ledger.commit(Done(0, number - 1, number, stored_at=1), NOW)
+        await mine.move(Done(0, number - 1, number, stored_at=1))
         await asyncio.sleep(0.05)
 
     assert not waiting.done()
