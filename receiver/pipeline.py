@@ -48,6 +48,7 @@ from receiver.following.tidier import Tidier
 from receiver.following.turns import Turns
 from receiver.following.wake import Wake
 from receiver.meter import Meter
+from receiver.permissions import Permissions
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import is_local, spark_context
 from receiver.telling.ticker import Ticker
@@ -300,9 +301,10 @@ def _order(settings: ReceiverSettings) -> Order:
 
 
 def _check_folders(settings: ReceiverSettings) -> None:
-    for folder in (settings.output, settings.state):
+    wanted = ((settings.output, settings.permissions), (settings.state, Permissions()))
+    for folder, permissions in wanted:
         try:
-            make_folder(folder, settings.permissions)
+            make_folder(folder, permissions)
         except OSError as error:
             raise OperatorError(
                 f"cannot use {folder}: {error.strerror}; choose --output and --state-dir"

@@ -6,8 +6,7 @@ touch of a file comes after its pre-image is in the journal, which the caller se
 
 import errno
 import os
-import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -15,11 +14,11 @@ from types import TracebackType
 
 from receiver.faults import fault
 from receiver.permissions import Permissions
-from receiver.writing import rotation, writeback
+from receiver.writing import rotation, undoing, writeback
 from receiver.writing.calendar import Calendar
 from receiver.writing.folders import Folders, give, most_open
 from receiver.writing.journal import PreImage
-from receiver.writing.lengths import Damaged, Known, Lengths, remains
+from receiver.writing.lengths import Damaged, Known, Lengths
 from receiver.writing.numbers import Numbers
 
 __all__ = ["Damaged", "Output"]
@@ -65,7 +64,7 @@ class Output:
 
     def image(self, live: str) -> PreImage:
         """Return what a live file is now; raises OSError, also when it is no regular file."""
-        found, number = self._find(live), self._next_number(live)
+        found, number = self._folders.find(live), self._next_number(live)
         self._look_out(live, found, number)
         if found is None:
             self._sizes[live] = 0
@@ -74,16 +73,6 @@ class Output:
         self._sizes[live] = found.st_size
         self._moments[live] = found.st_mtime_ns
         return PreImage(live, found.st_size, number, found.st_mtime_ns, found.st_ino)
-
-    def _find(self, live: str) -> os.stat_result | None:
-        try:
-            name, opened = self._folders.at(live)
-            found = os.stat(name, dir_fd=opened, follow_symlinks=False)
-        except FileNotFoundError:
-            return None
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.ELOOP, "is a symbolic link or no regular file; move it away", live)
-        return found
 
     def _look_out(self, live: str, found: os.stat_result | None, number: int) -> None:
         """Let go of a file that is not there under its name any more, and tell what was done to it."""
@@ -124,7 +113,7 @@ class Output:
     def moment(self, live: str) -> int | None:
         """Return the moment of the last line of a live file; None when it has none, or is no file at all."""
         with suppress(OSError):
-            found = self._find(live)
+            found = self._folders.find(live)
             return found.st_mtime_ns if found and found.st_size else None
         return None
 
@@ -148,7 +137,8 @@ class Output:
         """Bring a file to disk and return its size; raises OSError also when nobody could ever read it."""
         found = os.fstat(descriptor)
         if not found.st_nlink:
-            raise OSError(116, "was removed while lines came; they are written again", live)
+            words = "was removed while lines came; they are written again"
+            raise OSError(errno.ESTALE, words, str(self._root / live))
         # A file is as old as its last line, which rotation and --keep-age go by; after a downtime that is not now.
         try:
             os.utime(descriptor, ns=(self._moments[live], self._moments[live]))
@@ -168,63 +158,13 @@ class Output:
     def undo(self, images: Iterable[PreImage]) -> None:
         """Make files again what their images say; can be broken off and repeated. Raises OSError, `Damaged`."""
         self._close_all()
-        self._folders.look_again()
-        segments: dict[str, dict[str, dict[int, str]]] = {}
-        for image in images:
-            folder, _, name = image.name.rpartition("/")
-            if folder not in segments:
-                segments[folder] = self._numbers.segments(folder)
-                self._folders.note_change(folder)
-            self._undo_one(image, segments[folder].get(name, {}))
+        undone = tuple(images)
+        self.notices += undoing.undo(undone, self._folders, self._numbers)
+        for image in undone:
             self._lengths.undo(image.name)
-        self._folders.sync()
         self.closed.clear()
         self._sizes.clear()
         self._moments.clear()
-        self._numbers.forget()
-
-    def _undo_one(self, image: PreImage, segments: Mapping[int, str]) -> None:
-        folder, _, live = image.name.rpartition("/")
-        for number in sorted(segments, reverse=True):
-            if number > image.number:
-                os.unlink(segments[number], dir_fd=self._folders.open(folder))
-        if image.number in segments:
-            closed = rotation.closed_name(live, image.number)
-            if segments[image.number] != closed:
-                raise Damaged(
-                    f"{segments[image.number]} was compressed by somebody else before it was committed; unpack it "
-                    f"to {closed}"
-                )
-            opened = self._folders.open(folder)
-            os.replace(closed, live, src_dir_fd=opened, dst_dir_fd=opened)
-        if image.length is None:
-            self._remove(image.name)
-        else:
-            self._truncate(image, image.length)
-
-    def _remove(self, live: str) -> None:
-        try:
-            name, opened = self._folders.at(live)
-            os.unlink(name, dir_fd=opened)
-        except FileNotFoundError:
-            return  # that's fine: the batch broke off before it was made
-
-    def _truncate(self, image: PreImage, length: int) -> None:
-        found = self._find(image.name)
-        now = Known(found.st_ino, found.st_size, image.number) if found else None
-        if notice := remains(image.name, image.inode, length, now):
-            self.notices.append(notice)
-            return
-        name, opened = self._folders.at(image.name)
-        descriptor = os.open(name, _FLAGS, dir_fd=opened)
-        try:
-            os.ftruncate(descriptor, length)
-            os.utime(
-                descriptor, ns=(image.moment, image.moment)
-            )  # or it would be too young to rotate
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     def _write(self, live: str, pieces: Sequence[bytes]) -> None:
         if not pieces:
@@ -255,18 +195,21 @@ class Output:
             self._close_all()
         if self._sizes[live] == 0:
             return self._make(live)
-        name, opened = self._folders.at(live)
-        descriptor = os.open(name, _FLAGS, dir_fd=opened)
+        with self._folders.naming(live):
+            name, opened = self._folders.at(live)
+            descriptor = os.open(name, _FLAGS, dir_fd=opened)
         self._open[live] = descriptor
         return descriptor
 
     def _make(self, live: str) -> int:
         folder, _, name = live.rpartition("/")
-        opened = self._folders.make(folder)
-        self._folders.note_change(folder)
-        descriptor = os.open(name, _FLAGS | os.O_CREAT, self._permissions.file, dir_fd=opened)
-        self._open[live] = descriptor
-        give(descriptor, self._permissions.file, self._permissions)
+        mode = self._permissions.file
+        with self._folders.naming(live):
+            opened = self._folders.make(folder)
+            self._folders.note_change(folder)
+            descriptor = os.open(name, _FLAGS | os.O_CREAT, mode, dir_fd=opened)
+            self._open[live] = descriptor
+            give(descriptor, mode, self._permissions)
         return descriptor
 
     def rotate(self, live: str) -> None:
@@ -275,8 +218,10 @@ class Output:
         descriptor = self._descriptor(live)
         del self._open[live]
         self._settle_and_close(live, descriptor)
-        name, opened = self._folders.at(live)
-        os.rename(name, rotation.closed_name(name, number), src_dir_fd=opened, dst_dir_fd=opened)
+        with self._folders.naming(live):
+            name, opened = self._folders.at(live)
+            closed = rotation.closed_name(name, number)
+            os.rename(name, closed, src_dir_fd=opened, dst_dir_fd=opened)
         fault("rotated")
         self._numbers.note(live, number)
         self._sizes[live] = 0

@@ -6,19 +6,25 @@ Descriptors of the most recently used stay open, few of them; what changed in a 
 import errno
 import os
 import resource
-from collections import OrderedDict
+import stat
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from receiver.permissions import Permissions
+from receiver.writing import writeback
 from receiver.writing.logbook import sync_folder
 
 __all__ = ["Folders", "give", "make_folder", "most_open", "walk", "within"]
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 _MOST_OPEN = 128
+_MANY = 256  # folders; beyond, one sync of their whole file system is cheaper, whatever else it takes along
 _USUAL = Permissions()
+
+_settled: set[Path] = set()
+"""Folders whose names this process has brought to disk."""
 
 
 class Folders:
@@ -26,6 +32,7 @@ class Folders:
 
     def __init__(self, root: Path, permissions: Permissions = _USUAL) -> None:
         """Open the output folder itself; raises OSError."""
+        self._path = root
         self._permissions = permissions
         self._most = most_open(_MOST_OPEN)
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -47,6 +54,33 @@ class Folders:
         folder, _, name = path.rpartition("/")
         return name, self.open(folder)
 
+    def find(self, path: str) -> os.stat_result | None:
+        """Return what a file is now, None when it is not there; raises OSError, also when it is no regular file."""
+        try:
+            name, opened = self.at(path)
+            found = os.stat(name, dir_fd=opened, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._named(error, path) from None
+        if not stat.S_ISREG(found.st_mode):
+            words = "is a symbolic link or no regular file; move it away"
+            raise OSError(errno.ELOOP, words, str(self._path / path))
+        return found
+
+    @contextmanager
+    def naming(self, path: str) -> Iterator[None]:
+        """Have an OSError from inside name the whole path of what is at `path`, or that of a folder above it."""
+        try:
+            yield
+        except OSError as error:
+            raise self._named(error, path) from None
+
+    def _named(self, error: OSError, path: str) -> OSError:
+        if not str(error.filename).startswith("/"):
+            error.filename = str(self._path / path)
+        return error
+
     def make(self, folder: str) -> int:
         """Return the descriptor of a folder, made with all above it where it is missing; raises OSError."""
         try:
@@ -55,10 +89,11 @@ class Folders:
             pass
         parent, _, name = folder.rpartition("/")
         above = self.make(parent)
-        with suppress(FileExistsError):  # that's fine: another partition's task was quicker
-            os.mkdir(name, self._permissions.folder, dir_fd=above)
-        made = self._keep(folder, self._enter(above, name, folder))
-        give(made, self._permissions.folder, self._permissions)
+        with self.naming(folder):
+            with suppress(FileExistsError):  # that's fine: another partition's task was quicker
+                os.mkdir(name, self._permissions.folder, dir_fd=above)
+            made = self._keep(folder, self._enter(above, name, folder))
+            give(made, self._permissions.folder, self._permissions)
         return made
 
     def note_change(self, folder: str) -> None:
@@ -69,11 +104,20 @@ class Folders:
 
     def sync(self) -> None:
         """Bring the names in all changed folders to disk; raises OSError."""
+        synced: Counter[int] = Counter()
+        whole: set[int] = set()
         for folder in sorted(self._changed):
-            with suppress(
-                FileNotFoundError
-            ):  # that's fine: whoever removed it took its names along
-                os.fsync(self.open(folder))
+            # that's fine: whoever removed it took its names along
+            with suppress(FileNotFoundError), self.naming(folder):
+                opened = self.open(folder)
+                device = os.fstat(opened).st_dev
+                synced[device] += 1
+                if device in whole:
+                    continue
+                if synced[device] > _MANY and writeback.sync_all(opened):
+                    whole.add(device)
+                else:
+                    os.fsync(opened)
         self._changed.clear()
 
     def look_again(self) -> None:
@@ -92,9 +136,8 @@ class Folders:
         except OSError as error:
             if error.errno in {errno.ENOTDIR, errno.ELOOP}:
                 words = "is a symbolic link or no folder; move it away"
-                raise OSError(errno.ELOOP, words, folder) from None
-            error.filename = folder
-            raise
+                raise OSError(errno.ELOOP, words, str(self._path / folder)) from None
+            raise self._named(error, folder) from None
 
     def _keep(self, folder: str, descriptor: int) -> int:
         while len(self._open) >= self._most:
@@ -111,15 +154,31 @@ def give(descriptor: int, mode: int, permissions: Permissions) -> None:
 
 
 def make_folder(folder: Path, permissions: Permissions = _USUAL) -> None:
-    """Make a folder of ours, and bring its name to disk; that it exists is fine. Raises OSError."""
-    if not folder.is_dir():
-        folder.mkdir(mode=permissions.folder, parents=True, exist_ok=True)
-        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            give(opened, permissions.folder, permissions)
-        finally:
-            os.close(opened)
+    """Make a folder and what is missing above it, names on disk; that it exists is fine. Raises OSError.
+
+    Whoever made one that is found may have died before its name was on disk, so that is seen to once.
+    """
+    is_there = folder.is_dir()
+    if is_there and folder in _settled:
+        return
+    if not is_there:
+        if folder.parent != folder:
+            make_folder(folder.parent, permissions)
+        _make_one(folder, permissions)
+    # that's fine: a folder that we may not read was not made by us
+    with suppress(PermissionError) if is_there else nullcontext():
         sync_folder(folder.parent)
+    _settled.add(folder)
+
+
+def _make_one(folder: Path, permissions: Permissions) -> None:
+    with suppress(FileExistsError):  # that's fine: somebody was quicker
+        folder.mkdir(mode=permissions.folder)
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        give(opened, permissions.folder, permissions)
+    finally:
+        os.close(opened)
 
 
 @contextmanager

@@ -25,7 +25,8 @@ _MOST_KNOWN = 200_000  # names; whoever makes up files without end costs time, n
 _Source = tuple[str, str | None]
 _known: dict[tuple[Path, int, Layout], dict[_Source, str]] = {}
 _dates: dict[tuple[Path, int, Layout], str] = {}
-_unsynced: set[Path] = set()
+_synced: set[Path] = set()
+"""Registers all of whose names this process has brought to disk; one that it finds may hold others."""
 
 
 class Owners:
@@ -67,7 +68,8 @@ class Owners:
                 live = self._untangled(live)
             if self._register(live):
                 return live
-        raise OSError(17, "is in the register of another partition; give it back", live)
+        words = "is in the register of another partition; give it back"
+        raise OSError(errno.EEXIST, words, str(self._folder.parent / live))
 
     def _untangled(self, live: str) -> str:
         """Return a path none of whose folders is a live file, and which is no folder of another."""
@@ -113,7 +115,7 @@ class Owners:
                     raise
                 self._make_seed()
                 os.link(self._seed, path)
-        _unsynced.add(self._folder)
+        _synced.discard(self._folder)
 
     def _make_seed(self) -> None:
         """Make the one file on disk that all entries of this partition are names of: 5,000 of them cost no 5,000 syncs."""
@@ -127,11 +129,12 @@ class Owners:
 
     def sync(self) -> None:
         """Bring the register to disk, before anything is written to the files it names; raises OSError."""
-        if self._folder in _unsynced:
-            self._seed.unlink(missing_ok=True)
-            self._has_seed = False
-            sync_folder(self._folder)
-            _unsynced.discard(self._folder)
+        if self._folder in _synced or not self._folder.is_dir():
+            return
+        self._seed.unlink(missing_ok=True)
+        self._has_seed = False
+        sync_folder(self._folder)
+        _synced.add(self._folder)
 
 
 class KnownOwners(Owners):

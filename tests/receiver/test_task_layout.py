@@ -4,13 +4,15 @@ import json
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from receiver import task
-from receiver.assignment import Destination
+from receiver.assignment import Destination, Stay
 from receiver.outcome import Cause, Done, Ending
 from receiver.permissions import Permissions
 from receiver.writing import owners
@@ -183,6 +185,27 @@ def test_a_folder_that_became_a_symbolic_link_blocks_and_is_never_written_throug
     elsewhere.rename(folder)
     receive(partition, done.until)
     assert tree(partition) == {"web01/var/log/a": b"1\n2\n"}
+
+
+def test_a_folder_that_becomes_a_link_between_two_batches_of_a_stay_is_noticed(
+    partition: Partition,
+) -> None:
+    partition.publish(ours("web01", "a", 0, b"1\n"))
+    live, elsewhere = partition.output / "web01/var/log/a", partition.folder / "elsewhere"
+    destination = replace(partition.destination, path_template=BY_FILE)
+    assignment = partition.assignment(stay=Stay(longest=60, silence=20))
+    with ThreadPoolExecutor(1) as pool:
+        stay = pool.submit(task.run, assignment, destination)
+        while partition.offset().next < 2:
+            time.sleep(0.05)
+        live.parent.rename(elsewhere)
+        live.parent.symlink_to(elsewhere)
+
+        partition.publish(ours("web01", "a", 2, b"2\n"))
+
+        report = stay.result(60)
+    blocked(report.ended, Cause.DISK, str(live.parent), "symbolic link", "move it away")
+    assert (report.batches, (elsewhere / "a").read_bytes()) == (1, b"1\n")
 
 
 def test_what_is_made_has_its_mode_and_owner_whatever_the_umask(partition: Partition) -> None:
