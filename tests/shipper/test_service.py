@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,36 +12,9 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Process, Processes, wait_until
+from tests.manager import Manager
 
 ROOT = Path(__file__).parents[2]
-
-
-class Manager:
-    """What a service manager hears, in order."""
-
-    def __init__(self, folder: Path) -> None:
-        self.address = str(folder / "notify")
-        self.heard: list[str] = []
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.bind(self.address)
-        self._socket.setblocking(False)
-
-    def listen(self) -> list[str]:
-        while True:
-            try:
-                self.heard.append(self._socket.recv(65536).decode())
-            except BlockingIOError:
-                return self.heard
-
-    def has_heard(self, words: str) -> bool:
-        return any(words in said for said in self.listen())
-
-    def forget(self) -> None:
-        self.listen()
-        self.heard.clear()
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 @pytest.fixture

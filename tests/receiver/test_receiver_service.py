@@ -1,0 +1,93 @@
+"""The receiver under a service manager, watched over and told to change, as a program with a real Spark."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from bench.processes import Process, Processes, wait_until
+from tests.manager import Manager
+from tests.receiver.partition import ask
+
+pytestmark = [pytest.mark.spark, pytest.mark.nats]
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def publish(url: str, *lines: bytes) -> None:
+    async def store(connection: object) -> None:
+        for line in lines:
+            await connection.ask("logs.p0.web01", line)  # type: ignore[attr-defined]
+
+    ask(url, store)
+
+
+def status(url: str, output: Path) -> dict[str, object]:
+    words = [sys.executable, "-m", "receiver", "status", "--json", "--server", url]
+    shown = subprocess.run(
+        [*words, "--output", str(output)], capture_output=True, text=True, check=True, timeout=60
+    )
+    return dict(json.loads(shown.stdout))
+
+
+def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
+    logs_url: str, processes: Processes, tmp_path: Path
+) -> None:
+    manager, output = Manager(tmp_path), tmp_path / "out"
+    config = tmp_path / "receiver.toml"
+    config.write_text('keep = 3\nlog_level = "info"\n')
+    publish(logs_url, b"one\n", b"two\n")
+    receiver: Process = processes.start(
+        "receiver",
+        [
+            *(sys.executable, "-m", "receiver", "--config", str(config), "--partition", "0"),
+            *("--server", logs_url, "--output", str(output), "--listen", "127.0.0.1:0"),
+        ],
+        {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "1000000"},
+    )
+
+    def words() -> str:
+        return receiver.log.read_text()
+
+    def has_received() -> bool:
+        return (output / "web01.log").exists() and status(logs_url, output)["partitions"][0][  # type: ignore[index]
+            "waiting"
+        ] == 0
+
+    wait_until("is ready", lambda: manager.has_heard("READY=1"), 60, [receiver])
+    wait_until("has received", has_received, 60, [receiver])
+    found = re.search(r"listening on (http://\S+)", words())
+    assert found
+    wait_until(
+        "has counted", lambda: 'lines_total{partition="0"} 2.0' in get(f"{found[1]}/metrics"), 30
+    )
+    publish(logs_url, b"three\n")
+    wait_until("tells of itself", lambda: manager.has_heard("STATUS=1 partition, "), 30)
+    shown = status(logs_url, output)["partitions"][0]  # type: ignore[index]
+    config.write_text('keep = 4\nrotate_every = "1h"\n')
+    os.kill(receiver.pid, signal.SIGHUP)
+    wait_until("reads again", lambda: "settings read again" in words(), 20, [receiver])
+    config.write_text("keep = -1\n")
+    os.kill(receiver.pid, signal.SIGHUP)
+    wait_until("keeps the old ones", lambda: "the old settings go on" in words(), 20, [receiver])
+
+    assert get(f"{found[1]}/healthz") == "ok\n"
+    assert shown["running"] is True
+    assert shown["blocked"] is None
+    assert shown["lines_per_second"] >= 0
+    assert "changed: keep; needs a restart: rotate_every" in words().replace("-", "_")
+    assert manager.has_heard("WATCHDOG=1")
+    assert manager.has_heard("RELOADING=1")
+    assert receiver.stop(12) == 0
+    assert manager.has_heard("STOPPING=1")
+    assert "Traceback" not in words()
+    manager.close()
