@@ -35,6 +35,7 @@ class Offset:
     that `next` belongs to; `last_time` is when the last committed message was stored (RFC 3339), `committed_at` when
     this entry was written. `lines` and `size` (bytes) are totals over all epochs, `lineage` is how the last epochs began,
     oldest first. Whoever asks `presence` is answered as long as the owner lives; empty where it cannot be asked.
+    An owner that ended in order has `released` it, to whoever waits; before `clear_until` there was nothing more to receive.
     """
 
     next: int
@@ -47,6 +48,8 @@ class Offset:
     committed_at: str = ""
     lineage: tuple[Beginning, ...] = ()
     presence: str = ""
+    released: bool = False
+    clear_until: int = 0
 
     @property
     def is_moved(self) -> bool:

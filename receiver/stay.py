@@ -17,6 +17,7 @@ from broker.connection import Connection, ConnectionLost
 from broker.offset import Offset
 from receiver.assignment import Assignment, Destination, Turn
 from receiver.faults import fault
+from receiver.following.ledger import hold_against_stream
 from receiver.outcome import Blocked, Cause, Done, Ending, Superseded
 from receiver.reading import background
 from receiver.reading.fetch import Reading
@@ -61,6 +62,7 @@ class Stay:
         self.done = Done(assignment.partition, assignment.first, assignment.first)
         self.batches = 0
         self.seconds = 0.0
+        self._same_stream: Callable[[], None] = lambda: None
         self._fetched = 0.0
 
     def run(self) -> Ending | Blocked | Superseded:
@@ -78,10 +80,16 @@ class Stay:
             Lengths(self._path.with_suffix(".lengths")) as lengths,
         ):
             self._lengths = lengths
-            if objection := self._settle(logbook, offset):
-                return objection
+            try:
+                if objection := self._settle(logbook, offset, entry):
+                    return objection
+            except Taken as taken:
+                return self._lost(taken.found)
             if self._assignment.turn is not Turn.NONE:
                 return self._turn(logbook)
+            self._same_stream = lambda: background.wait(
+                hold_against_stream(connection, offset, self._assignment.partition), _KV_PATIENCE
+            )
             with Reading(connection, self._assignment, offset.next) as reading:
                 return self._follow(reading, logbook, connection, entry)
 
@@ -119,6 +127,8 @@ class Stay:
         if first is None:
             return Done(assignment.partition, assignment.first, assignment.first)
         self._fetched = self._clock()
+        if not self.batches:
+            self._same_stream()  # another one would have no consumer that we could go on with
         with self._output() as output:
             spans = SpanBook(self._path.with_suffix(".spans"))
             batch = Batch(assignment, destination, logbook, output, spans)
@@ -157,19 +167,23 @@ class Stay:
             destination.permissions,
         )
 
-    def _settle(self, logbook: Logbook, offset: Offset) -> Blocked | None:
-        """Make the files what the offset says they are, before anything is added."""
+    def _settle(self, logbook: Logbook, offset: Offset, entry: Entry) -> Blocked | None:
+        """Make the files what the offset says they are, before anything is added; raises `Taken`."""
         partition, destination = self._assignment.partition, self._destination
         match journal.decide(logbook.last, offset.next, offset.epoch, offset.lineage):
             case Verdict.NEWER | Verdict.FOREIGN:
                 # not even NEWER makes us a zombie: KV, asked under the lock, says that we own the partition
                 return Blocked(partition, Cause.STATE, self._foreign(logbook, offset.next))
             case Verdict.UNDO:
+                # who wrote it may have died with its move sent: that must not arrive when the lines are gone
+                background.wait(entry.fence(), _MOVE_PATIENCE)
                 images = logbook.last.images if logbook.last else ()
                 with self._output() as output:
                     upkeep.undo(images, output, destination.state, partition)
                     self.done = replace(self.done, notices=tuple(output.notices))
                 fault("undone")
+            case Verdict.CLEAN if logbook.last is None and _has_commits(offset):
+                return Blocked(partition, Cause.STATE, self._bare())
             case Verdict.CLEAN:
                 self._tend()
         return None
@@ -206,6 +220,12 @@ class Stay:
         owner = found.owner if found else "nobody"
         return Superseded(partition, f"the partition belongs to {owner} by now")
 
+    def _bare(self) -> str:
+        return (
+            f"{self._path.with_suffix('.journal')} was removed or emptied by somebody else: bring it back; where it is "
+            "lost, the next start of the receiver says how to go on without it"
+        )
+
     def _foreign(self, logbook: Logbook, first: int) -> str:
         last, partition = logbook.last, self._assignment.partition
         reached = (last.until or last.first) if last else 0
@@ -214,6 +234,11 @@ class Stay:
             f"{partition} is {first}: they do not belong together; bring back the right files, or "
             f"`logreceiver offsets set --partition {partition} --to {reached}` goes on behind these"
         )
+
+
+def _has_commits(offset: Offset) -> bool:
+    """Whether its present owner has committed something: a journal says so too."""
+    return bool(offset.lineage) and offset.lineage[-1].next < offset.next
 
 
 async def _commit(connection: Connection, entry: Entry, done: Done) -> None:

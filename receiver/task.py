@@ -8,6 +8,7 @@ from broker.connection import ConnectionLost, Rejected
 from broker.offset import UnreadableOffset
 from receiver.assignment import Assignment, Destination
 from receiver.faults import fault
+from receiver.following.offsets import StreamMismatch
 from receiver.outcome import Blocked, Cause, Ending, Report, Superseded
 from receiver.stay import Stay
 from receiver.writing.files import Damaged
@@ -21,6 +22,14 @@ from receiver.writing.spanbook import DamagedSpans
 __all__ = ["run", "stand_by"]
 
 _LOCK_PATIENCE = 20.0  # seconds
+_CONTRADICTIONS = (
+    Damaged,
+    DamagedJournal,
+    DamagedSpans,
+    DamagedGaps,
+    StreamMismatch,
+    UnreadableOffset,
+)
 
 
 def run(assignment: Assignment, destination: Destination) -> Report:
@@ -54,7 +63,7 @@ def _ended(
         return Blocked(partition, Cause.BROKER, str(error) or type(error).__name__)
     except OSError as error:
         return Blocked(partition, Cause.DISK, _describe(error))
-    except (Damaged, DamagedJournal, DamagedSpans, DamagedGaps, UnreadableOffset) as error:
+    except _CONTRADICTIONS as error:
         return Blocked(partition, Cause.STATE, str(error))
 
 

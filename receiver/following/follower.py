@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from broker.connection import Connection, ConnectionLost, Rejected
-from broker.exits import FencedError, OperatorError
+from broker.exits import ConfigurationError, FencedError, OperatorError
 from receiver.assignment import Assignment, Stay, Turn
 from receiver.faults import fault
 from receiver.following.account import Account
@@ -30,7 +31,10 @@ _CHECK = 5.0  # seconds between looks at the stream while lines come
 _ONCE_ATTEMPTS = 3  # blocked attempts after which --once gives up
 
 _LOOK_AROUND = 10.0  # seconds between looks for a successor while nothing comes
+_RELEASE_PATIENCE = 1.0  # seconds
 _INSIST = 0.5  # seconds between words to a task that is to leave: it may not hear yet
+
+_LEAVE = "logship.leave"  # the subjects on which tasks are asked to leave
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +93,13 @@ class Follower:
             return
         while await self._patiently(partial(self._something, stop), stop) and not stop.is_set():
             self._goes_on = await self._stay(stop)
+        await self._release()
+
+    async def _release(self) -> None:
+        """Give the partition back, so that a standby need not wait for our silence; a broker that is away is no error."""
+        with suppress(ConnectionLost, Rejected, ConfigurationError, TimeoutError):
+            async with asyncio.timeout(_RELEASE_PATIENCE):
+                await self._ledger.release()
 
     async def _claim(self, revision: int | None) -> bool:
         offset = await self._ledger.claim(self._clock(), revision)
@@ -116,6 +127,7 @@ class Follower:
                 if self.pace.once:
                     raise
                 self._checked = None
+                await self._ledger.confirm()  # whoever mended it by hand has fenced us
                 await self._wait_blocked(Blocked(self._partition, Cause.STATE, str(error)), stop)
             else:
                 return True
@@ -198,7 +210,7 @@ class Follower:
                 raise FencedError(f"partition {self._partition}: {detail}; this receiver stops")
 
     async def _report(self, turn: Turn, stop: asyncio.Event) -> Report:
-        leave, subject = asyncio.Event(), self._connection.new_inbox()
+        leave, subject = asyncio.Event(), f"{_LEAVE}.{secrets.token_hex(8)}"
         stay = asyncio.ensure_future(self._jobs.submit(self._assignment(turn, subject), leave))
         usher = asyncio.ensure_future(self._usher(subject, stop, leave))
         try:

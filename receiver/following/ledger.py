@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
@@ -18,7 +19,7 @@ from receiver.writing.bond import Folders
 from receiver.writing.entry import iso
 from receiver.writing.evidence import Evidence
 
-__all__ = ["Ledger", "stream_state"]
+__all__ = ["Ledger", "hold_against_stream", "stream_state"]
 
 _PAUSE = 0.5  # seconds
 
@@ -79,7 +80,7 @@ class Ledger:
                 continue  # another receiver claims at this moment: the later one wins, so look again
             await self._tie(offset)
             self.offset = offset
-            self._clear_until = stream.first
+            self._clear_until = max(stream.first, offset.clear_until)
             self._tell(before, offset, stream, evidence)
             return offset
 
@@ -109,7 +110,7 @@ class Ledger:
                 words,
                 before.owner if before else "nobody",
             )
-        if before and stream.first > offset.next:
+        if before and stream.first > max(offset.next, offset.clear_until):
             logger.warning(
                 "partition %d: the stream begins at sequence %d by now; what there was for it from %d on is gone by "
                 "retention, and is named by file as soon as more of the file comes",
@@ -165,6 +166,21 @@ class Ledger:
                 + ("" if found else " (start it again: it says how to go on behind the files)")
             )
 
+    async def release(self) -> None:
+        """Leave the entry to whoever waits for it; a task of ours that is still at work can commit nothing any more.
+
+        Leaves alone what somebody else has claimed. Raises ConfigurationError, `Rejected`, `ConnectionLost`.
+        """
+        entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
+        found = self._decode(entry)
+        if entry is None or found is None or self.offset is None:
+            return
+        if found.epoch == self.offset.epoch:
+            clear = max(found.clear_until, self._clear_until)
+            left = replace(found, presence="", released=True, clear_until=clear)
+            with suppress(Conflict):
+                await self._write(left, entry.revision)
+
     async def _write(self, offset: Offset, revision: int) -> None:
         await bucket.write(self._connection, OFFSETS_BUCKET, self._key, offset.encode(), revision)
 
@@ -178,6 +194,11 @@ async def stream_state(connection: Connection) -> StreamState:
     info = await connection.api(f"STREAM.INFO.{STREAM}")
     state = info["state"]
     return StreamState(info["created"], int(state["first_seq"]), int(state["last_seq"]) + 1)
+
+
+async def hold_against_stream(connection: Connection, offset: Offset, partition: int) -> None:
+    """Raise `StreamMismatch` when the stream is not, or no longer, the one that the offset belongs to."""
+    offsets.start(offset, await stream_state(connection), partition)
 
 
 def _unusable(error: OSError) -> OperatorError:

@@ -97,6 +97,7 @@ def claimed(
         epoch=epoch,
         owner=owner,
         presence="",
+        released=False,
         committed_at=now,
         lineage=known.with_beginning(Beginning(epoch, first, files=evidence.mark)),
     )
@@ -214,6 +215,8 @@ def moved(offset: Offset | None, stream: StreamState, to: int, by: str, now: str
         stream_created=stream.created,
         owner=by,
         presence="",
+        released=False,
+        clear_until=0,
         committed_at=now,
         lineage=offset.with_beginning(Beginning(epoch, offset.next, by_hand=True)),
     )

@@ -69,7 +69,7 @@ class Standby:
             offset = Offset.decode(entry.value) if entry.revision else None
         except UnreadableOffset:
             return None  # the claim says what is to be done about it
-        if offset is None or offset.is_moved:
+        if offset is None or offset.is_moved or offset.released:
             return None
         if not offset.presence:
             self._say(

@@ -16,6 +16,7 @@ __all__ = ["Wake"]
 _EXPIRES = 30  # seconds that a pull waits at the broker before it is asked again
 _LIVES = 120  # seconds for which the broker keeps the consumer without a pull
 _PATIENCE = 5.0  # seconds
+_CLOSE_PATIENCE = 1.0  # seconds
 _NANOSECONDS = 1_000_000_000
 _NO_CONSUMER = 10014
 
@@ -89,7 +90,6 @@ class Wake:
 
     async def close(self) -> None:
         """Take the consumer away; a broker that is away does so by itself later."""
-        try:
-            await self._forget()
-        except (ConnectionLost, Rejected):
-            return
+        with suppress(ConnectionLost, Rejected, TimeoutError):
+            async with asyncio.timeout(_CLOSE_PATIENCE):
+                await self._forget()

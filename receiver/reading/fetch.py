@@ -181,9 +181,15 @@ class _Source:
     async def _delivered(self) -> dict[str, Any]:
         info = await self._connection.api(f"CONSUMER.INFO.{STREAM}.{self._consumer}")
         wanted, config = Topology().consumer(self._assignment.partition), info["config"]
-        if config.get("filter_subject") != wanted["filter_subject"] or config.get("headers_only"):
+        changed = [key for key, value in wanted.items() if config.get(key) != value]
+        if changed or config.get("headers_only"):
             raise ConnectionLost(
-                f"consumer {self._consumer} was changed and would leave lines out; delete it"
+                f"consumer {self._consumer} was changed ({', '.join(changed) or 'headers_only'}) and might leave lines "
+                "out; delete it, it is made again"
+            )
+        if info.get("paused"):
+            raise ConnectionLost(
+                f"consumer {self._consumer} is paused: `nats consumer resume {STREAM} {self._consumer}`, or delete it"
             )
         return dict(info["delivered"])
 

@@ -57,7 +57,20 @@ class Entry:
         """
         assert self.offset is not None, "read, and found ours, before anything is written"
         stored = iso(datetime.fromtimestamp(done.stored_at / 1e9, UTC))
-        moved = self.offset.advanced(done.until, done.lines, done.size, stored, iso(self._clock()))
+        await self._put(
+            self.offset.advanced(done.until, done.lines, done.size, stored, iso(self._clock()))
+        )
+
+    async def fence(self) -> None:
+        """Write the entry as it is: a move that an earlier attempt has sent, and is still on its way, fails from now on.
+
+        It also shows that what was read was the newest, which a replica of the broker need not have had. Raises what
+        `move` raises.
+        """
+        assert self.offset is not None, "read, and found ours, before anything is undone"
+        await self._put(self.offset)
+
+    async def _put(self, moved: Offset) -> None:
         loop = asyncio.get_running_loop()
         give_up = loop.time() + _PATIENCE
         while True:

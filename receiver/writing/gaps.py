@@ -8,7 +8,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -174,7 +174,16 @@ def _held(path: Path) -> Iterator[int]:
 
 
 def _append(descriptor: int, data: bytes, size: int) -> None:
-    if data and os.write(descriptor, data) != len(data):
-        os.ftruncate(descriptor, size)
+    try:
+        if data:
+            _write_whole(descriptor, data)
+        os.fsync(descriptor)
+    except OSError:
+        with suppress(OSError):  # what may never have reached the disk is not to be found told
+            os.ftruncate(descriptor, size)
+        raise
+
+
+def _write_whole(descriptor: int, data: bytes) -> None:
+    if os.write(descriptor, data) != len(data):
         raise OSError(28, "No space left on device")
-    os.fsync(descriptor)

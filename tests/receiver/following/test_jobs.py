@@ -134,3 +134,22 @@ async def test_whoever_is_cancelled_while_waiting_is_not_run(spark: Spark) -> No
     assert await asyncio.wait_for(stays, 2) == report(2)
     await first
     assert spark.turns == [0, 2]
+
+
+async def test_who_was_asked_and_does_not_leave_is_passed_over(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("receiver.following.jobs._SOON", 0.1)
+    spark.gates = {0: threading.Event(), 1: threading.Event()}
+    jobs, leaves = Jobs(spark.run, 2), [asyncio.Event() for _ in range(3)]
+    hangs, stays = submit(jobs, 0, leaves[0]), submit(jobs, 1, leaves[1])
+    await settle(lambda: len(spark.turns) == 2)
+
+    waits = submit(jobs, 2, leaves[2])
+    await settle(leaves[1].is_set)
+
+    spark.gates[1].set()
+    assert await asyncio.wait_for(waits, 3) == report(2)
+    assert not hangs.done()
+    spark.gates[0].set()
+    await asyncio.wait_for(asyncio.gather(hangs, stays), 3)

@@ -8,6 +8,7 @@ import pytest
 
 from broker import bucket
 from broker.connection import Connection
+from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET
 from receiver.following import offsets
 from receiver.following import presence as presence_room
@@ -16,7 +17,7 @@ from receiver.following.ledger import Ledger, stream_state
 from receiver.following.presence import Life, Presence, life_of
 from receiver.following.standby import Standby
 from receiver.outcome import Done
-from receiver.writing.entry import Entry
+from receiver.writing.entry import Entry, Taken
 
 pytestmark = pytest.mark.nats
 
@@ -47,6 +48,12 @@ async def owner(connection: Connection) -> tuple[Presence, Ledger]:
     ledger = Ledger(connection, 0, "owner:1", presence=present.address)
     await ledger.claim(NOW)
     return present, ledger
+
+
+async def stored(connection: Connection) -> Offset:
+    entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
+    assert entry
+    return Offset.decode(entry.value)
 
 
 async def waits(waiting: Standby, seconds: float = 3 * SILENCE) -> bool:
@@ -157,3 +164,23 @@ async def test_an_offset_moved_by_hand_is_free_for_a_standby(connection: Connect
     revision = await bucket.write(connection, OFFSETS_BUCKET, "p0", moved.encode(), entry.revision)
 
     assert await standby(connection).wait(asyncio.Event()) == revision
+
+
+async def test_an_owner_that_ends_in_order_is_followed_at_once_and_its_tasks_commit_nothing_more(
+    connection: Connection,
+) -> None:
+    _, ledger = await owner(connection)
+    late = Entry(connection, 0, lambda: NOW)
+    await late.read()
+
+    await ledger.release()
+
+    revision = await asyncio.wait_for(standby(connection, 3600.0).wait(asyncio.Event()), 20)
+    assert revision is not None
+    with pytest.raises(Taken):
+        await late.move(Done(0, 1, 2, stored_at=1))
+    heir = await Ledger(connection, 0, "heir:2", presence="there").claim(NOW, revision)
+    assert heir
+    assert (heir.epoch, heir.released, heir.presence) == (2, False, "there")
+    await ledger.release()
+    assert (await stored(connection)) == heir

@@ -115,7 +115,16 @@ def test_a_consumer_that_was_deleted_is_made_again(partition: Partition) -> None
     assert {key: info["config"].get(key) for key in expected} == expected
 
 
-@pytest.mark.parametrize("change", [{"filter_subject": "logs.p0.web01"}, {"headers_only": True}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"filter_subject": "logs.p0.web01"},
+        {"headers_only": True},
+        {"ack_wait": 1_000_000_000},
+        {"pause_until": "2100-01-01T00:00:00Z"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
 def test_a_consumer_that_would_leave_lines_out_blocks(
     partition: Partition, change: dict[str, object]
 ) -> None:
