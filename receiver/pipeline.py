@@ -34,6 +34,7 @@ from broker.notify import Notifier
 from broker.program import log_to_stderr
 from broker.reload import differences
 from receiver.assignment import LARGEST_PULL, Destination, Place, Stay
+from receiver.following import headcount
 from receiver.following.account import Account
 from receiver.following.configured import partitions_of
 from receiver.following.follower import Follower, Pace
@@ -112,6 +113,7 @@ class _Pipeline:
         self._ending = Ending(Exit.DONE, _LAST_RESORT)
         self._stop = self._ending.asked
         self._presence = Presence(self._connection, self._view.report)
+        self._count = 0
         self._turns: dict[int, Turns] = {}
         self._followers: list[Follower] = []
         self._places: tuple[Place, ...] = ()
@@ -146,7 +148,7 @@ class _Pipeline:
         count = await partitions_of(self._connection, self._stop, patience)
         if count is None:
             return
-        partitions = self._settings.wanted(count)
+        partitions, self._count = self._settings.wanted(count), count
         slots = _slots(self._settings.master, len(partitions))
         with spark_context(
             self._settings.master,
@@ -183,6 +185,7 @@ class _Pipeline:
                 beside = [
                     group.create_task(self._presence.last()),
                     group.create_task(Ticker(self._view, screen).run()),
+                    group.create_task(headcount.watch(self._connection, self._count)),
                 ]
                 await self._until_done(
                     {group.create_task(self._one(number, jobs)) for number in partitions}

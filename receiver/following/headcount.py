@@ -1,0 +1,34 @@
+"""Watches the number of partitions under a running receiver: a partition that nobody was started for is told by name."""
+
+import asyncio
+import logging
+
+from broker import bucket
+from broker.connection import Connection, ConnectionLost, Rejected
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
+
+__all__ = ["watch"]
+
+_LOOK = 60.0  # seconds
+
+logger = logging.getLogger(__name__)
+
+
+async def watch(connection: Connection, known: int) -> None:
+    """Say whenever the number is no longer `known`; never returns."""
+    while True:
+        await asyncio.sleep(_LOOK)
+        try:
+            await connection.client()
+            entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+        except (ConnectionLost, Rejected):
+            continue
+        if entry is None or not entry.value.isdigit() or int(entry.value) == known:
+            continue
+        logger.warning(
+            "the broker has %d partitions by now, it had %d: start receivers for all of them, this one again if it "
+            "receives `all`; it goes on with those that it was started for",
+            int(entry.value),
+            known,
+        )
+        known = int(entry.value)
