@@ -175,9 +175,9 @@ class Stay:
                 # not even NEWER makes us a zombie: KV, asked under the lock, says that we own the partition
                 return Blocked(partition, Cause.STATE, self._foreign(logbook, offset.next))
             case Verdict.UNDO:
-                # who wrote it may have died with its move sent: that must not arrive when the lines are gone
-                background.wait(entry.fence(), _MOVE_PATIENCE)
                 images = logbook.last.images if logbook.last else ()
+                if images:  # who wrote them may have died with its move sent: it must not arrive when they are gone
+                    background.wait(entry.fence(), _MOVE_PATIENCE)
                 with self._output() as output:
                     upkeep.undo(images, output, destination.state, partition)
                     self.done = replace(self.done, notices=tuple(output.notices))

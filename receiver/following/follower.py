@@ -253,7 +253,7 @@ class Follower:
         if self.pace.once and (blocked.cause is Cause.STATE or self._attempts >= _ONCE_ATTEMPTS):
             raise OperatorError(f"partition {self._partition} is blocked, {detail}")
         self._account.blocked(blocked)
-        await self._count()
+        await unless(stop, self._count())
         await pause(stop, _blocked_pause(self._attempts))
 
 
