@@ -160,7 +160,7 @@ class ReceiverSettings(SparkSettings):
         json_schema_extra={"metavar": "SIZE"},
     )
     linger: Duration = Field(
-        timedelta(milliseconds=100),
+        timedelta(milliseconds=50),
         description="Pause between the beginnings of small batches: less latency or less CPU.",
         json_schema_extra={"metavar": "TIME"},
     )

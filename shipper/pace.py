@@ -25,7 +25,7 @@ class Pace:
     look_after: float = 0.2
     look_every: float = 5.0
     look_at_least_every: float = 60.0
-    breath: float = 0.125
+    breath: float = 0.1
     small: int = 128 * 1024
     rules: Rules = field(default_factory=Rules)
 
