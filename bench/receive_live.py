@@ -191,7 +191,10 @@ def first_line(folder: Path) -> float:
         receiver = suite.start_receiver([0])
         received = suite.output / f"{_HOST}.log"
         wait_until(
-            "a line is received", lambda: received.exists() and received.stat().st_size, 60, [receiver]
+            "a line is received",
+            lambda: received.exists() and received.stat().st_size,
+            60,
+            [receiver],
         )
         return time.monotonic() - began
 

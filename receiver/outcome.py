@@ -31,6 +31,11 @@ class Done:
     findings: tuple[Finding, ...] = ()
     notices: tuple[str, ...] = ()
 
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to tell, or to do, but counting."""
+        return bool(self.closed or self.findings or self.notices or self.quarantined)
+
     def then(self, later: "Done") -> "Done":
         """Return this and the batch behind it as one."""
         return replace(

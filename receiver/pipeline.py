@@ -69,7 +69,7 @@ _IN_HAND = (
     64 * 1024 * 1024
 )  # bytes that all tasks of a machine hold at once: a pull being written, another under way
 _LEAST_PULL = 1024 * 1024  # bytes
-_STAY, _SILENCE = 5.0, 1.0  # seconds that a task stays at most, and without a message
+_STAY, _SILENCE, _TELLING = 20.0, 5.0, 4.0  # seconds that a task stays
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
 _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for all of the end, and until nothing is waited for
 _AT_ONCE = frozenset(
@@ -293,7 +293,7 @@ def _pace(settings: ReceiverSettings, partitions: int) -> Pace:
     slots = _slots(settings.master, partitions)
     pull = max(min(LARGEST_PULL, _IN_HAND // (2 * slots)), _LEAST_PULL)
     linger = settings.linger.total_seconds()
-    stay = Stay(_STAY) if settings.once else Stay(_STAY, _SILENCE, linger)
+    stay = Stay(_TELLING) if settings.once else Stay(_STAY, _SILENCE, linger, _TELLING)
     return Pace(settings.max_batch, pull, stay, settings.once)
 
 

@@ -56,7 +56,7 @@ class Stay:
         self._assignment = assignment
         self._destination = destination
         self._clock = clock
-        self._leave_at = 0.0
+        self._began = 0.0
         self._path = destination.state / f"p{assignment.partition}"
         self._calendar = Calendar(destination.rotate_every, named_zone(destination.time_zone))
         self.done = Done(assignment.partition, assignment.first, assignment.first)
@@ -67,7 +67,7 @@ class Stay:
 
     def run(self) -> Ending | Blocked | Superseded:
         """Stay as long as there is a reason to; raises what broker, disk and state raise."""
-        self._leave_at = self._clock() + self._assignment.stay.longest
+        self._began = self._clock()
         connection = background.connection(self._destination.servers, self._destination.access)
         entry = Entry(connection, self._assignment.partition, _now)
         offset = background.wait(entry.read(), _KV_PATIENCE)
@@ -113,11 +113,18 @@ class Stay:
                 self._tend()
             if reading.is_wanted_elsewhere:
                 return Ending.ASKED
-            left = self._leave_at - self._clock()
+            left = self._left()
             if left <= 0:
                 return Ending.TIME
             if not done.pending:
                 reading.rest(began + stay.rest(done.size) - self._clock())
+
+    def _left(self) -> float:
+        stay, done = self._assignment.stay, self.done
+        longest = stay.longest
+        if done.pending or done.has_news:
+            longest = min(longest, stay.telling)
+        return self._began + longest - self._clock()
 
     def _batch(self, reading: Reading, logbook: Logbook, wait: float) -> Done:
         destination = self._destination

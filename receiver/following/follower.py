@@ -243,7 +243,7 @@ class Follower:
             pace.limit,
             turn,
             pace.pull,
-            pace.stay,
+            pace.stay.short() if self._attempts else pace.stay,
             leave,
         )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from receiver.assignment import Stay
-from receiver.outcome import Cause, Done, Superseded
+from receiver.outcome import Cause, Done, Ending, Superseded
 from receiver.writing.lock import partition_lock
 from tests.receiver.partition import Partition, blocked, ours
 
@@ -194,3 +194,34 @@ def test_a_stay_counts_the_seconds_of_its_batches_and_not_those_of_waiting(
     assert (silent.batches, silent.seconds) == (0, 0.0)
     assert busy.batches == 1
     assert busy.seconds > 0
+
+
+@pytest.mark.parametrize(("telling", "batches"), [(0.0, 1), (60.0, 3)])
+def test_a_stay_that_is_behind_lasts_only_until_it_has_told_how_far_it_is(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch, telling: float, batches: int
+) -> None:
+    monkeypatch.setattr("receiver.reading.fetch._PULL_MESSAGES", 1)
+    partition.lines("web01", b"one", b"two", b"three")
+
+    report = replace(partition, limit=1).stay(Stay(60, 0.1, telling=telling))
+
+    assert report.batches == batches
+    assert report.ended is (Ending.TIME if telling == 0.0 else Ending.SILENCE)
+
+
+def test_a_stay_leaves_early_to_tell_of_a_segment_that_it_has_closed(partition: Partition) -> None:
+    partition.lines("web01", b"one", b"two")
+
+    report = replace(partition, rotate_size=4).stay(Stay(60, 60, telling=0.0))
+
+    assert report.ended is Ending.TIME
+    assert report.done.closed == ("web01.log.000001",)
+
+
+def test_a_stay_goes_on_while_there_is_nothing_to_tell_but_counts(partition: Partition) -> None:
+    partition.lines("web01", b"one")
+
+    report = partition.stay(Stay(60, 0.1, telling=0.0))
+
+    assert report.ended is Ending.SILENCE
+    assert report.done.lines == 1
