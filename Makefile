@@ -8,10 +8,10 @@ STAMP := $(VENV)/.installed
 PIP := pip>=25.1,<27
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types bench bench-idle bench-live bench-agent bench-receive bench-wan constraints clean
+.PHONY: help venv demo test lint types bench bench-idle bench-live bench-agent bench-receive bench-receive-live bench-wan constraints clean
 
 help: ## Show what there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## Set up the virtual environment in .venv
 
@@ -49,6 +49,9 @@ bench-agent: $(STAMP) ## Measure an agent alone: rate, processor time and memory
 
 bench-receive: $(STAMP) ## Measure a receiver alone: rate, processor time and memory over what is in the stream
 	$(BIN)/python -m bench.receive
+
+bench-receive-live: $(STAMP) ## Measure how soon a written line is received, and what a receiver costs live and idle
+	$(BIN)/python -m bench.receive_live
 
 bench-wan: $(STAMP) ## Measure an agent over a line of 100 ms there and back (Linux, needs unshare)
 	$(BIN)/python -m bench.wan

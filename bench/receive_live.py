@@ -192,7 +192,7 @@ def first_line(folder: Path) -> float:
         received = suite.output / f"{_HOST}.log"
         wait_until(
             "a line is received",
-            lambda: received.exists() and received.stat().st_size,
+            lambda: received.exists() and received.stat().st_size > 0,
             60,
             [receiver],
         )

@@ -15,6 +15,10 @@ _RUNS = {
     "idle": ("--files", "2", "--seconds", "0.2", "--settle", "0.2"),
     "live": ("--files", "2", "--rate", "200", "--per-write", "5", "--seconds", "2"),
     "receive": ("--size", "2", "--runs", "1", "--case", "zstd"),
+    "receive_live": (
+        *("--partitions", "1", "--rate", "200", "--seconds", "2", "--silent", "0.2"),
+        *("--starts", "0"),
+    ),
     "wan": ("--size", "1", "--mode", "auto", "--runs", "1", "--round-trip", "0.01"),
 }
 
@@ -29,7 +33,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Process
 
 
 @pytest.mark.parametrize(
-    ("name", "row"), [("idle", "2 files"), ("live", "5 lines a write"), ("receive", "zstd, 2 MB")]
+    ("name", "row"),
+    [
+        ("idle", "2 files"),
+        ("live", "5 lines a write"),
+        ("receive", "zstd, 2 MB"),
+        ("receive_live", "1 partition"),
+    ],
 )
 def test_a_measurement_ends_with_its_table(runs: dict[str, Process], name: str, row: str) -> None:
     assert runs[name].wait(100) == 0, runs[name].last_words()
