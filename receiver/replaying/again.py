@@ -13,7 +13,7 @@ from receiver.reading import background
 from receiver.replaying.selection import Selection, Unit
 from receiver.source.ranges import Range
 from receiver.source.reread import read
-from receiver.source.rows import Stored
+from receiver.source.stored import Stored
 from receiver.writing.rebuild import Piece, Rebuilder
 
 __all__ = ["Reader", "Refused", "Run", "nanoseconds"]

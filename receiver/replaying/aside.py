@@ -6,11 +6,12 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
 
 from broker.exits import OperatorError
 from receiver.following.runner import cause_of
 
-__all__ = ["Aside", "beside"]
+__all__ = ["Aside", "beside", "part_done"]
 
 Answer = TypeVar("Answer")
 
@@ -44,6 +45,14 @@ def beside() -> Iterator[Aside]:
         yield Aside(thread)
     finally:
         thread.shutdown(wait=False, cancel_futures=True)
+
+
+def part_done(spark: SparkContext) -> float:
+    """Return the part of the tasks under way that are done, from 0 to 1, where these cannot tell it themselves."""
+    tracker = spark.statusTracker()
+    stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+    count = sum(stage.numTasks for stage in stages if stage)
+    return sum(stage.numCompletedTasks for stage in stages if stage) / count if count else 0.0
 
 
 def _answer_of(job: Callable[[], Answer]) -> Answer:

@@ -23,7 +23,7 @@ from receiver.replaying.selection import Selection
 from receiver.replaying.sink import Sink
 from receiver.source.ranges import Range
 from receiver.source.reread import read
-from receiver.source.rows import Stored
+from receiver.source.stored import Stored
 from receiver.writing.rebuild import Piece, Rebuilder
 
 __all__ = ["LIMIT", "Fetched", "Slice", "Taken", "fetch", "merged"]

@@ -1,7 +1,6 @@
 """A task of a replay into files: writes the lines of a unit into a folder of this attempt's own. Publishes nothing."""
 
 import os
-import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -11,6 +10,7 @@ from broker.connection import Message
 from broker.exits import OperatorError
 from receiver.reading.delivery import Delivery
 from receiver.replaying.again import Reader, Refused, nanoseconds
+from receiver.replaying.attempts import Attempt, attempt
 from receiver.replaying.selection import Unit
 from receiver.writing import rotation
 from receiver.writing.calendar import Calendar
@@ -20,10 +20,7 @@ from receiver.writing.quarantine import Quarantine
 from receiver.writing.rebuild import Piece
 from receiver.zones import named_zone
 
-__all__ = ["Failed", "Hosts", "Order", "Written", "keep_refused", "reached", "write"]
-
-
-_REACHED = ".reached"
+__all__ = ["Failed", "Hosts", "Order", "Written", "keep_refused", "write"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +67,11 @@ class _Run:
 
 
 def write(unit: Unit, order: Order) -> Written | Failed:
-    """Write a unit and tell how it ended; every attempt has a folder of its own, so that none disturbs another."""
+    """Write a unit and tell how it ended."""
+    os.umask(0o027)
     try:
-        return _write(unit, order)
+        with attempt(order.stage, unit) as started:
+            return _write(unit, order, started)
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         return Failed(f"{name}{error.strerror or error}")
@@ -80,12 +79,10 @@ def write(unit: Unit, order: Order) -> Written | Failed:
         return Failed(str(error))
 
 
-def _write(unit: Unit, order: Order) -> Written:
-    os.umask(0o027)
-    folder = order.stage / f"p{unit.partition}-{unit.slot}.{secrets.token_hex(4)}"
-    folder.mkdir(mode=0o750)
+def _write(unit: Unit, order: Order, started: Attempt) -> Written:
+    folder = started.folder
     lines = size = refused = findings = 0
-    with order.output(folder) as output, (folder / _REACHED).open("w", encoding="ascii") as reached:
+    with order.output(folder) as output:
         hosts, aside = Hosts(output), Quarantine(folder, unit.partition)
         for run in order.reader.runs(unit):
             hosts.append(run.pieces)
@@ -94,12 +91,10 @@ def _write(unit: Unit, order: Order) -> Written:
             size += sum(len(piece.payload) for piece in run.pieces)
             refused += len(run.refused)
             findings += run.findings
-            reached.write(f"{run.until}\n")
-            reached.flush()
+            started.reach(run.until)
         output.sync()
         aside.sync()
         closed = tuple(output.closed)
-    (folder / _REACHED).unlink()
     for name in closed:
         pack(folder / name, order.compress, lambda: False)
     return Written(unit.partition, folder, lines, size, refused, findings)
@@ -129,26 +124,6 @@ class Hosts:
                 self._known.add(live)
             for run in runs:
                 self._output.append(live, run.blocks, run.moment)
-
-
-def reached(stage: Path, units: Iterable[Unit]) -> float:
-    """Return the part of `units` that attempts under `stage` have done so far, by sequences, from 0 to 1."""
-    done, whole = 0, 0
-    for unit in units:
-        whole += unit.until - unit.first
-        attempts = [
-            _progress(folder, unit) for folder in stage.glob(f"p{unit.partition}-{unit.slot}.*")
-        ]
-        done += max(attempts, default=0)
-    return done / whole if whole else 1.0
-
-
-def _progress(folder: Path, unit: Unit) -> int:
-    try:
-        words = (folder / _REACHED).read_text("ascii").split()
-    except OSError:
-        return unit.until - unit.first  # gone when all is written
-    return int(words[-1]) - unit.first if words else 0
 
 
 def keep_refused(aside: Quarantine, refused: Iterable[Refused]) -> None:

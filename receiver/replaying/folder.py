@@ -19,6 +19,7 @@ __all__ = ["STAGE", "finish", "prepare", "publish_files", "publish_table", "writ
 
 STAGE = ".replaying"
 _MARK = ".replay.json"
+_FRESH = f"{_MARK}.new"
 
 
 def prepare(output: Path) -> Path:
@@ -27,6 +28,9 @@ def prepare(output: Path) -> Path:
     Raises `ConfigurationError` when it belongs to a receiver, holds a finished replay or anything else, OSError.
     """
     make_folder(output)
+    (output / _FRESH).unlink(
+        missing_ok=True
+    )  # of a replay that died, or had no room, before it began
     names = os.listdir(output)  # noqa: PTH208 - names are what is wanted
     if ".logreceiver" in names or (".owners" in names and _MARK not in names):
         raise ConfigurationError(
@@ -146,7 +150,7 @@ def finish(output: Path, summary: dict[str, object]) -> None:
 
 
 def _write_mark(output: Path, entry: dict[str, object]) -> None:
-    fresh = output / STAGE / "mark" if (output / STAGE).is_dir() else output / f"{_MARK}.new"
+    fresh = output / STAGE / "mark" if (output / STAGE).is_dir() else output / _FRESH
     with fresh.open("w", encoding="utf-8") as file:
         file.write(json.dumps({"version": 1, **entry}) + "\n")
         file.flush()

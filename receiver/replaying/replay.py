@@ -28,6 +28,7 @@ from broker.exits import OperatorError
 from receiver.replaying import feed, files, folder
 from receiver.replaying.again import Reader
 from receiver.replaying.aside import Aside, beside
+from receiver.replaying.attempts import reached
 from receiver.replaying.files import Failed, Order, Written
 from receiver.replaying.moment import Moment, read_moment
 from receiver.replaying.pace import read_speed
@@ -37,8 +38,8 @@ from receiver.replaying.progress import Progress
 from receiver.replaying.selection import Selection, cut_evenly
 from receiver.replaying.settings import ReplaySettings
 from receiver.replaying.sink import HostFiles, Sink, Standard
-from receiver.replaying.table import write_table
-from receiver.spark.session import spark_context
+from receiver.replaying.table import refuse_without_arrow, write_table
+from receiver.spark.session import is_local, spark_context
 from receiver.zones import named_zone
 
 __all__ = ["Summary", "as_json", "as_text", "replay"]
@@ -171,7 +172,7 @@ class _Replay:
         return Order(
             self.stage,
             self.reader,
-            settings.rotate_size,
+            int(settings.rotate_size),  # a type of pydantic's, which executors lack
             settings.rotate_every,
             settings.time_zone,
             settings.compress,
@@ -183,7 +184,7 @@ class _Replay:
         tasks = spark.parallelize(units, len(units)).map(partial(files.write, order=self.order))
         with Progress(sys.stderr, time.monotonic) as progress:
             outcomes: list[Written | Failed] = aside.wait(
-                tasks.collect, lambda: progress.show(files.reached(self.stage, units))
+                tasks.collect, lambda: progress.show(reached(self.stage, units))
             )
         done = []
         for outcome in outcomes:
@@ -197,9 +198,15 @@ class _Replay:
     def into_table(self, spark: SparkContext, aside: Aside, summary: Summary) -> Summary:
         span = self.span
         units = cut_evenly(span.partitions, span.first, span.until, spark.defaultParallelism)
+        if not is_local(str(spark.master)):
+            aside.wait(lambda: refuse_without_arrow(spark))
         place = self.stage / "table"
         session = SparkSession(spark)
-        lines = aside.wait(lambda: write_table(session, units, self.reader, place))
+        with Progress(sys.stderr, time.monotonic) as progress:
+            lines = aside.wait(
+                lambda: write_table(session, units, self.reader, place),
+                lambda: progress.show(reached(self.stage, units)),
+            )
         refused = folder.publish_table(self.output, place)
         return summary.plus(lines, 0, refused, 0)
 

@@ -1,21 +1,26 @@
 """A replay into a Parquet table: a row per line, in folders by date and host. Judges spans as files' lines are judged."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
+from pyspark.sql import Observation, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.functions import count, lit
 from pyspark.sql.types import StructType
 
+from broker.exits import ConfigurationError, OperatorError
 from receiver.replaying.again import Reader
+from receiver.replaying.attempts import attempt
 from receiver.replaying.files import keep_refused
 from receiver.replaying.selection import Unit
 from receiver.writing.quarantine import Quarantine
 from receiver.writing.rebuild import Piece
 
-__all__ = ["write_table"]
+__all__ = ["refuse_without_arrow", "write_table"]
 
 _COLUMNS = (
     "date date, host string, time timestamp, sequence bigint, number int, file string, line string"
@@ -39,13 +44,35 @@ def write_table(session: SparkSession, units: list[Unit], reader: Reader, place:
 
     `place` must not exist; messages that hold no lines are set aside beside it.
     `time` is when a line's block was stored, UTC, and `date` its day; `sequence` and then `number` are the order of lines.
-    Bytes that are no UTF-8 become U+FFFD.
+    Bytes that are no UTF-8 become U+FFFD. Raises `OperatorError` when what tasks wrote is not seen here.
     """
     source = _source(_Lines(units, reader, place.parent))
     session.dataSource.register(source)
+    written = Observation()
     frame = session.read.format(source.name()).load()
+    frame = frame.observe(written, count(lit(1)).alias("lines"))
     frame.write.partitionBy("date", "host").parquet(place.as_uri())
-    return session.read.schema(_COLUMNS).parquet(place.as_uri()).count()
+    found = session.read.schema(_COLUMNS).parquet(place.as_uri()).count()
+    if found != written.get["lines"]:
+        raise OperatorError(
+            f"{written.get['lines']} lines were written by tasks, of which {found} are seen here; --output must be a "
+            "folder that all executors share"
+        )
+    return found
+
+
+def refuse_without_arrow(spark: SparkContext) -> None:
+    """Raise `ConfigurationError` when executors lack what rows are made with; it is too large to be brought to them."""
+
+    def has_arrow(_: int) -> bool:  # not of this module, which could not be imported there
+        return find_spec("pyarrow") is not None
+
+    tasks = range(spark.defaultParallelism)
+    if not all(spark.parallelize(tasks, len(tasks)).map(has_arrow).collect()):
+        raise ConfigurationError(
+            "--format parquet needs pyarrow on the executors, and there is none: install it for --executor-python, "
+            "replay into files, or run it here with --master local[*]"
+        )
 
 
 class _Lines(DataSourceReader):
@@ -79,20 +106,26 @@ def _source(lines: _Lines) -> type[DataSource]:
 
 def _rows(unit: Unit, reader: Reader, aside: Path) -> Iterator[pa.RecordBatch]:
     quarantine = Quarantine(aside, unit.partition)
-    for run in reader.runs(unit):
-        keep_refused(quarantine, run.refused)
-        gathered: list[pa.RecordBatch] = []
-        count = 0
-        for piece in run.pieces:
-            batch = _of_piece(piece)
-            gathered.append(batch)
-            count += batch.num_rows
-            if count >= _ROWS:
-                yield from _joined(gathered)
-                gathered, count = [], 0
-        if gathered:
+    with attempt(aside, unit) as started:
+        for run in reader.runs(unit):
+            keep_refused(quarantine, run.refused)
+            yield from _batches(run.pieces)
+            started.reach(run.until)
+        quarantine.sync()
+
+
+def _batches(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
+    gathered: list[pa.RecordBatch] = []
+    rows = 0
+    for piece in pieces:
+        batch = _of_piece(piece)
+        gathered.append(batch)
+        rows += batch.num_rows
+        if rows >= _ROWS:
             yield from _joined(gathered)
-    quarantine.sync()
+            gathered, rows = [], 0
+    if gathered:
+        yield from _joined(gathered)
 
 
 def _of_piece(piece: Piece) -> pa.RecordBatch:

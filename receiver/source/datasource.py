@@ -11,8 +11,9 @@ from pyspark.sql.types import StructType
 
 from broker.exits import ConfigurationError
 from receiver.source.batch import batch_reader
-from receiver.source.options import SourceOptions
+from receiver.source.options import DEFAULT_SERVERS, SourceOptions
 from receiver.source.schema import columns
+from receiver.source.secrets import with_secrets
 from receiver.source.stream import stream_reader
 
 __all__ = ["JetStreamSource"]
@@ -34,7 +35,8 @@ class JetStreamSource(DataSource):
     How much: maxBytesPerTrigger (about, as stored), maxOffsetsPerTrigger, minOffsetsPerTrigger with maxTriggerDelay
     (15m), minPartitions, maxRecordsPerPartition (in sequences).
     Rows: explode (false), lineType (string, binary), includeHeaders (true, with explode false), failOnDataLoss (true).
-    Getting in: creds, nkey, user, password, tlsCa, tlsCert, tlsKey, tlsFirst; files are read where the tasks run.
+    Getting in: creds, nkey, tlsCa, tlsCert, tlsKey, tlsFirst, read where the tasks run; user with password or
+    passwordFile, or tokenFile, read where the query is planned. Spark shows options, but what files hold it never sees.
     """
 
     @classmethod
@@ -56,7 +58,7 @@ class JetStreamSource(DataSource):
 
     def _parsed(self) -> SourceOptions:
         try:
-            return SourceOptions.parse(self.options)
+            return SourceOptions.parse(with_secrets(self.options, DEFAULT_SERVERS))
         except ConfigurationError as error:
             # Spark shows a user the whole way that an error took; what is wrong stands at its end
             raise error.with_traceback(None) from None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from broker.connection import BrokerAway, Connection, ConnectionLost, Message, Rejected
-from receiver.source.rows import Stored
+from receiver.source.stored import Stored
 
 __all__ = ["patiently", "request_batch"]
 

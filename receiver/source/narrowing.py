@@ -5,7 +5,7 @@ It may leave out only what the filters leave out: Spark looks at every row again
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -27,6 +27,7 @@ __all__ = ["Wanted", "narrow", "wanted_by"]
 _MOST_CHOICES = 100
 _EVERY_PARTITION = "logs.*.>"
 _MICROSECOND = timedelta(microseconds=1)
+_LAST = datetime(9999, 1, 1, tzinfo=UTC)  # behind it a moment has no next one
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,8 @@ def _at_most(wanted: Wanted, column: str, value: object) -> Wanted:
         until = value + 1
         return replace(wanted, until=until if wanted.until is None else min(wanted.until, until))
     if column == "time" and isinstance(value, datetime) and value.tzinfo:
+        if value >= _LAST:
+            return wanted
         before = value + _MICROSECOND  # a row's time is cut to microseconds
         return replace(
             wanted, before=before if wanted.before is None else min(wanted.before, before)

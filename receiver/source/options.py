@@ -15,7 +15,7 @@ from broker.topology import STREAM
 from receiver.source.given import Given
 from receiver.source.patterns import is_pattern, meet, named
 
-__all__ = ["Edge", "Limits", "Position", "PushDown", "Show", "SourceOptions"]
+__all__ = ["DEFAULT_SERVERS", "Edge", "Limits", "Position", "PushDown", "Show", "SourceOptions"]
 
 _KNOWN = (
     *("servers", "stream", "partitions", "subjects", "startingOffsets", "startingTimestamp"),
@@ -23,9 +23,11 @@ _KNOWN = (
     *("maxBytesPerTrigger", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
     *("minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders"),
     *("explode", "lineType", "pushDownPredicate"),
-    *("creds", "nkey", "user", "password", "tlsCa", "tlsCert", "tlsKey", "tlsFirst"),
+    *("creds", "nkey", "user", "password", "passwordFile", "tokenFile"),
+    *("tlsCa", "tlsCert", "tlsKey", "tlsFirst"),
 )
 
+DEFAULT_SERVERS = "nats://127.0.0.1:4222"
 _TRIGGER_DELAY = timedelta(minutes=15)
 
 
@@ -120,7 +122,7 @@ class SourceOptions:
 
 def _servers(given: Given) -> tuple[str, ...]:
     try:
-        return check_servers(given.words("servers", "nats://127.0.0.1:4222"))
+        return check_servers(given.words("servers", DEFAULT_SERVERS))
     except ValueError as error:
         raise ConfigurationError(f"servers: {error}") from None
 
@@ -140,7 +142,7 @@ def _access(given: Given) -> Access:
     if len(ways) > 1:
         raise ConfigurationError(f"{ways[0]} and {ways[1]} are two ways to say who this is")
     if bool(access.user) != bool(access.password):
-        raise ConfigurationError("user and password come together")
+        raise ConfigurationError("user and password come together; give that, or a passwordFile")
     if access.tls_key and not access.tls_cert:
         raise ConfigurationError("tlsKey is the key of a certificate; give that with tlsCert")
     return access

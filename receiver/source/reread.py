@@ -11,7 +11,7 @@ from broker.connection import Connection, Rejected
 from receiver.reading import background
 from receiver.source.direct import patiently, request_batch
 from receiver.source.ranges import Range, without_loss
-from receiver.source.rows import Stored
+from receiver.source.stored import Stored
 from receiver.source.survey import look
 
 __all__ = ["read"]

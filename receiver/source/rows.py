@@ -15,23 +15,13 @@ from broker.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.source.options import Show
 from receiver.source.patterns import partition_in
 from receiver.source.schema import HEADERS, SPAN, arrow_schema
+from receiver.source.stored import Stored
 
-__all__ = ["Stored", "record_batches"]
+__all__ = ["record_batches"]
 
 _BATCH_BYTES = 4 * 1024 * 1024
 """About how much payload goes to Spark at once, unfolded."""
 _TIME = pa.timestamp("us", tz="UTC")
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A message of the stream as it is stored there; `time` is when that was, UTC, as the broker writes it."""
-
-    sequence: int
-    time: str
-    subject: str
-    headers: dict[str, str]
-    payload: bytes
 
 
 @dataclass(frozen=True, slots=True)

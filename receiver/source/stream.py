@@ -56,15 +56,22 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clock = clock
         self._target: int | None = None
         self._triggered: float | None = None
+        self._initial: dict[str, int] | None = None
+        self._is_unwritten = False
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Return where a new query begins, the same however often Spark asks."""
+
         async def plan(connection: Connection) -> dict[str, int]:
             state = await look(connection, self._options.stream)
             starting = self._options.starting or Edge.LATEST
             start = await place(connection, self._options, starting, state)
+            self._is_unwritten = starting is Edge.LATEST
             return self._written(start, state.created)
 
-        return ask(self._options, plan)
+        if self._initial is None:
+            self._initial = ask(self._options, plan)
+        return dict(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         limits = self._options.limits
@@ -75,6 +82,11 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
+        if self._is_unwritten and start == self._initial:
+            # An empty batch first: the checkpoint says then where the query began, and `latest` is asked for only once,
+            # wherever the program may die.
+            self._is_unwritten = False
+            return start
         before, created = self._parsed(start)
         known = min(before.values(), default=None) if self._target is None else None
         state, subjects = self._look_around(known)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from broker.printable import printable
 from broker.sizes import format_size
-from receiver.verifying.examination import Examined, HostReport
+from receiver.verifying.outcome import Examined, HostReport
 
 __all__ = ["Report", "as_json", "as_text"]
 

@@ -17,6 +17,7 @@ VERIFY_FIELDS = (
     | SPARK
     | {
         *("since", "host", "partition", "output", "path_template", "time_zone"),
+        *("keep", "keep_age", "keep_bytes"),
         *("server", "log_level", "log_format"),
     }
 )

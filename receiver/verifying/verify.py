@@ -1,12 +1,16 @@
 """The wiring of a verification: a batch Spark job that compares received files with the stream, up to the offsets."""
 
 import asyncio
-from dataclasses import dataclass
+import sys
+import time
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
+from pyspark import SparkContext
 
 from broker import bucket
 from broker.connection import Connection, Rejected
@@ -14,12 +18,15 @@ from broker.exits import ConfigurationError, OperatorError
 from broker.offset import Offset, UnreadableOffset
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.replaying.again import Reader
-from receiver.replaying.aside import beside
+from receiver.replaying.aside import Aside, beside, part_done
+from receiver.replaying.attempts import reached
 from receiver.replaying.moment import read_moment
 from receiver.replaying.plan import Span, Wanted, survey
+from receiver.replaying.progress import Progress
 from receiver.replaying.selection import Selection, Unit, cut_evenly
-from receiver.spark.session import spark_context
-from receiver.verifying.examination import Examined, Failed, Order, examine
+from receiver.spark.session import is_local, spark_context
+from receiver.verifying.examination import examine
+from receiver.verifying.outcome import Examined, Failed, Order
 from receiver.verifying.report import Report
 from receiver.verifying.settings import VerifySettings
 from receiver.zones import named_zone
@@ -63,15 +70,28 @@ def verify(settings: VerifySettings) -> Report:
         ) as spark,
         beside() as aside,
     ):
-        units = task.units(spark.defaultParallelism)
-        tasks = spark.parallelize(units, len(units)).map(partial(examine, order=order))
-        outcomes: list[Examined | Failed] = aside.wait(tasks.collect)
+        outcomes = _examined(spark, aside, task.units(spark.defaultParallelism), order)
     done = []
     for outcome in outcomes:
         if isinstance(outcome, Failed):
             raise OperatorError(f"could not compare: {outcome.detail}")
         done.append(outcome)
     return Report(tuple(done), unclaimed)
+
+
+def _examined(
+    spark: SparkContext, aside: Aside, units: list[Unit], order: Order
+) -> list[Examined | Failed]:
+    with (
+        TemporaryDirectory(prefix="logreceiver-verify-") as folder,
+        Progress(sys.stderr, time.monotonic) as progress,
+    ):
+        if not is_local(str(spark.master)):
+            tasks = spark.parallelize(units, len(units)).map(partial(examine, order=order))
+            return aside.wait(tasks.collect, lambda: progress.show(part_done(spark)))
+        order, place = replace(order, progress=Path(folder)), Path(folder)
+        tasks = spark.parallelize(units, len(units)).map(partial(examine, order=order))
+        return aside.wait(tasks.collect, lambda: progress.show(reached(place, units)))
 
 
 def _reader(settings: VerifySettings) -> Reader:

@@ -10,8 +10,9 @@ import pytest
 from broker.access import Access
 from receiver.replaying.again import Reader
 from receiver.replaying.aside import beside
+from receiver.replaying.attempts import reached
 from receiver.replaying.feed import LIMIT, Fetched, Slice, Taken, fetch, merged
-from receiver.replaying.files import Failed, Order, Written, reached, write
+from receiver.replaying.files import Failed, Order, Written, write
 from receiver.replaying.folder import prepare
 from receiver.replaying.pacing import Pacing
 from receiver.replaying.selection import Selection, Unit

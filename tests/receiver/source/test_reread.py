@@ -10,7 +10,7 @@ from broker.topology import Topology
 from receiver.reading import background
 from receiver.source.ranges import Loss, Range
 from receiver.source.reread import read
-from receiver.source.rows import Stored
+from receiver.source.stored import Stored
 
 pytestmark = pytest.mark.nats
 

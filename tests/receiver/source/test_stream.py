@@ -96,6 +96,26 @@ def test_a_batch_waits_for_enough_but_not_for_ever(logs_url: str, store: Any) ->
     assert len(query.batch(due, enough)) == 12
 
 
+def test_what_comes_after_the_beginning_is_read_though_the_program_dies_in_its_first_batch(
+    logs_url: str, store: Any
+) -> None:
+    fill(store, logs_url, 3)
+    died = Query(logs_url, startingOffsets="latest")
+    start = dict(died.reader.initialOffset())
+    fill(store, logs_url, 2)
+    end = died.latest(start)
+    fill(store, logs_url, 2)
+
+    again = Query(logs_url, startingOffsets="latest")
+    first = again.batch(
+        dict(again.reader.initialOffset()), end
+    )  # as Spark does it: its log has the end alone
+    second = again.batch(end, again.latest(end))
+
+    assert dict(died.reader.initialOffset()) == start
+    assert first + second == [4, 5, 6, 7]
+
+
 def test_a_batch_read_again_is_the_same_and_tasks_get_pieces(logs_url: str, store: Any) -> None:
     fill(store, logs_url, 20)
     query = Query(logs_url, maxRecordsPerPartition="6")

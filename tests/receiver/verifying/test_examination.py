@@ -13,7 +13,8 @@ from receiver import task
 from receiver.outcome import Done
 from receiver.replaying.again import Reader
 from receiver.replaying.selection import Selection, Unit
-from receiver.verifying.examination import Examined, HostReport, Order, examine
+from receiver.verifying.examination import examine
+from receiver.verifying.outcome import Examined, HostReport, Order
 from tests.receiver.partition import Partition, ours
 
 pytestmark = pytest.mark.nats
