@@ -31,7 +31,7 @@ from receiver.verifying.report import Report
 from receiver.verifying.settings import VerifySettings
 from receiver.zones import named_zone
 
-__all__ = ["verify"]
+__all__ = ["examined", "verify"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def verify(settings: VerifySettings) -> Report:
         ) as spark,
         beside() as aside,
     ):
-        outcomes = _examined(spark, aside, task.units(spark.defaultParallelism), order)
+        outcomes = examined(spark, aside, task.units(spark.defaultParallelism), order)
     done = []
     for outcome in outcomes:
         if isinstance(outcome, Failed):
@@ -79,9 +79,10 @@ def verify(settings: VerifySettings) -> Report:
     return Report(tuple(done), unclaimed)
 
 
-def _examined(
+def examined(
     spark: SparkContext, aside: Aside, units: list[Unit], order: Order
 ) -> list[Examined | Failed]:
+    """Have tasks compare units, and show how far they are; raises OperatorError when Spark gives up."""
     with (
         TemporaryDirectory(prefix="logreceiver-verify-") as folder,
         Progress(sys.stderr, time.monotonic) as progress,

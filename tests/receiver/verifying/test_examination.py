@@ -10,7 +10,6 @@ import zstandard
 
 from broker.access import Access
 from receiver import task
-from receiver.outcome import Done
 from receiver.replaying.again import Reader
 from receiver.replaying.selection import Selection, Unit
 from receiver.verifying.examination import examine
@@ -226,8 +225,10 @@ def test_files_of_another_layout_are_found(partition: Partition) -> None:
         ("logs.p0.web01", b"nobody knows of what file", None),
     )
     partition.claim()
-    done = task.run(partition.assignment(), replace(partition.destination, path_template=template))
-    assert isinstance(done, Done), done
+    report = task.run(
+        partition.assignment(), replace(partition.destination, path_template=template)
+    )
+    assert report.done.until == last + 1, report
     order = Order(
         partition.output, Reader((partition.url,), Access(), Selection()), False, template
     )

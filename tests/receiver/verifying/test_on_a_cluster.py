@@ -1,17 +1,23 @@
 """Replays and verifications on a real cluster whose machines have nothing of ours, and no pyarrow."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from bench.processes import Processes
-from broker.exits import Exit
+from broker.exits import ConfigurationError
+from receiver.replaying.aside import beside
+from receiver.replaying.folder import prepare
+from receiver.replaying.job import Job
+from receiver.replaying.plan import Span
+from receiver.replaying.selection import Unit
+from receiver.replaying.settings import ReplaySettings
+from receiver.replaying.summary import Summary
+from receiver.spark.session import spark_context
+from receiver.verifying.outcome import Examined, Order
+from receiver.verifying.verify import examined
 from tests.receiver.cluster import Cluster
 from tests.receiver.partition import Partition, ours
-
-PROGRAM = str(Path(sys.executable).with_name("logreceiver"))
 
 
 @pytest.mark.nats
@@ -25,30 +31,22 @@ def test_lines_are_replayed_and_verified_by_executors_that_have_nothing(
     partition.claim()
     partition.receive()
     cluster = Cluster(processes, tmp_path, workers=1)
+    again = tmp_path / "again"
+    settings = ReplaySettings(server=(logs_url,), since="earliest", output=again)
+    job = Job(settings, Span((0, 1), 1, 31, 100, 1), again, prepare(again))
 
-    def run(command: str, output: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [
-                *(PROGRAM, command, "--server", logs_url, "--output", str(output), *words),
-                *("--master", cluster.url, "--executor-python", str(cluster.python)),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
+    with (
+        spark_context(
+            cluster.url, scratch=tmp_path / "scratch", executor_python=str(cluster.python)
+        ) as spark,
+        beside() as aside,
+    ):
+        replayed = job.into_files(spark, aside, Summary(1, 31))
+        order = Order(partition.output, job.reader, keeps=False)
+        (verified,) = examined(spark, aside, [Unit(0, 1, 31)], order)
+        with pytest.raises(ConfigurationError, match="pyarrow on the executors"):
+            job.into_table(spark, aside, Summary(1, 31))
 
-    again, table = tmp_path / "again", tmp_path / "table"
-    replayed = run("replay", again, "--since", "earliest")
-    verified = run("verify", partition.output)
-    refused = run("replay", table, "--since", "earliest", "--format", "parquet")
-
-    assert replayed.returncode == 0, replayed.stderr
-    assert (again / "web01.log").read_bytes() == b"".join(lines)
-    assert (verified.returncode, verified.stdout.splitlines()[0]) == (
-        0,
-        "all well: 1 hosts, 300 B compared",
-    ), verified.stderr
-    assert refused.returncode == Exit.CONFIGURATION, refused.stderr
-    assert len(refused.stderr.splitlines()) == 1
-    assert "pyarrow" in refused.stderr
+    assert (replayed.lines, (again / "web01.log").read_bytes()) == (30, b"".join(lines))
+    assert isinstance(verified, Examined), verified
+    assert (verified.hosts, verified.size, verified.reports) == (1, 300, ())
