@@ -1,4 +1,4 @@
-"""Named points at which a test can kill a task, or the driver; inert unless the environment names one."""
+"""Named points at which a test can kill or stop a task, or the driver; inert unless the environment names one."""
 
 import os
 import signal
@@ -24,19 +24,20 @@ POINTS = (
     "turned",
 )
 # "<point>:<file>": die at the point as long as the file exists, which is removed first. As often as it has bytes, one of
-# them is taken away instead.
+# them is taken away instead. With "<point>:stop:<file>" it is SIGSTOP: what goes on a minute later is a zombie.
+_STOP = "stop:"
 _VARIABLE = "LOGSHIP_FAULT"
 
 
 def fault(point: str) -> None:
-    """Die here by SIGKILL, once, when a test has asked for it."""
+    """Die here by SIGKILL, or stop by SIGSTOP, once, when a test has asked for it."""
     wanted = os.environ.get(_VARIABLE)
     if wanted is None:
         return
     name, _, trigger = wanted.partition(":")
     if name != point:
         return
-    path = Path(trigger)
+    path = Path(trigger.removeprefix(_STOP))
     try:
         if left := path.stat().st_size:
             os.truncate(path, left - 1)
@@ -44,4 +45,4 @@ def fault(point: str) -> None:
         path.unlink()
     except FileNotFoundError:
         return
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGSTOP if trigger.startswith(_STOP) else signal.SIGKILL)

@@ -5,7 +5,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -162,23 +164,49 @@ class Partition:
         passes: int = 0,
     ) -> "subprocess.CompletedProcess[str]":
         """Run a batch in a process of its own, which dies at a fault point; it pulls so many messages at a time."""
-        environment = dict(os.environ)
-        if fault:
-            trigger = self.folder / "trigger"
-            trigger.write_bytes(b"." * passes)
-            environment["LOGSHIP_FAULT"] = f"{fault}:{trigger}"
-        words = [
-            *(self.number, first, epoch, self.limit, str(self.output), str(self.state)),
-            *(self.rotate_size, self.url, turn.value, astuple(stay), pull),
-        ]
+        words = self._words(first, epoch, turn, stay, pull)
         return subprocess.run(
             [sys.executable, "-c", _RUN, json.dumps(words)],
-            env=environment,
+            env=self._environment(fault, passes) if fault else None,
             capture_output=True,
             text=True,
             timeout=60,
             check=False,
         )
+
+    @contextmanager
+    def stopped_at(self, point: str, first: int, epoch: int) -> Iterator["subprocess.Popen[str]"]:
+        """Run a batch in a process that stops at a fault point by SIGSTOP, and yield it then; it is killed at the end."""
+        words = self._words(first, epoch, Turn.NONE, ONE_BATCH, 8192)
+        with subprocess.Popen(
+            [sys.executable, "-c", _RUN, json.dumps(words)],
+            env=self._environment(f"{point}:stop", 0),
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                give_up = time.monotonic() + 60
+                while ") T " not in Path(f"/proc/{process.pid}/stat").read_text("ascii"):
+                    assert time.monotonic() < give_up, "it did not come there"
+                    assert process.poll() is None, "it has ended"
+                    time.sleep(0.02)
+                yield process
+            finally:
+                process.kill()
+
+    def _environment(self, fault: str, passes: int) -> dict[str, str]:
+        trigger = self.folder / "trigger"
+        trigger.parent.mkdir(exist_ok=True)
+        trigger.write_bytes(b"." * passes)
+        return {**os.environ, "LOGSHIP_FAULT": f"{fault}:{trigger}"}
+
+    def _words(
+        self, first: int, epoch: int, turn: Turn, stay: Stay, pull: int
+    ) -> list[str | int | tuple[float, ...]]:
+        return [
+            *(self.number, first, epoch, self.limit, str(self.output), str(self.state)),
+            *(self.rotate_size, self.url, turn.value, astuple(stay), pull),
+        ]
 
     def with_folder(self, folder: Path) -> "Partition":
         folder.mkdir(exist_ok=True)

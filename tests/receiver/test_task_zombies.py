@@ -1,0 +1,98 @@
+"""A task that stood still in mid-batch and goes on when others have its partition: it damages nothing."""
+
+import signal
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from broker.connection import Connection
+from broker.offset import Offset
+from receiver.following.ledger import Ledger
+from receiver.outcome import Cause, Done
+from receiver.writing.bond import Folders
+from tests.receiver.partition import Partition, blocked
+
+pytestmark = pytest.mark.nats
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+POINTS = ["fetched", "announced", "appended", "synced", "ended"]
+
+
+@pytest.fixture
+def partition(logs_url: str, tmp_path: Path) -> Partition:
+    return Partition(logs_url, tmp_path / "here")
+
+
+def claim(partition: Partition, owner: str) -> Offset:
+    async def claimed(connection: Connection) -> Offset | None:
+        folders = Folders(partition.output, partition.state, partition.number)
+        return await Ledger(connection, partition.number, owner, folders).claim(NOW)
+
+    offset = partition.ask(claimed)
+    assert offset
+    return offset
+
+
+def goes_on(zombie: "subprocess.Popen[str]") -> str:
+    """Let it go on; return its report."""
+    zombie.send_signal(signal.SIGCONT)
+    return zombie.communicate(timeout=60)[0]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_beside_its_successor_on_one_machine(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    monkeypatch.setattr("receiver.task._LOCK_PATIENCE", 0.1)
+    first = claim(partition, "a:1")
+    partition.lines("web01", b"1", b"2")
+
+    with partition.stopped_at(point, first.next, first.epoch) as zombie:
+        second = claim(partition, "b:2")
+        partition.lines("web01", b"3")
+        blocked(partition.run(second.next, second.epoch), Cause.LOCKED, "p0.lock")
+        report = goes_on(zombie)
+
+    assert "Superseded" in report
+    assert "b:2" in report
+    assert isinstance(partition.run(second.next, second.epoch), Done)
+    assert (partition.read("web01"), partition.offset().next) == (b"1\n2\n3\n", 4)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_of_another_machine_which_takes_over_again_later(
+    partition: Partition, tmp_path: Path, point: str
+) -> None:
+    there = partition.with_folder(tmp_path / "there")
+    first = claim(partition, "a:1")
+    partition.lines("web01", b"1", b"2")
+
+    with partition.stopped_at(point, first.next, first.epoch) as zombie:
+        second = claim(there, "b:2")
+        assert isinstance(there.run(second.next, second.epoch), Done)
+        report = goes_on(zombie)
+
+    assert "Superseded" in report
+    partition.lines("web01", b"3")
+    third = claim(partition, "a:3")
+    assert isinstance(partition.run(third.next, third.epoch), Done)
+    assert partition.offset().next == 4
+    assert there.read("web01") + partition.read("web01") == b"1\n2\n3\n"
+
+
+def test_beside_another_attempt_of_its_own_epoch(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("receiver.task._LOCK_PATIENCE", 0.1)
+    offset = claim(partition, "a:1")
+    partition.lines("web01", b"1", b"2")
+
+    with partition.stopped_at("ended", offset.next, offset.epoch) as zombie:
+        blocked(partition.run(offset.next, offset.epoch), Cause.LOCKED, "p0.lock")
+        goes_on(zombie)
+
+    partition.lines("web01", b"3")
+    assert isinstance(partition.run(offset.next, offset.epoch), Done)
+    assert (partition.read("web01"), partition.offset().next) == (b"1\n2\n3\n", 4)
