@@ -60,11 +60,17 @@ def _ended(
     except Locked as error:
         return Blocked(partition, Cause.LOCKED, str(error))
     except (ConnectionLost, Rejected, TimeoutError) as error:
-        return Blocked(partition, Cause.BROKER, str(error) or type(error).__name__)
+        return Blocked(partition, Cause.BROKER, _words(error))
     except OSError as error:
         return Blocked(partition, Cause.DISK, _describe(error))
     except _CONTRADICTIONS as error:
         return Blocked(partition, Cause.STATE, str(error))
+
+
+def _words(error: ConnectionLost | Rejected | TimeoutError) -> str:
+    if isinstance(error, Rejected):
+        return f"the broker refuses: {error}; run `logbroker apply`"
+    return str(error) or type(error).__name__
 
 
 def _describe(error: OSError) -> str:
