@@ -29,7 +29,7 @@ _LARGEST_ID = 2**32 - 2
 def permissions_of(file: int, folder: int, owner: str, group: str) -> Permissions:
     """Return modes and ids; raises ConfigurationError when this process has not the rights to give them."""
     user, _, of_owner = owner.partition(":")
-    wanted = Permissions(file, folder, _user(user), _group(group or of_owner))
+    wanted = Permissions(int(file), int(folder), _user(user), _group(group or of_owner))
     if os.geteuid() == 0:
         return wanted
     if wanted.user not in (-1, os.geteuid()):

@@ -20,8 +20,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import UTC, datetime
+from functools import partial
 
 from pyspark import SparkContext
 
@@ -33,11 +33,11 @@ from broker.listening import Listening
 from broker.notify import Notifier
 from broker.program import log_to_stderr
 from broker.reload import differences
-from receiver.assignment import LARGEST_PULL, Destination, Place, Stay
+from receiver.assignment import Assignment, Place
 from receiver.following import headcount
 from receiver.following.account import Account
 from receiver.following.configured import partitions_of
-from receiver.following.follower import Follower, Pace
+from receiver.following.follower import Follower
 from receiver.following.jobs import Jobs
 from receiver.following.ledger import Ledger
 from receiver.following.patience import unless
@@ -49,6 +49,8 @@ from receiver.following.tidier import Tidier
 from receiver.following.turns import Turns
 from receiver.following.wake import Wake
 from receiver.meter import Meter
+from receiver.orders import AT_ONCE, destination_of, order_of, pace_of, slots_for
+from receiver.outcome import Report
 from receiver.permissions import Permissions
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import is_local, spark_context
@@ -56,36 +58,15 @@ from receiver.telling.ticker import Ticker
 from receiver.telling.view import View
 from receiver.writing.bond import Folders
 from receiver.writing.calendar import Calendar
-from receiver.writing.closet import Closet, Order
+from receiver.writing.closet import Closet
 from receiver.writing.folders import make_folder
-from receiver.writing.keeping import Limits
 from receiver.writing.place import place_of
 from receiver.zones import named_zone
 
 __all__ = ["receive"]
 
-_MOST_WORKERS = 16
-_IN_HAND = (
-    64 * 1024 * 1024
-)  # bytes that all tasks of a machine hold at once: a pull being written, another under way
-_LEAST_PULL = 1024 * 1024  # bytes
-_STAY, _SILENCE, _TELLING = 20.0, 5.0, 4.0  # seconds that a task stays
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
 _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for all of the end, and until nothing is waited for
-_AT_ONCE = frozenset(
-    {
-        "compress",
-        "keep",
-        "keep_age",
-        "keep_bytes",
-        "linger",
-        "log_format",
-        "log_level",
-        "max_batch",
-        "rotate_size",
-    }
-)
-
 logger = logging.getLogger(__name__)
 
 
@@ -117,7 +98,7 @@ class _Pipeline:
         self._turns: dict[int, Turns] = {}
         self._followers: list[Follower] = []
         self._places: tuple[Place, ...] = ()
-        self._tidier = Tidier(Closet(_order(settings), time.time_ns), self._stop.is_set)
+        self._tidier = Tidier(Closet(order_of(settings), time.time_ns), self._stop.is_set)
 
     async def run(self, notifier: Notifier, reread: Callable[[], ReceiverSettings]) -> None:
         desk = Desk(self._view, notifier, reread, self._change)
@@ -149,7 +130,7 @@ class _Pipeline:
         if count is None:
             return
         partitions, self._count = self._settings.wanted(count), count
-        slots = _slots(self._settings.master, len(partitions))
+        slots = slots_for(self._settings.master, len(partitions))
         with spark_context(
             self._settings.master,
             slots=slots,
@@ -175,7 +156,7 @@ class _Pipeline:
         calendar = Calendar(self._settings.rotate_every, named_zone(self._settings.time_zone))
         self._turns = {number: Turns(calendar, time.time_ns) for number in partitions}
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._turn)
-        jobs = Jobs(lambda assignment: run_job(spark, self._destination(), assignment), slots)
+        jobs = Jobs(partial(self._run, spark), slots)
         screen = sys.stderr if sys.stderr.isatty() else None
         try:
             async with asyncio.TaskGroup() as group:
@@ -197,6 +178,10 @@ class _Pipeline:
             raise leading(errors) from None
         finally:
             jobs.close()
+
+    def _run(self, spark: SparkContext, assignment: Assignment) -> Report:
+        # settings may have been read again since the last stay
+        return run_job(spark, destination_of(self._settings, self._places), assignment)
 
     async def _until_done(self, followers: "set[asyncio.Task[None]]") -> None:
         """Wait for the followers; once told to stop, no longer than the bound."""
@@ -245,7 +230,7 @@ class _Pipeline:
             jobs,
             ledger,
             wake,
-            _pace(settings, len(self._turns)),
+            pace_of(settings, len(self._turns)),
             Account(partition, self._meter),
             _now,
             self._tidier.closed,
@@ -260,47 +245,13 @@ class _Pipeline:
             turns.asked.set()
 
     async def _change(self, settings: ReceiverSettings) -> None:
-        done = differences(self._settings, settings, _AT_ONCE)
+        done = differences(self._settings, settings, AT_ONCE)
         self._settings = done.settings  # the next stays go by it
         log_to_stderr(done.settings)
-        self._tidier.change(_order(done.settings))
+        self._tidier.change(order_of(done.settings))
         for follower in self._followers:
-            follower.pace = _pace(done.settings, len(self._turns))
+            follower.pace = pace_of(done.settings, len(self._turns))
         logger.info("settings read again; %s", done)
-
-    def _destination(self) -> Destination:
-        settings = self._settings
-        return Destination(
-            settings.output.absolute(),
-            settings.state.absolute(),
-            settings.rotate_size,
-            settings.server,
-            settings.rotate_every,
-            settings.access.absolute(Path.cwd()),
-            settings.time_zone,
-            settings.path_template,
-            settings.permissions,
-            self._places,
-        )
-
-
-def _slots(master: str, partitions: int) -> int:
-    """Return how many partitions are received at once: each has a worker of its own, as far as memory allows."""
-    return min(partitions, _MOST_WORKERS) if is_local(master) else partitions
-
-
-def _pace(settings: ReceiverSettings, partitions: int) -> Pace:
-    slots = _slots(settings.master, partitions)
-    pull = max(min(LARGEST_PULL, _IN_HAND // (2 * slots)), _LEAST_PULL)
-    linger = settings.linger.total_seconds()
-    stay = Stay(_TELLING) if settings.once else Stay(_STAY, _SILENCE, linger, _TELLING)
-    return Pace(settings.max_batch, pull, stay, settings.once)
-
-
-def _order(settings: ReceiverSettings) -> Order:
-    age = settings.keep_age // timedelta(microseconds=1) * 1000
-    limits = Limits(settings.keep, age, settings.keep_bytes)
-    return Order(settings.output, settings.state, settings.compress, limits)
 
 
 def _check_folders(settings: ReceiverSettings) -> None:

@@ -65,7 +65,7 @@ class Cluster:
                 f"http://127.0.0.1:{self._page}/json/", timeout=5
             ) as answer:
                 return int(json.load(answer)["aliveworkers"])
-        except OSError:
+        except (OSError, ValueError):  # not there yet, or only half
             return -1
 
     def _start(

@@ -1,0 +1,69 @@
+"""logreceiver on a real standalone cluster whose machines have nothing of ours, through the loss of each part of it."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.processes import Process, Processes
+from broker.exits import Exit
+from broker.topology import Topology
+from tests.conftest import Server, apply_topology
+from tests.receiver.cluster import Cluster, can_be_blind
+from tests.receiver.scene import Scene
+
+pytestmark = [pytest.mark.spark, pytest.mark.nats, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def scene(own_server: Server, processes: Processes, tmp_path: Path) -> Scene:
+    apply_topology(own_server.url, Topology(partitions=2))
+    return Scene(own_server, processes, tmp_path)
+
+
+def started(scene: Scene, cluster: Cluster, name: str) -> Process:
+    return scene.receiver(
+        name,
+        *("--master", cluster.url, "--executor-python", str(cluster.python)),
+        *("--rotate-size", "20KB"),
+    )
+
+
+def test_workers_the_master_and_the_driver_are_killed_and_no_line_is_lost_or_repeated(
+    scene: Scene, processes: Processes, tmp_path: Path
+) -> None:
+    cluster = Cluster(processes, tmp_path)
+    scene.publish(200)
+    receiver = started(scene, cluster, "first")
+    scene.wait_for_all(receiver, seconds=90)
+
+    for worker in cluster.workers:
+        scene.publish(300)
+        worker.kill()  # with its executor and the tasks in it
+        scene.publish(300)
+        worker.start()
+    scene.wait_for_all(receiver, seconds=90)
+    cluster.master.kill()
+    scene.publish(300)
+    cluster.master.start()
+    scene.wait_for_all(receiver, seconds=90)
+    receiver.kill()
+    scene.publish(300)
+    second = started(scene, cluster, "second")
+    scene.wait_for_all(second, seconds=90)
+
+    assert second.stop(12) == Exit.DONE
+
+
+@pytest.mark.skipif(not can_be_blind(), reason="no rights to give a process mounts of its own")
+def test_executors_that_do_not_see_the_output_end_the_start_with_78(
+    scene: Scene, processes: Processes, tmp_path: Path
+) -> None:
+    scene.output.mkdir()
+    cluster = Cluster(processes, tmp_path, hidden=scene.output)
+    scene.publish(20)
+
+    receiver = started(scene, cluster, "receiver")
+
+    assert receiver.wait(90) == Exit.CONFIGURATION
+    assert "is not the folder that the receiver was started with" in receiver.last_words()
+    assert not [path for path in scene.output.iterdir() if not path.name.startswith(".")]

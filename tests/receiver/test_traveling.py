@@ -1,0 +1,31 @@
+"""What goes to Spark's workers brings nothing that an executor would not have: they get our packages, nats and zstandard."""
+
+import pickle
+import subprocess
+import sys
+
+from receiver.orders import destination_of, pace_of
+from receiver.settings import ReceiverSettings
+
+_FOREIGN = ("pydantic", "click", "pydantic_settings", "prometheus_client", "watchdog", "aiofiles")
+_LOAD = """
+import pickle, sys
+import receiver.task
+pickle.loads(bytes.fromhex(sys.argv[1]))
+print([name for name in sys.argv[2:] if name in sys.modules])
+"""
+
+
+def test_a_task_and_what_it_is_given_need_no_package_that_is_only_the_drivers() -> None:
+    settings = ReceiverSettings(partition=("0",))
+    sent = pickle.dumps((destination_of(settings, ()), pace_of(settings, 2)))
+
+    shown = subprocess.run(
+        [sys.executable, "-c", _LOAD, sent.hex(), *_FOREIGN],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert shown.stdout == "[]\n"
