@@ -93,7 +93,8 @@ class Assignment:
     `first` is where the driver believes the offset to be; KV knows better when an attempt of the same task, or a stay whose
     report was lost, has moved it on. How far a batch goes, its `until`, is decided by what the task finds. On the subject
     `leave` the driver asks to be given the slot back at the next end of a batch. With a `turn` files are
-    turned and nothing is read.
+    turned and nothing is read. `passed` is when the line before `first` was stored, in nanoseconds since the epoch, 0 where
+    that is not known.
     """
 
     partition: int
@@ -104,3 +105,4 @@ class Assignment:
     pull: int = LARGEST_PULL
     stay: Stay = Stay()
     leave: str = ""
+    passed: int = 0

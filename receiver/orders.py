@@ -10,10 +10,13 @@ from receiver.assignment import LARGEST_PULL, Destination, Place, Stay
 from receiver.following.follower import Pace
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import is_local
+from receiver.writing.calendar import Calendar
 from receiver.writing.closet import Order
 from receiver.writing.keeping import Limits
+from receiver.writing.layout import Layout
+from receiver.zones import named_zone
 
-__all__ = ["AT_ONCE", "destination_of", "order_of", "pace_of", "slots_for"]
+__all__ = ["AT_ONCE", "calendar_of", "destination_of", "order_of", "pace_of", "slots_for"]
 
 _MOST_WORKERS = 16
 _IN_HAND = (
@@ -72,4 +75,13 @@ def order_of(settings: ReceiverSettings) -> Order:
     """Return what is wanted of closed segments."""
     age = settings.keep_age // timedelta(microseconds=1) * 1000
     limits = Limits(settings.keep, age, settings.keep_bytes)
-    return Order(settings.output, settings.state, settings.compress, limits)
+    layout = Layout(settings.path_template)
+    return Order(settings.output, settings.state, settings.compress, limits, layout)
+
+
+def calendar_of(settings: ReceiverSettings) -> Calendar:
+    """Return the calendar that silent files are closed by: where there is a file a day, at midnight at the latest."""
+    every, day = settings.rotate_every, timedelta(days=1)
+    if Layout(settings.path_template).has_date:
+        every = min(every or day, day)
+    return Calendar(every, named_zone(settings.time_zone))

@@ -49,7 +49,7 @@ from receiver.following.tidier import Tidier
 from receiver.following.turns import Turns
 from receiver.following.wake import Wake
 from receiver.meter import Meter
-from receiver.orders import AT_ONCE, destination_of, order_of, pace_of, slots_for
+from receiver.orders import AT_ONCE, calendar_of, destination_of, order_of, pace_of, slots_for
 from receiver.outcome import Report
 from receiver.permissions import Permissions
 from receiver.settings import ReceiverSettings
@@ -57,11 +57,9 @@ from receiver.spark.session import is_local, spark_context
 from receiver.telling.ticker import Ticker
 from receiver.telling.view import View
 from receiver.writing.bond import Folders
-from receiver.writing.calendar import Calendar
 from receiver.writing.closet import Closet
 from receiver.writing.folders import make_folder
 from receiver.writing.place import place_of
-from receiver.zones import named_zone
 
 __all__ = ["receive"]
 
@@ -153,7 +151,7 @@ class _Pipeline:
         await self._connection.close()
 
     async def _follow(self, partitions: Sequence[int], spark: SparkContext, slots: int) -> None:
-        calendar = Calendar(self._settings.rotate_every, named_zone(self._settings.time_zone))
+        calendar = calendar_of(self._settings)
         self._turns = {number: Turns(calendar, time.time_ns) for number in partitions}
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._turn)
         jobs = Jobs(partial(self._run, spark), slots)

@@ -24,14 +24,15 @@ from receiver.reading.fetch import Reading
 from receiver.writing import journal, upkeep
 from receiver.writing.batch import Batch
 from receiver.writing.calendar import Calendar
-from receiver.writing.entry import Entry, Taken
+from receiver.writing.entry import Entry, Taken, nanoseconds
 from receiver.writing.files import Damaged, Output
 from receiver.writing.journal import Verdict
+from receiver.writing.layout import Days, Layout
 from receiver.writing.lengths import Lengths
 from receiver.writing.logbook import Logbook
 from receiver.writing.spanbook import SpanBook
 from receiver.writing.spans import Kind
-from receiver.writing.turning import lives_of, turn
+from receiver.writing.turning import leave, lives_of, turn
 from receiver.zones import named_zone
 
 __all__ = ["Stay"]
@@ -58,7 +59,10 @@ class Stay:
         self._clock = clock
         self._began = 0.0
         self._path = destination.state / f"p{assignment.partition}"
-        self._calendar = Calendar(destination.rotate_every, named_zone(destination.time_zone))
+        self._zone = named_zone(destination.time_zone)
+        self._calendar = Calendar(destination.rotate_every, self._zone)
+        self._layout = Layout(destination.path_template)
+        self._passed = 0
         self.done = Done(assignment.partition, assignment.first, assignment.first)
         self.batches = 0
         self.seconds = 0.0
@@ -74,10 +78,11 @@ class Stay:
         if objection := self._objection(offset):
             return objection
         assert offset is not None, "or there is an objection"
+        self._passed = nanoseconds(offset.last_time)
         self.done = Done(self._assignment.partition, offset.next, offset.next)
         with (
             Logbook(self._path.with_suffix(".journal")) as logbook,
-            Lengths(self._path.with_suffix(".lengths")) as lengths,
+            Lengths(self._path.with_suffix(".lengths"), self._layout) as lengths,
         ):
             self._lengths = lengths
             try:
@@ -128,7 +133,8 @@ class Stay:
 
     def _batch(self, reading: Reading, logbook: Logbook, wait: float) -> Done:
         destination = self._destination
-        assignment = replace(self._assignment, first=self.done.until)
+        passed = max(self._passed, self.done.stored_at)
+        assignment = replace(self._assignment, first=self.done.until, passed=passed)
         chunks = reading.batch(wait)
         first = next(chunks, None)
         if first is None:
@@ -153,14 +159,19 @@ class Stay:
 
     def _turn(self, logbook: Logbook) -> Ending:
         with self._output() as output:
-            begin = output.calendar.period(time.time_ns()).begin
+            now = time.time_ns()
+            begin = output.calendar.period(now).begin
+            position = (self._assignment.epoch, self.done.until)
+            lives = lives_of(self._destination.output, self._assignment.partition)
+            over = self._layout.of_earlier_days(lives, Days(self._zone).date(now))
             closed = turn(
                 logbook,
                 output,
-                lives_of(self._destination.output, self._assignment.partition),
-                (self._assignment.epoch, self.done.until),
+                (live for live in lives if live not in over),
+                position,
                 lambda moment: self._assignment.turn is Turn.ALL or moment < begin,
             )
+            closed += leave(logbook, over, position)
             self.done = replace(self.done, closed=closed, notices=tuple(output.notices))
         return Ending.SILENCE
 

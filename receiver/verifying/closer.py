@@ -51,12 +51,12 @@ class Closer:
     order: Order
     host: str
     live: str
-    names: Names
 
     def report(self, committed: int) -> HostReport:
         """Return what differs of `committed` bytes; raises OSError when files go or get other names meanwhile."""
         names = closed(self.order.output).get(self.live, {})
-        found = received(self.order.output, self.live, names, committed + _FURTHER)
+        forms = self.order.forms(self.live)
+        found = received(self.order.output, forms, names, committed + _FURTHER)
         is_pruned = min(names) > 1 if names else self.order.keeps
         begin = self._begin(found, committed)
         expected = Side(
@@ -115,9 +115,10 @@ class Closer:
         """Yield what the host should have; `beyond` what is committed, too, as it may have been written since."""
         unit = self.unit
         until = _END if beyond else unit.until
+        own = Names(self.order, unit.partition)
         for run in self.order.reader.runs(Unit(unit.partition, unit.first, until), self.host):
             for piece in run.pieces:
-                if self.names.live_name(piece) == self.live:
+                if own.live_name(piece) == self.live:
                     yield piece.payload
 
 

@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from broker.exits import OperatorError
 from receiver.replaying.attempts import attempt
@@ -64,8 +63,8 @@ def _examine(unit: Unit, order: Order, reach: Callable[[int], object]) -> Examin
     segments = closed(order.output)
     reports = []
     for live, expected in sorted(files.items()):
-        if not _fits(order.output, live, segments.get(live, {}), expected):
-            closer = Closer(unit, order, expected.host, live, names)
+        if not _fits(order, live, segments.get(live, {}), expected):
+            closer = Closer(unit, order, expected.host, live)
             report = look_closer(closer, expected.length)
             if report.places or report.pruned:
                 reports.append(report)
@@ -74,11 +73,11 @@ def _examine(unit: Unit, order: Order, reach: Callable[[int], object]) -> Examin
     return Examined(unit.partition, hosts, size, refused, tuple(reports))
 
 
-def _fits(folder: Path, live: str, names: dict[int, str], expected: _Expected) -> bool:
+def _fits(order: Order, live: str, names: dict[int, str], expected: _Expected) -> bool:
     """Whether the newest bytes are the expected ones, to the last."""
     digest = hashlib.blake2b(digest_size=16)
     try:
-        found = received(folder, live, names, expected.length)
+        found = received(order.output, order.forms(live), names, expected.length)
         start = found.length - expected.length
         if start < 0:
             return False

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from receiver.replaying.again import Reader
 from receiver.verifying.findings import Difference
-from receiver.writing.layout import DEFAULT
+from receiver.writing.layout import DEFAULT, Layout
+from receiver.writing.packing import SUFFIXES
 
 __all__ = ["Examined", "Failed", "HostReport", "Order", "Place"]
 
@@ -23,6 +24,11 @@ class Order:
     path_template: str = DEFAULT
     time_zone: str = "UTC"
     progress: Path | None = None
+
+    def forms(self, live: str) -> tuple[str, ...]:
+        """Return the names of a live file; of a day that is over it is compressed under its own."""
+        has_date = Layout(self.path_template).has_date
+        return (live, *(live + suffix for suffix in SUFFIXES.values())) if has_date else (live,)
 
 
 @dataclass(frozen=True, slots=True)

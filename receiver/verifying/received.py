@@ -2,7 +2,7 @@
 
 import gzip
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,14 +57,17 @@ class Received:
         return "no file"
 
 
-def received(folder: Path, live: str, names: Mapping[int, str], least: int) -> Received:
+def received(folder: Path, lives: Sequence[str], names: Mapping[int, str], least: int) -> Received:
     """Return a host's newest segments that hold at least `least` bytes, or all; `names` are its closed ones by number.
 
-    A live file that is renamed while this looks is found under one of its names. Raises OSError.
+    `lives` are the names that its unnumbered file may have, whichever of them are there, newest first. A live file that is renamed while this looks is found under one of its names. Raises OSError.
     """
     found: list[Segment] = []
     length = 0
-    segments = [(None, live), *((number, names[number]) for number in sorted(names, reverse=True))]
+    segments = [
+        *((None, live) for live in lives),
+        *((number, names[number]) for number in sorted(names, reverse=True)),
+    ]
     for number, name in segments:
         if length >= least:
             break

@@ -77,7 +77,7 @@ class Batch:
             destination.output,
             assignment.partition,
             Layout(destination.path_template),
-            Days(named_zone(destination.time_zone)),
+            Days(named_zone(destination.time_zone), assignment.passed),
         )
         self._quarantine = Quarantine(destination.output, assignment.partition)
         self._gaps = GapBook(

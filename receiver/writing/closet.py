@@ -6,17 +6,18 @@ A segment that an undo may still need is never touched, nor a file that the regi
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from broker.sizes import format_size
 from receiver.writing import journal, rotation
-from receiver.writing.folders import walk, within
+from receiver.writing.folders import remove_empty, walk, within
 from receiver.writing.keeping import Limits, Segment, superfluous
+from receiver.writing.layout import Layout, register_keys
 from receiver.writing.owners import owner_of
-from receiver.writing.packing import clear_away, pack
+from receiver.writing.packing import SUFFIXES, clear_away, pack
 
 __all__ = ["Closet", "Order", "be_modest"]
 
@@ -24,17 +25,24 @@ _MODEST = (
     15  # of 19 steps of niceness: receiving goes first wherever there are fewer cores than work
 )
 
+_LOOK_EVERY = 3600 * 1_000_000_000  # nanoseconds
+_LAST = 2**62  # behind the numbers of a day's segments
+
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is wanted: `compress` is zstd, gzip or none; `limits` say which closed segments stay."""
+    """What is wanted: `compress` is zstd, gzip or none; `limits` say which closed segments stay.
+
+    Where the layout has a file a day, those of days that are over are closed segments, too.
+    """
 
     output: Path
     state: Path
     compress: str
     limits: Limits = Limits()  # noqa: RUF009 - a frozen value
+    layout: Layout = Layout()  # noqa: RUF009 - a frozen value
 
 
 class Closet:
@@ -46,7 +54,9 @@ class Closet:
         self._clock = clock
         self._left: set[str] | None = None
         self._told: str | None = None
-        self._owners: dict[str, int | None] = {}
+        self._over: set[str] = set()
+        self._look_at = 0
+        self._owners: dict[tuple[str, ...], int | None] = {}
         self.removed = 0
 
     def tidy(self, closed: Iterable[str], stopped: Callable[[], bool]) -> None:
@@ -61,8 +71,10 @@ class Closet:
             self._tell(error)
 
     def _tidy(self, closed: Iterable[str], stopped: Callable[[], bool]) -> None:
-        left = self._first_look() if self._left is None else self._left
-        self._left = left | set(closed)
+        named = set(closed)
+        self._over |= {name for name in named if not rotation.is_closed(name)}
+        left = self._first_look() if self._left is None else self._left | self._later_look()
+        self._left = left | named
         self._prune(stopped)  # first: it makes room for what is compressed
         if not self._left:
             return
@@ -89,6 +101,18 @@ class Closet:
                 clear_away(path.parent, path.name)
         return names
 
+    def _later_look(self) -> set[str]:
+        """Return the files of days that are over by now; of all other segments we were told when they were closed."""
+        now, order = self._clock(), self.order
+        if not order.layout.has_date or order.compress not in SUFFIXES or now < self._look_at:
+            return set()
+        self._look_at = now + _LOOK_EVERY
+        return {
+            segment.name
+            for segment in self._settled()
+            if segment.day and rotation.plain_name(segment.name) == segment.name
+        }
+
     def _prune(self, stopped: Callable[[], bool]) -> None:
         limits, output = self.order.limits, self.order.output
         if not limits or stopped():
@@ -101,6 +125,7 @@ class Closet:
             # that's fine: a person, or another receiver
             with suppress(FileNotFoundError), within(output, segment.name) as path:
                 path.unlink()
+            remove_empty(output, segment.name.rpartition("/")[0])
             self.removed += 1
             logger.debug("removed %s", segment.name)
         if gone:
@@ -114,23 +139,45 @@ class Closet:
     def _settled(self) -> list[Segment]:
         """Return the segments of the partitions whose journals are here, without those that an undo may need."""
         order = self.order
-        segments = rotation.closed_segments(walk(order.output))
+        names = list(walk(order.output))
         needed = _needed(
             order.state
         )  # after the listing: what is in it was announced before it was made
         journals = {path.stem for path in order.state.glob("p*.journal")}
-        return [
-            Segment(live, number, name)
-            for live, numbers in segments.items()
+        segments = [
+            _segment(order.layout, live, number, name)
+            for live, numbers in rotation.closed_segments(names).items()
             if f"p{self._owner(live)}" in journals
             for number, name in numbers.items()
             if number < needed.get(live, number + 1)
         ]
+        return segments + self._days_over(names, needed, journals)
+
+    def _days_over(
+        self, names: Iterable[str], needed: Mapping[str, int], journals: Container[str]
+    ) -> list[Segment]:
+        """Return the files of days that are over for their partition: it has one of a later day, or was told to be silent."""
+        layout = self.order.layout
+        lives = ((rotation.plain_name(name), name) for name in names if layout.has_date)
+        found = [
+            (f"p{self._owner(live)}", layout.date_of(live), live, name)
+            for live, name in lives
+            if layout.date_of(live) and live not in needed
+        ]
+        last: dict[str, str] = {}
+        for partition, date, _, _ in found:
+            last[partition] = max(date, last.get(partition, ""))
+        return [
+            _segment(layout, live, _LAST, name)
+            for partition, date, live, name in found
+            if partition in journals and (date < last[partition] or live in self._over)
+        ]
 
     def _owner(self, live: str) -> int | None:
-        if self._owners.get(live) is None:  # an owner is one for ever
-            self._owners[live] = owner_of(self.order.output, live)
-        return self._owners[live]
+        keys = register_keys(live)  # the same for all days of a file
+        if self._owners.get(keys) is None:  # an owner is one for ever
+            self._owners[keys] = owner_of(self.order.output, live)
+        return self._owners[keys]
 
     def _tell(self, error: OSError) -> None:
         words = f"{error.filename or self.order.output}: {error.strerror or error}"
@@ -150,7 +197,11 @@ def _sized(output: Path, segment: Segment) -> list[Segment]:
             found = path.lstat()
     except FileNotFoundError:
         return []
-    return [Segment(segment.live, segment.number, segment.name, found.st_size, found.st_mtime_ns)]
+    return [replace(segment, size=found.st_size, moment=found.st_mtime_ns)]
+
+
+def _segment(layout: Layout, live: str, number: int, name: str) -> Segment:
+    return Segment(layout.of_all_days(live), number, name, day=layout.date_of(live))
 
 
 def _needed(state: Path) -> Mapping[str, int]:

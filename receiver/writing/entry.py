@@ -14,7 +14,7 @@ from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET, offset_key
 from receiver.outcome import Done
 
-__all__ = ["Entry", "Taken"]
+__all__ = ["Entry", "Taken", "nanoseconds"]
 
 _PATIENCE = 20.0  # seconds for a move; then the stay ends, and the next one finds out how it went
 _PAUSE = 0.5  # seconds between attempts
@@ -102,6 +102,14 @@ class Entry:
             raise Taken(found)
         self._revision = entry.revision
         return True
+
+
+def nanoseconds(moment: str) -> int:
+    """Read a moment that `iso` wrote, since the epoch; 0 for none, or what is none."""
+    try:
+        return round(datetime.fromisoformat(moment).timestamp() * 1000) * 1_000_000
+    except ValueError:
+        return 0
 
 
 def iso(moment: datetime) -> str:

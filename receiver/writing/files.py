@@ -205,12 +205,19 @@ class Output:
         folder, _, name = live.rpartition("/")
         mode = self._permissions.file
         with self._folders.naming(live):
-            opened = self._folders.make(folder)
             self._folders.note_change(folder)
-            descriptor = os.open(name, _FLAGS | os.O_CREAT, mode, dir_fd=opened)
+            try:
+                descriptor = self._create(folder, name)
+            except FileNotFoundError:  # the folder was empty, and removed
+                self._folders.look_again()
+                descriptor = self._create(folder, name)
             self._open[live] = descriptor
             give(descriptor, mode, self._permissions)
         return descriptor
+
+    def _create(self, folder: str, name: str) -> int:
+        opened = self._folders.make(folder)
+        return os.open(name, _FLAGS | os.O_CREAT, self._permissions.file, dir_fd=opened)
 
     def rotate(self, live: str) -> None:
         """Close a live file whose image was taken and that has lines; raises OSError."""

@@ -16,7 +16,7 @@ from receiver.permissions import Permissions
 from receiver.writing import writeback
 from receiver.writing.logbook import sync_folder
 
-__all__ = ["Folders", "give", "make_folder", "most_open", "walk", "within"]
+__all__ = ["Folders", "give", "make_folder", "most_open", "remove_empty", "walk", "within"]
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 _MOST_OPEN = 128
@@ -193,6 +193,24 @@ def within(root: Path, path: str) -> Iterator[Path]:
         raise
     finally:
         folders.close()
+
+
+def remove_empty(root: Path, folder: str) -> None:
+    """Remove a folder below `root` and those above it, as long as they hold nothing; raises OSError.
+
+    Whoever has it open and makes a file in it finds it gone, and makes it again.
+    """
+    while folder:
+        try:
+            with within(root, folder) as path:
+                path.rmdir()
+        except FileNotFoundError:
+            pass  # that's fine: somebody else has removed it
+        except OSError as error:
+            if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY}:
+                return
+            raise
+        folder = folder.rpartition("/")[0]
 
 
 def most_open(wanted: int) -> int:

@@ -12,7 +12,7 @@ __all__ = ["Limits", "Segment", "superfluous"]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A closed segment of a live file.
+    """A closed segment of a live file; where there is a file a day, `live` is the one for all of them, and `day` tells them apart.
 
     `size` is in bytes as they are on disk, `moment` that of its last line, in nanoseconds since the epoch.
     """
@@ -22,6 +22,7 @@ class Segment:
     name: str
     size: int = 0
     moment: int = 0
+    day: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def superfluous(segments: Iterable[Segment], limits: Limits, now: int) -> list[S
 
     A segment counts as young as the youngest before it, so that a file never loses a piece out of its middle.
     """
-    ordered = sorted(segments, key=lambda segment: (segment.live, segment.number))
+    ordered = sorted(segments, key=lambda segment: (segment.live, segment.day, segment.number))
     aged: list[tuple[int, Segment]] = []
     beyond: set[str] = set()
     for _, group in groupby(ordered, key=lambda segment: segment.live):

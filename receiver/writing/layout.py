@@ -6,8 +6,10 @@ system, is no other's, and can be neither a closed segment nor a hidden file of 
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 
 from receiver.writing.calendar import Calendar, Period
 from receiver.writing.rotation import is_closed, stem_of
@@ -18,6 +20,12 @@ DEFAULT = "{host}.log"
 
 _PLACE = re.compile(r"\{[^{}]*\}|[{}]")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_SHAPES = {
+    "{host}": r"(?P<host>[^/]+?)",
+    "{file}": r"(?P<file>.+?)",
+    "{date}": rf"(?P<date>{_DATE.pattern})",
+}
+_MARKS = r"(?:\.\.%%[cdfz])*"
 _LONGEST = 226  # bytes of a component; ".000001.zst" fits behind, ".….new" around it, and a mark of ours within
 _LONGEST_PATH = (
     1024  # bytes of a file's path; with the rest far below PATH_MAX, whatever the output folder is
@@ -67,25 +75,61 @@ class Layout:
             return f"{stem_of(host)}{mark}.log"
         parts = self.template.replace("{date}", date).split("/")
         return "/".join(
-            safe_path(file)
+            self._file_path(file)
             if part == "{file}"
             else _no_segment(part.replace("{host}", stem_of(host, _LONGEST_HOST) + mark))
             for part in parts
         )
 
+    def _file_path(self, file: str | None) -> str:
+        path = safe_path(file)
+        # a day's file that is over may be compressed under its own name
+        return f"{path}..%%z" if self.has_date and path.endswith((".zst", ".gz")) else path
+
+    def holds(self, live: str) -> bool:
+        """Say whether a path may be one of a live file of this layout."""
+        return _shape(self.template).fullmatch(live) is not None
+
+    def date_of(self, live: str) -> str:
+        """Return the day of a live file, empty where it has none in this layout."""
+        found = _shape(self.template).fullmatch(live) if self.has_date else None
+        return found["date"] if found else ""
+
+    def of_all_days(self, live: str) -> str:
+        """Return what the files of a live file have in common over the days: its path, without the day."""
+        if not self.date_of(live) or not (found := _shape(self.template).fullmatch(live)):
+            return live
+        return f"{live[: found.start('date')]}{{date}}{live[found.end('date') :]}"
+
+    def marked(self, live: str, mark: str) -> str:
+        """Return the path of a live file with a mark behind its host's name, as another partition's file has it."""
+        found = _shape(self.template).fullmatch(live)
+        end = found.end("host") if found else len(live)
+        return f"{live[:end]}{mark}{live[end:]}"
+
+    def of_earlier_days(self, lives: Iterable[str], today: str) -> dict[str, str]:
+        """Return those live files that are of days before today, and their days: no line goes there any more."""
+        dates = ((live, self.date_of(live)) for live in lives)
+        return {live: date for live, date in dates if date and date < today}
+
 
 class Days:
-    """The date of moments in a time zone; as cheap as a comparison within a day."""
+    """The date of moments in a time zone; as cheap as a comparison within a day.
 
-    def __init__(self, zone: tzinfo = UTC) -> None:
-        """Know no day yet."""
+    A day that is over stays over: were the broker's clock set back, what comes then would be of the last day still.
+    """
+
+    def __init__(self, zone: tzinfo = UTC, since: int = 0) -> None:
+        """Begin at a moment in nanoseconds since the epoch."""
         self._zone = zone
+        self._latest = since
         self._calendar = Calendar(_DAY, zone)
         self._last = Period(0, 0)
         self._date = ""
 
     def date(self, moment: int) -> str:
         """Return the day of a moment in nanoseconds since the epoch, as YYYY-MM-DD."""
+        self._latest = moment = max(moment, self._latest)
         if not self._last.begin <= moment < self._last.end:
             self._last = self._calendar.period(moment)
             begin = datetime.fromtimestamp(self._last.begin // 10**9, self._zone)
@@ -124,6 +168,15 @@ def register_keys(live: str) -> tuple[str, ...]:
 def folder_key(folder: str) -> str:
     """Return under which name the register holds that a path is a folder."""
     return f"{register_keys(folder)[-1]}.d"
+
+
+@lru_cache(16)
+def _shape(template: str) -> "re.Pattern[str]":
+    names = []
+    for name in template.split("/"):
+        words = re.split(r"(\{[a-z]+\})", name)
+        names.append("".join(_SHAPES.get(word) or re.escape(word) for word in words) + _MARKS)
+    return re.compile("/".join(names))
 
 
 def _component(name: str) -> str:

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from receiver.writing.layout import Layout
+
 __all__ = ["Damaged", "Known", "Lengths", "difference", "remains"]
 
 _VERSION = 1
+_DEFAULT = Layout()
 
 
 class Damaged(Exception):
@@ -79,9 +82,13 @@ class Lengths:
     What a batch leaves counts from the next touch of the file on, so that it goes with a batch that is undone.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        """Read what was saved, if anything is to be; what cannot be read is nothing known."""
+    def __init__(self, path: Path | None, layout: Layout = _DEFAULT) -> None:
+        """Read what was saved, if anything is to be; what cannot be read is nothing known.
+
+        Where the layout has a file a day, only the last day's are remembered.
+        """
         self._path = path
+        self._layout = layout
         self._changed = False
         self._known, self._fresh = _read(path) if path else ({}, {})
 
@@ -121,6 +128,7 @@ class Lengths:
         """Write down what is known, when it has changed; that it cannot be written is left for the next time."""
         if not self._changed or not self._path:
             return
+        self._forget_earlier_days()
         fresh = self._path.with_suffix(".lengths.new")
         try:
             with fresh.open("wb") as file:
@@ -131,6 +139,14 @@ class Lengths:
         except OSError:
             return
         self._changed = False
+
+    def _forget_earlier_days(self) -> None:
+        if not self._layout.has_date:
+            return
+        last = max(map(self._layout.date_of, self._known.keys() | self._fresh.keys()), default="")
+        for files in (self._known, self._fresh):
+            for live in self._layout.of_earlier_days(files, last):
+                del files[live]
 
 
 _Files = dict[str, Known]

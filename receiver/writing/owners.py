@@ -16,15 +16,14 @@ from receiver.writing.folders import make_folder
 from receiver.writing.layout import Days, Layout, folder_key, register_keys
 from receiver.writing.logbook import named, sync_folder
 
-__all__ = ["KnownOwners", "Owners", "owner_of"]
+__all__ = ["KnownOwners", "Owners", "Unregistered", "owner_of"]
 
 _FOLDER = ".owners"
 _DEFAULT = Layout()
 _MOST_KNOWN = 200_000  # names; whoever makes up files without end costs time, not memory
 
-_Source = tuple[str, str | None]
+_Source = tuple[str, str | None, str]
 _known: dict[tuple[Path, int, Layout], dict[_Source, str]] = {}
-_dates: dict[tuple[Path, int, Layout], str] = {}
 _synced: set[Path] = set()
 """Registers all of whose names this process has brought to disk; one that it finds may hold others."""
 
@@ -42,26 +41,23 @@ class Owners:
         self._days = days or Days()
         self._seed = self._folder / f".p{partition}"
         self._has_seed = False
-        self._key = (self._folder, partition, layout)
-        self._known = _known.setdefault(self._key, {})
+        self._known = _known.setdefault((self._folder, partition, layout), {})
 
     def live_name(self, host: str, file: str | None = None, moment: int = 0) -> str:
         """Return the live file that this partition writes for lines of a host's file stored at a moment; raises OSError.
 
         What is new in the register is on disk after `sync`.
         """
-        if self._layout.has_date and _dates.get(self._key) != (date := self._days.date(moment)):
-            self._known.clear()
-            _dates[self._key] = date
-        source = (host, file if self._layout.has_file else None)
+        layout = self._layout
+        date = self._days.date(moment) if layout.has_date else ""
+        source = (host, file if layout.has_file else None, date)
         if (name := self._known.get(source)) is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             name = self._known[source] = self._claim(*source)
         return name
 
-    def _claim(self, host: str, file: str | None) -> str:
-        date = _dates.get(self._key, "")
+    def _claim(self, host: str, file: str | None, date: str) -> str:
         for mark in ("", f"..p{self._partition}"):
             live = self._layout.path(host, file, date, mark)
             if self._layout.has_file:
@@ -151,6 +147,29 @@ class KnownOwners(Owners):
     def _register(self, live: str) -> bool:
         owners = {_read(self._folder / name) for name in register_keys(live)} - {None}
         return owners <= {self._partition}
+
+
+class Unregistered(Owners):
+    """The names of live files in a folder that nobody else writes to: what is taken is remembered here alone."""
+
+    def __init__(self, output: Path, layout: Layout, days: Days) -> None:
+        """Know no name yet."""
+        super().__init__(output, 0, layout, days)
+        self._known = {}
+        self._taken: set[str] = set()
+
+    def _enter(self, key: str) -> None:
+        self._taken.add(key)
+
+    def _is_file(self, path: str) -> bool:
+        return not self._taken.isdisjoint(register_keys(path))
+
+    def _is_folder(self, path: str) -> bool:
+        return folder_key(path) in self._taken
+
+    def _register(self, live: str) -> bool:
+        self._enter(register_keys(live)[-1])
+        return True
 
 
 def owner_of(output: Path, live: str) -> int | None:

@@ -2,6 +2,7 @@
 
 import fcntl
 import gzip
+import hashlib
 import os
 import stat
 from collections.abc import Callable
@@ -23,15 +24,20 @@ _PIECE = 1024 * 1024
 def pack(segment: Path, compress: str, stopped: Callable[[], bool]) -> None:
     """Put the compressed form in the place of a segment, with its mode, owner and time; raises OSError.
 
-    What is compressed already, in whatever way, stays so. Leaves off soon after `stopped()` is true, and where another
+    What is compressed already, in whatever way, stays so; a day's file, which has no number, may have got lines since, and
+    goes only when they are the same. Leaves off soon after `stopped()` is true, and where another
     process has the segment in its hands.
     """
     plain = segment.with_name(rotation.plain_name(segment.name))
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(plain.lstat().st_mode):
             return
-        is_packed = any(plain.with_name(plain.name + end).exists() for end in SUFFIXES.values())
-        if is_packed or (compress in SUFFIXES and _pack(plain, SUFFIXES[compress], stopped)):
+        packed = [path for end in SUFFIXES.values() if (path := _with(plain, end)).exists()]
+        if packed:
+            is_done = rotation.is_closed(plain.name) or _is_same(plain, packed[0])
+        else:
+            is_done = compress in SUFFIXES and _pack(plain, SUFFIXES[compress], stopped)
+        if is_done:
             plain.unlink()
 
 
@@ -56,11 +62,30 @@ def _pack(plain: Path, suffix: str, stopped: Callable[[], bool]) -> bool:
         try:
             if not _compress(source, raw, suffix, stopped):
                 return False
-            half.replace(plain.with_name(plain.name + suffix))
+            half.replace(_with(plain, suffix))
         finally:
             half.unlink(missing_ok=True)
-    sync_folder(plain.parent)
-    return True
+        sync_folder(plain.parent)
+        return os.fstat(source.fileno()).st_size == source.tell()
+
+
+def _with(plain: Path, suffix: str) -> Path:
+    return plain.with_name(plain.name + suffix)
+
+
+def _is_same(plain: Path, packed: Path) -> bool:
+    with plain.open("rb") as source, packed.open("rb") as raw:
+        try:
+            return _digest(source) == _digest(_READERS[packed.suffix](raw))
+        except (zstandard.ZstdError, EOFError, gzip.BadGzipFile):
+            return False
+
+
+def _digest(file: IO[bytes]) -> bytes:
+    digest = hashlib.blake2b()
+    while piece := file.read(_PIECE):
+        digest.update(piece)
+    return digest.digest()
 
 
 def _is_mine(raw: IO[bytes], half: Path) -> bool:
@@ -84,6 +109,8 @@ def _compress(source: IO[bytes], raw: IO[bytes], suffix: str, stopped: Callable[
             packed.write(piece)
     raw.flush()
     like = os.fstat(source.fileno())
+    if like.st_size != source.tell():
+        return False
     with suppress(PermissionError):  # that's fine: only root may give a file away
         os.fchown(raw.fileno(), like.st_uid, like.st_gid)
     os.fchmod(raw.fileno(), like.st_mode & 0o777)
@@ -104,6 +131,15 @@ def _gzip(raw: IO[bytes]) -> AbstractContextManager[Any]:
     return gzip.GzipFile(fileobj=raw, mode="wb", mtime=0)
 
 
+def _unzstd(raw: IO[bytes]) -> Any:
+    return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True, closefd=False)
+
+
+def _ungzip(raw: IO[bytes]) -> Any:
+    return gzip.GzipFile(fileobj=raw)
+
+
+_READERS: dict[str, Callable[[IO[bytes]], Any]] = {".zst": _unzstd, ".gz": _ungzip}
 _WRITERS: dict[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {
     ".zst": _zstd,
     ".gz": _gzip,

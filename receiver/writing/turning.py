@@ -4,17 +4,18 @@ It goes through the journal as a batch without messages, `[first, first)`: broke
 task, and once ended it counts, whatever KV says later.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from receiver.faults import fault
 from receiver.writing.files import Output
 from receiver.writing.folders import walk
+from receiver.writing.layout import register_keys
 from receiver.writing.logbook import Logbook
 from receiver.writing.owners import owner_of
 from receiver.writing.rotation import is_closed
 
-__all__ = ["lives_of", "turn"]
+__all__ = ["leave", "lives_of", "turn"]
 
 _TOGETHER = 1000  # files of one entry of the journal, which may have to be undone in one go
 
@@ -49,6 +50,29 @@ def turn(
 
 def lives_of(output: Path, partition: int) -> list[str]:
     """Return the live files of a partition, by the register of owners; raises OSError."""
-    return sorted(
-        live for live in walk(output) if not is_closed(live) and owner_of(output, live) == partition
-    )
+    owners: dict[tuple[str, ...], int | None] = {}
+    lives = []
+    for live in walk(output):
+        if is_closed(live):
+            continue
+        keys = register_keys(live)  # the same for all days of a file
+        if keys not in owners:
+            owners[keys] = owner_of(output, live)
+        if owners[keys] == partition:
+            lives.append(live)
+    return sorted(lives)
+
+
+def leave(logbook: Logbook, dates: Mapping[str, str], position: tuple[int, int]) -> tuple[str, ...]:
+    """Say that files of days that are over are closed as they are, and return those of the last of these days.
+
+    `dates` has the days of the files; those before are known to be over by the file of a later day. `position` is that of
+    a partition whose journal is clean: what the journal holds of these files will not be undone. Raises OSError.
+    """
+    if not dates:
+        return ()
+    epoch, first = position
+    logbook.start(epoch, first, ())
+    logbook.end(first)
+    last = max(dates.values())
+    return tuple(live for live, date in dates.items() if date == last)

@@ -94,13 +94,13 @@ class Partition:
     def claim(self, first: int = 1, epoch: int = 1) -> None:
         self.move(first, epoch)
 
-    def move(self, first: int, epoch: int = 1, owner: str = "test:1") -> None:
+    def move(self, first: int, epoch: int = 1, owner: str = "test:1", last_time: str = "") -> None:
         """Write the offset, whatever it was."""
 
         async def store(connection: Connection) -> None:
             created = (await connection.api(f"STREAM.INFO.{STREAM}"))["created"]
             entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(self.number))
-            offset = Offset(first, epoch, created, owner)
+            offset = Offset(first, epoch, created, owner, last_time=last_time)
             await bucket.write(
                 connection,
                 OFFSETS_BUCKET,

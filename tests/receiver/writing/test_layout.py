@@ -18,6 +18,7 @@ LAYOUTS = [
     "{date}/{host}.log",
     "{host}/{date}.log",
     "{file}/{host}.log",
+    "{date}/{host}/{file}",
 ]
 PIECES = [
     "/",
@@ -140,3 +141,35 @@ def test_a_day_is_that_of_the_zone() -> None:
     assert Days(UTC).date(late) == "2026-03-28"
     assert Days(ZoneInfo("Europe/Berlin")).date(late) == "2026-03-29"
     assert Days(ZoneInfo("Europe/Berlin")).date(late + 23 * 3600 * 10**9) == "2026-03-30"
+
+
+def test_a_day_that_is_over_stays_over_though_a_clock_is_set_back() -> None:
+    noon = int(datetime(2026, 3, 28, 12, tzinfo=UTC).timestamp()) * 10**9
+    days = Days(UTC)
+
+    assert [days.date(noon + ahead * 24 * 3600 * 10**9) for ahead in (0, 1, 0, 2)] == [
+        "2026-03-28",
+        "2026-03-29",
+        "2026-03-29",
+        "2026-03-30",
+    ]
+    assert Days(UTC, noon).date(0) == "2026-03-28"
+
+
+@pytest.mark.parametrize("template", LAYOUTS)
+@given(host=hosts.filter(is_host) | st.just("a.log.000001"), file=files)
+def test_a_path_tells_its_day_and_where_a_mark_goes(
+    template: str, host: str, file: str | None
+) -> None:
+    layout = Layout(template)
+
+    today, other = (layout.path(host, file, date) for date in ("2026-11-21", "2026-11-22"))
+
+    assert layout.holds(today)
+    assert layout.date_of(today) == ("2026-11-21" if layout.has_date else "")
+    assert layout.of_all_days(today) == layout.of_all_days(other)
+    assert layout.of_earlier_days([today, other], "2026-11-22") == (
+        {today: "2026-11-21"} if layout.has_date else {}
+    )
+    if layout.path(host, file, "2026-11-21", "..p7").count("%%c") == today.count("%%c"):
+        assert layout.marked(today, "..p7") == layout.path(host, file, "2026-11-21", "..p7")

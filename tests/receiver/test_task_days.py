@@ -1,0 +1,124 @@
+"""A file a day: it stays as it is when its day is over, and is compressed and removed as closed ones are."""
+
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from receiver import task
+from receiver.assignment import Turn
+from receiver.outcome import Done, Ending
+from receiver.writing.closet import Closet, Order
+from receiver.writing.keeping import Limits
+from receiver.writing.layout import Layout
+from tests.receiver.partition import Partition
+
+pytestmark = pytest.mark.nats
+
+TEMPLATE = "{date}/{host}.log"
+DAY = 86_400_000_000_000
+
+
+@pytest.fixture
+def partition(logs_url: str, tmp_path: Path) -> Partition:
+    made = Partition(logs_url, tmp_path)
+    made.claim()
+    return made
+
+
+def run(partition: Partition, first: int, turn: Turn = Turn.NONE, **changes: object) -> Done:
+    destination = replace(
+        partition.destination,
+        path_template=TEMPLATE,
+        **changes,  # type: ignore[arg-type]
+    )
+    report = task.run(replace(partition.assignment(first), turn=turn), destination)
+    assert isinstance(report.ended, Ending), report
+    return report.done
+
+
+def order(partition: Partition, compress: str = "zstd", limits: Limits = Limits()) -> Order:  # noqa: B008 - a value
+    return Order(partition.output, partition.state, compress, limits, Layout(TEMPLATE))
+
+
+def paths(partition: Partition) -> list[str]:
+    found = (path.relative_to(partition.output) for path in partition.output.rglob("*"))
+    return sorted(str(path) for path in found if not path.parts[0].startswith("."))
+
+
+@pytest.mark.parametrize("every", [timedelta(), timedelta(days=1)], ids=["never", "daily"])
+def test_a_file_of_yesterday_stays_as_it_is_and_is_compressed_under_its_name(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch, every: timedelta
+) -> None:
+    partition.lines("web01", b"one")
+    until = run(partition, 1, rotate_every=every).until
+    (_, live) = paths(partition)
+    closet = Closet(order(partition), time.time_ns)
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now + 2 * DAY)
+
+    closet.tidy((), lambda: False)
+    assert live in paths(partition), "nobody has said that the partition is silent"
+    turned = run(partition, until, Turn.DUE, rotate_every=every)
+    closet.tidy(turned.closed, lambda: False)
+
+    assert turned.closed == (live,)
+    assert paths(partition) == [live.partition("/")[0], f"{live}.zst"]
+    packed = (partition.output / f"{live}.zst").read_bytes()
+    assert zstandard.ZstdDecompressor().decompressobj().decompress(packed) == b"one\n"
+
+
+def test_asked_to_rotate_only_todays_file_is_numbered(partition: Partition) -> None:
+    partition.lines("web01", b"one")
+    until = run(partition, 1).until
+    (today, live) = paths(partition)
+    (partition.output / "2001-01-01").mkdir()
+    (partition.output / "2001-01-01/web01.log").write_bytes(b"old\n")
+
+    turned = run(partition, until, Turn.ALL)
+
+    assert turned.closed == (f"{live}.000001", "2001-01-01/web01.log")
+    assert paths(partition) == ["2001-01-01", "2001-01-01/web01.log", today, live, f"{live}.000001"]
+
+
+def test_a_host_that_was_away_makes_its_old_folders_again_when_they_were_removed(
+    partition: Partition,
+) -> None:
+    """The folder of today goes with its only file, and comes again."""
+    partition.lines("web01", b"one")
+    until = run(partition, 1).until
+    (today, live) = paths(partition)
+    (partition.output / live).unlink()
+    (partition.output / today).rmdir()
+    partition.lines("web01", b"two")
+
+    done = run(partition, until)
+
+    assert (partition.output / live).read_bytes() == b"two\n"
+    assert "is gone" in done.notices[0]
+
+
+def test_no_line_goes_to_a_day_before_that_of_the_last_committed_one(partition: Partition) -> None:
+    partition.lines("web01", b"one")
+    partition.move(1, last_time="2099-12-31T12:00:00.000Z")
+
+    run(partition, 1)
+
+    assert paths(partition) == ["2099-12-31", "2099-12-31/web01.log"]
+
+
+def test_neither_register_nor_lengths_grow_by_the_day(partition: Partition) -> None:
+    sizes = []
+    for day in range(3, 6):
+        last = partition.lines("web01", b"one")
+        partition.move(last, last_time=f"2099-12-0{day}T12:00:00.000Z")
+        run(partition, last)
+        names = sorted(path.name for path in (partition.output / ".owners").iterdir())
+        lengths = (partition.state / "p0.lengths").read_text()
+        sizes.append((names, lengths.count("web01.log")))
+
+    assert len(paths(partition)) == 6
+    assert sizes == [sizes[0]] * 3
