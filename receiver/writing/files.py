@@ -4,7 +4,6 @@ The only room that writes output. Every name is opened relative to the folder an
 touch of a file comes after its pre-image is in the journal, which the caller sees to.
 """
 
-import errno
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -23,7 +22,8 @@ from receiver.writing.numbers import Numbers
 
 __all__ = ["Damaged", "Output"]
 
-_MOST_OPEN = 256  # descriptors that one task keeps; then all are synced and closed
+_MOST_OPEN = 256  # descriptors that one task keeps; then all are closed
+_MANY = 64  # files; one sync of the whole file system is cheaper than that many, though it takes others' bytes along
 _LARGE = 1024 * 1024  # bytes
 _MOST_PIECES = 1024  # IOV_MAX of Linux
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -57,6 +57,7 @@ class Output:
         self._numbers = Numbers(self._folders)
         self._most_open = most_open(_MOST_OPEN)
         self._open: dict[str, int] = {}
+        self._has_left = False  # files that were closed without a sync
         self._sizes: dict[str, int] = {}
         self._moments: dict[str, int] = {}
         self.closed: list[str] = []
@@ -119,39 +120,50 @@ class Output:
 
     def sync(self) -> None:
         """Bring everything that was appended, and the names, to disk."""
-        self._settle_all()
-        self._folders.sync()
+        if self._has_left or (len(self._open) > _MANY and self._folders.can_sync_all()):
+            self._leave_all()
+            self._folders.sync_all()
+        else:
+            self._settle_all()
+            self._folders.sync()
+        self._has_left = False
 
     def _settle_all(self) -> None:
         for descriptor in self._open.values():
             writeback.begin(descriptor)
         for live, descriptor in self._open.items():
-            size = self._settle(live, descriptor)
-            if size < self._sizes.get(live, 0):
-                self.notices.append(
-                    f"{live} was cut by somebody else while lines were written to it: it has {size} bytes of "
-                    f"{self._sizes[live]}, the others are missing in it"
-                )
+            self._finish(live, descriptor)
 
-    def _settle(self, live: str, descriptor: int) -> int:
-        """Bring a file to disk and return its size; raises OSError also when nobody could ever read it."""
+    def _leave_all(self) -> None:
+        """Close all files without a sync of their own: one for all of them is due by the end of the batch."""
+        self._has_left = True
+        while self._open:
+            self._finish_and_close(*self._open.popitem())
+
+    def _finish(self, live: str, descriptor: int) -> None:
+        """Bring a file to disk, unless one sync for all will; raises OSError also when nobody could ever read it."""
         found = os.fstat(descriptor)
         if not found.st_nlink:
-            words = "was removed while lines came; they are written again"
-            raise OSError(errno.ESTALE, words, str(self._root / live))
-        # A file is as old as its last line, which rotation and --keep-age go by; after a downtime that is not now.
+            raise OSError(116, "was removed while lines came; they are written again", live)
+        moment, size, meant = self._moments[live], found.st_size, self._sizes.get(live, 0)
         try:
-            os.utime(descriptor, ns=(self._moments[live], self._moments[live]))
-            os.fdatasync(descriptor)
+            # A file is as old as its last line, which rotation and --keep-age go by; after a downtime that is not now.
+            os.utime(descriptor, ns=(moment, moment))
+            if not self._has_left or found.st_dev != self._folders.device:
+                os.fdatasync(descriptor)
         except OSError as error:
             error.filename = str(self._root / live)
             raise
-        self._lengths.note(live, Known(found.st_ino, found.st_size, self._next_number(live)))
-        return found.st_size
+        self._lengths.note(live, Known(found.st_ino, size, self._next_number(live)))
+        if size < meant:
+            self.notices.append(
+                f"{live} was cut by somebody else while lines were written to it: it has {size} bytes of "
+                f"{meant}, the others are missing in it"
+            )
 
-    def _settle_and_close(self, live: str, descriptor: int) -> None:
+    def _finish_and_close(self, live: str, descriptor: int) -> None:
         try:
-            self._settle(live, descriptor)
+            self._finish(live, descriptor)
         finally:
             os.close(descriptor)
 
@@ -190,9 +202,7 @@ class Output:
         if (descriptor := self._open.get(live)) is not None:
             return descriptor
         if len(self._open) >= self._most_open:
-            # all of them: one alone would cost as much time on the disk as all together
-            self._settle_all()
-            self._close_all()
+            self._make_room()
         if self._sizes[live] == 0:
             return self._make(live)
         with self._folders.naming(live):
@@ -200,6 +210,14 @@ class Output:
             descriptor = os.open(name, _FLAGS, dir_fd=opened)
         self._open[live] = descriptor
         return descriptor
+
+    def _make_room(self) -> None:
+        # all of them: one alone would cost as much time on the disk as all together
+        if self._has_left or self._folders.can_sync_all():
+            self._leave_all()
+        else:
+            self._settle_all()
+            self._close_all()
 
     def _make(self, live: str) -> int:
         folder, _, name = live.rpartition("/")
@@ -224,7 +242,7 @@ class Output:
         number = self._next_number(live)
         descriptor = self._descriptor(live)
         del self._open[live]
-        self._settle_and_close(live, descriptor)
+        self._finish_and_close(live, descriptor)
         with self._folders.naming(live):
             name, opened = self._folders.at(live)
             closed = rotation.closed_name(name, number)

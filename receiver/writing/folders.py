@@ -36,6 +36,7 @@ class Folders:
         self._permissions = permissions
         self._most = most_open(_MOST_OPEN)
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.device = os.fstat(self._root).st_dev
         self._open: OrderedDict[str, int] = OrderedDict()
         self._changed: set[str] = set()
 
@@ -119,6 +120,26 @@ class Folders:
                 else:
                     os.fsync(opened)
         self._changed.clear()
+
+    def can_sync_all(self) -> bool:
+        """Whether one sync of the output folder's file system is as good as one of each file."""
+        return writeback.can_sync_all(self._root)
+
+    def sync_all(self) -> None:
+        """Bring to disk what was written on the output folder's file system since it was opened, and all changed names.
+
+        Raises OSError.
+        """
+        if not writeback.sync_all(self._root):
+            raise OSError(errno.EOPNOTSUPP, "cannot be synced as a whole")
+        elsewhere = {folder for folder in self._changed if self._device_of(folder) != self.device}
+        self._changed = elsewhere
+        self.sync()
+
+    def _device_of(self, folder: str) -> int | None:
+        with suppress(FileNotFoundError):  # that's fine: whoever removed it took its names along
+            return os.fstat(self.open(folder)).st_dev
+        return None
 
     def look_again(self) -> None:
         """Let go of the descriptors: what is at their paths may have been changed by other hands."""

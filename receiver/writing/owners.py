@@ -9,7 +9,6 @@ It also keeps files and folders apart: a path that was a source file and is a fo
 
 import errno
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from receiver.writing.folders import make_folder
@@ -89,29 +88,32 @@ class Owners:
         """Say whether a live file is this partition's, by now."""
         keys = register_keys(live)
         key = keys[-1] if self._layout.has_date else keys[0]
-        owners = {_read(self._folder / name) for name in keys} - {None}
-        if not owners:
-            self._enter(key)
-            owners = {_read(self._folder / key)}
-        return owners == {self._partition}
+        owners = {_read(f"{self._folder}/{name}") for name in keys} - {None}
+        if not owners and self._link(f"{self._folder}/{key}"):
+            return True
+        return (owners or {_read(f"{self._folder}/{key}")}) == {self._partition}
 
     def _enter(self, key: str) -> None:
         path = self._folder / key
-        if path.exists():
-            return
+        if not path.exists():
+            self._link(str(path))
+
+    def _link(self, path: str) -> bool:
+        """Have a name in the register; False when another partition was quicker. Raises OSError."""
+        _synced.discard(self._folder)
         if not self._has_seed:
             self._make_seed()
-        with suppress(FileExistsError):  # that's fine: another partition was quicker
-            try:
-                os.link(
-                    self._seed, path
-                )  # appears whole or not at all, and never replaces another's
-            except OSError as error:
-                if error.errno != errno.EMLINK:
-                    raise
-                self._make_seed()
-                os.link(self._seed, path)
-        _synced.discard(self._folder)
+        try:
+            # appears whole or not at all, and never replaces another's
+            os.link(self._seed, path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno != errno.EMLINK:
+                raise
+            self._make_seed()
+            os.link(self._seed, path)
+        return True
 
     def _make_seed(self) -> None:
         """Make the one file on disk that all entries of this partition are names of: 5,000 of them cost no 5,000 syncs."""
@@ -145,7 +147,7 @@ class KnownOwners(Owners):
         """Do nothing."""
 
     def _register(self, live: str) -> bool:
-        owners = {_read(self._folder / name) for name in register_keys(live)} - {None}
+        owners = {_read(f"{self._folder}/{name}") for name in register_keys(live)} - {None}
         return owners <= {self._partition}
 
 
@@ -174,12 +176,18 @@ class Unregistered(Owners):
 
 def owner_of(output: Path, live: str) -> int | None:
     """Return the partition that writes a live file, None when the register does not know; raises OSError."""
-    owners = (_read(output / _FOLDER / key) for key in register_keys(live))
+    owners = (_read(f"{output}/{_FOLDER}/{key}") for key in register_keys(live))
     return next((owner for owner in owners if owner is not None), None)
 
 
-def _read(path: Path) -> int | None:
+def _read(path: str) -> int | None:
     try:
-        return int(path.read_bytes())
-    except (FileNotFoundError, ValueError):
+        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
         return None
+    try:
+        return int(os.read(opened, 20))
+    except ValueError:
+        return None
+    finally:
+        os.close(opened)

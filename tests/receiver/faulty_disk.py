@@ -4,6 +4,7 @@ Also keeps book of what a power cut would take: after an fsync that failed, the 
 reached the disk, so that only bytes that were cut off and written again are safe.
 """
 
+import ctypes
 import errno
 import io
 import os
@@ -13,9 +14,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from receiver.writing import writeback
+
 _SYNCS = ("fsync", "fdatasync")
 _WRITES = ("write", "writev")
-_FREEING = ("unlink", "ftruncate", *_SYNCS)  # what a full disk still allows
+_FREEING = ("unlink", "ftruncate", "syncfs", *_SYNCS)  # what a full disk still allows
 _CALLS = (*_SYNCS, *_WRITES, "ftruncate", "rename", "replace", "link", "unlink", "mkdir", "utime")
 
 
@@ -44,6 +47,8 @@ class FaultyDisk:
         self.lost = 0
         self.synced: dict[int, int] = {}
         self.unsafe: dict[int, tuple[int, int, str]] = {}
+        self.written: dict[int, str] = {}
+        self.whole_syncs = 0
 
     @property
     def has_struck(self) -> bool:
@@ -51,15 +56,16 @@ class FaultyDisk:
 
     @contextmanager
     def plugged_in(self) -> Iterator[None]:
-        opened, io_opened = os.open, io.open
+        opened, io_opened, syncfs = os.open, io.open, writeback._syncfs
         try:
             for name in _CALLS:
                 setattr(os, name, self._faulty(name))
             os.open = self._open(opened)  # type: ignore[assignment] # has the same parameters
             io.open = self._io_open  # type: ignore[assignment] # knows the modes that are used
+            writeback._syncfs = syncfs and self._sync_whole(syncfs)
             yield
         finally:
-            os.open, io.open = opened, io_opened
+            os.open, io.open, writeback._syncfs = opened, io_opened, syncfs
             for name in _CALLS:
                 setattr(os, name, self._real[name])
 
@@ -122,6 +128,27 @@ class FaultyDisk:
             raise self._error()
         return int(self._real["write"](descriptor, bytes(whole)[: len(whole) // 2]))
 
+    def _sync_whole(self, real: Callable[[int], int]) -> Callable[[int], int]:
+        def call(descriptor: int) -> int:
+            self.whole_syncs += 1
+            struck = self._strikes("syncfs")
+            for inode, written in self.written.items():
+                path = Path(written)
+                if not path.is_file() or path.stat().st_ino != inode:
+                    continue
+                begin, end = self.synced.get(inode, 0), path.stat().st_size
+                if not struck:
+                    self.synced[inode] = end
+                elif begin < end:
+                    self.unsafe[inode] = (begin, end, written)
+                    self.lost += 1
+            if struck:
+                ctypes.set_errno(self._error().errno or 0)
+                return -1
+            return real(descriptor)
+
+        return call
+
     def _note_lost(self, name: str, words: tuple[Any, ...]) -> None:
         if name in _SYNCS and (found := os.fstat(words[0])).st_size:
             begin = self.synced.get(found.st_ino, 0)
@@ -131,6 +158,9 @@ class FaultyDisk:
                 self.lost += 1
 
     def _note_done(self, name: str, words: tuple[Any, ...]) -> None:
+        if name in _WRITES:
+            path = Path(f"/proc/self/fd/{words[0]}").readlink()
+            self.written[os.fstat(words[0]).st_ino] = str(path)
         if name in _SYNCS:
             found = os.fstat(words[0])
             self.synced[found.st_ino] = found.st_size

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from receiver.outcome import Cause, Done
+from receiver.writing import writeback
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
 from tests.receiver.partition import Partition, blocked, ours
 
@@ -62,6 +63,14 @@ def unsafe(disk: FaultyDisk) -> list[str]:
     ]
 
 
+def is_trusted(folder: Path) -> bool:
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        return writeback.can_sync_all(opened)
+    finally:
+        os.close(opened)
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("trouble", list(Trouble), ids=[trouble.name for trouble in Trouble])
 def test_whichever_call_fails_everything_is_there_once_when_the_trouble_is_over(
@@ -106,15 +115,19 @@ def test_whichever_call_fails_everything_is_there_once_when_the_trouble_is_over(
 
 
 @pytest.mark.timeout(240)
-def test_what_a_failed_fsync_may_have_lost_is_cut_off_and_written_again(
-    partition: Partition, tmp_path: Path
+@pytest.mark.parametrize(
+    "many", [pytest.param(64, id="a sync a file"), pytest.param(0, id="one for all")]
+)
+def test_what_a_failed_sync_may_have_lost_is_cut_off_and_written_again(
+    partition: Partition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
+    monkeypatch.setattr("receiver.writing.files._MANY", many)
     partition.claim()
     partition.publish(*_FIRST)
     begin = partition.receive().until
     partition.publish(*_SECOND)
 
-    failed = 0
+    failed = whole = 0
     for call in range(1, 200):
         own = partition.with_folder(tmp_path / f"own{call}")
         shutil.copytree(partition.folder, own.folder, dirs_exist_ok=True)
@@ -126,6 +139,7 @@ def test_what_a_failed_fsync_may_have_lost_is_cut_off_and_written_again(
             }
             first = own.run(begin)
             failed += disk.lost
+            whole += disk.whole_syncs
             if not isinstance(first, Done):
                 finish(own, begin)
         if not disk.has_struck:
@@ -133,6 +147,7 @@ def test_what_a_failed_fsync_may_have_lost_is_cut_off_and_written_again(
         assert unsafe(disk) == [], f"call {call}"
 
     assert failed >= 5
+    assert bool(whole) is (many == 0 and is_trusted(tmp_path))
 
 
 @contextmanager

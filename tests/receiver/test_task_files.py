@@ -21,10 +21,13 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
     return made
 
 
+@pytest.mark.parametrize("kinds", [{"none"}, {"ext3", "ext4", "f2fs", "xfs"}], ids=["each", "all"])
 def test_more_hosts_than_descriptors_are_written_whole(
-    partition: Partition, monkeypatch: pytest.MonkeyPatch
+    partition: Partition, monkeypatch: pytest.MonkeyPatch, kinds: set[str]
 ) -> None:
+    """Whether each file is synced, or the file system that holds them all."""
     monkeypatch.setattr("receiver.writing.files._MOST_OPEN", 3)
+    monkeypatch.setattr("receiver.writing.writeback._TRUSTED", kinds)
     small = replace(partition, rotate_size=30)
     hosts = [f"host{n}" for n in range(10)]
     before = len(list(Path("/proc/self/fd").iterdir()))

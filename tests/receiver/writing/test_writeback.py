@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from receiver.writing import writeback
 
 
@@ -26,3 +28,26 @@ def test_what_cannot_be_begun_is_left_to_the_sync() -> None:
 
     os.close(reader)
     os.close(writer)
+
+
+def test_a_file_system_is_synced_as_a_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = os.open(tmp_path, os.O_RDONLY)
+    (tmp_path / "web01.log").write_bytes(b"line\n")
+
+    assert writeback.sync_all(folder) is writeback.can_sync_all(folder)
+    monkeypatch.setattr(writeback, "_TRUSTED", {"another"})
+    assert not writeback.sync_all(folder)
+    os.close(folder)
+
+
+def test_what_the_system_says_of_a_failed_sync_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = os.open(tmp_path, os.O_RDONLY)
+    os.close(folder)
+    monkeypatch.setattr(writeback, "can_sync_all", lambda _: True)
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        writeback.sync_all(folder)
