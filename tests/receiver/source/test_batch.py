@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -27,14 +27,22 @@ pytestmark = pytest.mark.nats
 
 Row = dict[str, Any]
 TESTS: dict[type, Callable[[Any, Any], bool]] = {
-    EqualTo: lambda held, value: held == value,
+    EqualTo: lambda held, value: held is not None and held == value,
     EqualNullSafe: lambda held, value: held == value,
-    GreaterThan: lambda held, value: held is not None and held > value,
-    GreaterThanOrEqual: lambda held, value: held is not None and held >= value,
-    LessThan: lambda held, value: held is not None and held < value,
-    LessThanOrEqual: lambda held, value: held is not None and held <= value,
-    In: lambda held, value: held in value,
+    GreaterThan: lambda held, value: None not in (held, value) and held > value,
+    GreaterThanOrEqual: lambda held, value: None not in (held, value) and held >= value,
+    LessThan: lambda held, value: None not in (held, value) and held < value,
+    LessThanOrEqual: lambda held, value: None not in (held, value) and held <= value,
+    In: lambda held, value: held is not None and held in value,
 }
+
+
+ENDS = (datetime(1, 1, 1, tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+
+
+def _around(time: datetime) -> list[datetime]:
+    elsewhere = time.astimezone(timezone(timedelta(hours=-11)))
+    return [time - timedelta(microseconds=1), elsewhere, time + timedelta(microseconds=1)]
 
 
 def fetched(options: dict[str, str], filters: Iterable[Filter] = ()) -> list[Row]:
@@ -116,9 +124,13 @@ def test_rows_are_the_same_with_and_without_push_down(
                 ("partition", [0, 1, 2, 9, -1]),
                 ("sequence", [-5, 0, 1, 10, 30, 59, 60, 61, 1000]),
                 ("subject", [*subjects, "logs.*.web01", ">"]),
-                ("time", [chance.choice(held), held[0], held[-1]]),
+                (
+                    "time",
+                    [*_around(chance.choice(held)), *_around(held[0]), *_around(held[-1]), *ENDS],
+                ),
             ]
         )
+        values = [*values, None]
         kind = chance.choice(list(TESTS))
         if kind is In:
             return In((column,), tuple(chance.choices(values, k=chance.randrange(1, 4))))
