@@ -6,7 +6,7 @@ from pathlib import Path
 
 import zstandard
 
-__all__ = ["hosts_in", "read_received", "segments_of"]
+__all__ = ["hosts_in", "read_received", "read_segment", "segments_of"]
 
 _SEGMENT = re.compile(r"(?P<host>.+)\.log(?:\.(?P<number>[0-9]{6,})(?P<packed>\.zst|\.gz)?)?")
 
@@ -34,10 +34,11 @@ def segments_of(output: Path, host: str) -> list[Path]:
 
 def read_received(output: Path, host: str) -> bytes:
     """Return everything that was received from a host; empty when there is nothing."""
-    return b"".join(_read(path) for path in segments_of(output, host))
+    return b"".join(read_segment(path) for path in segments_of(output, host))
 
 
-def _read(path: Path) -> bytes:
+def read_segment(path: Path) -> bytes:
+    """Return the lines of one file, unpacked."""
     match path.suffix:
         case ".zst":
             with path.open("rb") as packed:

@@ -83,9 +83,18 @@ class Output:
         ):
             os.close(self._open.pop(live))
         now = Known(found.st_ino, found.st_size, number) if found else None
-        if words := self._lengths.difference(live, now):
+        words = self._lengths.difference(live, now)
+        if not words and now and not self._lengths.is_as_left(live, now):
+            words = self._torn(live)
+        if words:
             self.notices.append(words)
             self._turned_out.add(live)  # its last line may be half of one
+
+    def _torn(self, live: str) -> str | None:
+        """Look at a file that is not known as it is: after the death of a process nobody knows how it was left."""
+        if self._folders.ends_in_line(live):
+            return f"{live} ends within a line, of which nobody knows the rest; it is closed and a new one begins"
+        return None
 
     def append(self, live: str, pieces: Sequence[bytes], moment: int) -> None:
         """Append blocks to a file whose image was taken, rotating between them; raises OSError.

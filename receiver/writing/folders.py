@@ -55,6 +55,17 @@ class Folders:
         folder, _, name = path.rpartition("/")
         return name, self.open(folder)
 
+    def ends_in_line(self, path: str) -> bool:
+        """Say whether the last byte of a regular file is no newline; raises OSError."""
+        name, opened = self.at(path)
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(name, flags, dir_fd=opened)
+        try:
+            size = os.fstat(descriptor).st_size
+            return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        finally:
+            os.close(descriptor)
+
     def find(self, path: str) -> os.stat_result | None:
         """Return what a file is now, None when it is not there; raises OSError, also when it is no regular file."""
         try:

@@ -99,6 +99,11 @@ class Lengths:
         known = self._known.get(live)
         return difference(live, known, now) if known else None
 
+    def is_as_left(self, live: str, now: Known) -> bool:
+        """Say whether a live file is exactly what it was when it was left."""
+        known = self._known.get(live)
+        return known is not None and known.length == now.length and known.inode in (0, now.inode)
+
     def number(self, live: str) -> int:
         """Return the number that the next segment had when the file was left: none is given twice."""
         known = self._fresh.get(live) or self._known.get(live)

@@ -230,3 +230,17 @@ def test_a_number_is_not_given_twice_though_all_closed_segments_are_gone(
     partition.receive(done.until)
 
     assert partition.files() == {"web01.log.000008": b"t", "web01.log": b"three\n"}
+
+
+def test_a_line_that_was_cut_while_nobody_knew_its_file_gets_no_other_behind_it(
+    partition: Partition,
+) -> None:
+    (partition.state / "p0.lengths").unlink()
+    os.truncate(live(partition), 2)
+    partition.lines("web01", b"two")
+
+    done = partition.run(2)
+
+    assert isinstance(done, Done)
+    assert "web01.log ends within a line" in done.notices[0]
+    assert partition.files() == {"web01.log.000001": b"on", "web01.log": b"two\n"}

@@ -1,0 +1,162 @@
+"""What must stand in the files of a receiver, whatever happens to it: the bytes of each, and the gaps that are to be told.
+
+Follows the offset: what it passes over is expected on disk, once and in order. What other hands take away is no longer.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+
+from bench.received import read_segment
+from receiver.writing import rotation
+
+__all__ = ["Folder", "Model", "Sent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message of the stream. `lines` as they are written; `span` is that of a shipper's block, of one host's `file`.
+
+    What `is_bad` belongs into quarantine.
+    """
+
+    sequence: int
+    partition: int
+    host: str
+    lines: bytes
+    file: str = ""
+    start: int = 0
+    end: int = 0
+    is_bad: bool = False
+
+
+@dataclass(slots=True)
+class Folder:
+    """What one pair of output and state folder must hold, by live file."""
+
+    path: Path
+    files: defaultdict[str, bytearray] = field(default_factory=lambda: defaultdict(bytearray))
+    cuts: dict[str, set[int]] = field(default_factory=dict)
+    reached: dict[tuple[str, str], int] = field(default_factory=dict)
+    gaps: Counter[tuple[str, str, int, int]] = field(default_factory=Counter)
+    bad: set[int] = field(default_factory=set)
+
+    @property
+    def output(self) -> Path:
+        """The output folder."""
+        return self.path / "out"
+
+    def take(self, sent: Sent, live: str) -> tuple[int, int]:
+        """Take a message in, as the receiver must; return its lines and bytes that are new."""
+        if sent.is_bad:
+            self.bad.add(sent.sequence)
+            return 0, 0
+        lines = sent.lines
+        if sent.file:
+            key = sent.host, sent.file
+            reached = self.reached.get(key, sent.start)
+            if sent.start > reached:
+                self.gaps[*key, reached, sent.start] += 1
+            lines = lines[max(reached - sent.start, 0) :]
+            self.reached[key] = max(reached, sent.end)
+        self.files[live] += lines
+        return lines.count(b"\n"), len(lines)
+
+    def segments(self, live: str) -> dict[int, bytes]:
+        """Return what is in the closed segments of a live file, by number."""
+        place, name = (self.output / live).parent, Path(live).name
+        if not place.exists():
+            return {}
+        numbered = rotation.closed_segments(path.name for path in place.iterdir()).get(name, {})
+        return {number: read_segment(place / numbered[number]) for number in sorted(numbered)}
+
+    def content(self, live: str) -> bytes:
+        """Return everything that the files hold."""
+        path = self.output / live
+        last = path.read_bytes() if path.exists() else b""
+        return b"".join(self.segments(live).values()) + last
+
+    def closed_size(self, live: str) -> int:
+        """Return the bytes of lines in the closed segments."""
+        path = self.output / live
+        size = path.stat().st_size if path.exists() else 0
+        return len(self.content(live)) - size
+
+    def cut(self, live: str, begin: int) -> None:
+        """Note that other hands took what was behind byte `begin` of all that the files held."""
+        expected = self.files[live]
+        if begin < len(expected):
+            del expected[begin:]
+            self.cuts[live] = {cut for cut in self.cuts.get(live, ()) if cut <= begin}
+            if expected and not expected.endswith(b"\n"):
+                self.cuts[live].add(begin)
+
+    def removed(self, live: str, before: dict[int, bytes]) -> None:
+        """Note which of the closed segments that there were are gone; none may be that is not committed."""
+        left = self.segments(live)
+        begins = list(accumulate((len(content) for content in before.values()), initial=0))
+        for begin, (number, content) in reversed(list(zip(begins, before.items(), strict=False))):
+            if number not in left:
+                end = begin + len(content)
+                assert end <= len(self.files[live]), "removed before it was committed"
+                del self.files[live][begin:end]
+                self.cuts[live] = {
+                    cut - len(content) if cut > end else cut
+                    for cut in self.cuts.get(live, ())
+                    if not begin < cut <= end
+                }
+
+    def check_cuts(self, live: str) -> None:
+        """Assert that no line goes on where other hands have cut one."""
+        sizes = [len(content) for content in self.segments(live).values()]
+        ends = {*accumulate(sizes), len(self.files[live])}
+        assert self.cuts.get(live, set()) <= ends, "a line was glued to the half of another"
+
+    def told(self) -> Counter[tuple[str, str, int, int]]:
+        """Return the gaps that were told."""
+        path = self.output / ".gaps.jsonl"
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        gaps = map(json.loads, lines)
+        return Counter((gap["host"], gap["file"], gap["start"], gap["end"]) for gap in gaps)
+
+    def quarantined(self) -> set[int]:
+        """Return the sequences that were set aside."""
+        found = set()
+        for path in (self.output / ".quarantine").glob("*.msg"):
+            data, begin = path.read_bytes(), 0
+            while begin < len(data):
+                payload = data.index(b"\n", begin) + 1
+                about = json.loads(data[begin:payload])
+                begin = payload + about["bytes"] + 1
+                found.add(about["sequence"])
+        return found
+
+
+class Model:
+    """The stream as it was published, and where each partition stands."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.sent: dict[int, Sent] = {}
+        self.next = {0: 1, 1: 1}
+        self.totals = {0: [0, 0], 1: [0, 0]}
+
+    def commit(
+        self, partition: int, until: int, folder: Folder, live: Callable[[Sent], str]
+    ) -> None:
+        """Take in what the offset has passed over."""
+        for sequence in range(self.next[partition], until):
+            sent = self.sent.get(sequence)
+            if sent and sent.partition == partition:
+                lines, size = folder.take(sent, live(sent))
+                self.totals[partition][0] += lines
+                self.totals[partition][1] += size
+        self.next[partition] = max(until, self.next[partition])
+
+    def purge(self, first: int) -> None:
+        """Forget what the stream has lost."""
+        for sequence in [number for number in self.sent if number < first]:
+            del self.sent[sequence]

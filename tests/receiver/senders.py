@@ -1,0 +1,171 @@
+"""Who publishes in a model test: shippers of several files on several hosts, plain clients, and what is no line."""
+
+import asyncio
+import os
+import random
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+import zstandard
+
+from broker.access import Access
+from broker.block import Identity, Origin, Span, encode_origin
+from broker.connection import Connection, ConnectionLost, Rejected
+from broker.topology import STREAM, Topology
+from receiver.reading import background
+from tests.conftest import Server, apply_topology
+from tests.receiver.flaky import Flaky
+from tests.receiver.model import Model, Sent
+
+__all__ = ["HOSTS", "Broker", "Senders"]
+
+Answer = TypeVar("Answer")
+
+HOSTS = {0: ("web01", "web02.example.net"), 1: ("db",)}
+FILES = ("/app.log", "/sys.log")
+
+
+class Broker:
+    """A server, a connection to it that any thread may use, and the one that tasks in this process use, `flaky`."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.runner = asyncio.Runner()
+        self.connection = Connection([server.url], "model")
+        self.flaky = Flaky([server.url], "logreceiver worker")
+        background._connections[os.getpid(), (server.url,), Access()] = self.flaky
+
+    def ask(self, question: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        """Ask, again and again while the broker is away; from a thread of its own, as the caller may stand on a loop."""
+        answers: list[Answer] = []
+        errors: list[Exception] = []
+
+        async def patiently() -> Answer:
+            while True:
+                try:
+                    return await question(self.connection)
+                except ConnectionLost:
+                    await self.connection.client()
+
+        def run() -> None:
+            try:
+                answers.append(self.runner.run(patiently()))
+            except Exception as error:  # noqa: BLE001 - raised where it is waited for
+                errors.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+        for error in errors:
+            raise error
+        return answers[0]
+
+    def make_anew(self) -> None:
+        """Begin with empty streams."""
+
+        async def delete(connection: Connection) -> None:
+            for name in (STREAM, "KV_LOGS_OFFSETS", "KV_LOGS_CONFIG"):
+                with suppress(Rejected):
+                    await connection.api(f"STREAM.DELETE.{name}")
+
+        self.ask(delete)
+        apply_topology(self.server.url, Topology(partitions=2))
+
+    def close(self) -> None:
+        background.wait(self.flaky.close(), 10)
+        self.runner.run(self.connection.close())
+        self.runner.close()
+
+
+class Source(NamedTuple):
+    """A file on a host."""
+
+    partition: int
+    host: str
+    file: str
+
+
+@dataclass(slots=True)
+class Senders:
+    """All of them. What they have sent the model knows."""
+
+    broker: Broker
+    model: Model
+    chance: random.Random
+    positions: dict[Source, int] = field(default_factory=dict)
+    shipped: dict[Source, list[tuple[int, bytes]]] = field(default_factory=dict)
+    lines: int = 0
+
+    def publish(self, amount: int) -> None:
+        for _ in range(1 + 2 * amount):
+            source = self._any()
+            if self.chance.random() < 0.25:
+                self._plain(source)
+            else:
+                self._ship(source, self._some_lines(source))
+
+    def publish_bad(self, amount: int) -> None:
+        partition, host, _ = self._any()
+        headers = {"Content-Encoding": ("zstd", "br")[amount % 2]}
+        sequence = self._send(f"logs.p{partition}.{host}", b"no zstd", headers)
+        self.model.sent[sequence] = Sent(sequence, partition, host, b"", is_bad=True)
+
+    def leave_a_gap(self, amount: int) -> None:
+        source = self._any()
+        self.positions[source] = self.positions.get(source, 0) + 10 + amount
+        self._ship(source, self._some_lines(source))
+
+    def repeat(self, amount: int) -> None:
+        """Send once more what was sent, which may end in something new."""
+        source = self._any()
+        shipped = self.shipped.get(source)
+        if not shipped:
+            return
+        start, payload = shipped[-1 - amount % len(shipped)]
+        if start + len(payload) == self.positions[source] and self.chance.random() < 0.5:
+            payload += self._some_lines(source)
+        self._store(source, start, payload)
+
+    def _ship(self, source: Source, payload: bytes) -> None:
+        self._store(source, self.positions.get(source, 0), payload)
+
+    def _store(self, source: Source, start: int, payload: bytes) -> None:
+        partition, host, file = source
+        self.shipped.setdefault(source, []).append((start, payload))
+        end = start + len(payload)
+        self.positions[source] = max(end, self.positions.get(source, 0))
+        is_packed = self.chance.random() < 0.3
+        origin = Origin(
+            *("1-00000001", file, Span(f"id{file}", start, end), Identity(1, 0, "", 0, "")),
+            *(payload.count(b"\n"), 1_000, is_packed),
+        )
+        data = zstandard.compress(payload) if is_packed else payload
+        sequence = self._send(f"logs.p{partition}.{host}", data, encode_origin(origin))
+        self.model.sent[sequence] = Sent(sequence, partition, host, payload, file, start, end)
+
+    def _plain(self, source: Source) -> None:
+        partition, host, _ = source
+        payload = self._some_lines(source)
+        is_finished = self.chance.random() < 0.5
+        sequence = self._send(
+            f"logs.p{partition}.{host}", payload if is_finished else payload[:-1], None
+        )
+        self.model.sent[sequence] = Sent(sequence, partition, host, payload)
+
+    def _send(self, subject: str, data: bytes, headers: dict[str, str] | None) -> int:
+        answer = self.broker.ask(lambda connection: connection.ask(subject, data, headers))
+        return int(answer["seq"])
+
+    def _some_lines(self, source: Source) -> bytes:
+        made = []
+        for _ in range(self.chance.randint(1, 4)):
+            self.lines += 1
+            made.append(f"{source.host} {self.lines:05d} " + "x" * self.chance.randint(0, 60))
+        return "".join(f"{line}\n" for line in made).encode()
+
+    def _any(self) -> Source:
+        partition = self.chance.choice([0, 0, 1])
+        return Source(partition, self.chance.choice(HOSTS[partition]), self.chance.choice(FILES))

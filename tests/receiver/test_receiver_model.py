@@ -1,0 +1,300 @@
+"""Random programs of what happens to a receiver, run by whole tasks without Spark on a real broker, against a model of its files.
+
+Tasks die at named points and at any call that changes a file; at these points others do things to files, offset, stream
+and broker. What is said of the files is `tests/receiver/model.py`. An in-process death is an exception that nothing
+catches, and the connection is left as it was, as by a worker that is used again.
+"""
+
+import os
+import random
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.processes import Processes
+from broker.connection import Connection
+from broker.topology import OFFSETS_BUCKET, STREAM, Topology, offset_key
+from receiver.assignment import Turn
+from receiver.faults import POINTS
+from receiver.writing import folders, numbers, owners, quarantine, spanbook
+from receiver.writing.closet import Closet, Order
+from receiver.writing.keeping import Limits
+from tests.conftest import start_server
+from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
+from tests.receiver.senders import HOSTS, Broker
+from tests.receiver.tended import Tended
+from tests.shipper.programs import Step, as_many_as, programs
+
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(36000)]
+
+SENDING = {"publish": 12, "publish_bad": 1, "leave_a_gap": 2, "repeat": 2}
+RECEIVING = {
+    "receive": 8,
+    "die_at_a_point": 8,
+    "die_at_a_call": 8,
+    "have_disk_trouble": 4,
+    "be_disturbed": 10,
+    "turn": 3,
+    "start_anew": 3,
+    "tidy": 3,
+    "meddle": 4,
+    "move_folders": 1,
+    "set_offset": 2,
+    "lose_offset": 1,
+    "purge": 1,
+    "make_stream_anew": 1,
+    "restart_broker": 1,
+}
+POINTS_IN_TASK = [point for point in POINTS if point != "heard" and "turn" not in point]
+POINTS_IN_TURN = [point for point in POINTS if "turn" in point or point == "rotated"]
+MOST_ATTEMPTS = 12
+
+
+class Program(Tended):
+    """Steps that happen to it."""
+
+    def run(self, steps: list[Step]) -> None:
+        self.broker.make_anew()
+        for partition in HOSTS:
+            self.claim(partition)
+        for action, amount in steps:
+            self.log.append(f"{action} {amount}")
+            act = getattr(self.senders if action in SENDING else self, action)
+            act(amount)
+            self.check()
+        self.drain()
+
+    def start_anew(self, amount: int) -> None:
+        self.claim(amount % 2)
+
+    def set_offset(self, amount: int) -> None:
+        partition = amount % 2
+        first, until = self.broker.ask(_reach)
+        self.sync(partition)
+        to = self.chance.randint(max(first, 1), max(until, 1))
+        self.put_offset(partition, str(to))
+        self.note(f"p{partition} set to {to}")
+        self.model.next[partition] = to
+        if amount > 1:
+            self.claim(partition)
+
+    def lose_offset(self, amount: int) -> None:
+        partition = amount % 2
+        self.sync(partition)
+
+        async def delete(connection: Connection) -> None:
+            key = f"$KV.{OFFSETS_BUCKET}.{offset_key(partition)}"
+            await connection.ask(key, b"", {"KV-Operation": "DEL"})
+
+        self.broker.ask(delete)
+        self.claim(partition)
+
+    def move_folders(self, amount: int) -> None:
+        """Go on in other folders, which know nothing, or what they knew when they were left."""
+        self.sync_all()
+        self.folder = self.folders[amount % 2]
+        for partition in HOSTS:
+            self.clean[partition] = False
+            self.claim(partition)
+
+    # what happens to the stream
+
+    def purge(self, _: int) -> None:
+        first, until = self.broker.ask(_reach)
+        sequence = self.chance.randint(first, max(until, first))
+        body = {"seq": sequence}
+        self.broker.ask(lambda connection: connection.api(f"STREAM.PURGE.{STREAM}", body))
+        self.model.purge(sequence)
+
+    def make_stream_anew(self, amount: int) -> None:
+        if amount:
+            return
+        self.sync_all()
+        stream = Topology(partitions=2).streams()[0]
+
+        async def make(connection: Connection) -> None:
+            await connection.api(f"STREAM.DELETE.{STREAM}")
+            await connection.api(f"STREAM.CREATE.{STREAM}", stream)
+
+        self.broker.ask(make)
+        self.model.sent.clear()
+        for partition in HOSTS:
+            self.claim(partition)
+
+    def restart_broker(self, amount: int) -> None:
+        if amount == 0:
+            self.broker.server.kill_and_restart()
+
+    # what happens to files
+
+    def meddle(self, amount: int) -> None:
+        """Remove, move or cut a live file by hand."""
+        self.sync_all()
+        lives = [live for live in self.folder.files if (self.folder.output / live).exists()]
+        if not lives:
+            return
+        live = self.chance.choice(sorted(lives))
+        path, begin = self.folder.output / live, self.folder.closed_size(live)
+        if amount < 2:
+            self.move_away(live)
+        else:
+            length = self.chance.randint(0, path.stat().st_size)
+            os.truncate(path, length)
+            self.folder.cut(live, begin + length)
+            self.note(f"{live} cut to {length}")
+
+    def tidy(self, amount: int) -> None:
+        self.sync_all()
+        order = Order(
+            self.folder.output,
+            self.folder.path / "state",
+            ("none", "zstd", "gzip")[amount % 3],
+            Limits(number=amount),
+        )
+        before = {live: self.folder.segments(live) for live in self.folder.files}
+        Closet(order, lambda: 0).tidy((), lambda: False)
+        for live, segments in before.items():
+            self.folder.removed(live, segments)
+
+    # receiving
+
+    def receive(self, amount: int) -> None:
+        self.stay(amount % 2, long=amount > 1)
+
+    def turn(self, amount: int) -> None:
+        self.stay(amount % 2, turn=Turn.ALL)
+
+    def die_at_a_point(self, amount: int) -> None:
+        turn = Turn.ALL if self.chance.random() < 0.15 else Turn.NONE
+        point = self.chance.choice(POINTS_IN_TURN if turn is Turn.ALL else POINTS_IN_TASK)
+        self.note(f"at {point}")
+        disk = FaultyDisk(Trouble.DEATH, 10**9)
+
+        def die() -> None:
+            disk._at = 0
+            raise Died
+
+        with at(point, self.folder.path, self.chance.randint(0, 3), die):
+            self.stay(amount % 2, disk, long=amount > 1, turn=turn)
+        self.wake_up(amount % 2)
+
+    def die_at_a_call(self, amount: int) -> None:
+        disk = FaultyDisk(Trouble.DEATH, self.chance.randint(1, 80))
+        self.stay(amount % 2, disk, long=amount > 1)
+        self.wake_up(amount % 2)
+
+    def wake_up(self, partition: int) -> None:
+        """Be another worker, or the same one again."""
+        if self.chance.random() < 0.5:
+            spanbook._memories.clear()
+            numbers._listings.clear()
+            owners._known.clear()
+            owners._dates.clear()
+            folders._settled.clear()
+            owners._synced.clear()
+            quarantine._unseen.clear()
+        if self.chance.random() < 0.3:
+            self.claim(partition)
+
+    def have_disk_trouble(self, amount: int) -> None:
+        trouble = self.chance.choice([Trouble.ONCE, Trouble.FULL, Trouble.READ_ONLY])
+        disk = FaultyDisk(trouble, self.chance.randint(1, 80))
+        self.stay(amount % 2, disk, long=amount > 1)
+
+    def be_disturbed(self, amount: int) -> None:
+        partition = amount % 2
+        zombies: list[threading.Thread] = []
+
+        def another() -> None:
+            attempt = threading.Thread(target=self.stay, args=(partition,))
+            attempt.start()
+            zombies.append(attempt)
+
+        what = self.chance.choice(
+            [
+                lambda: self.senders.publish(1),
+                lambda: self.claim(partition),
+                lambda: self.set_offset(partition + 2 * self.chance.randint(0, 1)),
+                lambda: self.tidy(self.chance.randint(0, 4)),
+                lambda: self.restart_broker(self.chance.randint(0, 3)),
+                lambda: setattr(self.broker.flaky, "breaks", "stored"),
+                lambda: setattr(self.broker.flaky, "breaks", "not stored"),
+                another,
+            ]
+        )
+        point = self.chance.choice(POINTS_IN_TASK)
+        self.note(f"at {point}")
+
+        def happen() -> None:
+            thread = threading.Thread(target=what)  # we may stand on a loop
+            thread.start()
+            thread.join()
+
+        with at(point, self.folder.path, self.chance.randint(0, 3), happen):
+            self.stay(partition, long=amount > 1)
+        for zombie in zombies:
+            zombie.join()
+        self.broker.flaky.breaks = None
+
+    def drain(self) -> None:
+        self.log.append("drain")
+        for number in range(len(self.folders)):
+            self.move_folders(number)
+            for partition in HOSTS:
+                attempts = 0
+                while not (self.stay(partition, long=True) and self.clean[partition]):
+                    attempts += 1
+                    assert attempts < MOST_ATTEMPTS, "it never comes to its end"
+            self.check()
+            assert self.folder.told() == self.folder.gaps
+            assert self.folder.quarantined() >= self.folder.bad
+
+
+async def _reach(connection: Connection) -> tuple[int, int]:
+    state = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
+    return int(state["first_seq"]), int(state["last_seq"]) + 1
+
+
+@contextmanager
+def at(point: str, folder: Path, passes: int, act: Callable[[], None]) -> Iterator[None]:
+    """Have something happen when a task comes to a named point, having passed it so often."""
+    trigger, kill = folder / "trigger", os.kill
+    folder.mkdir(exist_ok=True)
+    trigger.write_bytes(b"." * passes)
+    os.environ["LOGSHIP_FAULT"] = f"{point}:{trigger}"
+    os.kill = lambda pid, number: act() if pid == os.getpid() else kill(pid, number)
+    try:
+        yield
+    finally:
+        os.kill = kill
+        del os.environ["LOGSHIP_FAULT"]
+        trigger.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    folder = tmp_path_factory.mktemp("model-server")
+    with Processes(folder) as processes:
+        broker = Broker(start_server(processes, folder))
+        yield broker
+        broker.close()
+
+
+@as_many_as(12)
+@given(seed=st.integers(0, 2**32), steps=programs(SENDING | RECEIVING))
+def test_what_the_offset_has_passed_is_in_the_files_once_and_in_order_whatever_happens(
+    broker: Broker, seed: int, steps: list[Step]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        program = Program(broker, Path(folder), random.Random(seed))
+        try:
+            program.run(steps)
+        except BaseException as error:
+            error.add_note("\n".join(program.log))
+            raise
