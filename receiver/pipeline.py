@@ -63,6 +63,7 @@ from receiver.writing.place import place_of
 
 __all__ = ["receive"]
 
+_NO_EXECUTOR = 30.0  # seconds
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
 _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for all of the end, and until nothing is waited for
 logger = logging.getLogger(__name__)
@@ -141,7 +142,7 @@ class _Pipeline:
                     place_of(folder.absolute())
                     for folder in (self._settings.output, self._settings.state)
                 )
-                await asyncio.to_thread(check_reach, spark, self._places)
+                await self._reached(spark)
             logger.info(
                 "receiving partitions %s into %s",
                 ", ".join(map(str, partitions)),
@@ -149,6 +150,17 @@ class _Pipeline:
             )
             await self._follow(partitions, spark, slots)
         await self._connection.close()
+
+    async def _reached(self, spark: SparkContext) -> None:
+        """Wait until the executors see what they are to write; raises `ConfigurationError`."""
+        asking = asyncio.ensure_future(asyncio.to_thread(check_reach, spark, self._places))
+        if not (await asyncio.wait({asking}, timeout=_NO_EXECUTOR))[0]:
+            logger.warning(
+                "%s has given no executor for %g s; waiting: look at its workers, their cores and memory",
+                self._settings.master,
+                _NO_EXECUTOR,
+            )
+        await unless(self._stop, asking)
 
     async def _follow(self, partitions: Sequence[int], spark: SparkContext, slots: int) -> None:
         calendar = calendar_of(self._settings)

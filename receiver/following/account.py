@@ -4,7 +4,7 @@ import logging
 
 from broker.offset import Offset
 from receiver.meter import Meter
-from receiver.outcome import Blocked, Done, Report
+from receiver.outcome import Blocked, Cause, Done, Report
 from receiver.writing.spans import Finding
 
 __all__ = ["Account"]
@@ -52,6 +52,16 @@ class Account:
                 "partition %d is blocked, its lines wait in the stream: %s", self._partition, words
             )
         self._blocked = words
+
+    def overdue(self, seconds: float) -> None:
+        """Tell that a task should have reported by now."""
+        self.blocked(
+            Blocked(
+                self._partition,
+                Cause.SPARK,
+                f"no report of its task for {seconds:.0f} s: Spark has no executor for it, or a disk hangs",
+            )
+        )
 
     def _tell(self, done: Done) -> None:
         for finding in done.findings[:_MOST_TOLD]:

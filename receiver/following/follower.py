@@ -43,13 +43,20 @@ logger = logging.getLogger(__name__)
 class Pace:
     """How large batches are, `limit` and `pull` in bytes, and how long tasks stay.
 
-    With `once` a follower ends when nothing is left.
+    With `once` a follower ends when nothing is left. A task that has not reported `patience` seconds after its time is
+    told of.
     """
 
     limit: int
     pull: int
     stay: Stay
     once: bool
+    patience: float = 60.0
+
+    @property
+    def overdue(self) -> float:
+        """Seconds after which a task that has not reported is a matter of concern."""
+        return self.stay.longest + self.patience
 
 
 class Follower:
@@ -214,6 +221,8 @@ class Follower:
         stay = asyncio.ensure_future(self._jobs.submit(self._assignment(turn, subject), leave))
         usher = asyncio.ensure_future(self._usher(subject, stop, leave))
         try:
+            while not (await asyncio.wait({stay}, timeout=self.pace.overdue))[0]:
+                self._account.overdue(self.pace.overdue)
             return await stay
         finally:
             usher.cancel()

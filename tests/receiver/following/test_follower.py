@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -48,6 +49,8 @@ class Loop:
     ) -> None:
         self.partition = partition
         self.jobs = 0
+        self.may_run = threading.Event()
+        self.may_run.set()
         self.reports: list[Report] = []
         self.stop = asyncio.Event()
         self.connection = Connection([partition.url], owner)
@@ -69,6 +72,7 @@ class Loop:
 
     def _run(self, assignment: Assignment) -> Report:
         self.jobs += 1
+        self.may_run.wait(20)
         report = task.run(assignment, self.partition.destination)
         self.reports.append(report)
         return report
@@ -453,3 +457,28 @@ async def test_a_stream_with_twenty_batches_and_rotation_comes_whole(partition: 
     names = [name for closed in loop.closed for name in closed]
     assert names == [f"web01.log.{n:06d}" for n in range(1, len(names) + 1)]
     assert len(names) >= 10
+
+
+def is_said(log: pytest.LogCaptureFixture, words: str) -> None:
+    while words not in log.text:
+        time.sleep(0.02)
+
+
+async def test_a_task_that_does_not_report_is_told_of_and_waited_for(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    loop = Loop(partition, stay=Stay(0.1, 0.1))
+    loop.follower.pace = replace(loop.follower.pace, patience=0.1)
+    loop.may_run.clear()
+
+    async with loop:
+        await lines(partition, b"one\n")
+        async with asyncio.timeout(20):
+            await asyncio.to_thread(is_said, caplog, "no report of its task")
+        loop.may_run.set()
+        await loop.has(b"one\n")
+
+    told = [record.getMessage() for record in caplog.records]
+    assert len([words for words in told if "no report of its task" in words]) == 1
+    assert "partition 0 goes on" in told
