@@ -1,0 +1,106 @@
+"""logreceiver as a program whose workers, JVM or state are taken from it: told in a line, ended in time, nothing lost."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from bench.processes import Process, Processes, wait_until
+from broker.exits import Exit
+from broker.topology import Topology
+from tests.conftest import Server, apply_topology
+from tests.receiver.test_receiver_program import Scene, is_calm
+
+pytestmark = [pytest.mark.spark, pytest.mark.nats]
+
+
+@pytest.fixture
+def scene(own_server: Server, processes: Processes, tmp_path: Path) -> Scene:
+    apply_topology(own_server.url, Topology(partitions=2))
+    return Scene(own_server, processes, tmp_path)
+
+
+def last_line(receiver: Process) -> str:
+    """Return the one line that says why it ended."""
+    [line] = [
+        line for line in receiver.log.read_text().splitlines() if line.startswith("logreceiver:")
+    ][-1:]
+    return line
+
+
+def java_of(receiver: Process) -> int:
+    [java] = [
+        pid
+        for pid in receiver.tree()
+        if Path(f"/proc/{pid}/comm").read_text("ascii").strip() == "java"
+    ]
+    return java
+
+
+def test_a_worker_that_is_killed_again_and_again_blocks_its_partition_until_it_lives(
+    scene: Scene, tmp_path: Path
+) -> None:
+    trigger = tmp_path / "trigger"
+    receiver = scene.receiver("receiver", environment={"LOGSHIP_FAULT": f"appended:{trigger}"})
+    scene.publish(20)
+    scene.wait_for_all(receiver)
+
+    def is_told() -> bool:
+        if "is blocked" in receiver.last_words():
+            return True
+        trigger.touch()
+        return False
+
+    scene.publish(20)
+    wait_until("it is told", is_told, 60, [receiver])
+    trigger.unlink(missing_ok=True)
+
+    scene.wait_for_all(receiver)
+    assert "is blocked, its lines wait in the stream: spark: " in receiver.log.read_text()
+    assert receiver.stop(10) == 0
+    is_calm(receiver)
+
+
+def test_a_worker_or_a_jvm_that_hangs_is_left_and_the_end_is_in_time(
+    scene: Scene, tmp_path: Path
+) -> None:
+    trigger = tmp_path / "trigger"
+    hangs = {"LOGSHIP_FAULT": f"appended:stop:{trigger}"}
+    receiver = scene.receiver("receiver", environment=hangs)
+    scene.publish(20)
+    scene.wait_for_all(receiver)
+    trigger.touch()
+    scene.publish(20)
+    wait_until("it hangs", lambda: not trigger.exists(), 30, [receiver])
+
+    began = time.monotonic()
+    assert receiver.stop(12) == 0, receiver.last_words()
+    assert time.monotonic() - began < 12
+    is_calm(receiver)
+
+    receiver.start()
+    scene.wait_for_all(receiver)
+    os.kill(java_of(receiver), signal.SIGSTOP)
+    assert receiver.stop(12) == 0, receiver.last_words()
+    wait_until("nothing is left", lambda: not receiver.tree(), 10)
+
+
+def test_a_killed_jvm_and_a_journal_taken_away_end_it_with_a_line_each(scene: Scene) -> None:
+    receiver = scene.receiver("receiver")
+    scene.publish(20)
+    scene.wait_for_all(receiver)
+
+    os.kill(java_of(receiver), signal.SIGKILL)
+
+    scene.publish(20)  # at the latest its lines need it
+    assert receiver.wait(30) == Exit.FAILED, receiver.last_words()
+    assert "Java process has died" in last_line(receiver)
+    is_calm(receiver)
+
+    (scene.output / ".logreceiver" / "p0.journal").unlink()
+    receiver.start()
+    assert receiver.wait(60) == Exit.CONFIGURATION, receiver.last_words()
+    assert "its journal is gone" in last_line(receiver)
+    is_calm(receiver)
