@@ -52,9 +52,10 @@ def test_lost_positions_are_rebuilt_from_the_stream(stage: Stage) -> None:
     shipper = stage.suite.start_shipper("lost01", files)
 
     with Traffic(files, 1000) as traffic:
-        time.sleep(1.5)
+        state = stage.suite.shipper_state("lost01")
+        wait_until("positions are kept", lambda: any(state.rglob("positions.json")), 30, [shipper])
         shipper.kill()
-        shutil.rmtree(stage.suite.shipper_state("lost01"))
+        shutil.rmtree(state)
         shipper.start()
         time.sleep(1)
 
