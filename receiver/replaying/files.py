@@ -12,9 +12,10 @@ from receiver.reading.delivery import Delivery
 from receiver.replaying.again import Reader, Refused, nanoseconds
 from receiver.replaying.attempts import Attempt, attempt
 from receiver.replaying.selection import Unit
-from receiver.writing import rotation
 from receiver.writing.calendar import Calendar
 from receiver.writing.files import Damaged, Output
+from receiver.writing.layout import DEFAULT, Days, Layout
+from receiver.writing.owners import Owners, Unregistered
 from receiver.writing.packing import pack
 from receiver.writing.quarantine import Quarantine
 from receiver.writing.rebuild import Piece
@@ -33,6 +34,11 @@ class Order:
     rotate_every: timedelta
     time_zone: str
     compress: str
+    path_template: str = DEFAULT
+
+    def names(self, folder: Path) -> Unregistered:
+        """Return what names the live files in a folder that nobody else writes to."""
+        return Unregistered(folder, Layout(self.path_template), Days(named_zone(self.time_zone)))
 
     def output(self, folder: Path) -> Output:
         """Open a folder for writing; raises OSError."""
@@ -83,7 +89,7 @@ def _write(unit: Unit, order: Order, started: Attempt) -> Written:
     folder = started.folder
     lines = size = refused = findings = 0
     with order.output(folder) as output:
-        hosts, aside = Hosts(output), Quarantine(folder, unit.partition)
+        hosts, aside = Hosts(output, order.names(folder)), Quarantine(folder, unit.partition)
         for run in order.reader.runs(unit):
             hosts.append(run.pieces)
             keep_refused(aside, run.refused)
@@ -103,16 +109,18 @@ def _write(unit: Unit, order: Order, started: Attempt) -> Written:
 class Hosts:
     """The hosts' files of one folder, as lines come in."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, names: Owners) -> None:
         """Know no file yet."""
         self._output = output
+        self._names = names
         self._known: set[str] = set()
 
     def append(self, pieces: Iterable[Piece]) -> None:
         """Append pieces to their hosts' files, each host's in their order; raises OSError."""
         hosts: dict[str, list[_Run]] = {}
         for piece in pieces:
-            runs = hosts.setdefault(rotation.live_name(rotation.stem_of(piece.host)), [])
+            live = self._names.live_name(piece.host, piece.file or None, piece.stored_at)
+            runs = hosts.setdefault(live, [])
             if not runs or piece.stored_at >= runs[-1].end:
                 end = self._output.calendar.period(piece.stored_at).end
                 runs.append(_Run(end, piece.stored_at))

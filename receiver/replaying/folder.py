@@ -7,11 +7,13 @@ says whether that is done; an unfinished replay is begun anew, and what it had p
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from broker.exits import ConfigurationError, OperatorError
-from receiver.writing import rotation
-from receiver.writing.folders import make_folder
+from receiver.replaying.placing import Places, is_of
+from receiver.writing.folders import Folders, make_folder
+from receiver.writing.layout import Layout
 from receiver.writing.logbook import sync_folder
 from receiver.writing.quarantine import FOLDER
 
@@ -20,6 +22,7 @@ __all__ = ["STAGE", "finish", "prepare", "publish_files", "publish_table", "writ
 STAGE = ".replaying"
 _MARK = ".replay.json"
 _FRESH = f"{_MARK}.new"
+_DEFAULT = Layout()
 
 
 def prepare(output: Path) -> Path:
@@ -52,8 +55,9 @@ def _begin_anew(output: Path, names: list[str]) -> None:
     try:
         mark = json.loads((output / _MARK).read_bytes())
         done, placed = mark["state"] == "done", mark.get("placed", [])
-        if mark.get("in_place"):
-            placed = [name for name in names if _is_of_a_host(name) or name == FOLDER]
+        if template := mark.get("in_place"):
+            layout = Layout(template)
+            placed = [name for name in names if name == FOLDER or is_of(layout, output, name)]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ConfigurationError(f"{output / _MARK} is damaged; give an empty --output") from None
     if done:
@@ -71,55 +75,46 @@ def _begin_anew(output: Path, names: list[str]) -> None:
             path.unlink(missing_ok=True)
 
 
-def write_in_place(output: Path) -> None:
+def write_in_place(output: Path, layout: Layout = _DEFAULT) -> None:
     """Say that files grow where they belong, in sight, from now on; raises OSError."""
-    _write_mark(output, {"state": "under way", "in_place": True})
+    _write_mark(output, {"state": "under way", "in_place": layout.template})
 
 
-def _is_of_a_host(name: str) -> bool:
-    return rotation.live_of(name).endswith(".log") and not name.startswith(".")
+def publish_files(
+    output: Path, attempts: list[tuple[int, Path]], layout: Layout = _DEFAULT
+) -> list[str]:
+    """Move the files of attempts (partition, folder) to their places, and return where they are.
 
-
-def publish_files(output: Path, attempts: list[tuple[int, Path]]) -> list[str]:
-    """Move the files of attempts (partition, folder) to their places and return their names.
-
-    The second partition that has lines of a host gets a file of its own, `<host>..p<N>.log`, as a receiver's does.
     Raises OSError, and OperatorError when a folder is not seen here.
     """
     moves: dict[str, Path] = {}
+    places = Places(output, layout)
     for partition, folder in attempts:
         if not folder.is_dir():
             raise OperatorError(
                 f"{folder} was written by a task but is not seen here; --output must be a folder that all "
                 "executors share"
             )
-        names = [path.name for path in folder.iterdir() if path.is_file()]
-        taken = {
-            live for live in {rotation.live_of(name) for name in names} if _is_taken(live, moves)
-        }
-        for name in names:
-            moves[_named(name, partition, taken)] = folder / name
+        moves |= places.of(partition, folder)
         for path in (folder / FOLDER).glob("*.msg"):
             moves[f"{FOLDER}/{path.name}"] = path
     tops = sorted({name.partition("/")[0] for name in moves})
     _write_mark(output, {"state": "under way", "placed": tops})
-    if FOLDER in tops:
-        make_folder(output / FOLDER)
-    for name, path in moves.items():
-        path.rename(output / name)
+    _move(moves, output)
     return sorted(moves)
 
 
-def _is_taken(live: str, moves: dict[str, Path]) -> bool:
-    # a closed segment is never without its live file
-    return live in moves
-
-
-def _named(name: str, partition: int, taken: set[str]) -> str:
-    live = rotation.live_of(name)
-    if live not in taken:
-        return name
-    return f"{live.removesuffix('.log')}..p{partition}.log{name.removeprefix(live)}"
+def _move(moves: Mapping[str, Path], output: Path) -> None:
+    folders = Folders(output)
+    try:
+        for name, path in moves.items():
+            folder = name.rpartition("/")[0]
+            folders.make(folder)
+            folders.note_change(folder)
+            path.rename(output / name)
+        folders.sync()
+    finally:
+        folders.close()
 
 
 def publish_table(output: Path, table: Path) -> int:

@@ -27,6 +27,7 @@ from receiver.replaying.sink import HostFiles, Sink, Standard
 from receiver.replaying.summary import Summary
 from receiver.replaying.table import refuse_without_arrow, write_table
 from receiver.spark.session import is_local
+from receiver.writing.layout import Layout
 
 __all__ = ["Job", "is_piped"]
 
@@ -63,6 +64,7 @@ class Job:
             settings.rotate_every,
             settings.time_zone,
             settings.compress,
+            settings.path_template,
         )
 
     def into_files(self, spark: SparkContext, aside: Aside, summary: Summary) -> Summary:
@@ -80,7 +82,7 @@ class Job:
                 raise OperatorError(f"the replay was given up: {outcome.detail}")
             summary = summary.plus(outcome.lines, outcome.size, outcome.refused, outcome.findings)
             done.append((outcome.partition, outcome.folder))
-        folder.publish_files(self.output, done)
+        folder.publish_files(self.output, done, Layout(self.settings.path_template))
         return summary
 
     def into_table(self, spark: SparkContext, aside: Aside, summary: Summary) -> Summary:
@@ -125,7 +127,7 @@ class Job:
     def _sink(self) -> Sink:
         if is_piped(self.settings):
             return Standard(1, self.settings.prefix)
-        folder.write_in_place(self.output)
+        folder.write_in_place(self.output, Layout(self.settings.path_template))
         return HostFiles(self.order, self.output)
 
 

@@ -21,7 +21,7 @@ REPLAY_FIELDS = (
     | SPARK
     | {
         *("since", "until", "host", "file", "partition", "speed", "format", "prefix", "output"),
-        *("rotate_size", "rotate_every", "time_zone", "compress"),
+        *("rotate_size", "rotate_every", "time_zone", "compress", "path_template"),
         *("server", "log_level", "log_format"),
     }
 )

@@ -56,7 +56,7 @@ class HostFiles:
         self._folder = folder
         self._asides: dict[int, Quarantine] = {}
         self._output = order.output(folder)
-        self._hosts = Hosts(self._output)
+        self._hosts = Hosts(self._output, order.names(folder))
 
     def take(self, pieces: Sequence[Piece]) -> None:
         """Append lines to their hosts' files."""

@@ -163,6 +163,12 @@ class Unregistered(Owners):
     def _enter(self, key: str) -> None:
         self._taken.add(key)
 
+    def untangled(self, live: str) -> str:
+        """Return a path for a live file that is in no other's way, and register it."""
+        path = self._untangled(live)
+        self._register(path)
+        return path
+
     def _is_file(self, path: str) -> bool:
         return not self._taken.isdisjoint(register_keys(path))
 

@@ -7,6 +7,8 @@ import pytest
 
 from broker.exits import ConfigurationError, OperatorError
 from receiver.replaying.folder import finish, prepare, publish_files, write_in_place
+from receiver.writing.folders import walk
+from receiver.writing.layout import Layout
 
 
 def attempt(stage: Path, name: str, **files: bytes) -> Path:
@@ -102,6 +104,50 @@ def test_a_host_of_two_partitions_has_a_file_of_each(tmp_path: Path) -> None:
         "web01..p3.log.000001": b"two\n",
         "web01..p3.log": b"three\n",
     }
+
+
+def test_files_and_folders_of_two_partitions_do_not_meet(tmp_path: Path) -> None:
+    layout = Layout("{host}/{file}")
+    stage = prepare(tmp_path / "out")
+    first, second = stage / "p0-0.a", stage / "p3-0.b"
+    for path in (first / "web01/a", first / "web01/b/x", second / "web01/a", second / "web01/b/x"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(path.parent.parent.name.encode())
+    (second / "web01/a.000001").write_bytes(b"before\n")
+    third = stage / "p4-0.c"
+    (third / "web01/a").mkdir(parents=True)
+    (third / "web01/a/y").write_bytes(b"in a folder\n")
+    (third / "web01/b").write_bytes(b"a file\n")
+
+    publish_files(tmp_path / "out", [(0, first), (3, second), (4, third)], layout)
+    finish(tmp_path / "out", {})
+
+    assert sorted(walk(tmp_path / "out")) == [
+        "web01..p3/a",
+        "web01..p3/a.000001",
+        "web01..p3/b/x",
+        "web01/a",
+        "web01/a..%%d/y",
+        "web01/b..%%f",
+        "web01/b/x",
+    ]
+
+
+def test_an_unfinished_replay_into_folders_is_begun_anew(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    write_in_place(tmp_path, Layout("{date}/{host}.log"))
+    for name in ("2026-11-20/web01.log", "2026-11-21/web01.log.000001", "2026-11-21/web01.log"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"half\n")
+
+    prepare(tmp_path)
+
+    assert list(walk(tmp_path)) == []
+    write_in_place(tmp_path, Layout("{date}/{host}.log"))
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/mine.txt").write_bytes(b"mine\n")
+    with pytest.raises(ConfigurationError, match="notes"):
+        prepare(tmp_path)
 
 
 def test_a_folder_that_only_a_task_saw_is_an_error_that_says_so(tmp_path: Path) -> None:

@@ -2,21 +2,25 @@
 
 import gzip
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from broker.access import Access
+from receiver import task
 from receiver.replaying.again import Reader
 from receiver.replaying.aside import beside
 from receiver.replaying.attempts import reached
 from receiver.replaying.feed import LIMIT, Fetched, Slice, Taken, fetch, merged
 from receiver.replaying.files import Failed, Order, Written, write
-from receiver.replaying.folder import prepare
+from receiver.replaying.folder import finish, prepare, publish_files
 from receiver.replaying.pacing import Pacing
 from receiver.replaying.selection import Selection, Unit
 from receiver.replaying.sink import HostFiles, Standard
+from receiver.writing.folders import walk
+from receiver.writing.layout import DEFAULT, Layout
 from tests.receiver.partition import Partition, ours
 
 pytestmark = pytest.mark.nats
@@ -28,11 +32,15 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
 
 
 def order(
-    partition: Partition, hosts: tuple[str, ...] = (), files: tuple[str, ...] = (), size: int = 0
+    partition: Partition,
+    hosts: tuple[str, ...] = (),
+    files: tuple[str, ...] = (),
+    size: int = 0,
+    template: str = DEFAULT,
 ) -> Order:
     stage = prepare(partition.folder / "again")
     reader = Reader((partition.url,), Access(), Selection(hosts, files))
-    return Order(stage, reader, size, timedelta(), "UTC", "gzip")
+    return Order(stage, reader, size, timedelta(), "UTC", "gzip", template)
 
 
 def written(unit: Unit, order: Order) -> tuple[Written, dict[str, bytes]]:
@@ -74,6 +82,32 @@ def test_a_replay_makes_what_the_receiver_made_byte_for_byte(partition: Partitio
     assert len(files["web01.log"]) > 50
     assert (outcome.refused, outcome.findings) == (done.quarantined, len(done.findings))
     assert set_aside(outcome.folder) == set_aside(partition.output)
+
+
+TEMPLATES = ["{host}/{file}", "{date}/{host}.log", "{host}/{date}/{file}", "{file}/{host}.log"]
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_with_a_template_it_makes_the_folders_that_the_receiver_makes(
+    partition: Partition, template: str
+) -> None:
+    until = publish_odd_messages(partition) + 1
+    until += partition.publish(ours("web01", "app.log/x", 0, b"a folder now\n")) - until + 1
+    partition.claim()
+    task.run(partition.assignment(), replace(partition.destination, path_template=template))
+    again = order(partition, template=template)
+
+    outcome = write(Unit(0, 1, until), again)
+    assert isinstance(outcome, Written), outcome
+    publish_files(partition.folder / "again", [(0, outcome.folder)], Layout(template))
+    finish(partition.folder / "again", {})
+
+    assert tree(partition.folder / "again") == tree(partition.output)
+    assert len(tree(partition.output)) > 1
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {path: (folder / path).read_bytes() for path in walk(folder)}
 
 
 def test_it_moves_no_offset_and_makes_no_consumer(partition: Partition) -> None:

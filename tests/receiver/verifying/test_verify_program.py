@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from broker.exits import Exit
+from receiver import task
 from tests.receiver.partition import Partition, ours
 
 PROGRAM = str(Path(sys.executable).with_name("logreceiver"))
@@ -52,6 +54,29 @@ def test_received_files_are_well_until_somebody_damages_them(logs_url: str, tmp_
         ("missing", 1, "web1.log at byte 40"),
         ("foreign", 1, "web1.log at byte 190"),
     ]
+
+
+@pytest.mark.spark
+def test_a_damaged_file_of_another_layout_is_named_by_its_path(
+    logs_url: str, tmp_path: Path
+) -> None:
+    template = "{host}/{file}"
+    partition = Partition(logs_url, tmp_path)
+    for file in ("app.log", "nginx/access.log"):
+        partition.publish(*(ours("web01", file, 10 * n, b"line %04d\n" % n) for n in range(9)))
+    partition.claim()
+    task.run(partition.assignment(), replace(partition.destination, path_template=template))
+    path = partition.output / "web01/var/log/nginx/access.log"
+    path.write_bytes(path.read_bytes().replace(b"line 0004\n", b""))
+
+    damaged = verify(
+        partition, "--output", str(partition.output), "--path-template", template, "--json"
+    )
+
+    assert damaged.returncode == Exit.FAILED, damaged.stderr
+    (host,) = json.loads(damaged.stdout)["hosts"]
+    assert host["file"] == "web01/var/log/nginx/access.log"
+    assert [(d["kind"], d["lines"]) for d in host["differences"]] == [("missing", 1)]
 
 
 def test_nothing_received_is_said_without_starting_spark(logs_url: str, tmp_path: Path) -> None:
