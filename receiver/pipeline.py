@@ -202,9 +202,14 @@ class _Pipeline:
             running = {follower for follower in running if not follower.done()}
         stop.cancel()
         if running:
-            await asyncio.wait(running, timeout=_STOP_WITHIN)
+            _, running = await asyncio.wait(running, timeout=_STOP_WITHIN)
+        if running:
+            logger.warning(
+                "%d partitions did not come to the end of a batch; the next start does it again",
+                len(running),
+            )
         for follower in running:
-            follower.cancel()  # what its task has not committed is undone by the next start
+            follower.cancel()
 
     async def _one(self, partition: int, jobs: Jobs) -> None:
         wake = Wake(self._connection, partition, secrets.token_hex(6))

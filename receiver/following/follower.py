@@ -5,13 +5,14 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from broker.connection import Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError, FencedError, OperatorError
+from broker.subjects import consumer_name
 from receiver.assignment import Assignment, Stay, Turn
 from receiver.faults import fault
 from receiver.following.account import Account
@@ -32,6 +33,7 @@ _ONCE_ATTEMPTS = 3  # blocked attempts after which --once gives up
 
 _LOOK_AROUND = 10.0  # seconds between looks for a successor while nothing comes
 _RELEASE_PATIENCE = 1.0  # seconds
+_VAIN = 2  # stays without a line although the bell had rung; one may be since a line has expired
 _INSIST = 0.5  # seconds between words to a task that is to leave: it may not hear yet
 
 _LEAVE = "logship.leave"  # the subjects on which tasks are asked to leave
@@ -88,7 +90,8 @@ class Follower:
         self._turns = turns or Turns(Calendar(timedelta()), lambda: 0)
         self._is_silent = False
         self._checked: float | None = None
-        self._goes_on = False
+        self._goes_on = self._has_rung = False
+        self._vain = 0
         self._attempts = 0
 
     async def run(self, stop: asyncio.Event, revision: int | None = None) -> None:
@@ -125,6 +128,7 @@ class Follower:
         while not stop.is_set():
             try:
                 await self._check()
+                self._has_rung = not self._goes_on
                 if self._goes_on:
                     return True
                 if self.pace.once:
@@ -196,6 +200,7 @@ class Follower:
         report = await self._report(turn, stop)
         fault("heard")
         self._ledger.follow(report.done)
+        report = self._judged(report, turn)
         if (
             report.batches
             or report.done.notices
@@ -215,6 +220,18 @@ class Follower:
                 return False
             case Superseded(_, detail):
                 raise FencedError(f"partition {self._partition}: {detail}; this receiver stops")
+
+    def _judged(self, report: Report, turn: Turn) -> Report:
+        """Return the report; blocked when the bell goes on ringing and tasks find nothing: never a tight loop of jobs."""
+        is_vain = self._has_rung and not report.batches and turn is Turn.NONE
+        self._vain = self._vain + 1 if is_vain and report.ended is Ending.SILENCE else 0
+        if self._vain <= _VAIN:
+            return report
+        words = (
+            f"there are lines from sequence {self._next} on, but consumer {consumer_name(self._partition)} delivers "
+            "none; delete it, it is made again"
+        )
+        return replace(report, ended=Blocked(self._partition, Cause.BROKER, words))
 
     async def _report(self, turn: Turn, stop: asyncio.Event) -> Report:
         leave, subject = asyncio.Event(), f"{_LEAVE}.{secrets.token_hex(8)}"

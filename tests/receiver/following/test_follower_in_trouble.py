@@ -8,9 +8,11 @@ import pytest
 
 from broker.exits import FencedError
 from broker.topology import OFFSETS_BUCKET, STREAM, Topology
+from receiver.assignment import Assignment
 from receiver.following import follower as room
 from receiver.following import offsets, turns
 from receiver.following.ledger import stream_state
+from receiver.outcome import Done, Ending, Report
 from receiver.writing import entry
 from tests.conftest import Server, apply_topology
 from tests.receiver.following.test_follower import Loop, lines
@@ -114,3 +116,33 @@ async def test_told_to_stop_while_the_broker_is_away_it_ends_soon(
         loop.stop.set()
         await asyncio.wait_for(asyncio.shield(loop.running), 6)
         await asyncio.wait_for(loop.wake.close(), 6)
+
+
+class Deaf(Loop):
+    """A loop whose tasks find nothing for a while."""
+
+    deaf = True
+
+    def _run(self, assignment: Assignment) -> Report:
+        if not self.deaf:
+            return super()._run(assignment)
+        self.jobs += 1
+        nothing = Done(assignment.partition, assignment.first, assignment.first)
+        return Report(nothing, 0, Ending.SILENCE)
+
+
+async def test_tasks_that_find_nothing_of_what_is_there_are_no_tight_loop_and_told_once(
+    partition: Partition, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(room, "_FIRST_PAUSE", 0.2)
+    async with Deaf(partition) as loop:
+        await lines(partition, b"1")
+        await said(caplog, "consumer receiver-p0 delivers none")
+        await asyncio.sleep(1.0)
+        assert loop.jobs < 15
+        loop.deaf = False
+        await loop.has(b"1\n")
+
+    assert caplog.text.count("is blocked") == 1
+    assert caplog.text.count("goes on") == 1
