@@ -23,7 +23,7 @@ from bench.cpu import cpu_by_process, proportional_bytes
 from bench.fill import BLOCK_LINES, Sent, blocks, fill, plain_lines
 from bench.oracle import Verdict, judge
 from bench.processes import Process, Processes
-from bench.received import read_received
+from bench.received import read_received, read_segments, segments_by_host
 from bench.suite import Suite
 from bench.table import table
 
@@ -76,10 +76,11 @@ class _Expected:
 
     def wrong(self, output: Path) -> list[str]:
         """Return the hosts whose files hold anything else."""
+        found = segments_by_host(output)
         return [
             host
             for host, digest in self.digests.items()
-            if hashlib.blake2b(read_received(output, host)).digest() != digest.digest()
+            if hashlib.blake2b(read_segments(found.get(host, []))).digest() != digest.digest()
         ]
 
 

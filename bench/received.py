@@ -2,11 +2,20 @@
 
 import gzip
 import re
+from collections.abc import Iterable
+from math import inf
 from pathlib import Path
 
 import zstandard
 
-__all__ = ["hosts_in", "read_received", "read_segment", "segments_of"]
+__all__ = [
+    "hosts_in",
+    "read_received",
+    "read_segment",
+    "read_segments",
+    "segments_by_host",
+    "segments_of",
+]
 
 _SEGMENT = re.compile(r"(?P<host>.+)\.log(?:\.(?P<number>[0-9]{6,})(?P<packed>\.zst|\.gz)?)?")
 
@@ -17,24 +26,34 @@ def hosts_in(output: Path) -> set[str]:
     return {name["host"] for name in names if name}
 
 
+def segments_by_host(output: Path) -> dict[str, list[Path]]:
+    """Return the files of every host, oldest first; raises ValueError when a number is there twice."""
+    numbered: dict[str, dict[int | float, Path]] = {}
+    for path in output.iterdir():
+        name = _SEGMENT.fullmatch(path.name)
+        if name is None or not path.is_file():
+            continue
+        number = int(name["number"]) if name["number"] else inf  # the live file is the last
+        mine = numbered.setdefault(name["host"], {})
+        if number in mine:
+            raise ValueError(f"segment {number} of {name['host']} is there twice: {path}")
+        mine[number] = path
+    return {host: [mine[number] for number in sorted(mine)] for host, mine in numbered.items()}
+
+
 def segments_of(output: Path, host: str) -> list[Path]:
     """Return the files of a host, oldest first; raises ValueError when a number is there twice."""
-    numbered: dict[int, Path] = {}
-    for path in output.glob(f"{_escape(host)}.log.*"):
-        name = _SEGMENT.fullmatch(path.name)
-        if name is None or name["host"] != host or name["number"] is None:
-            continue
-        number = int(name["number"])
-        if number in numbered:
-            raise ValueError(f"segment {number} of {host} is there twice: {path}")
-        numbered[number] = path
-    live = output / f"{host}.log"
-    return [numbered[number] for number in sorted(numbered)] + ([live] if live.exists() else [])
+    return segments_by_host(output).get(host, [])
 
 
 def read_received(output: Path, host: str) -> bytes:
     """Return everything that was received from a host; empty when there is nothing."""
-    return b"".join(read_segment(path) for path in segments_of(output, host))
+    return read_segments(segments_of(output, host))
+
+
+def read_segments(segments: Iterable[Path]) -> bytes:
+    """Return what is in files, one after the other, unpacked."""
+    return b"".join(map(read_segment, segments))
 
 
 def read_segment(path: Path) -> bytes:
@@ -51,7 +70,3 @@ def read_segment(path: Path) -> bytes:
             return gzip.decompress(path.read_bytes())
         case _:
             return path.read_bytes()
-
-
-def _escape(host: str) -> str:
-    return re.sub(r"([\[*?])", r"[\1]", host)

@@ -171,10 +171,14 @@ def has_ours(head: bytes) -> bool:
     return b"Log-" in head or b"Content-Encoding" in head
 
 
-def decode_payload(headers: Mapping[str, str] | None, payload: bytes) -> bytes:
+def decode_payload(
+    headers: Mapping[str, str] | None,
+    payload: bytes,
+    unfolder: zstandard.ZstdDecompressor | None = None,
+) -> bytes:
     """Return the lines of a message, unfolded; a missing last newline is the reader's to add.
 
-    Raises `MalformedBlock` for a damaged frame, one larger than `MAX_LINES_BYTES`, or an unknown encoding.
+    To make an `unfolder` costs more than to unfold a small block; one thread at a time may use it again and again. Raises `MalformedBlock` for a damaged frame, one larger than `MAX_LINES_BYTES`, or an unknown encoding.
     """
     if not headers or not _is_compressed(headers):
         return payload
@@ -182,7 +186,8 @@ def decode_payload(headers: Mapping[str, str] | None, payload: bytes) -> bytes:
         size = zstandard.frame_content_size(payload)
         if not 0 <= size <= MAX_LINES_BYTES:
             raise MalformedBlock(f"zstd frame of unknown size or over {MAX_LINES_BYTES} bytes")
-        return zstandard.ZstdDecompressor().decompress(payload, allow_extra_data=False)
+        unfolder = unfolder or zstandard.ZstdDecompressor()
+        return unfolder.decompress(payload, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise MalformedBlock(f"damaged zstd frame: {error}") from error
 

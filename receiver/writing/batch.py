@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+import zstandard
+
 from broker.block import MalformedBlock, Origin, decode_origin, decode_payload, has_ours
 from broker.connection import Arrived
 from broker.subjects import InvalidHost, InvalidSubject, Subject
@@ -86,6 +88,8 @@ class Batch:
         self._tally = _Tally()
         self._pieces: _Sorted = {}
         self._appended = 0  # bytes of the tally
+        self._unfolder = zstandard.ZstdDecompressor()
+        self._most_of_many = max(_MOST_HELD, assignment.limit)
         self._last: Delivery | None = None
         self._is_started = False
         self._ack = ""
@@ -103,7 +107,8 @@ class Batch:
             except (MalformedBlock, InvalidHost, InvalidSubject) as error:
                 self._tally.quarantined += 1
                 self._quarantine.set_aside(delivery, message, str(error))
-            if self._tally.size - self._appended > _MOST_HELD:
+            held = self._tally.size - self._appended
+            if held > (_MOST_HELD if len(pieces) <= _FEW else self._most_of_many):
                 self._append(pieces)
         if len(pieces) <= _FEW:
             self._append(pieces)
@@ -126,7 +131,7 @@ class Batch:
         origin = decode_origin(headers)
         if origin is not None and origin.is_claim:
             return
-        payload = whole = decode_payload(headers, message.data)
+        payload = whole = decode_payload(headers, message.data, self._unfolder)
         if origin is not None:
             payload = self._judged(host, origin, whole, delivery)
         elif not payload.endswith(b"\n"):

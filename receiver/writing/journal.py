@@ -23,6 +23,8 @@ __all__ = [
     "encode_start",
 ]
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: it costs more than its use
+
 _VERSION = 1
 _OPENING = b'{"version":'  # how encode_start begins; inside a name the quotes would be escaped
 
@@ -193,4 +195,4 @@ def _inode(entry: dict[str, object]) -> int:
 
 
 def _line(entry: dict[str, object]) -> bytes:
-    return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+    return _encode(entry).encode() + b"\n"

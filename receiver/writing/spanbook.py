@@ -18,6 +18,8 @@ from receiver.writing.logbook import append, cut_back, sync_folder
 
 __all__ = ["DamagedSpans", "SpanBook", "cut"]
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: it costs more than its use
+
 _GROWN = 1024 * 1024  # bytes below which a file is never written anew
 _FORGOTTEN = 30 * 24 * 3600 * 1_000_000_000  # nanoseconds behind the file that was read last
 _MOST_FILES = 200_000  # of a partition; some 50 MB of memory
@@ -174,6 +176,4 @@ def _is_same(memory: _Memory, found: os.stat_result, descriptor: int) -> bool:
 def _sealed(entries: Reached) -> bytes:
     lines = [[host, file, *known] for (host, file), known in entries.items()]
     seal = [secrets.token_hex(8)]
-    return b"".join(
-        json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in (*lines, seal)
-    )
+    return b"".join(_encode(line).encode() + b"\n" for line in (*lines, seal))

@@ -119,6 +119,17 @@ def test_a_damaged_frame_is_malformed_and_never_half_read(garbage: bytes) -> Non
         decode_payload({"Content-Encoding": "zstd"}, b"\x00" + garbage)
 
 
+def test_a_damaged_frame_does_no_harm_to_the_next_of_its_unfolder() -> None:
+    zstd, unfolder = {"Content-Encoding": "zstd"}, zstandard.ZstdDecompressor()
+    first, second = zstandard.compress(b"first\n" * 99), zstandard.compress(b"second\n")
+
+    with pytest.raises(MalformedBlock):
+        decode_payload(zstd, first[:-2], unfolder)
+
+    assert decode_payload(zstd, second, unfolder) == b"second\n"
+    assert decode_payload(zstd, first, unfolder) == b"first\n" * 99
+
+
 def test_a_frame_that_unfolds_to_too_much_is_refused_before_it_is_unfolded() -> None:
     bomb = zstandard.ZstdCompressor().compress(bytes(MAX_LINES_BYTES + 1))
 
