@@ -21,7 +21,7 @@ from receiver.following.ledger import hold_against_stream
 from receiver.outcome import Blocked, Cause, Done, Ending, Superseded
 from receiver.reading import background
 from receiver.reading.fetch import Reading
-from receiver.writing import journal, upkeep
+from receiver.writing import journal, spanbook, upkeep
 from receiver.writing.batch import Batch
 from receiver.writing.calendar import Calendar
 from receiver.writing.entry import Entry, Taken, nanoseconds
@@ -203,6 +203,9 @@ class Stay:
             case Verdict.CLEAN if logbook.last is None and _has_commits(offset):
                 return Blocked(partition, Cause.STATE, self._bare())
             case Verdict.CLEAN:
+                images = logbook.last.images if logbook.last else ()
+                if notice := spanbook.loss(self._path.with_suffix(".spans"), images):
+                    self.done = replace(self.done, notices=(notice,))
                 self._tend()
         return None
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from broker import bucket
 from broker.bucket import Conflict
-from broker.connection import Connection
+from broker.connection import Connection, Denied
 from broker.exits import ConfigurationError, FencedError, OperatorError
 from broker.offset import Offset, UnreadableOffset
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
@@ -62,6 +62,10 @@ class Ledger:
             if revision is not None and seen != revision:
                 return None
             before = self._decode(entry)
+            if before and offsets.has_witness(before, stream):
+                stream = replace(
+                    stream, witness=await _stored_at(self._connection, before.next - 1)
+                )
             try:
                 offset = offsets.claimed(
                     before, stream, self._partition, self._owner, iso(now), evidence
@@ -194,6 +198,15 @@ async def stream_state(connection: Connection) -> StreamState:
     info = await connection.api(f"STREAM.INFO.{STREAM}")
     state = info["state"]
     return StreamState(info["created"], int(state["first_seq"]), int(state["last_seq"]) + 1)
+
+
+async def _stored_at(connection: Connection, sequence: int) -> str:
+    """Return when a message was stored, nothing for one that is gone, or that we have no right to see."""
+    try:
+        answer = await connection.request(f"$JS.API.DIRECT.GET.{STREAM}", b'{"seq":%d}' % sequence)
+    except Denied:
+        return ""
+    return str((answer.headers or {}).get("Nats-Time-Stamp", ""))
 
 
 async def hold_against_stream(connection: Connection, offset: Offset, partition: int) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 from broker.exits import ConfigurationError
@@ -17,9 +18,12 @@ __all__ = [
     "StreamState",
     "claimed",
     "elsewhere",
+    "has_witness",
     "moved",
     "start",
 ]
+
+_ROUNDED = timedelta(milliseconds=5)  # entries hold times to the millisecond
 
 _NOWHERE = Evidence("", "")
 
@@ -34,11 +38,15 @@ class FilesMismatch(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """The stream as the broker describes it: when it was made, and the sequences it holds, `[first, until)`."""
+    """The stream as the broker describes it: when it was made, and the sequences it holds, `[first, until)`.
+
+    `witness` is when the message before the offset was stored (RFC 3339), empty where that was not asked or is gone.
+    """
 
     created: str
     first: int
     until: int
+    witness: str = ""
 
 
 def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
@@ -55,7 +63,28 @@ def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
             f"partition {partition}: the offset {offset.next} is beyond the stream, which ends before "
             f"{stream.until}: the stream was rewound or restored; {_way_out(partition)}"
         )
+    if stream.witness and not _is_near(stream.witness, offset.last_time):
+        raise StreamMismatch(
+            f"partition {partition}: the message before the offset {offset.next} was stored at {stream.witness}, not at "
+            f"{offset.last_time}: the stream was rewound or restored, and has grown since; {_way_out(partition)}"
+        )
     return offset.next
+
+
+def has_witness(offset: Offset | None, stream: StreamState) -> bool:
+    """Whether the stream still has the message that was committed last, by which a rewound one is told."""
+    if offset is None or not offset.last_time or not offset.lineage:
+        return False
+    is_committed = offset.lineage[-1].next < offset.next and not offset.lineage[-1].by_hand
+    return is_committed and stream.first < offset.next <= stream.until
+
+
+def _is_near(one: str, other: str) -> bool:
+    try:
+        apart = datetime.fromisoformat(one) - datetime.fromisoformat(other)
+    except (ValueError, TypeError):
+        return True  # that's fine: what is no time contradicts nothing
+    return abs(apart) < _ROUNDED
 
 
 def _way_out(partition: int) -> str:

@@ -10,13 +10,14 @@ import heapq
 import json
 import os
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from receiver.writing.journal import PreImage
 from receiver.writing.logbook import append, cut_back, sync_folder
 
-__all__ = ["DamagedSpans", "SpanBook", "cut"]
+__all__ = ["DamagedSpans", "SpanBook", "cut", "loss"]
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: it costs more than its use
 
@@ -128,6 +129,25 @@ class SpanBook:
         memory.seal = (memory.seal + data)[-_SEAL:]
         _memories[self._path] = memory
         return memory
+
+
+def loss(path: Path, images: Iterable[PreImage]) -> str | None:
+    """Return what somebody else took from a file of spans since a committed batch, in a sentence; None for nothing.
+
+    `images` are those of that batch. Raises `DamagedSpans` for a file that was cut, OSError.
+    """
+    image = next((one for one in images if one.name == path.name), None)
+    if image is None or not image.length:
+        return None
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return f"{path} is gone: gaps and repeats against what was received before are not seen"
+    if image.inode == found.st_ino and found.st_size < image.length:
+        raise DamagedSpans(
+            f"{path} has {found.st_size} bytes, but {image.length} were committed; {_WAY_OUT}"
+        )
+    return None
 
 
 def cut(path: Path, image: PreImage) -> None:

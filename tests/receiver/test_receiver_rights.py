@@ -27,7 +27,7 @@ authorization {{ users: [
   {{ user: "admin", password: "admin" }}
   {{ user: "central", password: "central", permissions: {{
     publish: {{ allow: [
-      "$JS.API.STREAM.INFO.LOGS", "$JS.API.INFO",
+      "$JS.API.STREAM.INFO.LOGS", "$JS.API.INFO", "$JS.API.DIRECT.GET.LOGS",
       "$JS.API.CONSUMER.CREATE.LOGS.*.logs.p0.>", "$JS.API.CONSUMER.INFO.LOGS.receiver-p0",
       "$JS.API.CONSUMER.RESET.LOGS.receiver-p0", "$JS.API.CONSUMER.DELETE.LOGS.*",
       "$JS.API.CONSUMER.MSG.NEXT.LOGS.*", "$JS.ACK.LOGS.receiver-p0.>",

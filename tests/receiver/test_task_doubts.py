@@ -1,6 +1,8 @@
 """A task in doubt about entry, stream or journal: what comes late counts no more, and nothing is written to the wrong stream."""
 
-from datetime import UTC, datetime
+import os
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,9 @@ from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET, STREAM
 from receiver.assignment import Stay
 from receiver.following.ledger import Ledger
+from receiver.following.offsets import StreamMismatch
 from receiver.outcome import Cause, Done, Ending
-from tests.receiver.partition import Partition, blocked, ours
+from tests.receiver.partition import ONE_BATCH, Partition, blocked, ours
 
 pytestmark = pytest.mark.nats
 
@@ -96,3 +99,45 @@ def test_a_gap_is_told_in_the_stay_that_finds_it_which_goes_on(partition: Partit
 
     assert report.ended is Ending.SILENCE
     assert (partition.output / ".gaps.jsonl").read_bytes().count(b"\n") == 1
+
+
+@pytest.mark.parametrize("seconds", [0, 90], ids=["the same", "rewound and grown since"])
+def test_the_message_before_the_offset_tells_whether_the_stream_was_rewound(
+    partition: Partition, seconds: int
+) -> None:
+    async def claim(connection: Connection) -> Offset | None:
+        return await Ledger(connection, 0, "a:1").claim(NOW)
+
+    claimed = partition.ask(claim)
+    assert claimed
+    partition.lines("web01", b"1", b"2")
+    assert isinstance(partition.run(1, claimed.epoch), Done)
+    offset = partition.offset()
+    stored = datetime.fromisoformat(offset.last_time) - timedelta(seconds=seconds)
+    entry = replace(offset, last_time=stored.isoformat())
+    partition.ask(lambda c: c.ask("$KV.LOGS_OFFSETS.p0", entry.encode()))
+
+    if seconds:
+        with pytest.raises(StreamMismatch, match="rewound or restored, and has grown"):
+            partition.ask(claim)
+    else:
+        assert partition.ask(claim)
+
+
+def test_spans_that_are_cut_block_and_spans_that_are_removed_are_told_once(
+    partition: Partition,
+) -> None:
+    spans = partition.state / "p0.spans"
+    until = 1
+    for start in (0, 4, 8):
+        partition.publish(ours("web01", "a", start, b"one\n"))
+        until = partition.receive(until).until
+    whole = spans.read_bytes()
+    os.truncate(spans, whole.index(b"\n") + 1)
+
+    blocked(partition.run(until), Cause.STATE, "p0.spans", "bring it back, or remove it")
+    spans.unlink()
+    told = [partition.stay(ONE_BATCH, until).done.notices for _ in range(2)]
+
+    assert [len(notices) for notices in told] == [1, 0]
+    assert "p0.spans is gone" in told[0][0]
