@@ -141,7 +141,7 @@ def receive_live(
         road.write_for(live)
         costs, memory = warm.shares(), proportional_bytes(receiver)
         road.wait_for_all(60, programs)
-        time.sleep(min(silent, 5.0))  # until the stay ends
+        time.sleep(min(silent, 8.0))  # until the stay ends
         still = _Meter(*programs)
         time.sleep(silent)
         idle = still.shares()[0]

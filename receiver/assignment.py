@@ -78,6 +78,10 @@ class Stay:
         """Return one batch of it, after which it is told that the partition goes on."""
         return replace(self, longest=0.0)
 
+    def patient(self) -> "Stay":
+        """Return it as it is where something has come soon after each silence: silence ends it no more."""
+        return replace(self, silence=self.longest)
+
     def rest(self, size: int) -> float:
         """Return how many seconds after a batch of `size` bytes that emptied the stream began the next one may begin.
 

@@ -18,7 +18,7 @@ from receiver.zones import named_zone
 
 __all__ = ["AT_ONCE", "calendar_of", "destination_of", "order_of", "pace_of", "slots_for"]
 
-_MOST_WORKERS = 16
+_MOST_WORKERS = 10  # of some 21 MiB each, beside 260 for the driver and its JVM
 _IN_HAND = (
     64 * 1024 * 1024
 )  # bytes that all tasks of a machine hold at once: a pull being written, another under way

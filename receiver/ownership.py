@@ -27,7 +27,10 @@ _LARGEST_ID = 2**32 - 2
 
 
 def permissions_of(file: int, folder: int, owner: str, group: str) -> Permissions:
-    """Return modes and ids; raises ConfigurationError when this process has not the rights to give them."""
+    """Return modes and ids; raises ConfigurationError when this process has not the rights to give them.
+
+    They are plain numbers: a `Mode` would bring this room, and pydantic, into every worker.
+    """
     user, _, of_owner = owner.partition(":")
     wanted = Permissions(int(file), int(folder), _user(user), _group(group or of_owner))
     if os.geteuid() == 0:

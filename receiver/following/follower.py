@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from math import inf
 from typing import Any
 
 from broker.connection import Connection, ConnectionLost, Rejected
@@ -92,6 +93,7 @@ class Follower:
         self._checked: float | None = None
         self._goes_on = self._has_rung = False
         self._vain = 0
+        self._fell_silent = -inf
         self._attempts = 0
 
     async def run(self, stop: asyncio.Event, revision: int | None = None) -> None:
@@ -211,6 +213,7 @@ class Follower:
             self._closed(report.done.closed)
         match report.ended:
             case Ending.SILENCE:
+                self._fell_silent = asyncio.get_running_loop().time()
                 return False
             case Ending.TIME | Ending.ASKED:
                 return True
@@ -269,9 +272,17 @@ class Follower:
             pace.limit,
             turn,
             pace.pull,
-            pace.stay.short() if self._attempts else pace.stay,
+            self._how_long(),
             leave,
         )
+
+    def _how_long(self) -> Stay:
+        stay = self.pace.stay
+        if self._attempts:
+            return stay.short()
+        if asyncio.get_running_loop().time() - self._fell_silent < stay.longest:
+            return stay.patient()
+        return stay
 
     async def _wait_blocked(self, blocked: Blocked, stop: asyncio.Event) -> None:
         self._attempts += 1

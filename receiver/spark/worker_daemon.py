@@ -12,7 +12,7 @@ from pyspark import daemon
 
 from broker.memory import keep_large_buffers
 
-_SHARED = ("pyspark.worker", "broker.connection", "broker.block")
+_SHARED = ("pyspark.worker", "receiver.task")
 _work = daemon.worker
 _frozen = False
 

@@ -85,6 +85,19 @@ def test_a_killed_spark_worker_is_replaced_and_its_work_done_again(stage: Stage)
     assert shipper.stop(10) == 0
 
 
+def test_a_worker_holds_nothing_that_only_the_driver_needs(stage: Stage) -> None:
+    file = stage.host_folder("worker02") / "app.log"
+    shipper = stage.suite.start_shipper("worker02", [file])
+    file.write_text("a line\n")
+
+    wait_until("it arrives", lambda: stage.received_size("worker02") > 0, 40, [stage.receiver])
+    loaded = [Path(f"/proc/{pid}/maps").read_text() for pid in stage.spark_workers()]
+
+    assert loaded
+    assert not [maps for maps in loaded if "pydantic_core" in maps]
+    assert shipper.stop(10) == 0
+
+
 def test_source_files_that_are_rotated_under_load_are_read_to_their_end(stage: Stage) -> None:
     folder = stage.host_folder("rotate01")
     files = [folder / "app.log", folder / "access.log"]

@@ -406,6 +406,23 @@ async def test_lines_that_keep_coming_are_one_stay_and_silence_ends_it(
     assert loop.reports[0].batches >= 5
 
 
+async def test_where_lines_come_soon_after_each_silence_the_task_stays_through_it(
+    partition: Partition,
+) -> None:
+    async with Loop(partition, stay=Stay(60.0, 0.2, 0.01)) as loop:
+        await lines(partition, b"first")
+        async with asyncio.timeout(20):
+            while not loop.reports:  # noqa: ASYNC110 - a thread's doing is waited for
+                await asyncio.sleep(0.02)
+        await lines(partition, b"soon")
+        await loop.has(b"first\nsoon\n")
+        await asyncio.sleep(1.0)
+        await lines(partition, b"later")
+        await loop.has(b"first\nsoon\nlater\n")
+
+        assert (loop.jobs, len(loop.reports)) == (2, 1)
+
+
 async def test_a_stay_whose_time_is_up_is_followed_by_the_next(partition: Partition) -> None:
     expected, number = b"", 0
     async with Loop(partition, stay=Stay(0.2, 0.2, 0.01)) as loop:
