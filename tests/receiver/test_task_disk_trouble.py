@@ -244,13 +244,12 @@ def test_gaps_wait_for_room_to_be_told_and_are_told_once(partition: Partition) -
     partition.claim()
     partition.publish(ours("web01", "a", 0, b"one\n"), ours("web01", "a", 9, b"two\n"))
     with disk(partition.output, "size=64k") as full:
-        done = partition.run()
-        assert isinstance(done, Done)
-        partition.move(done.until)
+        assert partition.run_apart(fault="committed").returncode == -9
+        until = partition.offset().next
         fill(full)
-        blocked(partition.run(done.until), Cause.DISK, "No space left", ".gaps.jsonl")
+        blocked(partition.run(until), Cause.DISK, "No space left", ".gaps.jsonl")
         (full / "filler").unlink()
         for _ in range(2):
-            assert isinstance(partition.run(done.until), Done)
+            assert isinstance(partition.run(until), Done)
 
         assert (partition.output / ".gaps.jsonl").read_bytes().count(b"\n") == 1
