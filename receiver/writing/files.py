@@ -4,6 +4,7 @@ The only room that writes output. Every name is opened relative to the folder an
 touch of a file comes after its pre-image is in the journal, which the caller sees to.
 """
 
+import errno
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -153,7 +154,8 @@ class Output:
         """Bring a file to disk, unless one sync for all will; raises OSError also when nobody could ever read it."""
         found = os.fstat(descriptor)
         if not found.st_nlink:
-            raise OSError(116, "was removed while lines came; they are written again", live)
+            words = "was removed while lines came; they are written again"
+            raise OSError(errno.ESTALE, words, str(self._root / live))
         moment, size, meant = self._moments[live], found.st_size, self._sizes.get(live, 0)
         try:
             # A file is as old as its last line, which rotation and --keep-age go by; after a downtime that is not now.

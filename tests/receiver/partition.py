@@ -52,6 +52,7 @@ class Partition:
     rotate_size: int = 0
     limit: int = LIMIT
     rotate_every: timedelta = timedelta()
+    template: str = "{host}.log"
 
     @property
     def output(self) -> Path:
@@ -127,7 +128,12 @@ class Partition:
     @property
     def destination(self) -> Destination:
         return Destination(
-            self.output, self.state, self.rotate_size, (self.url,), self.rotate_every
+            self.output,
+            self.state,
+            self.rotate_size,
+            (self.url,),
+            self.rotate_every,
+            path_template=self.template,
         )
 
     def run(self, first: int = 1, epoch: int = 1) -> Done | Blocked | Superseded:

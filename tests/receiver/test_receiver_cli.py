@@ -55,6 +55,15 @@ def says(ended: "subprocess.CompletedProcess[str]", code: int, *words: str) -> N
         pytest.param(["--partition", "0", "--rotate-size", "big"], ["--rotate-size"], id="no size"),
         pytest.param(["--partitoin", "0"], ["--partitoin"], id="a misspelt option"),
         pytest.param(["--partition", "0", "--server", "http://x"], ["nats://host"], id="server"),
+        pytest.param(["--path-template", "{file}"], ["must hold {host}"], id="template"),
+        pytest.param(["--path-template", "/{host}.log"], ["is absolute"], id="absolute template"),
+        pytest.param(["--path-template", "../{host}.log"], ["--path-template"], id="upwards"),
+        pytest.param(["--file-mode", "0444"], ["--file-mode", "0640"], id="mode without writing"),
+        pytest.param(["--file-mode", "rw-r--"], ["--file-mode", "0640"], id="mode in letters"),
+        pytest.param(["--folder-mode", "0777"], ["--folder-mode", "0750"], id="mode for all"),
+        pytest.param(["--owner", "nobody-of-that-name"], ["is not known here"], id="user"),
+        pytest.param(["--owner", "0:no-such-group"], ["is not known here"], id="user and group"),
+        pytest.param(["--group", "no-such-group"], ["is not known here"], id="group"),
     ],
 )
 def test_a_bad_option_is_a_usage_error(arguments: list[str], words: list[str]) -> None:

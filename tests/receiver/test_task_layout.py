@@ -16,6 +16,9 @@ from receiver.assignment import Destination, Stay
 from receiver.outcome import Cause, Done, Ending
 from receiver.permissions import Permissions
 from receiver.writing import owners
+from receiver.writing.closet import Closet, Order
+from receiver.writing.keeping import Limits
+from receiver.writing.layout import Layout
 from receiver.writing.owners import owner_of
 from tests.receiver.partition import Partition, blocked, ours
 
@@ -220,10 +223,56 @@ def test_what_is_made_has_its_mode_and_owner_whatever_the_umask(partition: Parti
 
     made = [partition.output / "web01", *(partition.output / "web01").rglob("*")]
     assert len(made) == 5
+    own = (partition.output / ".owners", partition.state)
+    assert [path.stat().st_mode & 0o7777 for path in own] == [0o750, 0o750]
+    assert partition.state.stat().st_gid == os.getegid()
     for path in made:
         found = path.stat()
         assert oct(found.st_mode & 0o7777) == ("0o2775" if path.is_dir() else "0o664")
         assert not is_root or found.st_gid == group
+
+
+def test_asked_for_files_in_folders_are_turned_where_they_are_and_not_behind_a_link(
+    partition: Partition,
+) -> None:
+    partition.publish(*(ours(host, "a", 0, host.encode() + b"\n") for host in ("web01", "web02")))
+    until = receive(partition, 1).until
+    elsewhere = partition.folder / "elsewhere"
+    (partition.output / "web02").rename(elsewhere)
+    (partition.output / "web02").symlink_to(elsewhere)
+
+    done = replace(partition, template=BY_FILE).turn(until)
+
+    assert isinstance(done, Done)
+    assert done.closed == ("web01/var/log/a.000001",)
+    assert (partition.output / done.closed[0]).read_bytes() == b"web01\n"
+    assert [path.name for path in elsewhere.rglob("a*")] == ["a"]
+    limits = Limits(age=1)
+    order = Order(partition.output, partition.state, "gzip", layout=Layout(BY_FILE))
+    Closet(order, time.time_ns).tidy(done.closed, lambda: False)
+    assert (partition.output / "web01/var/log/a.000001.gz").exists()
+    Closet(replace(order, limits=limits), lambda: 2**62).tidy((), lambda: False)
+    assert tree(partition) == {"web01/var/log/a": b""}
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param("x" * 5000, id="a name"),
+        pytest.param("/".join(["folder" * 30] * 40), id="folders"),
+        pytest.param("/".join("d" * 600), id="deep"),
+        pytest.param("é" * 400, id="not in ASCII"),
+    ],
+)
+def test_a_path_that_is_too_long_for_a_file_system_is_cut_and_written(
+    partition: Partition, file: str
+) -> None:
+    partition.publish(*(ours("web01", file, n * 2, b"%d\n" % n) for n in range(3)))
+    partition.publish(ours("web01", file + "x", 0, b"of another\n"))
+
+    receive(partition, 1, rotate_size=3)
+
+    assert sorted(tree(partition).values()) == [b"0\n", b"1\n", b"2\n", b"of another\n"]
 
 
 _FEW = """

@@ -1,7 +1,12 @@
 """One file, one partition: whoever is first, also when several are."""
 
+import errno
+import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import pytest
 
 from receiver.writing import owners
 from receiver.writing.owners import Owners, owner_of
@@ -29,6 +34,57 @@ def test_a_claim_outlives_the_process_and_whoever_died_while_claiming(tmp_path: 
     assert Owners(tmp_path, 3).live_name("web01") == "web01.log"
     assert Owners(tmp_path, 3).live_name("web02") == "web02.log"
     assert Owners(tmp_path, 4).live_name("web01") == "web01..p4.log"
+
+
+def has_as_many_names_as_it_may(path: Path, folder: Path) -> bool:
+    for number in range(70_000):  # ext4 allows 65,000
+        try:
+            os.link(path, folder / str(number))
+        except OSError as error:
+            return error.errno == errno.EMLINK
+    return False
+
+
+def test_more_files_than_one_may_have_names_of_are_registered(tmp_path: Path) -> None:
+    register = Owners(tmp_path, 3)
+    assert register.live_name("web01") == "web01.log"
+    (tmp_path / "names").mkdir()
+    if not has_as_many_names_as_it_may(tmp_path / ".owners/.p3", tmp_path / "names"):
+        pytest.skip("this file system allows any number of names")
+
+    names = [register.live_name(f"host{number}") for number in range(3)]
+
+    register.sync()
+    assert names == ["host0.log", "host1.log", "host2.log"]
+    assert [owner_of(tmp_path, name) for name in names] == [3, 3, 3]
+    shutil.rmtree(tmp_path / "names")
+
+
+def test_a_register_that_could_not_be_brought_to_disk_is_brought_there_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = []
+    monkeypatch.setattr(owners, "sync_folder", lambda folder: _failing_first(synced, folder))
+    register = Owners(tmp_path, 3)
+    register.live_name("web01")
+
+    with pytest.raises(OSError, match="Input/output"):
+        register.sync()
+    owners._known.clear()
+    later = Owners(tmp_path, 3)
+    later.live_name("web01")
+    later.sync()
+    later.sync()
+    owners._synced.clear()  # as in another process, which finds names and cannot know
+    Owners(tmp_path, 3).sync()
+
+    assert len(synced) == 3
+
+
+def _failing_first(synced: list[Path], folder: Path) -> None:
+    synced.append(folder)
+    if len(synced) == 1:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def test_of_a_file_nobody_has_claimed_there_is_no_owner(tmp_path: Path) -> None:
