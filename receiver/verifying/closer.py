@@ -7,7 +7,7 @@ from receiver.replaying.selection import Unit
 from receiver.verifying.compare import Side, hunks
 from receiver.verifying.findings import Kind, Ledger
 from receiver.verifying.outcome import HostReport, Order, Place
-from receiver.verifying.received import Received, closed, received
+from receiver.verifying.received import Received, received
 from receiver.writing.layout import Days, Layout
 from receiver.writing.owners import KnownOwners
 from receiver.writing.rebuild import Piece
@@ -54,10 +54,12 @@ class Closer:
 
     def report(self, committed: int) -> HostReport:
         """Return what differs of `committed` bytes; raises OSError when files go or get other names meanwhile."""
-        names = closed(self.order.output).get(self.live, {})
         forms = self.order.forms(self.live)
-        found = received(self.order.output, forms, names, committed + _FURTHER)
-        is_pruned = min(names) > 1 if names else self.order.keeps
+        with received(self.order.output, forms, committed + _FURTHER) as found:
+            return self._compared(found, committed)
+
+    def _compared(self, found: Received, committed: int) -> HostReport:
+        is_pruned = found.oldest > 1 if found.oldest else self.order.keeps
         begin = self._begin(found, committed)
         expected = Side(
             _after(self._pieces(beyond=True), begin.expected), committed, begin.expected

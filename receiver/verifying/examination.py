@@ -77,12 +77,12 @@ def _fits(order: Order, live: str, names: dict[int, str], expected: _Expected) -
     """Whether the newest bytes are the expected ones, to the last."""
     digest = hashlib.blake2b(digest_size=16)
     try:
-        found = received(order.output, order.forms(live), names, expected.length)
-        start = found.length - expected.length
-        if start < 0:
-            return False
-        for piece in found.pieces(start):
-            digest.update(piece)
+        with received(order.output, order.forms(live), expected.length, names) as found:
+            start = found.length - expected.length
+            if start < 0:
+                return False
+            for piece in found.pieces(start):
+                digest.update(piece)
     except FileNotFoundError:  # rotated meanwhile: the closer look finds it
         return False
     return digest.digest() == expected.digest.digest()
