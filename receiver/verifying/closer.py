@@ -18,7 +18,7 @@ __all__ = ["Closer", "Names", "look_closer"]
 _FURTHER = 16 * 1024 * 1024  # bytes further back that are looked through where lines do not fit
 _HEAD = 4096
 _END = 2**62  # behind whatever the stream holds
-_LOOKS = 5  # at a host whose files are rotated, compressed or removed meanwhile
+_LOOKS = 20  # at a host whose files are rotated, compressed or removed meanwhile
 
 
 class Names:
