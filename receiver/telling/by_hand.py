@@ -86,7 +86,8 @@ async def propose(connection: Connection, partition: int, sequence: int, now: da
     by = f"{getpass.getuser()}@{socket.gethostname()} by hand"
     stamp = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     is_lost = offset is not None and (entry is None or not _is_readable(entry.value))
-    stood = replace(offset, next=0) if is_lost and offset else offset  # nobody knows where by now
+    # Where it stood nobody knows by now, nor who had it since: the files are accepted as they are.
+    stood = replace(offset, next=0, lineage=()) if is_lost and offset else offset
     moved = offsets.moved(stood, stream, sequence, by, stamp)
     return Move(
         partition,

@@ -8,6 +8,7 @@ from receiver.verifying.compare import Side, hunks
 from receiver.verifying.findings import Kind, Ledger
 from receiver.verifying.outcome import HostReport, Order, Place
 from receiver.verifying.received import Received, received
+from receiver.writing.endings import Endings
 from receiver.writing.layout import Days, Layout
 from receiver.writing.owners import KnownOwners
 from receiver.writing.rebuild import Piece
@@ -22,16 +23,22 @@ _LOOKS = 20  # at a host whose files are rotated, compressed or removed meanwhil
 
 
 class Names:
-    """Which live file a partition's lines are in; asks the register of owners, and changes nothing."""
+    """Which live file a partition's lines are in, and how they stand there; asks the register of owners, and changes nothing."""
 
     def __init__(self, order: Order, partition: int) -> None:
         """Know no host yet."""
         days = Days(named_zone(order.time_zone))
         self._owners = KnownOwners(order.output, partition, Layout(order.path_template), days)
+        self._endings = Endings()
 
     def live_name(self, piece: Piece) -> str:
         """Return the name of the live file that a piece goes to."""
         return self._owners.live_name(piece.host, piece.file or None, piece.stored_at)
+
+    def lines(self, live: str, piece: Piece) -> bytes:
+        """Return what a piece adds to its live file, asked for in the order of the stream."""
+        source = (piece.host, piece.file_id)
+        return self._endings.joined(live, source, piece.payload, follows=piece.follows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +128,7 @@ class Closer:
         for run in self.order.reader.runs(Unit(unit.partition, unit.first, until), self.host):
             for piece in run.pieces:
                 if own.live_name(piece) == self.live:
-                    yield piece.payload
+                    yield own.lines(self.live, piece)
 
 
 def _committed(lines: tuple[bytes, ...], at: int, committed: int) -> tuple[bytes, ...]:

@@ -57,8 +57,9 @@ def _examine(unit: Unit, order: Order, reach: Callable[[int], object]) -> Examin
             live = names.live_name(piece)
             if (expected := files.get(live)) is None:
                 expected = files[live] = _Expected(piece.host)
-            expected.length += len(piece.payload)
-            expected.digest.update(piece.payload)
+            lines = names.lines(live, piece)
+            expected.length += len(lines)
+            expected.digest.update(lines)
         reach(run.until)
     segments = closed(order.output)
     reports = []

@@ -34,6 +34,7 @@ _MOST_HELD = (
     32 * 1024 * 1024
 )  # bytes of lines; a few KiB of zstd may unfold to a thousand times as much
 _FEW = 256  # hosts; their files stay open
+_NEWLINE = 10
 _DAY = 24 * 3600 * 1_000_000_000  # nanoseconds
 
 
@@ -75,6 +76,7 @@ class Batch:
         self._logbook = logbook
         self._output = output
         self._spans = spans
+        self._endings = spans.endings
         self._owners = Owners(
             destination.output,
             assignment.partition,
@@ -139,10 +141,20 @@ class Batch:
         if payload:
             counted = origin is not None and payload is whole  # by its shipper; once is enough
             self._tally.lines += origin.lines if origin and counted else payload.count(b"\n")
-            self._tally.size += len(payload)
             moment = delivery.stored_at
             live = self._owners.live_name(host, origin.file if origin else None, moment)
+            if self._endings.torn or payload[-1] != _NEWLINE:
+                payload = self._joined(live, host, origin, delivery, payload)
+            self._tally.size += len(payload)
             self._add(pieces.setdefault(live, []), payload, moment)
+
+    def _joined(
+        self, live: str, host: str, origin: Origin | None, delivery: Delivery, payload: bytes
+    ) -> bytes:
+        source = (host, origin.span.file if origin and origin.span else "")
+        findings = self._tally.findings[-1:]
+        is_broken = any(f.breaks_at(delivery.sequence) for f in findings)
+        return self._endings.joined(live, source, payload, follows=not is_broken)
 
     def _add(self, runs: list[_Run], payload: bytes, moment: int) -> None:
         if not runs or moment >= runs[-1].end:

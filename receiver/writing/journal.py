@@ -108,7 +108,8 @@ def decide(
     if not by_hand:
         return Verdict.FOREIGN
     target = later[by_hand[-1]].next if by_hand[-1] < len(later) else first
-    return Verdict.UNDO if last.until is None or last.first == target else Verdict.CLEAN
+    is_undone = last.until is None or (last.first == target and not last.is_settled)
+    return Verdict.UNDO if is_undone else Verdict.CLEAN
 
 
 def encode_start(epoch: int, first: int, inode: int = 0) -> bytes:

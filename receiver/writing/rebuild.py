@@ -17,7 +17,8 @@ __all__ = ["Piece", "Rebuilder"]
 class Piece:
     """Lines as they go to a host's file: whole ones, of one source file, or of none that is known (`file` is empty).
 
-    `stored_at` is in nanoseconds since the epoch.
+    `stored_at` is in nanoseconds since the epoch. `file_id` is that of its span, empty for none; `follows` says that
+    nothing is missing between it and the piece of its file before.
     """
 
     host: str
@@ -25,6 +26,8 @@ class Piece:
     sequence: int
     stored_at: int
     payload: bytes
+    file_id: str = ""
+    follows: bool = True
 
 
 class Rebuilder:
@@ -52,6 +55,7 @@ class Rebuilder:
         if origin is not None and origin.is_claim:
             return None
         payload = decode_payload(headers, data)
+        follows = True
         if origin is None:
             payload = payload if payload.endswith(b"\n") else payload + b"\n"
         elif origin.span is not None:
@@ -61,7 +65,11 @@ class Rebuilder:
             judgement = judge(reached, origin, host, sequence, len(payload))
             if judgement.finding:
                 self.findings.append(judgement.finding)
+                follows = not judgement.finding.breaks_at(sequence)
             self._reached[key] = max(origin.span.end, reached or 0)
             payload = payload[judgement.skip :] if judgement.skip else payload
-        file = origin.file if origin else ""
-        return Piece(host, file, sequence, stored_at, payload) if payload else None
+        if not payload:
+            return None
+        file, span = (origin.file, origin.span) if origin else ("", None)
+        file_id = span.file if span else ""
+        return Piece(host, file, sequence, stored_at, payload, file_id, follows)

@@ -1,6 +1,7 @@
 """How far each source file has been received, on disk: a file that only grows, so that the journal can undo it too.
 
 One line per file and batch: host, file id, end of its last span, when that was read. The newest line of a file counts.
+One per live file that ends within a line: its name, host and file id, or null once the line is finished.
 Every write ends in a line of its own random seal: where a seal still stands, everything before it is what was read or
 written with it. Files of which nothing came for a month are forgotten, and the oldest beyond a number: their next block
 is taken like the first of a new file.
@@ -10,10 +11,11 @@ import heapq
 import json
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from receiver.writing.endings import Endings, Source
 from receiver.writing.journal import PreImage
 from receiver.writing.logbook import append, cut_back, sync_folder
 
@@ -45,6 +47,7 @@ class _Memory:
     size: int
     seal: bytes
     reached: Reached
+    torn: dict[str, Source]
     compact_at: int = _GROWN
 
 
@@ -61,6 +64,7 @@ class SpanBook:
         self._path = path
         self._news: Reached = {}
         self._memory = self._remember()
+        self.endings = Endings(self._memory.torn)
 
     def reached(self, host: str, file: str) -> int | None:
         """Return the end of the last span of a source file, None when no block of it has come yet."""
@@ -86,11 +90,15 @@ class SpanBook:
 
     def save(self) -> None:
         """Append what was noted, on disk when this returns; the image must be in the journal by now."""
-        if not self._news:
+        torn, before = self.endings.torn, self._memory.torn
+        lives = [live for live in {**before, **torn} if before.get(live) != torn.get(live)]
+        fresh = {live: torn.get(live) for live in lives}
+        if not (self._news or fresh):
             return
-        lines = _sealed(self._news)
+        lines = _sealed(self._news, fresh)
         append(self._path, lines)
         self._memory.reached.update(self._news)
+        self._memory.torn = dict(torn)
         self._memory.size += len(lines)
         self._memory.seal = lines[-_SEAL:]
         self._news = {}
@@ -99,7 +107,9 @@ class SpanBook:
         """Write the file anew when most of it is history. Only between batches: what the journal says of it is void then."""
         if self._memory.size < self._memory.compact_at:
             return
-        newest = _sealed(_lately(self._memory.reached))
+        lately = _lately(self._memory.reached)
+        torn = {live: source for live, source in self._memory.torn.items() if source in lately}
+        newest = _sealed(lately, torn)
         if self._memory.size < 2 * len(newest):
             self._memory.compact_at = 2 * self._memory.size
             return
@@ -117,11 +127,11 @@ class SpanBook:
             found = os.fstat(file.fileno())
             memory = _memories.get(self._path)
             if memory is None or not _is_same(memory, found, file.fileno()):
-                memory = _Memory(found.st_ino, 0, b"", {})
+                memory = _Memory(found.st_ino, 0, b"", {}, {})
             file.seek(memory.size)
             data = file.read()
         try:
-            _read(data, memory.reached)
+            _read(data, memory.reached, memory.torn)
         except (ValueError, TypeError) as error:
             _memories.pop(self._path, None)
             raise DamagedSpans(f"{self._path} is damaged: {error}; {_WAY_OUT}") from None
@@ -159,13 +169,17 @@ def cut(path: Path, image: PreImage) -> None:
         raise DamagedSpans(f"{error}; {_WAY_OUT}") from None
 
 
-def _read(data: bytes, reached: Reached) -> None:
+def _read(data: bytes, reached: Reached, torn: dict[str, Source]) -> None:
     for line in data[: data.rfind(b"\n") + 1].splitlines():
         match json.loads(line):
             case [str(host), str(file), int(end), int(read_at)]:
                 reached[host, file] = (end, read_at)
             case [str(host), str(file), int(end)]:  # of a program that knew no times
                 reached[host, file] = (end, 0)
+            case [str(live), [str(host), str(file)]]:
+                torn[live] = (host, file)
+            case [str(live), None]:
+                torn.pop(live, None)
             case [str()]:
                 continue
             case entry:
@@ -193,7 +207,8 @@ def _is_same(memory: _Memory, found: os.stat_result, descriptor: int) -> bool:
     )
 
 
-def _sealed(entries: Reached) -> bytes:
+def _sealed(entries: Reached, torn: Mapping[str, Source | None]) -> bytes:
     lines = [[host, file, *known] for (host, file), known in entries.items()]
     seal = [secrets.token_hex(8)]
-    return b"".join(_encode(line).encode() + b"\n" for line in (*lines, seal))
+    whole = (*lines, *torn.items(), seal)
+    return b"".join(_encode(line).encode() + b"\n" for line in whole)

@@ -42,6 +42,10 @@ class Finding:
     read_at: int
     since: int = 0
 
+    def breaks_at(self, sequence: int) -> bool:
+        """Say whether the block of a sequence does not go on where what is written of its file ends."""
+        return self.sequence == sequence and self.kind is not Kind.REPEAT
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:

@@ -42,7 +42,9 @@ class Folder:
     cuts: dict[str, set[int]] = field(default_factory=dict)
     reached: dict[tuple[str, str], int] = field(default_factory=dict)
     gaps: Counter[tuple[str, str, int, int]] = field(default_factory=Counter)
+    torn: dict[str, tuple[str, str]] = field(default_factory=dict)
     bad: set[int] = field(default_factory=set)
+    committed: dict[int, int] = field(default_factory=dict)
 
     @property
     def output(self) -> Path:
@@ -62,6 +64,12 @@ class Folder:
                 self.gaps[*key, reached, sent.start] += 1
             lines = lines[max(reached - sent.start, 0) :]
             self.reached[key] = max(reached, sent.end)
+            if lines and self.torn.get(live) == key and sent.start <= reached:
+                del self.torn[live]
+        if lines and self.torn.pop(live, None):
+            lines = b"\n" + lines
+        if lines and not lines.endswith(b"\n"):
+            self.torn[live] = sent.host, sent.file
         self.files[live] += lines
         return lines.count(b"\n"), len(lines)
 
@@ -148,6 +156,8 @@ class Model:
         self, partition: int, until: int, folder: Folder, live: Callable[[Sent], str]
     ) -> None:
         """Take in what the offset has passed over."""
+        if until > self.next[partition]:
+            folder.committed[partition] = until
         for sequence in range(self.next[partition], until):
             sent = self.sent.get(sequence)
             if sent and sent.partition == partition:

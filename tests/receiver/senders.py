@@ -97,6 +97,7 @@ class Senders:
     chance: random.Random
     positions: dict[Source, int] = field(default_factory=dict)
     shipped: dict[Source, list[tuple[int, bytes]]] = field(default_factory=dict)
+    rests: dict[Source, bytes] = field(default_factory=dict)
     lines: int = 0
 
     def publish(self, amount: int) -> None:
@@ -129,8 +130,16 @@ class Senders:
             payload += self._some_lines(source)
         self._store(source, start, payload)
 
+    def tear(self, amount: int) -> None:
+        """Send a piece of a line; its rest comes with the next lines of the file, or never."""
+        source = self._any()
+        payload = self._some_lines(source)
+        self._ship(source, payload[: -2 - amount])
+        if amount:
+            self.rests[source] = payload[-2 - amount :]
+
     def _ship(self, source: Source, payload: bytes) -> None:
-        self._store(source, self.positions.get(source, 0), payload)
+        self._store(source, self.positions.get(source, 0), self.rests.pop(source, b"") + payload)
 
     def _store(self, source: Source, start: int, payload: bytes) -> None:
         partition, host, file = source

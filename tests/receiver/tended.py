@@ -46,7 +46,8 @@ class Tended:
         self.epochs = {0: 0, 1: 0}
         self.first = {0: 1, 1: 1}
         self.clean = {0: True, 1: True}
-        self.counted = True
+        self.accepted: set[int] = set()
+        self.is_renewed = False
         self.log: list[str] = []
 
     def claim(self, partition: int) -> None:
@@ -81,9 +82,12 @@ class Tended:
 
     def accept(self, partition: int, to: int) -> None:
         """Have the files count up to there, as they say that they were written so far."""
-        if to > self.model.next[partition]:
+        folders = Folders(self.folder.output, self.folder.path / "state", partition)
+        last = folders.look().last
+        if last and last.until == to != self.folder.committed.get(partition):
+            self.model.next[partition] = last.first
             self.commit(partition, to)
-            self.counted = False
+            self.accepted.add(partition)
 
     def put_offset(self, partition: int, to: str) -> None:
         async def put(connection: Connection) -> None:
@@ -119,6 +123,8 @@ class Tended:
             return False
         self.note(f"p{partition} {report}")
         self.sync(partition)
+        if report.batches:
+            self.accepted.discard(partition)
         return self.heard(partition, epoch, report)
 
     def heard(self, partition: int, epoch: int, report: Report) -> bool:

@@ -166,3 +166,24 @@ def test_lines_left_out_of_a_block_are_no_gap_and_it_is_never_cut_at_a_wrong_pla
         (Kind.REPEAT, 100, 300),
         (Kind.DOUBT, 200, 300),
     ]
+
+
+@pytest.mark.parametrize("between", ["", "death", "another worker"])
+def test_a_line_whose_rest_is_long_in_coming_is_ended_before_lines_of_another_file(
+    partition: Partition, between: str
+) -> None:
+    """A shipper sends a line that is too long in pieces, and waits for the next one a second at most."""
+    partition.publish(ours("web01", "long", 0, b"piece, "), ours("web01", "long", 7, b"more, "))
+    first = partition.run()
+    partition.publish(ours("web01", "b", 0, b"other\n"), ours("web01", "long", 13, b"rest\n"))
+    if between == "death":
+        assert partition.run_apart(3, fault="ended").returncode == -9
+    elif between == "another worker":
+        assert partition.run_apart(3).returncode == 0
+
+    second = partition.run(3)
+
+    assert isinstance(first, Done)
+    assert isinstance(second, Done), second
+    assert partition.read("web01") == b"piece, more, \nother\nrest\n"
+    assert partition.offset().next == 5

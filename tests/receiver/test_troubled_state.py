@@ -261,3 +261,20 @@ def test_a_stream_purged_below_the_offset_is_told_and_passed(
 
     assert "begins at sequence 6" in caplog.text
     assert scene.partition.read("web01") == b"".join(BLOCKS[:4]) + BLOCKS[5]
+
+
+def test_files_that_are_accepted_after_the_entry_was_lost_stay_as_they_are_whoever_had_claimed_since(
+    scene: Scene,
+) -> None:
+    offset = scene.start()
+    killed = scene.partition.run_apart(offset.next, offset.epoch, fault="ended")
+    assert killed.returncode == -9
+    scene.start()
+    _forget_entry(scene)
+
+    with pytest.raises(ConfigurationError, match="--to 7`"):
+        scene.start()
+    scene.offsets("set", "--to", "7")
+    scene.receive()
+
+    assert scene.partition.read("web01") == ALL

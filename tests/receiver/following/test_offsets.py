@@ -105,6 +105,8 @@ def test_what_is_moved_by_hand_comes_behind_any_epoch_that_the_files_know() -> N
 
     assert (claim.next, claim.epoch) == (8, 32)
     assert decide(files, 8, claim.epoch, claim.lineage) is Verdict.CLEAN
+    turned = Batch(30, 8, 8, ())
+    assert decide(turned, 8, claim.epoch, claim.lineage) is Verdict.CLEAN, "nothing undoes a turn"
 
 
 @pytest.mark.parametrize(

@@ -192,3 +192,23 @@ def test_a_file_that_is_shorter_than_what_was_committed_is_never_filled_up(tmp_p
     with pytest.raises(DamagedSpans, match="were committed"):
         cut(tmp_path / "p0.spans", image)
     assert (tmp_path / "p0.spans").read_bytes() == b""
+
+
+def test_unfinished_lines_are_remembered_by_whoever_comes_next_until_they_are_finished(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "p0.spans"
+    book = SpanBook(path)
+    book.endings.joined("web01.log", FILES[0], b"piece", follows=True)
+    book.save()
+    spanbook._memories.clear()
+
+    book = SpanBook(path)
+    image, torn = book.image(), dict(book.endings.torn)
+    book.endings.joined("web01.log", FILES[0], b"rest\n", follows=True)
+    book.save()
+    finished = SpanBook(path).endings.torn
+    cut(path, image)
+
+    assert (torn, finished) == ({"web01.log": FILES[0]}, {})
+    assert SpanBook(path).endings.torn == torn
