@@ -85,7 +85,7 @@ def _step(revision: bucket.Revision) -> Step:
 
 async def _is_running(connection: Connection, offset: Offset) -> bool | None:
     """Return whether the owner answers, None when it cannot be asked."""
-    if offset.epoch == 0 or offset.is_moved:
+    if offset.epoch == 0 or offset.is_moved or offset.released:
         return False
     if not offset.presence:
         return None

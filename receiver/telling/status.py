@@ -100,7 +100,7 @@ async def _partition(asking: _Asking, partition: int) -> PartitionStatus:
         offset.next,
         offset.epoch,
         offset.owner,
-        owner is not None if offset.presence else (None if offset.epoch else False),
+        _is_running(offset, owner),
         offset.lines,
         offset.size,
         offset.last_time,
@@ -110,6 +110,12 @@ async def _partition(asking: _Asking, partition: int) -> PartitionStatus:
         await _lag(asking, partition, offset.next) if left else 0.0,
         **_live(owner, partition),
     )
+
+
+def _is_running(offset: Offset, report: bytes | None) -> bool | None:
+    if offset.epoch == 0 or offset.is_moved or offset.released:
+        return False
+    return report is not None if offset.presence else None
 
 
 async def _lag(asking: _Asking, partition: int, sequence: int) -> float | None:

@@ -88,6 +88,7 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
     assert manager.has_heard("WATCHDOG=1")
     assert manager.has_heard("RELOADING=1")
     assert receiver.stop(12) == 0
+    assert status(logs_url, output)["partitions"][0]["running"] is False  # type: ignore[index]
     assert manager.has_heard("STOPPING=1")
     assert "Traceback" not in words()
     manager.close()
