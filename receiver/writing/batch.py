@@ -91,7 +91,7 @@ class Batch:
         self._pieces: _Sorted = {}
         self._appended = 0  # bytes of the tally
         self._unfolder = zstandard.ZstdDecompressor()
-        self._most_of_many = max(_MOST_HELD, assignment.limit)
+        self._most_of_many = assignment.limit + assignment.pull  # of a batch that nothing unfolds
         self._last: Delivery | None = None
         self._is_started = False
         self._ack = ""
@@ -110,7 +110,7 @@ class Batch:
                 self._tally.quarantined += 1
                 self._quarantine.set_aside(delivery, message, str(error))
             held = self._tally.size - self._appended
-            if held > (_MOST_HELD if len(pieces) <= _FEW else self._most_of_many):
+            if held > (self._most_of_many if len(pieces) > _FEW else _MOST_HELD):
                 self._append(pieces)
         if len(pieces) <= _FEW:
             self._append(pieces)
