@@ -86,7 +86,7 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
     assert shown["lines_per_second"] >= 0
     assert "changed: keep; needs a restart: rotate_every" in words().replace("-", "_")
     assert manager.has_heard("WATCHDOG=1")
-    assert manager.has_heard("RELOADING=1")
+    wait_until("hears of that", lambda: manager.has_heard("RELOADING=1"), 20, [receiver])
     assert receiver.stop(12) == 0
     assert status(logs_url, output)["partitions"][0]["running"] is False  # type: ignore[index]
     assert manager.has_heard("STOPPING=1")
