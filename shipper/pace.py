@@ -14,7 +14,7 @@ class Pace:
 
     `look_after` is how soon after the last look another one may follow when files came or went, `look_every` and
     `look_at_least_every` bound how often to look anyway. After a round of less than `small` bytes nothing is read until
-    `breath` after its start, so that a busy log makes eight rounds in a second, not a thousand. `patience` bounds one
+    `breath` after its start, so that a busy log makes ten rounds in a second, not a thousand. `patience` bounds one
     round with `once`. `rules` say which lines are left out.
     """
 

@@ -1,6 +1,6 @@
 """One batch being written: sorts messages by host, judges blocks by their spans, and keeps the order journal, files, end.
 
-What is written here is on disk only after `finish`, and counts only after the driver's commit.
+What is written here is on disk only after `finish`, and counts only once the partition's entry in KV has moved.
 """
 
 from collections.abc import Iterable
