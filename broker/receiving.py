@@ -6,6 +6,7 @@ tapped here costs one and a half, and two copies; everything else goes nats-py's
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from nats.aio.client import Client
@@ -36,9 +37,8 @@ class Arrived(NamedTuple):
         found = {"Status": status, "Description": description} if status else {}
         for line in lines:
             name, colon, value = line.partition(b":")
-            key = name.strip()
-            if colon and key.isascii() and len(key.split()) == 1:
-                found[key.decode()] = value.strip().decode("utf-8", "replace")
+            if colon and (key := _header_name(name)) is not None:
+                found[key] = value.strip().decode("utf-8", "replace")
         return found or None
 
 
@@ -149,3 +149,9 @@ def _sizes(words: list[bytes]) -> tuple[int, int]:
                 return 0, -1
     except ValueError:
         raise ProtocolError("nats: malformed message") from None
+
+
+@lru_cache(1000)
+def _header_name(raw: bytes) -> str | None:
+    name = raw.strip()
+    return name.decode() if name.isascii() and len(name.split()) == 1 else None
