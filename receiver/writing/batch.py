@@ -4,7 +4,7 @@ What is written here is on disk only after `finish`, and counts only once the pa
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import zstandard
@@ -20,12 +20,13 @@ from receiver.reading.fetch import Chunk
 from receiver.writing.files import Output
 from receiver.writing.gaps import GapBook
 from receiver.writing.journal import PreImage
+from receiver.writing.judging import Judge
 from receiver.writing.layout import Days, Layout
 from receiver.writing.logbook import Logbook
 from receiver.writing.owners import Owners
 from receiver.writing.quarantine import Quarantine
 from receiver.writing.spanbook import SpanBook
-from receiver.writing.spans import Finding, Kind, check, judge
+from receiver.writing.spans import Kind
 from receiver.zones import named_zone
 
 __all__ = ["Batch"]
@@ -35,7 +36,6 @@ _MOST_HELD = (
 )  # bytes of lines; a few KiB of zstd may unfold to a thousand times as much
 _FEW = 256  # hosts; their files stay open
 _NEWLINE = 10
-_DAY = 24 * 3600 * 1_000_000_000  # nanoseconds
 
 
 @dataclass(slots=True)
@@ -44,7 +44,6 @@ class _Tally:
     lines: int = 0
     size: int = 0
     quarantined: int = 0
-    findings: list[Finding] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -77,6 +76,7 @@ class Batch:
         self._output = output
         self._spans = spans
         self._endings = spans.endings
+        self._judge = Judge(spans)
         self._owners = Owners(
             destination.output,
             assignment.partition,
@@ -133,15 +133,12 @@ class Batch:
         origin = decode_origin(headers)
         if origin is not None and origin.is_claim:
             return
-        payload = whole = decode_payload(headers, message.data, self._unfolder)
-        if origin is not None:
-            payload = self._judged(host, origin, whole, delivery)
-        elif not payload.endswith(b"\n"):
-            payload += b"\n"
+        whole = decode_payload(headers, message.data, self._unfolder)
+        moment = delivery.stored_at
+        payload = self._judge.lines(host, origin, whole, delivery.sequence, moment)
         if payload:
             counted = origin is not None and payload is whole  # by its shipper; once is enough
             self._tally.lines += origin.lines if origin and counted else payload.count(b"\n")
-            moment = delivery.stored_at
             live = self._owners.live_name(host, origin.file if origin else None, moment)
             if self._endings.torn or payload[-1] != _NEWLINE:
                 payload = self._joined(live, host, origin, delivery, payload)
@@ -152,31 +149,14 @@ class Batch:
         self, live: str, host: str, origin: Origin | None, delivery: Delivery, payload: bytes
     ) -> bytes:
         source = (host, origin.span.file if origin and origin.span else "")
-        findings = self._tally.findings[-1:]
-        is_broken = any(f.breaks_at(delivery.sequence) for f in findings)
-        return self._endings.joined(live, source, payload, follows=not is_broken)
+        follows = self._judge.follows(delivery.sequence)
+        return self._endings.joined(live, source, payload, follows=follows)
 
     def _add(self, runs: list[_Run], payload: bytes, moment: int) -> None:
         if not runs or moment >= runs[-1].end:
             runs.append(_Run(self._output.calendar.period(moment).end, moment))
         runs[-1].blocks.append(payload)
         runs[-1].moment = moment
-
-    def _judged(self, host: str, origin: Origin, payload: bytes, delivery: Delivery) -> bytes:
-        span = origin.span
-        if span is None:
-            return payload
-        check(origin, len(payload))
-        reached = self._spans.reached(host, span.file)
-        judgement = judge(reached, origin, host, delivery.sequence, len(payload))
-        # A host's clock may be anywhere; times that others go by are near the broker's.
-        is_plausible = -_DAY < origin.read_at - delivery.stored_at <= 0
-        read_at = origin.read_at if is_plausible else delivery.stored_at
-        if judgement.finding:
-            since = self._spans.read_at(host, span.file)
-            self._tally.findings.append(replace(judgement.finding, since=since, read_at=read_at))
-        self._spans.note(host, span.file, max(span.end, reached or 0), read_at)
-        return payload[judgement.skip :] if judgement.skip else payload
 
     def _announce(self, pieces: Iterable[str]) -> None:
         fresh = {live: self._output.image(live) for live in pieces if live not in self.images}
@@ -218,12 +198,12 @@ class Batch:
             ack=self._ack,
             stored_at=last.stored_at,
             closed=tuple(self._output.closed),
-            findings=tuple(tally.findings),
+            findings=tuple(self._judge.findings),
             notices=tuple(self._output.notices),
         )
 
     def _save_gaps(self) -> None:
-        if gaps := [finding for finding in self._tally.findings if finding.kind is Kind.GAP]:
+        if gaps := [finding for finding in self._judge.findings if finding.kind is Kind.GAP]:
             self._logbook.announce((self._gaps.image(),))
             self._gaps.save(gaps)
 

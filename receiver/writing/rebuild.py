@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from broker.block import decode_origin, decode_payload
 from broker.subjects import Subject
-from receiver.writing.spans import Finding, check, judge
+from receiver.writing.judging import Judge
+from receiver.writing.spans import Finding
 
 __all__ = ["Piece", "Rebuilder"]
 
@@ -35,8 +36,12 @@ class Rebuilder:
 
     def __init__(self) -> None:
         """Know no file yet, so that each may begin anywhere."""
-        self._reached: dict[tuple[str, str], int] = {}
-        self.findings: list[Finding] = []
+        self._judge = Judge(_Memory())
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The gaps and repeats of files that were met."""
+        return self._judge.findings
 
     def take(
         self,
@@ -54,22 +59,29 @@ class Rebuilder:
         origin = decode_origin(headers)
         if origin is not None and origin.is_claim:
             return None
-        payload = decode_payload(headers, data)
-        follows = True
-        if origin is None:
-            payload = payload if payload.endswith(b"\n") else payload + b"\n"
-        elif origin.span is not None:
-            check(origin, len(payload))
-            key = (host, origin.span.file)
-            reached = self._reached.get(key)
-            judgement = judge(reached, origin, host, sequence, len(payload))
-            if judgement.finding:
-                self.findings.append(judgement.finding)
-                follows = not judgement.finding.breaks_at(sequence)
-            self._reached[key] = max(origin.span.end, reached or 0)
-            payload = payload[judgement.skip :] if judgement.skip else payload
+        whole = decode_payload(headers, data)
+        payload = self._judge.lines(host, origin, whole, sequence, stored_at)
         if not payload:
             return None
         file, span = (origin.file, origin.span) if origin else ("", None)
         file_id = span.file if span else ""
+        follows = self._judge.follows(sequence)
         return Piece(host, file, sequence, stored_at, payload, file_id, follows)
+
+
+class _Memory:
+    """A book that begins and ends with whoever reads."""
+
+    def __init__(self) -> None:
+        self._files: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def reached(self, host: str, file: str) -> int | None:
+        known = self._files.get((host, file))
+        return known[0] if known else None
+
+    def read_at(self, host: str, file: str) -> int:
+        known = self._files.get((host, file))
+        return known[1] if known else 0
+
+    def note(self, host: str, file: str, end: int, read_at: int) -> None:
+        self._files[host, file] = (end, read_at)

@@ -1,0 +1,65 @@
+"""What of a message's lines goes on: the same for a receiver and for who reads the stream again.
+
+Decides by what a book knows of each source file; never touches a file.
+"""
+
+from dataclasses import replace
+from typing import Protocol
+
+from broker.block import Origin
+from receiver.writing.spans import Finding, check, judge
+
+__all__ = ["Book", "Judge"]
+
+_DAY = 24 * 3600 * 1_000_000_000  # nanoseconds
+
+
+class Book(Protocol):
+    """How far the source files of a partition have come."""
+
+    def reached(self, host: str, file: str) -> int | None:
+        """Return the end of a file's last span, None for a file that is not known."""
+
+    def read_at(self, host: str, file: str) -> int:
+        """Return when the block of that span was read, 0 where that is not known."""
+
+    def note(self, host: str, file: str, end: int, read_at: int) -> None:
+        """Remember a span."""
+
+
+class Judge:
+    """Judges a partition's messages in the order of their sequences, and keeps what was found."""
+
+    def __init__(self, book: Book) -> None:
+        """Go by a book, which is kept up to date."""
+        self._book = book
+        self.findings: list[Finding] = []
+
+    def lines(
+        self, host: str, origin: Origin | None, payload: bytes, sequence: int, stored_at: int
+    ) -> bytes:
+        """Return what a message adds to its host's file, empty for nothing; the payload itself where that is all of it.
+
+        Raises `MalformedBlock` for headers that cannot be true.
+        """
+        if origin is None:
+            return payload if payload.endswith(b"\n") else payload + b"\n"
+        span = origin.span
+        if span is None:
+            return payload
+        check(origin, len(payload))
+        book = self._book
+        reached = book.reached(host, span.file)
+        judgement = judge(reached, origin, host, sequence, len(payload))
+        # A host's clock may be anywhere; times that others go by are near the broker's.
+        is_plausible = -_DAY < origin.read_at - stored_at <= 0
+        read_at = origin.read_at if is_plausible else stored_at
+        if judgement.finding:
+            since = book.read_at(host, span.file)
+            self.findings.append(replace(judgement.finding, since=since, read_at=read_at))
+        book.note(host, span.file, max(span.end, reached or 0), read_at)
+        return payload[judgement.skip :] if judgement.skip else payload
+
+    def follows(self, sequence: int) -> bool:
+        """Say whether the lines of the message judged last, of this sequence, follow on those before of their file."""
+        return not any(finding.breaks_at(sequence) for finding in self.findings[-1:])

@@ -1,0 +1,59 @@
+"""What of a message's lines goes on: a receiver's book and a reader's memory make no difference."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.block import MalformedBlock, Origin, decode_origin
+from receiver.writing.judging import Book, Judge
+from receiver.writing.rebuild import Rebuilder
+from receiver.writing.spanbook import SpanBook
+from receiver.writing.spans import Kind
+from tests.receiver.partition import ours
+
+STORED = 10**18
+BLOCKS = [
+    ours("web01", "a", 0, b"one\ntwo\n"),
+    ours("web01", "a", 4, b"two\nthree\n"),
+    ours("web01", "a", 0, b"one\ntwo\n"),
+    ours("web01", "a", 20, b"behind a gap\n"),
+]
+
+
+@pytest.fixture(params=["book", "memory"])
+def judge(request: pytest.FixtureRequest, tmp_path: Path) -> Judge:
+    book: Book = SpanBook(tmp_path / "p0.spans")
+    return Judge(book) if request.param == "book" else Rebuilder()._judge
+
+
+def judged(judge: Judge, message: tuple[str, bytes, dict[str, str]]) -> bytes:
+    return judge.lines("web01", decode_origin(message[2]), message[1], 1, STORED)
+
+
+def test_repeats_are_left_out_and_gaps_are_found_with_the_time_before(judge: Judge) -> None:
+    assert [judged(judge, block) for block in BLOCKS] == [
+        b"one\ntwo\n",
+        b"three\n",
+        b"",
+        b"behind a gap\n",
+    ]
+    assert [finding.kind for finding in judge.findings] == [Kind.REPEAT, Kind.REPEAT, Kind.GAP]
+    gap = judge.findings[-1]
+    assert (gap.start, gap.end, gap.since, gap.read_at) == (14, 20, STORED, STORED)
+
+
+@pytest.mark.parametrize("payload", [b"a stranger's", b"a stranger's\n", b""])
+def test_a_strangers_lines_are_whole_ones(judge: Judge, payload: bytes) -> None:
+    assert judge.lines("web01", None, payload, 1, STORED) == payload.removesuffix(b"\n") + b"\n"
+
+
+def test_a_span_that_cannot_be_true_is_refused_and_not_remembered(judge: Judge) -> None:
+    _, payload, headers = ours("web01", "a", 0, b"one\n", end=400)
+    origin = decode_origin(headers)
+    assert isinstance(origin, Origin)
+
+    with pytest.raises(MalformedBlock, match="does not go with"):
+        judge.lines("web01", origin, payload, 1, STORED)
+
+    assert judged(judge, BLOCKS[0]) == b"one\ntwo\n"
+    assert judge.findings == []
