@@ -280,9 +280,9 @@ class Follower:
         stay = self.pace.stay
         if self._attempts:
             return stay.short()
-        if asyncio.get_running_loop().time() - self._fell_silent < stay.longest:
-            return stay.patient()
-        return stay
+        now = asyncio.get_running_loop().time()
+        is_trickle = now - self._fell_silent < stay.longest and not self.pace.once
+        return stay.patient() if is_trickle else stay
 
     async def _wait_blocked(self, blocked: Blocked, stop: asyncio.Event) -> None:
         self._attempts += 1
