@@ -1,12 +1,24 @@
-"""Ten seeded rounds of kill -9 on one stage: what one round has left behind is what the next one begins with."""
+"""Ten seeded rounds of kill -9 on one stage: what one round has left behind is what the next one begins with.
 
+And one in which every process may be hit, also the JVM and the workers, while files are rotated and compressed and
+another receiver stands by.
+"""
+
+import os
 import random
+import signal
 import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
-from bench.processes import Process
+from bench.oracle import judge
+from bench.processes import Process, Processes, TookTooLong, wait_until
+from bench.received import read_received
 from bench.stage import Stage
+from bench.suite import Suite
 from bench.traffic import Traffic
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(180)]
@@ -44,3 +56,78 @@ def _kill(victim: Process, chance: random.Random) -> None:
     victim.kill()
     time.sleep(chance.choice([0, 0, 0.5]))
     victim.start()
+
+
+KILLS = 7
+
+
+def test_nothing_is_lost_whichever_process_is_killed_while_another_receiver_stands_by(
+    tmp_path: Path,
+) -> None:
+    seed = int(os.environ.get("LOGSHIP_SEED", "1"))
+    chance = random.Random(seed)
+    with Processes(tmp_path) as processes:
+        suite = Suite(tmp_path, processes, partitions=2)
+        files = {host: tmp_path / "hosts" / host / "app.log" for host in HOSTS}
+        for file in files.values():
+            file.parent.mkdir()
+        programs = [suite.start_broker(), *(_receiver(suite, name) for name in ("one", "two"))]
+        wait_until(
+            "a receiver owns the partitions",
+            lambda: all(suite.offset(number) for number in (0, 1)),
+            60,
+            programs[1:],
+        )
+        with Traffic(list(files.values()), 500, seed) as traffic:
+            programs += [suite.start_shipper(host, [file]) for host, file in files.items()]
+            for _ in range(KILLS):
+                _kill_any(programs, chance)
+        written = {host: traffic.written[file] for host, file in files.items()}
+        _wait_for_all(suite, programs, written)
+        for host, data in written.items():
+            verdict = judge([data], read_received(suite.output, host))
+            assert verdict.is_perfect, f"seed {seed}, {host}: {verdict}"
+        assert len(list(suite.output.glob("*.zst"))) > len(HOSTS)
+
+
+def _receiver(suite: Suite, name: str) -> Process:
+    return suite.start_program(
+        "logreceiver",
+        f"logreceiver-{name}",
+        [
+            *("--partition", "all", "--server", suite.url, "--output", str(suite.output)),
+            *("--state-dir", str(suite.folder / "state" / "receiver")),
+            *("--standby", "--takeover-after", "2s", "--rotate-size", "20kB"),
+            *("--compress", "zstd"),
+        ],
+    )
+
+
+def _kill_any(programs: Sequence[Process], chance: random.Random) -> None:
+    """Kill one process of one program; whatever ends of that is started again, as systemd does."""
+    time.sleep(chance.uniform(0.2, 2.0))
+    victims = chance.choice(programs).tree()
+    with suppress(ProcessLookupError, IndexError):
+        os.kill(chance.choice(victims), signal.SIGKILL)
+    time.sleep(chance.choice([0, 0.3]))
+    _start_again(programs)
+
+
+def _start_again(programs: Sequence[Process]) -> None:
+    for program in programs:
+        if not program.is_running():
+            program.start()
+
+
+def _wait_for_all(suite: Suite, programs: Sequence[Process], written: dict[str, bytes]) -> None:
+    def are_received() -> bool:
+        _start_again(programs)
+        with suppress(FileNotFoundError, ValueError):  # a file is just being exchanged
+            return all(
+                len(read_received(suite.output, host)) >= len(data)
+                for host, data in written.items()
+            )
+        return False
+
+    with suppress(TookTooLong):  # the verdict says what is missing
+        wait_until("all is received", are_received, 90)
