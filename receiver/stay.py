@@ -200,6 +200,8 @@ class Stay:
                     upkeep.undo(images, output, destination.state, partition)
                     self.done = replace(self.done, notices=tuple(output.notices))
                 fault("undone")
+                spans = [image for image in images if image.name == f"p{partition}.spans"]
+                logbook.settle(offset.epoch, offset.next, spans)
             case Verdict.CLEAN if logbook.last is None and _has_commits(offset):
                 return Blocked(partition, Cause.STATE, self._bare())
             case Verdict.CLEAN:

@@ -50,6 +50,14 @@ class Logbook:
         """Announce more files of the open batch; on disk when this returns."""
         self._append(journal.encode_images(images))
 
+    def settle(self, epoch: int, first: int, images: Iterable[PreImage] = ()) -> None:
+        """Say that the files hold what is before `first` and nothing more: what was written beyond it is undone.
+
+        Else the last batch would go on saying how far they were written. On disk when this returns.
+        """
+        self.start(epoch, first, images)
+        self.end(first)
+
     def end(self, until: int) -> None:
         """Close the batch: all its files are on disk by now; on disk when this returns."""
         self._append(journal.encode_end(until))

@@ -87,8 +87,8 @@ class Program(Tended):
             self.claim(partition)
 
     def lose_offset(self, amount: int) -> None:
-        if self.is_renewed:
-            return  # files and stream have nothing in common; a person has to choose
+        if self.is_renewed or self.folder is not self.folders[0]:
+            return  # what other folders or streams have to do with it nobody knows then; a person has to choose
         partition = amount % 2
         self.sync(partition)
 
@@ -103,6 +103,7 @@ class Program(Tended):
         """Go on in other folders, which know nothing, or what they knew when they were left."""
         self.sync_all()
         self.folder = self.folders[amount % 2]
+        self.is_renewed = self.is_renewed or amount % 2 == 1
         for partition in HOSTS:
             self.clean[partition] = False
             self.claim(partition)

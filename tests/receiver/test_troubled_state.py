@@ -18,6 +18,7 @@ from broker.connection import Connection
 from broker.exits import ConfigurationError, Exit
 from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET, STREAM
+from receiver.assignment import Turn
 from receiver.cli import logreceiver
 from receiver.following.ledger import Ledger
 from receiver.outcome import Done
@@ -275,6 +276,22 @@ def test_files_that_are_accepted_after_the_entry_was_lost_stay_as_they_are_whoev
     with pytest.raises(ConfigurationError, match="--to 7`"):
         scene.start()
     scene.offsets("set", "--to", "7")
+    scene.receive()
+
+    assert scene.partition.read("web01") == ALL
+
+
+def test_files_that_were_undone_do_not_say_that_they_were_written(scene: Scene) -> None:
+    offset = scene.start()
+    killed = scene.partition.run_apart(offset.next, offset.epoch, fault="ended")
+    assert killed.returncode == -9
+    undone = scene.start()
+    assert scene.partition.run_apart(undone.next, undone.epoch, turn=Turn.DUE).returncode == 0
+    _forget_entry(scene)
+
+    with pytest.raises(ConfigurationError, match="--to 5`"):
+        scene.start()
+    scene.offsets("set", "--to", "5")
     scene.receive()
 
     assert scene.partition.read("web01") == ALL
