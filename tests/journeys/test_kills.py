@@ -87,7 +87,7 @@ def test_nothing_is_lost_whichever_process_is_killed_while_another_receiver_stan
         for host, data in written.items():
             verdict = judge([data], received[host])
             assert verdict.is_perfect, f"seed {seed}, {host}: {verdict}"
-        assert len(list(suite.output.glob("*.log.0*"))) > len(HOSTS)
+        assert list(suite.output.glob("*.log.0*")), "nothing was rotated"
 
 
 def _receiver(suite: Suite, name: str) -> Process:
