@@ -1,5 +1,6 @@
 """A partition's entry in KV as a task moves it: once per batch, whatever happens to the connection; by one writer only."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +12,7 @@ from broker.topology import OFFSETS_BUCKET
 from receiver.following.ledger import Ledger
 from receiver.outcome import Done
 from receiver.writing import entry as room
-from receiver.writing.entry import Entry, Taken
+from receiver.writing.entry import Entry, Taken, nanoseconds
 from tests.receiver.flaky import Flaky
 
 pytestmark = pytest.mark.nats
@@ -29,6 +30,12 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 async def stored(connection: Connection) -> Offset | None:
     found = await bucket.read(connection, OFFSETS_BUCKET, "p0")
     return Offset.decode(found.value) if found else None
+
+
+async def moment(connection: Connection, sequence: int) -> int:
+    """Return when a message was stored, in nanoseconds since the epoch."""
+    found = await connection.api("STREAM.MSG.GET.LOGS", {"seq": sequence})
+    return nanoseconds(found["message"]["time"])
 
 
 async def claimed(connection: Connection, owner: str = "a:1") -> Entry:
@@ -63,7 +70,7 @@ async def test_a_move_in_doubt_is_made_once(logs_url: str, when: str, error: Exc
 async def test_a_later_owner_is_found_and_its_entry_stays(logs_url: str, when: str | None) -> None:
     connection = Flaky([logs_url], "tests")
     entry = await claimed(connection)
-    await entry.move(FIRST)
+    await entry.move(replace(FIRST, stored_at=await moment(connection, FIRST.until - 1)))
     later = await Ledger(connection, 0, "b:2").claim(NOW)
     connection.breaks = when
 
