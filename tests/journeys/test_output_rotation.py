@@ -35,16 +35,16 @@ def test_received_files_are_rotated_by_size_and_packed_and_lose_nothing_when_kil
             rotating.receiver.start()
             rotating.wait_for_receiver()
 
-    def is_all_packed() -> bool:
+    def packed() -> list[Path]:
         try:
             closed = segments_of(rotating.suite.output, host)[:-1]
         except ValueError:
-            return False  # for a moment a segment is there plain and packed
-        return len(closed) >= 3 and all(path.suffix == ".zst" for path in closed)
+            return []  # for a moment a segment is there plain and packed
+        return [path for path in closed if path.suffix == ".zst"]
 
     size = len(traffic.written[file])
     wait_until("all is received", lambda: rotating.received_size(host) >= size, 60)
-    wait_until("closed segments are packed", is_all_packed, 30)
+    wait_until("closed segments are packed", lambda: len(packed()) >= 3, 30)
     verdict = rotating.verdict(host, [traffic.written[file]])
 
     assert verdict.is_perfect, str(verdict)
