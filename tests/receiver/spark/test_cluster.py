@@ -7,28 +7,31 @@ import pytest
 from bench.processes import Processes
 from receiver import task
 from receiver.spark.session import spark_context
+from tests.receiver.apart import apart
 from tests.receiver.cluster import Cluster
 
 
-@pytest.fixture
-def cluster(processes: Processes, tmp_path: Path) -> Cluster:
-    return Cluster(processes, tmp_path)
-
-
-@pytest.mark.spark
-def test_what_tasks_need_reaches_executors_that_have_nothing(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def where_from(url: str, python: str, scratch: Path) -> list[str]:
     def seen(_: int) -> tuple[str, str]:
         import zstandard
 
         return task.__file__ or "", zstandard.__file__ or ""
 
-    with spark_context(
-        cluster.url, slots=2, scratch=tmp_path / "scratch", executor_python=str(cluster.python)
-    ) as spark:
-        found = spark.parallelize(range(2), 2).map(seen).collect()
+    with spark_context(url, slots=2, scratch=scratch, executor_python=python) as spark:
+        return [
+            path for paths in spark.parallelize(range(2), 2).map(seen).collect() for path in paths
+        ]
 
-    for path in (path for paths in found for path in paths):
+
+@pytest.mark.spark
+def test_what_tasks_need_reaches_executors_that_have_nothing(
+    processes: Processes, tmp_path: Path
+) -> None:
+    cluster = Cluster(processes, tmp_path)
+
+    found = apart(where_from, cluster.url, str(cluster.python), tmp_path / "scratch")
+
+    assert len(found) == 4
+    for path in found:
         assert path.startswith(str(tmp_path / "worker"))
         assert "/logship/" in path

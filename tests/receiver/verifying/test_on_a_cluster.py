@@ -1,5 +1,6 @@
 """Replays and verifications on a real cluster whose machines have nothing of ours, and no pyarrow."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,35 @@ from receiver.replaying.summary import Summary
 from receiver.spark.session import spark_context
 from receiver.verifying.outcome import Examined, Order
 from receiver.verifying.verify import examined
+from tests.receiver.apart import apart
 from tests.receiver.cluster import Cluster
 from tests.receiver.partition import Partition, ours
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What came of a replay and of a verification, and what was said of a table."""
+
+    replayed: Summary
+    verified: Examined | object
+    no_table: str
+
+
+def run(settings: ReplaySettings, output: Path, url: str, python: str, scratch: Path) -> Seen:
+    job = Job(settings, Span((0, 1), 1, 31, 100, 1), settings.output, prepare(settings.output))
+    with (
+        spark_context(url, scratch=scratch, executor_python=python) as spark,
+        beside() as aside,
+    ):
+        replayed = job.into_files(spark, aside, Summary(1, 31))
+        order = Order(output, job.reader, keeps=False)
+        (verified,) = examined(spark, aside, [Unit(0, 1, 31)], order)
+        try:
+            job.into_table(spark, aside, Summary(1, 31))
+            said = ""
+        except ConfigurationError as error:
+            said = str(error)
+    return Seen(replayed, verified, said)
 
 
 @pytest.mark.nats
@@ -33,20 +61,12 @@ def test_lines_are_replayed_and_verified_by_executors_that_have_nothing(
     cluster = Cluster(processes, tmp_path, workers=1)
     again = tmp_path / "again"
     settings = ReplaySettings(server=(logs_url,), since="earliest", output=again)
-    job = Job(settings, Span((0, 1), 1, 31, 100, 1), again, prepare(again))
 
-    with (
-        spark_context(
-            cluster.url, scratch=tmp_path / "scratch", executor_python=str(cluster.python)
-        ) as spark,
-        beside() as aside,
-    ):
-        replayed = job.into_files(spark, aside, Summary(1, 31))
-        order = Order(partition.output, job.reader, keeps=False)
-        (verified,) = examined(spark, aside, [Unit(0, 1, 31)], order)
-        with pytest.raises(ConfigurationError, match="pyarrow on the executors"):
-            job.into_table(spark, aside, Summary(1, 31))
+    seen = apart(
+        run, settings, partition.output, cluster.url, str(cluster.python), tmp_path / "scratch"
+    )
 
-    assert (replayed.lines, (again / "web01.log").read_bytes()) == (30, b"".join(lines))
-    assert isinstance(verified, Examined), verified
-    assert (verified.hosts, verified.size, verified.reports) == (1, 300, ())
+    assert (seen.replayed.lines, (again / "web01.log").read_bytes()) == (30, b"".join(lines))
+    assert isinstance(seen.verified, Examined), seen.verified
+    assert (seen.verified.hosts, seen.verified.size, seen.verified.reports) == (1, 300, ())
+    assert "pyarrow on the executors" in seen.no_table
