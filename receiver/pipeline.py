@@ -42,7 +42,7 @@ from receiver.following.jobs import Jobs
 from receiver.following.ledger import Ledger
 from receiver.following.patience import unless
 from receiver.following.presence import Presence
-from receiver.following.reach import check_reach
+from receiver.following.reach import check_reach, watch
 from receiver.following.runner import run_job, warm_up
 from receiver.following.standby import Standby
 from receiver.following.tidier import Tidier
@@ -63,7 +63,7 @@ from receiver.writing.place import place_of
 
 __all__ = ["receive"]
 
-_NO_EXECUTOR = 30.0  # seconds
+_NO_EXECUTOR, _FORGOTTEN = 30.0, 60.0  # seconds
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
 _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for all of the end, and until nothing is waited for
 logger = logging.getLogger(__name__)
@@ -151,6 +151,10 @@ class _Pipeline:
             await self._follow(partitions, spark, slots)
         await self._connection.close()
 
+    async def _watch(self, spark: SparkContext) -> None:
+        if not is_local(self._settings.master):
+            await watch(spark, _FORGOTTEN)
+
     async def _reached(self, spark: SparkContext) -> None:
         """Wait until the executors see what they are to write; raises `ConfigurationError`."""
         asking = asyncio.ensure_future(asyncio.to_thread(check_reach, spark, self._places))
@@ -176,6 +180,7 @@ class _Pipeline:
                 beside = [
                     group.create_task(self._presence.last()),
                     group.create_task(Ticker(self._view, screen).run()),
+                    group.create_task(self._watch(spark)),
                     group.create_task(headcount.watch(self._connection, self._count)),
                 ]
                 await self._until_done(

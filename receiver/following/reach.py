@@ -3,21 +3,23 @@
 Executors may come later; each task looks for itself again (`writing.place`).
 """
 
+import asyncio
 import socket
 import time
 from functools import partial
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
-from broker.exits import ConfigurationError
+from broker.exits import ConfigurationError, OperatorError
 from receiver.assignment import Place
 from receiver.following.runner import cause_of
 from receiver.writing.place import Elsewhere, held, is_held, look
 
-__all__ = ["check_reach"]
+__all__ = ["check_reach", "watch"]
 
 _ROUNDS = 2
+_LOOK = 10.0  # seconds
 _HELD_UP = 0.2  # seconds, so that no executor takes all questions
 
 
@@ -37,6 +39,33 @@ def check_reach(spark: SparkContext, places: tuple[Place, ...]) -> None:
             ) from None
     if objections:
         raise ConfigurationError("; ".join(sorted(objections)))
+
+
+async def watch(spark: SparkContext, patience: float) -> None:
+    """Never return; raises OperatorError when there has been no executor for `patience` seconds.
+
+    A master that has forgotten us gives us none ever again; a new start has it know us. Where executors come and go as
+    they are needed, none is no news.
+    """
+    if spark.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
+        await asyncio.Event().wait()
+    loop = asyncio.get_running_loop()
+    seen = loop.time()
+    while loop.time() - seen < patience:
+        await asyncio.sleep(min(_LOOK, patience))
+        if await asyncio.to_thread(_executors, spark):
+            seen = loop.time()
+    raise OperatorError(
+        f"{spark.master} has had no executor for us for {patience:g} s; start again"
+    )
+
+
+def _executors(spark: SparkContext) -> int:
+    try:
+        known = spark._jsc.sc().getExecutorMemoryStatus().size()
+    except (Py4JError, OSError):
+        return 0
+    return int(known) - 1  # the driver is one of them
 
 
 def _objection(_: int, places: tuple[Place, ...]) -> str:

@@ -41,6 +41,7 @@ def test_workers_the_master_and_the_driver_are_killed_and_no_line_is_lost_or_rep
         worker.kill()  # with its executor and the tasks in it
         scene.publish(300)
         worker.start()
+    scene.wait_for_all(receiver, seconds=90)
     cluster.master.kill()
     scene.publish(300)
     cluster.master.start()

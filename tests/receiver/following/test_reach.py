@@ -1,13 +1,14 @@
 """Executors that do not see the output folder, or cannot run our tasks, are found at the start, not by damage."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from bench.processes import Processes
-from broker.exits import ConfigurationError
+from broker.exits import ConfigurationError, OperatorError
 from receiver.assignment import Place
-from receiver.following.reach import check_reach
+from receiver.following.reach import check_reach, watch
 from receiver.spark.session import spark_context
 from receiver.writing.place import place_of
 from tests.receiver.apart import apart
@@ -51,3 +52,15 @@ def test_an_executor_that_sees_another_folder_is_named_at_the_start_and_a_python
     assert "cannot run our tasks: " in no_python
     assert "/no/python3" in no_python
     assert len(blind.splitlines()) == len(no_python.splitlines()) == 1
+
+
+def watched(scratch: Path) -> str:
+    with spark_context("local[1]", scratch=scratch) as spark:  # which has no executors
+        try:
+            asyncio.run(watch(spark, 0.3))
+        except OperatorError as error:
+            return str(error)
+
+
+def test_a_cluster_without_executors_for_long_ends_the_receiver(tmp_path: Path) -> None:
+    assert "has had no executor for us for 0.3 s; start again" in apart(watched, tmp_path)
