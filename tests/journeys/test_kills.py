@@ -21,7 +21,7 @@ from bench.stage import Stage
 from bench.suite import Suite
 from bench.traffic import Traffic
 
-pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(240)]
 
 HOSTS = ["kill01", "kill02.example.net"]
 ROUNDS = 10
@@ -132,5 +132,5 @@ def _all_received(
         return all(len(received.get(host, b"")) >= len(written[host]) for host in written)
 
     with suppress(TookTooLong):  # the verdict says what is missing
-        wait_until("all is received", are_received, 90)
+        wait_until("all is received", are_received, 150)
     return received

@@ -124,7 +124,9 @@ def test_a_standby_takes_over_when_the_owner_is_killed_and_not_before(scene: Sce
     owner.kill()
     scene.publish(50)
 
-    scene.wait_for_all(standby)  # by the owner's last task, if it lived long enough, or by the standby
+    scene.wait_for_all(
+        standby
+    )  # by the owner's last task, if it lived long enough, or by the standby
     wait_until("it has taken over", lambda: "epoch 2" in standby.log.read_text(), 30, [standby])
     newest = scene.receiver("newest")
     wait_until("it has claimed", lambda: "epoch 3" in newest.last_words(), 60, [newest, standby])
