@@ -7,16 +7,14 @@ import platform
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
     InfoMetricFamily,
     Metric,
 )
-from prometheus_client.registry import Collector
 
-from broker.listening import Page
+from broker.exposition import exposed
 from receiver.meter import Standing
 from receiver.outcome import Cause
 from receiver.telling.view import View
@@ -24,7 +22,6 @@ from receiver.writing.spans import Kind
 
 __all__ = ["Metrics"]
 
-_KIND = "text/plain; version=0.0.4; charset=utf-8"
 _SECOND = 1_000_000_000
 _COUNTERS: tuple[tuple[str, str, Callable[[Standing], float]], ...] = (
     ("lines", "Lines that are committed.", lambda s: s.lines),
@@ -46,26 +43,16 @@ _GAUGES: tuple[tuple[str, str, Callable[[Standing], float]], ...] = (
 )
 
 
-class Metrics(Collector):
+class Metrics:
     """The numbers of the receiver that a view shows."""
 
     def __init__(self, view: View) -> None:
-        """Look at nothing yet."""
+        """Look at nothing yet; `page` returns all of them, as they are then."""
         self._view = view
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-        ProcessCollector(registry=self._registry)
-
-    def page(self) -> Page:
-        """Return all of them, as they are now."""
-        return Page(200, generate_latest(self._registry), _KIND)
-
-    def describe(self) -> list[Metric]:
-        """Return nothing: what there is is known when it is collected."""
-        return []
+        self.page = exposed(self.collect)
 
     def collect(self) -> Iterator[Metric]:
-        """Return the families, for the registry."""
+        """Return the families."""
         standings = sorted(self._view.meter.partitions.items())
         for name, text, value in _COUNTERS:
             family = CounterMetricFamily(f"logreceiver_{name}", text, labels=["partition"])

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import version
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -16,10 +15,9 @@ from prometheus_client.core import (
     InfoMetricFamily,
     Metric,
 )
-from prometheus_client.registry import Collector
 
+from broker.exposition import exposed
 from broker.histogram import Histogram
-from broker.listening import Page
 from broker.printable import printable
 from shipper.publishing.waiting import Cause
 from shipper.telling.report import HostReport
@@ -31,30 +29,19 @@ FILES_SHOWN = 100
 """The most files that have a series of their own: those that are furthest behind. Ten thousand would cost the scraper more than the shipper."""
 
 _LOSSES = ("deleted", "truncated")
-_KIND = "text/plain; version=0.0.4; charset=utf-8"
 _SECOND = 1_000_000_000
 
 
-class Metrics(Collector):
+class Metrics:
     """The numbers of the agent that a view shows."""
 
     def __init__(self, view: View) -> None:
-        """Look at nothing yet."""
+        """Look at nothing yet; `page` returns all of them, as they are then."""
         self._view = view
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-        ProcessCollector(registry=self._registry)
-
-    def page(self) -> Page:
-        """Return all of them, as they are now."""
-        return Page(200, generate_latest(self._registry), _KIND)
-
-    def describe(self) -> list[Metric]:
-        """Return nothing: what there is is known when it is collected."""
-        return []
+        self.page = exposed(self.collect)
 
     def collect(self) -> Iterator[Metric]:
-        """Return the families, for the registry."""
+        """Return the families."""
         report = self._view.report()
         yield from self._counters()
         yield from self._gauges(report)
