@@ -51,6 +51,8 @@ class Presence:
             except ConnectionLost:
                 continue  # a new connection is waited for
             life = await life_of(self._connection, self._name)
+            if await self._connection.client() is not self._client:
+                life = Life.UNKNOWN  # the line broke in between, and what we subscribed to with it
         if life is Life.ALIVE:
             self.address = self._name
         else:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from receiver.following.presence import Life, Presence, life_of
 from receiver.following.standby import Standby
 from receiver.outcome import Done
 from receiver.writing.entry import Entry, Taken
+from tests.conftest import Server
 
 pytestmark = pytest.mark.nats
 
@@ -184,3 +186,31 @@ async def test_an_owner_that_ends_in_order_is_followed_at_once_and_its_tasks_com
     assert (heir.epoch, heir.released, heir.presence) == (2, False, "there")
     await ledger.release()
     assert (await stored(connection)) == heir
+
+
+class Cut(Connection):
+    """A connection whose broker is killed and started again behind its first subscription to a presence."""
+
+    server: Server | None = None
+
+    async def subscribe(self, subject: str, *rest: Any, **more: Any) -> Any:
+        made = await super().subscribe(subject, *rest, **more)
+        if self.server is not None and subject.startswith("logship.receiver."):
+            server, self.server = self.server, None
+            await asyncio.to_thread(server.kill_and_restart)
+        return made
+
+
+async def test_an_owner_whose_line_broke_while_it_began_can_be_asked_all_the_same(
+    own_server: Server,
+) -> None:
+    connection = Cut([own_server.url], "tests")
+    connection.server = own_server
+    presence = Presence(connection, lambda: b"owner:1")
+
+    async with asyncio.timeout(60):
+        await presence.begin()
+
+    assert presence.address
+    assert await life_of(connection, presence.address) is Life.ALIVE
+    await connection.close()
