@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from broker.block import decode_origin
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.topology import STREAM
 
 __all__ = ["StoredBlock", "read_delays"]

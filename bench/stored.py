@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.oracle import Verdict, judge
 from broker.block import decode_origin, decode_payload
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.subjects import Subject
 from broker.topology import STREAM
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from bench.ports import free_port
 from bench.processes import Process, Processes, wait_until
 from broker.bucket import read
-from broker.connection import BrokerAway, Connection, ConnectionLost, Rejected
+from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
 from broker.offset import Offset
 from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, offset_key
 

@@ -3,7 +3,7 @@
 import base64
 from dataclasses import dataclass
 
-from broker.connection import Connection, Message, Rejected
+from broker.connecting.connection import Connection, Message, Rejected
 
 __all__ = ["Conflict", "Entry", "Revision", "history", "read", "write"]
 

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ByteSize, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from broker.access_settings import ACCESS, AccessSettings, Servers
 from broker.address import Address, Listen, OptionalListen
+from broker.connecting.access_settings import ACCESS, AccessSettings, Servers
 from broker.durations import Duration
 from broker.topology import MAX_PARTITIONS, Topology
 

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from broker.exits import ConfigurationError, Exit
-from broker.notify import notifier_from
-from broker.options import given, settings_options, spread
-from broker.program import log_to_stderr, run
+from broker.running.notify import notifier_from
+from broker.running.options import given, settings_options, spread
+from broker.running.program import log_to_stderr, run
 from receiver.offsets_cli import COMMANDS as OFFSETS_COMMANDS
 from receiver.offsets_cli import offsets
 from receiver.replaying.settings import REPLAY_FIELDS, ReplaySettings

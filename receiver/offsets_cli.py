@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 import click
 
 from broker import bucket
-from broker.connection import Connection, ConnectionLost, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError, OperatorError
-from broker.options import given, settings_options
-from broker.program import log_to_stderr
+from broker.running.options import given, settings_options
+from broker.running.program import log_to_stderr
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
 from receiver.settings import ASKING, ReceiverSettings
 

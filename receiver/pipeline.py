@@ -25,14 +25,14 @@ from functools import partial
 
 from pyspark import SparkContext
 
-from broker.connection import Connection
-from broker.desk import Desk
-from broker.ending import Ending
+from broker.connecting.connection import Connection
 from broker.exits import Exit, FencedError, OperatorError, leading
-from broker.listening import Listening
-from broker.notify import Notifier
-from broker.program import log_to_stderr
-from broker.reload import differences
+from broker.running.desk import Desk
+from broker.running.ending import Ending
+from broker.running.listening import Listening
+from broker.running.notify import Notifier
+from broker.running.program import log_to_stderr
+from broker.running.reload import differences
 from receiver.assignment import Assignment, Place
 from receiver.following import headcount
 from receiver.following.account import Account

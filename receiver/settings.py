@@ -14,8 +14,8 @@ from pydantic import (
 )
 from pydantic_settings import SettingsConfigDict
 
-from broker.access_settings import ACCESS, Servers
 from broker.address import OptionalListen
+from broker.connecting.access_settings import ACCESS, Servers
 from broker.durations import Duration
 from broker.exits import ConfigurationError
 from receiver.ownership import FileMode, FolderMode, Mode, group_name, owner_name, permissions_of

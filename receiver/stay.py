@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from broker.connection import Connection, ConnectionLost
+from broker.connecting.connection import Connection, ConnectionLost
 from broker.offset import Offset
 from receiver.assignment import Assignment, Destination, Turn
 from receiver.faults import fault

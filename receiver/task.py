@@ -4,7 +4,7 @@ It never raises for what an operator can run into; an exception here is a defect
 attempt forgets what was before, asks KV, and first undoes what is not committed.
 """
 
-from broker.connection import ConnectionLost, Rejected
+from broker.connecting.connection import ConnectionLost, Rejected
 from broker.offset import UnreadableOffset
 from receiver.assignment import Assignment, Destination
 from receiver.faults import fault

@@ -19,14 +19,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from broker.connection import BrokerAway, Connection
-from broker.credentials import verify
-from broker.desk import Desk, health_page
-from broker.ending import Ending
+from broker.connecting.connection import BrokerAway, Connection
+from broker.connecting.credentials import verify
 from broker.exits import Exit, FencedError, OperatorError, leading
-from broker.listening import Listening, Page
-from broker.notify import Notifier
-from broker.program import log_to_stderr
+from broker.running.desk import Desk, health_page
+from broker.running.ending import Ending
+from broker.running.listening import Listening, Page
+from broker.running.notify import Notifier
+from broker.running.program import log_to_stderr
 from shipper.cache import Cache
 from shipper.crew import Crew, Errand, follower_for, input_for, muster, pace_for
 from shipper.following.follower import Follower

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.access_settings import ACCESS
+from broker.connecting.access_settings import ACCESS
 from broker.exits import ConfigurationError, Exit
-from broker.notify import notifier_from
-from broker.options import given, settings_options, spread
-from broker.program import log_to_stderr, run
+from broker.running.notify import notifier_from
+from broker.running.options import given, settings_options, spread
+from broker.running.program import log_to_stderr, run
 from broker.subjects import InvalidHost, validate_host
 from shipper.settings import ShipperSettings, default_state_dir
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.subjects import Subject
 from broker.topology import room_in
 from shipper.expression import Expression

@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
 from pydantic_settings import SettingsConfigDict
 
-from broker.access_settings import AccessSettings, Servers
 from broker.address import OptionalListen
-from broker.configuration import Many
+from broker.connecting.access_settings import AccessSettings, Servers
 from broker.durations import Duration
+from broker.running.configuration import Many
 from broker.subjects import validate_host
 from shipper.expression import Expression
 from shipper.files.selection import Selection

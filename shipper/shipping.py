@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from broker.block import Block
-from broker.connection import BrokerAway
+from broker.connecting.connection import BrokerAway
 from broker.exits import OperatorError
 from shipper.announcing import announce
 from shipper.flight import Flight

@@ -24,7 +24,7 @@ from hypothesis import settings
 import bench.ports
 from bench.processes import Process, Processes, wait_until
 from broker.bucket import write
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, Topology
 
 settings.register_profile("shared", deadline=None)  # how long a case takes is the machine's affair

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.bucket import read
-from broker.connection import Connection, Rejected
+from broker.connecting.connection import Connection, Rejected
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
 
 pytestmark = pytest.mark.nats

@@ -11,7 +11,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from broker.connection import Connection, ConnectionLost, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError, FencedError, OperatorError
 from broker.subjects import consumer_name
 from receiver.assignment import Assignment, Stay, Turn

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from broker import bucket
-from broker.connection import Connection, ConnectionLost, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
 
 __all__ = ["watch"]

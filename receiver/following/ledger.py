@@ -8,7 +8,7 @@ from datetime import datetime
 
 from broker import bucket
 from broker.bucket import Conflict
-from broker.connection import Connection, Denied
+from broker.connecting.connection import Connection, Denied
 from broker.exits import ConfigurationError, FencedError, OperatorError
 from broker.offset import Offset, UnreadableOffset
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable
 from enum import Enum
 
-from broker.connection import Connection, ConnectionLost, Message, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Message, Rejected
 
 __all__ = ["Life", "Presence", "life_of", "report_of"]
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 
 from broker import bucket
-from broker.connection import Connection, ConnectionLost, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.offset import Offset, UnreadableOffset
 from broker.topology import OFFSETS_BUCKET, offset_key
 from receiver.following.patience import pause

@@ -7,7 +7,7 @@ import asyncio
 import json
 from contextlib import suppress
 
-from broker.connection import Connection, ConnectionLost, Message, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Message, Rejected
 from broker.subjects import partition_filter
 from broker.topology import STREAM
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from broker.connection import Arrived, Connection, ConnectionLost, Rejected
+from broker.connecting.connection import Arrived, Connection, ConnectionLost, Rejected
 from broker.subjects import consumer_name
 from broker.topology import STREAM, Topology
 from receiver.assignment import LARGEST_PULL, Assignment

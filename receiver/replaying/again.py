@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
-from broker.access import Access
 from broker.block import MalformedBlock, decode_origin
+from broker.connecting.access import Access
 from broker.subjects import InvalidHost, InvalidSubject, partition_filter
 from broker.topology import STREAM
 from receiver.reading import background

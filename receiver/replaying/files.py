@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from broker.connection import Message
+from broker.connecting.connection import Message
 from broker.exits import OperatorError
 from receiver.reading.delivery import Delivery
 from receiver.replaying.again import Reader, Refused, nanoseconds

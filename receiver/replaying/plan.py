@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from datetime import UTC
 
-from broker.access import Access
-from broker.connection import Connection
+from broker.connecting.access import Access
+from broker.connecting.connection import Connection
 from broker.exits import ConfigurationError
 from broker.topology import STREAM
 from receiver.replaying.moment import Moment

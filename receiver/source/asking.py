@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.exits import OperatorError
 from receiver.reading import background
 from receiver.source.lease import connected

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.exits import ConfigurationError
 from receiver.source.asking import ask, rows
 from receiver.source.narrowing import Wanted, narrow, wanted_by

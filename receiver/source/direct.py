@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from broker.connection import BrokerAway, Connection, ConnectionLost, Message, Rejected
+from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Message, Rejected
 from receiver.source.stored import Stored
 
 __all__ = ["patiently", "request_batch"]

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from enum import Enum
 from itertools import combinations
 
-from broker.access import Access
+from broker.connecting.access import Access
+from broker.connecting.servers import check_servers
 from broker.exits import ConfigurationError
-from broker.servers import check_servers
 from broker.subjects import partition_filter
 from broker.topology import STREAM
 from receiver.source.given import Given

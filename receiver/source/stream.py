@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.exits import ConfigurationError
 from broker.subjects import partition_filter
 from receiver.source.asking import ask, rows

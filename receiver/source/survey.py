@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from broker.bucket import read
-from broker.connection import Connection, ConnectionLost, Denied, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Denied, Rejected
 from broker.exits import ConfigurationError, OperatorError
 from broker.subjects import partition_filter
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY

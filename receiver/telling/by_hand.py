@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from broker import bucket
 from broker.bucket import Conflict
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.exits import ConfigurationError, OperatorError
 from broker.offset import Offset, UnreadableOffset
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key

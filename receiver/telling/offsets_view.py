@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from broker import bucket
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.offset import Offset, UnreadableOffset
 from broker.subjects import partition_filter
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key

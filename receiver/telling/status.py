@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Any
 
 from broker import bucket
-from broker.access import Access
-from broker.connection import Connection, Rejected
+from broker.connecting.access import Access
+from broker.connecting.connection import Connection, Rejected
 from broker.exits import OperatorError
 from broker.offset import Offset, UnreadableOffset
 from broker.subjects import partition_filter

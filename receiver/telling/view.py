@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from broker.connection import Connection
-from broker.desk import health_page
-from broker.listening import Page
+from broker.connecting.connection import Connection
+from broker.running.desk import health_page
+from broker.running.listening import Page
 from broker.sizes import format_size
 from receiver.meter import Meter, Standing
 from receiver.telling.health import Vitals, ailment

@@ -13,7 +13,7 @@ import click
 from pyspark import SparkContext
 
 from broker import bucket
-from broker.connection import Connection, Rejected
+from broker.connecting.connection import Connection, Rejected
 from broker.exits import ConfigurationError, OperatorError
 from broker.offset import Offset, UnreadableOffset
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key

@@ -10,7 +10,7 @@ from functools import lru_cache
 import zstandard
 
 from broker.block import MalformedBlock, Origin, decode_origin, decode_payload, has_ours
-from broker.connection import Arrived
+from broker.connecting.connection import Arrived
 from broker.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.assignment import Assignment, Destination
 from receiver.faults import fault

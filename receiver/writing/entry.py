@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from broker import bucket
 from broker.bucket import Conflict
-from broker.connection import Connection, ConnectionLost, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET, offset_key
 from receiver.outcome import Done

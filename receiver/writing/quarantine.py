@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from broker.connection import Arrived
+from broker.connecting.connection import Arrived
 from receiver.reading.delivery import Delivery
 from receiver.writing.folders import make_folder
 from receiver.writing.logbook import named, sync_folder

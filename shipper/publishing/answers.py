@@ -4,7 +4,7 @@ import asyncio
 
 from nats.aio.client import Client
 
-from broker.connection import Connection, Message, Rejected
+from broker.connecting.connection import Connection, Message, Rejected
 
 __all__ = ["Answers"]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from shipper.publishing.rounds import Outgoing
 
 __all__ = ["hand_over"]

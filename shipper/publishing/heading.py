@@ -7,7 +7,7 @@ import asyncio
 import logging
 
 from broker.bucket import read
-from broker.connection import Connection, ConnectionLost, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError
 from broker.subjects import Subject
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY

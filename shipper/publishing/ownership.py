@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from broker.block import Origin
-from broker.connection import ConnectionLost, Rejected
+from broker.connecting.connection import ConnectionLost, Rejected
 from broker.exits import FencedError
 from broker.subjects import InvalidSubject, Subject
 from shipper.positions import Positions

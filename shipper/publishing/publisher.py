@@ -7,8 +7,8 @@ stream then says what happened. Never sends a round while another is in flight, 
 import logging
 from collections.abc import Awaitable, Callable
 
-from broker.answer import answer_of, stored_at
-from broker.connection import Connection, ConnectionLost, Rejected
+from broker.connecting.answer import answer_of, stored_at
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError
 from broker.topology import room_in
 from shipper.publishing.answers import Answers

@@ -13,7 +13,7 @@ from typing import Any
 import nats.errors
 
 from broker.block import MalformedBlock, Origin, decode_origin
-from broker.connection import Connection, ConnectionLost, Message, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Message, Rejected
 from broker.subjects import host_filter, registry_consumer
 from broker.topology import STREAM
 from shipper.publishing.verdict import Stored

@@ -4,9 +4,9 @@ Reads headers only and writes claims only; lines are the publisher's. Every API 
 an agent's rights can end there (research on least rights: filter in the subject of CONSUMER.CREATE).
 """
 
-from broker.answer import stored_at
 from broker.block import Origin, encode_origin
-from broker.connection import Connection
+from broker.connecting.answer import stored_at
+from broker.connecting.connection import Connection
 from broker.subjects import Subject
 from broker.topology import STREAM
 from shipper.publishing.agent_id import AgentId

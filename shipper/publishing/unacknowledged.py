@@ -1,6 +1,6 @@
 """Publishes rounds that nobody waits for, for logs that are not worth a guarantee: they may be lost, or come twice."""
 
-from broker.connection import Connection, ConnectionLost, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.topology import room_in
 from shipper.publishing.fitting import fit
 from shipper.publishing.handover import hand_over

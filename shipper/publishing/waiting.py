@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from enum import Enum
 
-from broker.connection import Rejected
+from broker.connecting.connection import Rejected
 
 __all__ = ["Cause", "Waiting", "cause_of", "reason_of"]
 

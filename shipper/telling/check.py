@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from broker.bucket import read
-from broker.connection import BrokerAway, Connection, ConnectionLost, Rejected
+from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
+from broker.connecting.rights import may_publish
 from broker.exits import OperatorError
-from broker.rights import may_publish
 from broker.subjects import Subject, host_filter, registry_consumer
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, STREAM
 from shipper.files.discovery import scan

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from broker.clients import FRESH, Clients
+from broker.running.clients import FRESH, Clients
 from shipper.telling.report import HostReport
 
 __all__ = ["SOCKET_NAME", "Live", "ask"]

@@ -16,9 +16,9 @@ from prometheus_client.core import (
     Metric,
 )
 
-from broker.exposition import exposed
 from broker.histogram import Histogram
 from broker.printable import printable
+from broker.running.exposition import exposed
 from shipper.publishing.waiting import Cause
 from shipper.telling.report import HostReport
 from shipper.telling.view import View

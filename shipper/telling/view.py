@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.sizes import format_size
 from shipper.crew import Crew
 from shipper.filestate import FileState

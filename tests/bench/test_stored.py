@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.stored import judge_stored
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.subjects import Subject
 
 LINES = [b"%04d a line\n" % number for number in range(100)]

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broker import bucket
-from broker.connection import Connection, Rejected
+from broker.connecting.connection import Connection, Rejected
 
 pytestmark = pytest.mark.nats
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker import bucket
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.offset import Offset
 
 Call = Callable[..., Any]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from broker import bucket
-from broker.connection import Connection, Rejected
+from broker.connecting.connection import Connection, Rejected
 
 pytestmark = pytest.mark.nats
 
@@ -238,7 +238,9 @@ def test_a_server_is_quiet_unless_something_is_wrong(start_broker: Any) -> None:
     broker.wait_ready()
     broker.end()
 
-    assert [line.split(":")[0] for line in broker.said.splitlines()] == ["INFO broker.service"] * 2
+    assert [line.split(":")[0] for line in broker.said.splitlines()] == [
+        "INFO broker.serving.service"
+    ] * 2
 
 
 def test_monitoring_answers_where_it_is_said_to(start_broker: Any) -> None:
@@ -256,4 +258,4 @@ def test_a_stream_larger_than_its_store_is_made_to_fit_and_said(start_broker: An
     info = ask(broker.wait_ready()["server"], "STREAM.INFO.LOGS")
 
     assert info["config"]["max_bytes"] < 10_000_000
-    assert "WARNING broker.service: the stream gets" in broker.said
+    assert "WARNING broker.serving.service: the stream gets" in broker.said

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from broker import bucket
 from broker.block import Identity, Origin, Span, encode_origin
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
 from receiver import task

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench.processes import Process, Processes, wait_until
 from broker import bucket
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET
 from tests.conftest import Server

@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeVar
 
 import zstandard
 
-from broker.access import Access
 from broker.block import Identity, Origin, Span, encode_origin
-from broker.connection import Connection, ConnectionLost, Rejected
+from broker.connecting.access import Access
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.topology import STREAM, Topology
 from receiver.reading import background
 from tests.conftest import Server, apply_topology

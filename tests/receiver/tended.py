@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker import bucket
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET, offset_key
 from receiver import task

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.exits import OperatorError
 from broker.offset import Offset
 from receiver.cli import logreceiver

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes, wait_until
-from broker.access import Access
-from broker.connection import Connection
+from broker.connecting.access import Access
+from broker.connecting.connection import Connection
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.processes import Processes
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.topology import OFFSETS_BUCKET, STREAM, Topology, offset_key
 from receiver.assignment import Turn
 from receiver.faults import POINTS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes, wait_until
-from broker.connection import Connection, Denied
+from broker.connecting.connection import Connection, Denied
 from broker.topology import Topology
 from receiver.assignment import Stay
 from receiver.following.presence import Life, Presence, life_of

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.configuration import load
 from broker.exits import ConfigurationError
+from broker.running.configuration import load
 from receiver.settings import ReceiverSettings
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.offset import Offset
 from receiver.following.ledger import Ledger
 from receiver.outcome import Cause, Done

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from broker import bucket
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.exits import ConfigurationError, Exit
 from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET, STREAM

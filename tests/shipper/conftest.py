@@ -13,7 +13,7 @@ import pytest
 
 from broker.block import Block, Identity, Origin, Span, decode_origin, decode_payload
 from broker.bucket import write
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.subjects import Subject
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, Topology
 from tests.shipper.children import NOBODY

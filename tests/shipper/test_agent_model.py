@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from bench.processes import Processes
 from broker.block import Block, decode_origin, decode_payload
-from broker.connection import Connection, ConnectionLost, Message
+from broker.connecting.connection import Connection, ConnectionLost, Message
 from broker.subjects import Subject
 from broker.topology import Topology
 from shipper.agent import Agent

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Process, Processes, wait_until
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.subjects import Subject
 from shipper.publishing.agent_id import AgentId
 from shipper.publishing.registry import Registry

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes, wait_until
-from broker.connection import Connection, Denied
+from broker.connecting.connection import Connection, Denied
 
 pytestmark = pytest.mark.nats
 

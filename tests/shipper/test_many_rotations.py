@@ -17,7 +17,7 @@ import pytest
 from bench.oracle import judge
 from bench.processes import Process, Processes
 from broker.block import decode_payload
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.subjects import Subject
 from shipper.cache import Cache
 

@@ -116,10 +116,10 @@ def test_the_watchdog_is_fed_while_there_is_nothing_to_do_and_not_while_the_loop
 
 STUCK = """
 import asyncio, os, sys, time
-from broker.connection import Connection
-from broker.notify import notifier_from
+from broker.connecting.connection import Connection
+from broker.running.notify import notifier_from
 from shipper.telling.meter import Meter
-from broker.supervision import Service
+from broker.running.supervision import Service
 from shipper.telling.view import View
 from shipper.publishing.waiting import Waiting
 
@@ -162,7 +162,7 @@ def test_a_second_signal_ends_it_at_once(
     start: Start, tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
     script = (
-        "import asyncio, time\nfrom broker.ending import Ending\n"
+        "import asyncio, time\nfrom broker.running.ending import Ending\n"
         "async def run():\n"
         "    ending = Ending(0, 30)\n"
         "    ending.listen(lambda: 30.0)\n"
@@ -187,7 +187,7 @@ def test_a_second_signal_ends_it_at_once(
 
 def test_what_hangs_in_a_thread_does_not_keep_it_from_ending() -> None:
     script = (
-        "import asyncio, os, time\nfrom broker.ending import Ending\n"
+        "import asyncio, os, time\nfrom broker.running.ending import Ending\n"
         "async def run():\n"
         "    ending = Ending(7, 0.5)\n"
         "    ending.listen(lambda: 0.1)\n"

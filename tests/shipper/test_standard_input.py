@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from broker.block import Block
-from broker.configuration import load
 from broker.exits import OperatorError
+from broker.running.configuration import load
 from shipper.files.limits import Limits
 from shipper.reload import reload
 from shipper.settings import ShipperSettings

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.exits import FencedError, OperatorError
 from broker.topology import STREAM, Topology
 from receiver import task

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from broker import bucket
-from broker.connection import Connection, ConnectionLost
+from broker.connecting.connection import Connection, ConnectionLost
 from broker.exits import ConfigurationError, FencedError
 from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker import bucket
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET
 from receiver.following import offsets

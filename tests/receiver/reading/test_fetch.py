@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.topology import MAX_PAYLOAD, PAYLOAD_HEADROOM, Topology
 from receiver.outcome import Blocked, Cause, Done
 from receiver.reading import background, fetch

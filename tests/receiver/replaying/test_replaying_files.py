@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.access import Access
+from broker.connecting.access import Access
 from receiver import task
 from receiver.replaying.again import Reader
 from receiver.replaying.aside import beside

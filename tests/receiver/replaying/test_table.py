@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from broker.access import Access
+from broker.connecting.access import Access
 from receiver.replaying.again import Reader
 from receiver.replaying.folder import finish, prepare, publish_table
 from receiver.replaying.selection import Selection, cut_evenly

@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from bench.processes import Processes, wait_until
-from broker.access import Access
 from broker.bucket import write
-from broker.connection import Connection
+from broker.connecting.access import Access
+from broker.connecting.connection import Connection
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, Topology
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]

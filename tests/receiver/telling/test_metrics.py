@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.offset import Offset
 from receiver.meter import Meter
 from receiver.outcome import Blocked, Cause, Done

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.offset import Offset
 from receiver.meter import Meter
 from receiver.outcome import Done

@@ -11,7 +11,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.receiving import Arrived
+from broker.connecting.receiving import Arrived
 from receiver.assignment import Assignment, Destination
 from receiver.outcome import Done
 from receiver.reading.delivery import Delivery

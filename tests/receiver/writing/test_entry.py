@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from broker import bucket
-from broker.connection import Connection, ConnectionLost, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET
 from receiver.following.ledger import Ledger

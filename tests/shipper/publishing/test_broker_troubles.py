@@ -12,7 +12,7 @@ import pytest
 
 from bench.processes import Process, Processes, wait_until
 from broker.block import Block
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.subjects import Subject
 from broker.topology import CONFIG_BUCKET, Topology
 from shipper.positions import Positions

@@ -10,7 +10,7 @@ import pytest
 
 from bench.processes import Process, Processes
 from broker.block import Block
-from broker.connection import Connection, ConnectionLost, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.subjects import Subject
 from broker.topology import Topology
 from shipper.positions import Positions

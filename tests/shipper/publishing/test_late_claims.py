@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.block import Block, encode_origin
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.exits import FencedError
 from broker.subjects import Subject
 from shipper.positions import Positions

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from broker.block import Block
-from broker.connection import Connection, ConnectionLost, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.subjects import Subject
 from shipper.positions import Positions
 from shipper.publishing.heading import Heading

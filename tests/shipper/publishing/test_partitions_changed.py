@@ -11,7 +11,7 @@ import pytest
 from bench.processes import Process, Processes
 from broker.block import Block, encode_origin
 from broker.bucket import read, write
-from broker.connection import Connection
+from broker.connecting.connection import Connection
 from broker.exits import FencedError
 from broker.subjects import Subject
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY

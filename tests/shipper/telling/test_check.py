@@ -12,7 +12,7 @@ import pytest
 
 from bench.processes import Processes, wait_until
 from broker.address import Address
-from broker.rights import may_publish
+from broker.connecting.rights import may_publish
 from shipper.files.selection import Selection
 from shipper.positions import Positions
 from shipper.telling.check import check_files, seen_by

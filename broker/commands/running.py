@@ -1,0 +1,30 @@
+"""`logbroker run`."""
+
+import asyncio
+import logging
+from typing import Any
+
+import click
+
+from broker.running import program
+from broker.running.options import given, settings_options
+from broker.serving.service import serve
+from broker.settings import RUN_FIELDS, BrokerSettings
+
+__all__ = ["run"]
+
+
+@click.command()
+@settings_options(BrokerSettings, RUN_FIELDS)
+def run(**options: Any) -> None:
+    """Run nats-server on a folder until SIGTERM; says when it is ready."""
+    settings = given(BrokerSettings, options)
+    if settings.store_dir is None:
+        raise click.UsageError(
+            "--store-dir is required (or LOGBROKER_STORE_DIR, or store_dir in the --config file)"
+        )
+    program.log_to_stderr(settings)
+    logging.getLogger("nats-server").setLevel(
+        logging.DEBUG if settings.log_level == "debug" else logging.WARNING
+    )
+    asyncio.run(serve(settings, settings.store_dir.absolute()))

@@ -1,0 +1,287 @@
+"""The connection to the broker: one client at a time, remade when it is lost.
+
+It never sends anything twice and never reconnects under the feet of its user: whatever was under way when a client
+was lost ends in `ConnectionLost`, and only the user can know what to do about it. nats-py's own reconnect is off: its
+buffer reorders what was published meanwhile.
+"""
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from broker import cancellation
+from broker.connecting.access import Access
+from broker.connecting.answer import ConnectionLost, Denied, Rejected, answer_of
+from broker.connecting.client import BrokerClient
+from broker.connecting.credentials import Credentials, read_credentials
+from broker.connecting.denials import Denials
+from broker.connecting.failure import Failure, failure_of, summary
+from broker.connecting.receiving import Arrived, Tap
+from broker.connecting.servers import public
+from broker.exits import ConfigurationError, OperatorError
+
+__all__ = ["Arrived", "BrokerAway", "Connection", "ConnectionLost", "Denied", "Message", "Rejected"]
+
+Message = Msg
+Answer = TypeVar("Answer")
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts to connect
+logger = logging.getLogger(__name__)
+
+
+class BrokerAway(OperatorError):
+    """No broker lets us in at the addresses given."""
+
+
+class Connection:
+    """A connection that can be used for ever: each call first makes sure that there is a live client."""
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        name: str,
+        inbox_prefix: str = "_INBOX",
+        access: Access = Access(),  # noqa: B008 - a frozen value
+    ) -> None:
+        """Remember where to connect to, and how; nothing is sent and no file is read before the first call."""
+        self._servers = list(servers)
+        self._access = access
+        self._name = name
+        self._inbox_prefix = inbox_prefix
+        self._client: BrokerClient | None = None
+        self._lost: asyncio.Future[None] | None = None
+        self._connecting = asyncio.Lock()
+        self._denials = Denials(inbox_prefix)
+        self.away = ""
+        """Why no broker is there for `client` just now; empty while one is, or nobody asks."""
+
+    @property
+    def servers(self) -> str:
+        """The addresses, for messages to a person: without the passwords that may stand in them."""
+        return ", ".join(map(public, self._servers))
+
+    async def once(self, patience: float = 0.0) -> BrokerClient:
+        """Return a live client, or raise `BrokerAway` when none answers for `patience` seconds.
+
+        For what a person waits for: commands, and programs that run once.
+        """
+        give_up = asyncio.get_running_loop().time() + patience
+        while True:
+            try:
+                return await self._connect()
+            except BrokerAway:
+                if asyncio.get_running_loop().time() >= give_up:
+                    raise
+            await asyncio.sleep(_FIRST_PAUSE)
+
+    async def client(self) -> BrokerClient:
+        """Return a live client, however long it takes; says once why there is none, and once that there is one again.
+
+        `away` says it as well, as long as it lasts.
+        """
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                client = await self._connect()
+            except (BrokerAway, ConfigurationError) as error:
+                if str(error) != self.away:
+                    logger.warning("broker away: %s; trying again", error)
+                self.away = str(error)
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
+            if self.away:
+                logger.info("broker at %s is back", client.address)
+            self.away = ""
+            return client
+
+    async def _connect(self) -> BrokerClient:
+        async with self._connecting:
+            if self._client is not None and self._client.is_connected and not self._denials.is_deaf:
+                return self._client
+            with cancellation.kept():
+                return await self._connect_anew()
+
+    async def _connect_anew(self) -> BrokerClient:
+        await self._drop()
+        credentials = await asyncio.to_thread(read_credentials, self._access)
+        failures: dict[str, Failure] = {}
+        for server in random.sample(self._servers, len(self._servers)):
+            try:
+                return await self._open(server, credentials)
+            except (OSError, nats.errors.Error, TimeoutError) as error:
+                failures[server] = failure_of(error, server, self._access)
+        raise BrokerAway(summary([failures[server] for server in dict.fromkeys(self._servers)]))
+
+    async def _open(self, server: str, credentials: Credentials) -> BrokerClient:
+        lost = asyncio.get_running_loop().create_future()
+        client = BrokerClient(server, self._access, credentials)
+        await client.open(
+            self._hear,
+            name=self._name,
+            inbox_prefix=self._inbox_prefix,
+            closed_cb=_resolver(lost),
+            disconnected_cb=_resolver(lost),
+        )
+        self._client, self._lost = client, lost
+        self._denials.reset()
+        return client
+
+    async def _hear(self, error: Exception) -> None:
+        logger.debug("nats: %s", error)
+        self._denials.hear(str(error))
+
+    async def _drop(self) -> None:
+        if self._client is not None:
+            await _close(self._client)
+        self._client = None
+
+    async def guard(
+        self, call: Coroutine[Any, Any, Answer], patience: float, subject: str = ""
+    ) -> Answer:
+        """Wait for `call`, at most `patience` seconds and no longer than the present client lives.
+
+        Raises `ConnectionLost` when it did not end well; what it sent may have arrived all the same. Raises `Denied` when
+        the server says that we may not publish to `subject`, or hear answers.
+        """
+        if self._lost is None:
+            call.close()
+            raise ConnectionLost("not connected")
+        work = asyncio.ensure_future(call)
+        work.add_done_callback(_retrieve)
+        try:
+            with self._denials.watch(subject) as denied:
+                either: set[asyncio.Future[Any]] = {work, self._lost, denied}
+                await asyncio.wait(either, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            if denied.done():
+                raise Denied(denied.result())
+            if not work.done():
+                raise ConnectionLost(
+                    self._last_words() if self._lost.done() else f"no answer in {patience:g} s"
+                )
+            return work.result()
+        except nats.errors.NoRespondersError:
+            raise Rejected(
+                503, 0, "nobody listens there: no JetStream, or no such stream"
+            ) from None
+        except (nats.errors.Error, OSError) as error:
+            raise ConnectionLost(str(error) or type(error).__name__) from error
+        finally:
+            work.cancel()
+
+    def _last_words(self) -> str:
+        words = self._client.last_error if self._client is not None else None
+        return f"connection lost: {words}" if words else "connection lost"
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        patience: float = 5.0,
+    ) -> Message:
+        """Send a request and return its answer; raises `ConnectionLost`, or `Rejected` where nobody listens."""
+        client = await self.client()
+        return await self.guard(
+            client.request(
+                subject, payload, timeout=patience + 1, headers=dict(headers) if headers else None
+            ),
+            patience,
+            subject,
+        )
+
+    async def ask(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        patience: float = 5.0,
+    ) -> dict[str, Any]:
+        """Send a request that JetStream answers in JSON, a publish among them; raises `Rejected` for an error answer."""
+        return answer_of((await self.request(subject, payload, headers, patience)).data)
+
+    async def api(
+        self, name: str, body: Mapping[str, Any] | None = None, patience: float = 5.0
+    ) -> dict[str, Any]:
+        """Call the JetStream API, e.g. `api("STREAM.INFO.LOGS")`; raises `Rejected` for an error answer."""
+        payload = b"" if body is None else json.dumps(body).encode()
+        return await self.ask(f"$JS.API.{name}", payload, patience=patience)
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        reply: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Hand a message to the present client; raises `ConnectionLost` when there is none to take it."""
+        client = self._client
+        if client is None or not client.is_connected:
+            raise ConnectionLost("not connected")
+        try:
+            await client.publish(
+                subject, payload, reply=reply, headers=dict(headers) if headers else None
+            )
+        except (nats.errors.Error, OSError) as error:
+            raise ConnectionLost(str(error) or type(error).__name__) from error
+
+    async def subscribe(
+        self,
+        subject: str,
+        callback: Callable[[Message], Awaitable[None]],
+        pending_bytes: int = 64 * 1024 * 1024,
+    ) -> Subscription:
+        """Subscribe on the present client; the subscription ends with it."""
+        client = await self.client()
+        try:
+            return await client.subscribe(
+                subject, cb=callback, pending_msgs_limit=-1, pending_bytes_limit=pending_bytes
+            )
+        except (nats.errors.Error, OSError) as error:
+            raise ConnectionLost(str(error) or type(error).__name__) from error
+
+    async def tap(self, subject: str, tap: Tap) -> Subscription:
+        """Subscribe on the present client, for many or large messages: `tap` is a plain function, told of each at once."""
+        client = await self.client()
+        try:
+            return await client.tap(subject, tap)
+        except (nats.errors.Error, OSError) as error:
+            raise ConnectionLost(str(error) or type(error).__name__) from error
+
+    def new_inbox(self) -> str:
+        """Return a subject of our own for answers."""
+        if self._client is None:
+            raise ConnectionLost("not connected")
+        return self._client.new_inbox()
+
+    async def close(self) -> None:
+        """Send what is still in hand and end; a broker that is away is no error."""
+        await self._drop()
+
+
+def _resolver(future: "asyncio.Future[None]") -> Callable[[], Coroutine[Any, Any, None]]:
+    async def resolve() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    return resolve
+
+
+def _retrieve(work: "asyncio.Future[Any]") -> None:
+    """Look at how it ended: asyncio complains of an error that nobody looked at, also where nobody waits any more."""
+    if not work.cancelled():
+        work.exception()
+
+
+async def _close(client: Client) -> None:
+    with suppress(nats.errors.Error, OSError, TimeoutError):
+        await client.close()

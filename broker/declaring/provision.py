@@ -1,0 +1,127 @@
+"""Brings a broker to what is declared: asks what is there, has it planned, and carries the plan out."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+from broker import bucket
+from broker.connecting.connection import Connection, Rejected
+from broker.declaring.plan import Action, Actual, Kind, Plan, Step, plan
+from broker.exits import ConfigurationError, OperatorError
+from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, Topology
+
+__all__ = ["apply", "carry_out", "consumers_of", "look", "refuse"]
+
+_STREAM_NOT_FOUND = 10059
+_AT_ONCE = 64  # requests under way; thousands of partitions would otherwise wait for thousands of round trips
+
+
+async def apply(connection: Connection, desired: Topology) -> Plan:
+    """Bring the broker to what is declared and return what was done; raises `ConfigurationError` for a refusal."""
+    made = plan(desired, await look(connection, desired))
+    refuse(made)
+    await carry_out(connection, made)
+    return made
+
+
+def refuse(made: Plan) -> None:
+    """Raise `ConfigurationError` with all reasons of a plan that refuses."""
+    if made.refusals:
+        raise ConfigurationError("; also: ".join(made.refusals))
+
+
+async def look(connection: Connection, desired: Topology) -> Actual:
+    """Return what is there of that which is declared, and what the partitions' number would touch."""
+    names = [config["name"] for config in desired.streams()]
+    found = await asyncio.gather(*(_stream(connection, name) for name in names))
+    streams = {name: info for name, info in zip(names, found, strict=True) if info is not None}
+    offsets = streams.get(f"KV_{OFFSETS_BUCKET}")
+    return Actual(
+        streams={name: info["config"] for name, info in streams.items()},
+        consumers=await _consumers(connection) if STREAM in streams else {},
+        partitions=await _partitions(connection) if f"KV_{CONFIG_BUCKET}" in streams else None,
+        messages=streams[STREAM]["state"]["messages"] if STREAM in streams else 0,
+        offsets=offsets["state"].get("num_subjects", 0) if offsets else 0,
+    )
+
+
+async def _stream(connection: Connection, name: str) -> dict[str, Any] | None:
+    try:
+        return await connection.api(f"STREAM.INFO.{name}")
+    except Rejected as error:
+        if error.error == _STREAM_NOT_FOUND:
+            return None
+        raise OperatorError(
+            f"{connection.servers} does not tell about stream {name}: {error.description}; "
+            "is JetStream on, and may this user see it?"
+        ) from None
+
+
+async def consumers_of(connection: Connection) -> list[dict[str, Any]]:
+    """Return what the server tells of every consumer of the stream."""
+    found: list[dict[str, Any]] = []
+    while True:
+        page = await connection.api(f"CONSUMER.LIST.{STREAM}", {"offset": len(found)})
+        consumers = page.get("consumers") or []
+        found.extend(consumers)
+        if not consumers or len(found) >= page.get("total", 0):
+            return found
+
+
+async def _consumers(connection: Connection) -> dict[str, Mapping[str, Any]]:
+    return {info["name"]: info["config"] for info in await consumers_of(connection)}
+
+
+async def _partitions(connection: Connection) -> str | None:
+    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+    return None if entry is None else entry.value.decode("utf-8", "replace")
+
+
+async def carry_out(connection: Connection, made: Plan) -> None:
+    """Take the steps of a plan in order: steps of one kind at once, one kind after the other."""
+    for kind in (Kind.STREAM, Kind.CONSUMER, Kind.ENTRY):
+        await _together([step for step in made.steps if step.kind is kind], connection)
+
+
+async def _together(steps: Sequence[Step], connection: Connection) -> None:
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(step: Step) -> None:
+        async with gate:
+            await _take(step, connection)
+
+    await asyncio.gather(*map(one, steps))
+
+
+async def _take(step: Step, connection: Connection) -> None:
+    try:
+        await _call(step, connection)
+    except bucket.Conflict:
+        raise OperatorError(
+            f"{step.name} was changed by somebody else meanwhile; try again"
+        ) from None
+    except Rejected as error:
+        raise ConfigurationError(
+            f"{connection.servers} refuses to {step.action.value} {step.kind.value} {step.name}: {error.description}"
+        ) from None
+
+
+def _call(step: Step, connection: Connection) -> Coroutine[Any, Any, object]:
+    match step.kind, step.action:
+        case Kind.ENTRY, _:
+            return _write_partitions(connection, step.config["value"])
+        case Kind.STREAM, Action.CREATE:
+            return connection.api(f"STREAM.CREATE.{step.name}", step.config)
+        case Kind.STREAM, _:
+            return connection.api(f"STREAM.UPDATE.{step.name}", step.config)
+        case Kind.CONSUMER, Action.REMOVE:
+            return connection.api(f"CONSUMER.DELETE.{STREAM}.{step.name}")
+        case _:
+            body = {"stream_name": STREAM, "config": step.config, "action": step.action.value}
+            return connection.api(f"CONSUMER.CREATE.{STREAM}.{step.name}", body)
+
+
+async def _write_partitions(connection: Connection, value: str) -> None:
+    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+    revision = entry.revision if entry else 0
+    await bucket.write(connection, CONFIG_BUCKET, PARTITIONS_KEY, value.encode(), revision)

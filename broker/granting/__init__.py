@@ -1,0 +1,1 @@
+"""Who may do what at the broker: credentials, accounts, permissions, certificates."""

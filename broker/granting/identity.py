@@ -1,0 +1,52 @@
+"""Who may get in, as values: a host, a receiver or an admin, and what proves it. Never holds a secret."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = ["Certificate", "Identity", "Kind", "Nkey", "Password", "Proof"]
+
+
+class Kind(Enum):
+    """What an identity is for."""
+
+    HOST = "host"
+    RECEIVER = "receiver"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Nkey:
+    """The public half of a key, `U…`."""
+
+    public: str
+
+
+@dataclass(frozen=True, slots=True)
+class Password:
+    """A password as its bcrypt hash, for the user named as the identity is."""
+
+    hashed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A name in a client certificate, as `verify_and_map` finds it: DNS or e-mail of its SAN, else its subject."""
+
+    subject: str
+
+
+Proof = Nkey | Password | Certificate
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """One credential.
+
+    `name` is the host of a HOST; for others it is free, unique among their kind. `partitions` are those of a
+    RECEIVER, empty for all of them.
+    """
+
+    kind: Kind
+    name: str
+    proof: Proof
+    partitions: tuple[int, ...] = ()

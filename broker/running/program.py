@@ -1,0 +1,83 @@
+"""How every program begins and ends: its version, its log, and one line and an exit code for whatever stops it."""
+
+import logging
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+import click
+
+from broker.exits import Exit, OperatorError
+from broker.printable import printable
+from broker.running.configuration import ProgramSettings
+from broker.running.loglines import FORMATS, JsonLines
+
+__all__ = ["log_to_stderr", "run"]
+
+logger = logging.getLogger(__name__)
+
+
+def run(command: click.Command, arguments: Sequence[str]) -> None:
+    """Run a command line and exit with its code; an error that a person must mend is one line on stderr.
+
+    Adds `--version`. SIGTERM ends it in order from now on, until the program takes that over: nothing is under way yet, and only who
+    asked for all at once (`--once`) did not get it.
+    """
+    told_to_end = Exit.FAILED if "--once" in arguments else Exit.DONE
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(told_to_end))
+    program = command.name or "logship"
+    versioned = click.version_option(package_name="logship", prog_name=program)(command)
+    sys.exit(_code_of(lambda: versioned.main(arguments, standalone_mode=False), program))
+
+
+def _code_of(call: Callable[[], object], program: str) -> int:
+    try:
+        result = call()
+    except click.Abort:
+        return 130
+    except click.UsageError as error:
+        _say_usage(program, error)
+        return Exit.USAGE
+    except click.ClickException as error:
+        _say(program, error.format_message())
+        return error.exit_code
+    except OperatorError as error:
+        _say(program, str(error))
+        return error.code
+    except BrokenPipeError:
+        return Exit.FAILED  # whoever read our output went away; that's fine, they wanted no more
+    return result if isinstance(result, int) else Exit.DONE
+
+
+def _say_usage(program: str, error: click.UsageError) -> None:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)  # the whole help, as no command was given
+    else:
+        _say(program, f"{error.format_message()} (see {program} --help)")
+
+
+def _say(program: str, message: str) -> None:
+    if any(isinstance(handler.formatter, JsonLines) for handler in logging.root.handlers):
+        logging.getLogger(program).critical("%s", message)
+    else:
+        click.echo(f"{program}: {printable(message)}", err=True)
+
+
+def log_to_stderr(settings: ProgramSettings) -> None:
+    """Send this program's log to stderr, as much of it and in the form that the settings say; may be called again."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(FORMATS[settings.log_format]())
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
+    sys.excepthook = _log_defect if settings.log_format == "json" else sys.__excepthook__
+    # what it reports reaches us as errors and is said once there
+    logging.getLogger("nats").setLevel(logging.CRITICAL)
+
+
+def _log_defect(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+    else:
+        logger.critical("a defect of this program ended it", exc_info=(kind, error, trace))

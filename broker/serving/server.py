@@ -1,0 +1,170 @@
+"""nats-server as a child process: checked, started, waited for and ended. Knows no stream and no policy."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from asyncio.subprocess import Process
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from broker.exits import ConfigurationError, OperatorError
+from broker.serving.serverlog import Level, Said, explain, read_line
+
+__all__ = ["Ports", "Server", "check", "started"]
+
+_LEASH = Path(__file__).with_name("leash.py")
+_LAST_WORDS = 50
+_LOOK_EVERY = 0.01  # seconds between two looks for the ports file
+_GARBAGE = "400"  # percent: little of what it holds lives on, so twice collecting it costs a third of its time
+_CLEAN_STOP = 7.0  # seconds that SIGTERM is given; the whole program has ten
+logger = logging.getLogger("nats-server")
+
+
+class Ports:
+    """Where the server listens, as its ports file says; `http` is None without monitoring."""
+
+    __slots__ = ("client", "http")
+
+    def __init__(self, client: int, http: int | None) -> None:
+        """Hold the two."""
+        self.client = client
+        self.http = http
+
+
+async def check(binary: Path, conf: Path) -> None:
+    """Let nats-server check its configuration; raises `ConfigurationError` with what it says."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            binary, "-t", "-c", conf, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+    except OSError as error:
+        raise ConfigurationError(f"cannot run {binary}: {error.strerror}") from None
+    output, _ = await process.communicate()
+    if process.returncode:
+        lines = output.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
+        raise ConfigurationError(f"{binary} refuses {conf}: {lines[-1]}")
+
+
+class Server:
+    """A running nats-server."""
+
+    def __init__(self, process: Process, folder: Path) -> None:
+        """Take over a child that was started with `folder` as its ports_file_dir."""
+        self._process = process
+        self._folder = folder
+        self._said: deque[Said] = deque(maxlen=_LAST_WORDS)
+
+    @property
+    def pid(self) -> int:
+        """The process id of nats-server."""
+        return self._process.pid
+
+    async def ports(self) -> Ports:
+        """Wait until the server listens, however long it takes to bring back its store, and return where."""
+        while True:
+            for path in self._folder.glob(f"*_{self.pid}.ports"):
+                with suppress(ValueError, KeyError, IndexError):  # half written: look again
+                    return _read_ports(json.loads(path.read_text("utf-8")))
+            await asyncio.sleep(_LOOK_EVERY)
+
+    async def attend(self) -> None:
+        """Pass on what the server says until it ends; then raise `OperatorError` with the reason.
+
+        Must run as long as the server does: a child whose pipe nobody reads stands still.
+        """
+        stream = self._process.stdout
+        if stream is None:
+            raise OperatorError("nats-server was started without a pipe")
+        rest = b""
+        while data := await stream.read(65536):
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                self._hear(line)
+            rest = rest[-65536:]
+        code = await self._process.wait()
+        reason = explain(tuple(self._said))
+        raise OperatorError(f"nats-server ended ({_ending(code)}){': ' if reason else ''}{reason}")
+
+    def _hear(self, line: bytes) -> None:
+        said = read_line(line.decode("utf-8", "replace").rstrip())
+        self._said.append(said)
+        if said.level < Level.FATAL:  # what it dies of is said once, by whoever asks why it ended
+            logger.log(said.level, "%s", said.text)
+
+    def reload(self) -> None:
+        """Make the server read its configuration again."""
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGHUP)
+
+    async def end(self) -> None:
+        """End the server: cleanly when it can within 7 s, at once otherwise."""
+        if self._process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+        try:
+            async with asyncio.timeout(_CLEAN_STOP):
+                await self._drained()
+        except TimeoutError:
+            logger.warning("nats-server does not stop; killing it")
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
+    async def _drained(self) -> None:
+        if self._process.stdout is not None:
+            while data := await self._process.stdout.read(65536):
+                for line in data.splitlines():
+                    self._hear(line)
+        await self._process.wait()
+
+
+@asynccontextmanager
+async def started(binary: Path, conf: Path, memory: int, inherited: int) -> AsyncIterator[Server]:
+    """Run nats-server; it ends with this block, and with this process in every case.
+
+    `memory` is its GOMEMLIMIT in bytes, `inherited` the descriptor of the store's lock, which it keeps. Its own
+    process group keeps a terminal's Ctrl-C from it: it is told to stop by us.
+    """
+    folder = conf.parent
+    for stale in folder.glob(
+        "*.ports"
+    ):  # of servers that were killed; the lock says that none lives
+        stale.unlink(missing_ok=True)
+    leash = (sys.executable, "-I", "-S", _LEASH, str(os.getpid()))
+    process = await asyncio.create_subprocess_exec(
+        *leash,
+        binary,
+        "-c",
+        conf,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={"GOGC": _GARBAGE, **os.environ, "GOMEMLIMIT": str(memory)},
+        pass_fds=(inherited,),
+        process_group=0,
+    )
+    server = Server(process, folder)
+    try:
+        yield server
+    finally:
+        await asyncio.shield(server.end())
+
+
+def _read_ports(content: dict[str, list[str]]) -> Ports:
+    client = urlsplit(content["nats"][0]).port
+    http = [urlsplit(url).port for url in content.get("monitoring", [])]
+    if client is None:
+        raise ValueError("no port")
+    return Ports(client, http[0] if http else None)
+
+
+def _ending(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"

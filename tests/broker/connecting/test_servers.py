@@ -1,0 +1,51 @@
+"""Addresses of the broker are checked before anything is sent."""
+
+import pytest
+
+from broker.connecting.servers import check_servers
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "nats://127.0.0.1:4222",
+        "nats://user:pa$s@broker1",
+        "tls://broker1:4222",
+        "tls://broker1",
+        "nats://[::1]:4222",
+        "broker1:4222",
+        "broker1",
+    ],
+)
+def test_an_address_that_a_client_could_try_is_taken(server: str) -> None:
+    assert check_servers((server,)) == (server,)
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "http://broker1:4222",
+        "wss://broker1",
+        "nats://broker1:port",
+        "nats://broker1:99999",
+        "nats://[::1",
+        "nats://",
+        "nats//broker1:4222",
+        "",
+    ],
+)
+def test_an_address_that_none_could_is_refused_with_the_form_to_write(server: str) -> None:
+    with pytest.raises(ValueError, match=r"address|host"):
+        check_servers(("nats://127.0.0.1:4222", server))
+
+
+def test_no_address_at_all_is_refused() -> None:
+    with pytest.raises(ValueError, match="no address"):
+        check_servers(("",))
+
+
+def test_a_password_is_not_repeated() -> None:
+    with pytest.raises(ValueError, match="broker1:port") as raised:
+        check_servers(("nats://user:secret@broker1:port",))
+
+    assert "secret" not in str(raised.value)

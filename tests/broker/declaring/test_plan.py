@@ -1,0 +1,130 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.declaring.plan import Action, Actual, Change, Kind, Plan, plan
+from broker.topology import Topology
+
+NOTHING = Actual(streams={}, consumers={}, partitions=None, messages=0, offsets=0)
+DEFAULTS = {"max_msgs": -1, "compression": "none", "metadata": {"_nats.ver": "2.15.1"}}
+
+topologies = st.builds(
+    Topology,
+    partitions=st.integers(1, 12),
+    max_age=st.timedeltas(timedelta(seconds=1), timedelta(days=400)),
+    max_bytes=st.none() | st.integers(1, 10**15),
+    discard=st.sampled_from(["old", "new"]),
+    replicas=st.integers(1, 5),
+)
+
+
+def as_applied(topology: Topology, **changes: object) -> Actual:
+    """Return what a server would tell after `topology` was applied: the same, with defaults of its own."""
+    actual = Actual(
+        streams={config["name"]: {**DEFAULTS, **config} for config in topology.streams()},
+        consumers={
+            f"receiver-p{n}": {"max_deliver": -1, **topology.consumer(n)}
+            for n in range(topology.partitions)
+        },
+        partitions=str(topology.partitions),
+        messages=0,
+        offsets=0,
+    )
+    return replace(actual, **changes)  # type: ignore[arg-type]
+
+
+@given(topologies)
+def test_what_was_applied_once_leaves_nothing_to_do(topology: Topology) -> None:
+    assert plan(topology, as_applied(topology, messages=9, offsets=1)) == Plan(())
+
+
+def test_an_empty_server_gets_everything_and_the_number_of_partitions_last() -> None:
+    made = plan(Topology(partitions=2), NOTHING)
+
+    assert {step.action for step in made.steps} == {Action.CREATE}
+    assert [step.name for step in made.steps] == [
+        "LOGS",
+        "KV_LOGS_OFFSETS",
+        "KV_LOGS_CONFIG",
+        "receiver-p0",
+        "receiver-p1",
+        "LOGS_CONFIG/partitions",
+    ]
+
+
+@given(topologies, topologies, st.integers(0, 3), st.integers(0, 3))
+def test_a_plan_is_nothing_changed_or_refused_and_never_a_changed_number_over_stored_lines(
+    before: Topology, after: Topology, messages: int, offsets: int
+) -> None:
+    made = plan(after, as_applied(before, messages=messages, offsets=offsets))
+
+    moved = before.partitions != after.partitions
+    assert bool(made.refusals) == (moved and bool(messages or offsets))
+    if made.refusals:
+        assert not any(
+            step.kind is Kind.ENTRY or step.action is Action.REMOVE for step in made.steps
+        )
+
+
+def test_an_update_names_the_changed_fields_only_and_keeps_what_we_do_not_declare() -> None:
+    made = plan(Topology(max_age=timedelta(days=2)), as_applied(Topology()))
+
+    (step,) = made.steps
+    assert (step.action, step.name) == (Action.UPDATE, "LOGS")
+    assert step.changes == (Change("max_age", 86_400 * 10**9, 2 * 86_400 * 10**9),)
+    assert step.config["compression"] == "none"
+
+
+def test_a_limit_set_by_hand_stays_when_none_is_declared() -> None:
+    assert plan(Topology(), as_applied(Topology(max_bytes=5))) == Plan(())
+
+
+@pytest.mark.parametrize(("field", "value"), [("storage", "memory"), ("retention", "workqueue")])
+def test_a_field_that_cannot_change_in_place_is_refused_with_the_way_round(
+    field: str, value: str
+) -> None:
+    actual = as_applied(Topology())
+    logs = {**actual.streams["LOGS"], field: value}
+
+    made = plan(Topology(), replace(actual, streams={**actual.streams, "LOGS": logs}))
+
+    assert len(made.refusals) == 1
+    assert f"stream LOGS: {field} is {value}" in made.refusals[0]
+    assert "cannot be changed in place" in made.refusals[0]
+    assert not made.steps
+
+
+def test_a_consumer_of_another_ack_policy_is_refused_with_the_way_round() -> None:
+    actual = as_applied(Topology(partitions=1))
+    other = {**actual.consumers["receiver-p0"], "ack_policy": "explicit"}
+
+    made = plan(Topology(partitions=1), replace(actual, consumers={"receiver-p0": other}))
+
+    assert "remove the consumer (receiver-p0)" in made.refusals[0]
+
+
+@pytest.mark.parametrize(("messages", "offsets"), [(1, 0), (0, 1)])
+def test_hosts_never_move_between_partitions_under_stored_lines_or_offsets(
+    messages: int, offsets: int
+) -> None:
+    made = plan(
+        Topology(partitions=4),
+        as_applied(Topology(partitions=2), messages=messages, offsets=offsets),
+    )
+
+    assert "is 2 and cannot become 4" in made.refusals[0]
+    assert "--partitions 2" in made.refusals[0]
+
+
+def test_fewer_partitions_of_an_empty_stream_remove_the_consumers_that_are_over() -> None:
+    actual = as_applied(Topology(partitions=3))
+    foreign = {**actual.consumers, "audit": {}, "receiver-px": {}}
+
+    made = plan(Topology(partitions=1), replace(actual, consumers=foreign))
+
+    removed = [step.name for step in made.steps if step.action is Action.REMOVE]
+    assert removed == ["receiver-p1", "receiver-p2"]
+    assert made.steps[-1].config == {"value": "1"}

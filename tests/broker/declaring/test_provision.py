@@ -1,0 +1,90 @@
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from broker import bucket
+from broker.connecting.connection import Connection
+from broker.declaring.plan import Action, Plan
+from broker.declaring.provision import apply, consumers_of
+from broker.exits import ConfigurationError
+from broker.topology import Topology
+
+pytestmark = pytest.mark.nats
+
+
+@pytest.fixture
+async def connection(fresh_url: str) -> AsyncIterator[Connection]:
+    connection = Connection([fresh_url], "test")
+    yield connection
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [
+        Topology(partitions=2),
+        Topology(partitions=1, max_age=timedelta(seconds=30)),
+        Topology(partitions=1, max_bytes=10**6, discard="old"),
+        Topology(partitions=300),  # more than a page of the server's list
+    ],
+    ids=["plain", "short age", "bounded", "many"],
+)
+async def test_what_was_applied_is_what_a_real_server_tells(
+    connection: Connection, topology: Topology
+) -> None:
+    await apply(connection, topology)
+
+    assert await apply(connection, topology) == Plan(())
+    assert len(await consumers_of(connection)) == topology.partitions
+    entry = await bucket.read(connection, "LOGS_CONFIG", "partitions")
+    assert entry is not None
+    assert entry.value.decode() == str(topology.partitions)
+
+
+async def test_a_changed_topology_is_updated_and_loses_no_line(connection: Connection) -> None:
+    first = Topology(partitions=2)
+    await apply(connection, first)
+    await connection.ask("logs.p0.web01", b"line\n")
+    changed = replace(first, max_age=timedelta(hours=2), max_bytes=10**6, discard="old")
+
+    done = await apply(connection, changed)
+
+    assert [(step.action, step.name) for step in done.steps] == [(Action.UPDATE, "LOGS")]
+    assert (await connection.api("STREAM.INFO.LOGS"))["state"]["messages"] == 1
+    assert await apply(connection, changed) == Plan(())
+
+
+async def test_a_refused_plan_changes_nothing_at_all(connection: Connection) -> None:
+    await apply(connection, Topology(partitions=2))
+    await connection.ask("logs.p0.web01", b"line\n")
+
+    with pytest.raises(ConfigurationError, match="cannot become 5"):
+        await apply(connection, Topology(partitions=5, max_age=timedelta(hours=1)))
+
+    assert await apply(connection, Topology(partitions=2)) == Plan(())
+
+
+async def test_an_empty_stream_may_change_its_number_of_partitions(connection: Connection) -> None:
+    await apply(connection, Topology(partitions=3))
+
+    await apply(connection, Topology(partitions=2))
+
+    assert {one["name"] for one in await consumers_of(connection)} == {"receiver-p0", "receiver-p1"}
+
+
+async def test_a_stream_of_memory_is_refused_with_the_way_round(connection: Connection) -> None:
+    await connection.api(
+        "STREAM.CREATE.LOGS", {"name": "LOGS", "subjects": ["logs.>"], "storage": "memory"}
+    )
+
+    with pytest.raises(ConfigurationError, match="storage is memory"):
+        await apply(connection, Topology())
+
+
+async def test_subjects_that_another_stream_has_are_one_line(connection: Connection) -> None:
+    await connection.api("STREAM.CREATE.OTHER", {"name": "OTHER", "subjects": ["logs.>"]})
+
+    with pytest.raises(ConfigurationError, match=r"refuses to create stream LOGS: .*overlap"):
+        await apply(connection, Topology())

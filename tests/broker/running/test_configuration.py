@@ -1,0 +1,108 @@
+import os
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import ClassVar
+
+import click
+import pytest
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from broker.durations import Duration
+from broker.exits import ConfigurationError
+from broker.running.configuration import Many, ProgramSettings, load
+
+
+class Example(ProgramSettings):
+    model_config = SettingsConfigDict(env_prefix="EXAMPLE_")
+    program: ClassVar[str] = "example"
+
+    name: str = Field("default", description="A name.")
+    names: Many = Field((), description="Names.")
+    wait: Duration = Field(timedelta(seconds=1), description="A time.")
+    needed: int = Field(description="A number.")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "example.toml"
+    path.write_text('name = "file"\nneeded = 1\nnames = ["a", "b"]\n', "utf-8")
+    return path
+
+
+def test_an_option_beats_the_environment_which_beats_the_file_which_beats_the_default(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load(Example, {"needed": 1}, None).name == "default"
+    assert load(Example, {}, file).name == "file"
+    monkeypatch.setenv("EXAMPLE_NAME", "environment")
+    assert load(Example, {}, file).name == "environment"
+    assert load(Example, {"name": "option"}, file).name == "option"
+
+
+def test_several_texts_are_a_list_in_a_file_and_commas_in_the_environment(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load(Example, {}, file).names == ("a", "b")
+    monkeypatch.setenv("EXAMPLE_NAMES", "c, d")
+    assert load(Example, {}, file).names == ("c", "d")
+
+
+def test_a_misspelt_variable_is_refused_with_the_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXAMPLE_NAEM", "x")
+
+    with pytest.raises(ConfigurationError, match="did you mean EXAMPLE_NAME"):
+        load(Example, {"needed": 1}, None)
+
+
+def test_a_misspelt_key_is_refused_with_the_right_one(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text('naem = "x"', "utf-8")
+
+    with pytest.raises(ConfigurationError, match="did you mean name"):
+        load(Example, {"needed": 1}, path)
+
+
+def test_who_must_mend_a_value_depends_on_where_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text('wait = "soon"', "utf-8")
+
+    with pytest.raises(click.UsageError, match="--wait"):
+        load(Example, {"needed": 1, "wait": "soon"}, None)
+    with pytest.raises(ConfigurationError, match=r"x\.toml: wait"):
+        load(Example, {"needed": 1}, path)
+    monkeypatch.setenv("EXAMPLE_WAIT", "later")
+    with pytest.raises(ConfigurationError, match="EXAMPLE_WAIT"):
+        load(Example, {"needed": 1}, path)
+
+
+def test_a_missing_value_names_all_three_places() -> None:
+    with pytest.raises(click.UsageError, match=r"--needed .*EXAMPLE_NEEDED"):
+        load(Example, {}, None)
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"= 1", b"name = ["])
+def test_a_file_that_is_no_toml_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.toml"
+    path.write_bytes(content)
+
+    with pytest.raises(ConfigurationError, match=r"x\.toml"):
+        load(Example, {"needed": 1}, path)
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot read"):
+        load(Example, {"needed": 1}, tmp_path / "none.toml")
+
+
+def test_a_file_that_is_a_pipe_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=("needed = 3",))
+    writer.start()
+
+    assert load(Example, {}, path).needed == 3
+    writer.join()

@@ -1,0 +1,140 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from broker.exits import ConfigurationError, Exit, FencedError, OperatorError
+from broker.running.program import run
+
+
+@pytest.fixture(autouse=True)
+def _keep_signals() -> Iterator[None]:
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OperatorError("mend it"), 1),
+        (ConfigurationError("mend it"), 78),
+        (FencedError("mend it"), 78),
+        (click.UsageError("mend it"), 2),
+        (click.ClickException("mend it"), 1),
+    ],
+)
+def test_an_error_that_a_person_must_mend_is_one_line_and_its_code(
+    error: Exception, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command(name="example")
+    def command() -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as ended:
+        run(command, [])
+
+    said = capsys.readouterr().err
+    assert ended.value.code == code
+    assert said.startswith("example: mend it")
+    assert said.count("\n") == 1
+
+
+def test_a_command_line_without_a_command_shows_the_help_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @click.group(name="example")
+    def group() -> None:
+        """Do what is asked."""
+
+    with pytest.raises(SystemExit) as ended:
+        run(group, [])
+
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said.startswith("Usage: ")
+    assert "see example --help" not in said
+
+
+def test_a_reader_of_our_output_that_went_away_is_no_traceback() -> None:
+    @click.command(name="example")
+    def command() -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(SystemExit) as ended:
+        run(command, [])
+
+    assert ended.value.code == 1
+
+
+def test_a_defect_of_ours_is_not_hidden() -> None:
+    @click.command(name="example")
+    def command() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(command, [])
+
+
+def test_done_is_0(capsys: pytest.CaptureFixture[str]) -> None:
+    @click.command(name="example")
+    def command() -> None:
+        click.echo("fine")
+
+    with pytest.raises(SystemExit) as ended:
+        run(command, [])
+
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == "fine\n"
+
+
+@pytest.mark.parametrize(("arguments", "code"), [([], Exit.DONE), (["--once"], Exit.FAILED)])
+def test_a_signal_before_anything_is_under_way_ends_it_in_order(
+    arguments: list[str], code: Exit
+) -> None:
+    @click.command(context_settings={"ignore_unknown_options": True})
+    @click.argument("rest", nargs=-1)
+    def command(rest: tuple[str, ...]) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as ended:
+        run(command, arguments)
+
+    assert ended.value.code == code
+
+
+def test_with_json_the_last_word_is_an_object_too_and_so_is_a_defect() -> None:
+    script = (
+        "import click\n"
+        "from broker.running.configuration import ProgramSettings\n"
+        "from broker.exits import ConfigurationError\n"
+        "from broker.running.program import log_to_stderr, run\n"
+        "@click.command(name='example')\n"
+        "@click.option('--defect', is_flag=True)\n"
+        "def command(defect):\n"
+        "    log_to_stderr(ProgramSettings(log_format='json'))\n"
+        "    raise ZeroDivisionError if defect else ConfigurationError('mend\\nit')\n"
+        "run(command, __import__('sys').argv[1:])\n"
+    )
+
+    def said(*arguments: str) -> tuple[int, dict[str, str]]:
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return done.returncode, json.loads(done.stderr)
+
+    code, word = said()
+    defect_code, defect = said("--defect")
+
+    assert (code, word["logger"], word["message"]) == (78, "example", "mend\nit")
+    assert (defect_code, defect["level"]) == (1, "critical")
+    assert "ZeroDivisionError" in defect["exception"]

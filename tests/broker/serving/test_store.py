@@ -1,0 +1,56 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from broker.exits import OperatorError
+from broker.serving.store import held_store, measure, write_whole
+
+
+def test_a_store_has_one_owner_at_a_time(tmp_path: Path) -> None:
+    owner = pytest.raises(OperatorError, match=str(os.getpid()))
+
+    with held_store(tmp_path / "s"), owner, held_store(tmp_path / "s"):
+        pass
+
+
+def test_a_store_that_was_let_go_can_be_held_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        with held_store(tmp_path / "s"):
+            pass
+
+
+def test_whoever_inherits_the_lock_keeps_others_out(tmp_path: Path) -> None:
+    with held_store(tmp_path / "s") as lock:
+        inherited = os.dup(lock)
+
+    with pytest.raises(OperatorError), held_store(tmp_path / "s"):
+        pass
+    os.close(inherited)
+
+
+def test_a_file_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "conf"
+    write_whole(path, "before")
+    (tmp_path / "conf.tmp").mkdir()
+
+    with pytest.raises(OperatorError, match="cannot write"):
+        write_whole(path, "after")
+
+    assert path.read_text("utf-8") == "before"
+
+
+def test_what_streams_may_grow_to_is_read_from_the_store_and_damage_is_passed_over(
+    tmp_path: Path,
+) -> None:
+    contents = {"A": '{"max_bytes": 700}', "B": '{"max_bytes": -1}', "C": "{", "D": "[]", "E": "\0"}
+    for name, content in contents.items():
+        folder = tmp_path / "jetstream" / "$G" / "streams" / name
+        folder.mkdir(parents=True)
+        (folder / "meta.inf").write_text(content, "utf-8")
+
+    space = measure(tmp_path)
+
+    assert space.promised == 700
+    assert space.held == sum(map(len, contents.values()))
+    assert 0 < space.free <= space.total
