@@ -20,10 +20,11 @@ from broker.exits import OperatorError
 from broker.serving.binary import find
 from broker.serving.conf import ServerConf, render, store_limit, stream_limit
 from broker.serving.server import Ports, Server, check, started
-from broker.serving.store import Space, held_store, measure, write_whole
+from broker.serving.store import Space, held_store, measure
 from broker.settings import BrokerSettings
 from broker.sizes import format_size
 from broker.topology import STREAM, Topology
+from broker.whole import write_whole
 
 __all__ = ["serve"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from broker.exits import OperatorError
 
-__all__ = ["Space", "held_store", "measure", "write_whole"]
+__all__ = ["Space", "held_store", "measure"]
 
 _LOCK = "logbroker.lock"
 _PATIENCE = 2.0  # seconds: a broker that was killed just now needs a moment to let go
@@ -97,19 +97,3 @@ def _size(folder: Path) -> int:
             except FileNotFoundError:
                 continue  # a file that went meanwhile takes no room
     return size
-
-
-def write_whole(path: Path, text: str, mode: int = 0o640) -> None:
-    """Write a file so that it is there whole or as it was before, also after a crash; raises `OperatorError`."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise OperatorError(
-            f"cannot write {path}: {error.strerror}; check the disk and the folder's owner"
-        ) from None

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from broker.exits import OperatorError
-from broker.serving.store import held_store, measure, write_whole
+from broker.serving.store import held_store, measure
 
 
 def test_a_store_has_one_owner_at_a_time(tmp_path: Path) -> None:
@@ -27,17 +27,6 @@ def test_whoever_inherits_the_lock_keeps_others_out(tmp_path: Path) -> None:
     with pytest.raises(OperatorError), held_store(tmp_path / "s"):
         pass
     os.close(inherited)
-
-
-def test_a_file_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
-    path = tmp_path / "conf"
-    write_whole(path, "before")
-    (tmp_path / "conf.tmp").mkdir()
-
-    with pytest.raises(OperatorError, match="cannot write"):
-        write_whole(path, "after")
-
-    assert path.read_text("utf-8") == "before"
 
 
 def test_what_streams_may_grow_to_is_read_from_the_store_and_damage_is_passed_over(
