@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import Any
 
 from broker.connecting.connection import Arrived, Connection, ConnectionLost, Rejected
+from broker.delivery import Delivery, parse
 from broker.subjects import consumer_name
 from broker.topology import STREAM, Topology
 from receiver.assignment import LARGEST_PULL, Assignment
 from receiver.reading import background
-from receiver.reading.delivery import Delivery, parse
 
 __all__ = ["Chunk", "Reading"]
 

@@ -7,10 +7,11 @@ from functools import lru_cache
 
 from broker.block import MalformedBlock, decode_origin
 from broker.connecting.access import Access
+from broker.selection import Selection
 from broker.subjects import InvalidHost, InvalidSubject, partition_filter
 from broker.topology import STREAM
 from receiver.reading import background
-from receiver.replaying.selection import Selection, Unit
+from receiver.replaying.units import Unit
 from receiver.source.ranges import Range
 from receiver.source.reread import read
 from receiver.source.stored import Stored

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from receiver.replaying.selection import Unit
+from receiver.replaying.units import Unit
 
 __all__ = ["Attempt", "attempt", "reached"]
 

@@ -12,6 +12,7 @@ from operator import attrgetter
 
 from broker.block import MalformedBlock
 from broker.exits import OperatorError
+from broker.selection import Selection
 from broker.subjects import InvalidHost, InvalidSubject, partition_filter
 from broker.topology import STREAM
 from receiver.reading import background
@@ -19,7 +20,6 @@ from receiver.replaying.again import Reader, Refused, nanoseconds
 from receiver.replaying.aside import Aside
 from receiver.replaying.files import Failed
 from receiver.replaying.pacing import Pacing
-from receiver.replaying.selection import Selection
 from receiver.replaying.sink import Sink
 from receiver.source.ranges import Range
 from receiver.source.reread import read

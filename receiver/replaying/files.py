@@ -7,11 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from broker.connecting.connection import Message
+from broker.delivery import Delivery
 from broker.exits import OperatorError
-from receiver.reading.delivery import Delivery
 from receiver.replaying.again import Reader, Refused, nanoseconds
 from receiver.replaying.attempts import Attempt, attempt
-from receiver.replaying.selection import Unit
+from receiver.replaying.units import Unit
 from receiver.writing.calendar import Calendar
 from receiver.writing.files import Damaged, Output
 from receiver.writing.layout import DEFAULT, Days, Layout

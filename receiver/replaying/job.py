@@ -12,6 +12,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from broker.exits import OperatorError
+from broker.selection import Selection
 from receiver.replaying import feed, files, folder
 from receiver.replaying.again import Reader
 from receiver.replaying.aside import Aside
@@ -21,11 +22,11 @@ from receiver.replaying.pace import read_speed
 from receiver.replaying.pacing import Pacing
 from receiver.replaying.plan import Span
 from receiver.replaying.progress import Progress
-from receiver.replaying.selection import Selection, cut_evenly
 from receiver.replaying.settings import ReplaySettings
 from receiver.replaying.sink import HostFiles, Sink, Standard
 from receiver.replaying.summary import Summary
 from receiver.replaying.table import refuse_without_arrow, write_table
+from receiver.replaying.units import cut_evenly
 from receiver.spark.session import is_local
 from receiver.writing.layout import Layout
 

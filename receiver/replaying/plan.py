@@ -6,8 +6,8 @@ from datetime import UTC
 from broker.connecting.access import Access
 from broker.connecting.connection import Connection
 from broker.exits import ConfigurationError
+from broker.moment import Moment
 from broker.topology import STREAM
-from receiver.replaying.moment import Moment
 from receiver.source.options import SourceOptions
 from receiver.source.ranges import StreamState
 from receiver.source.survey import look, sequence_at, subjects_of

@@ -17,10 +17,10 @@ from datetime import UTC, datetime
 import click
 
 from broker.exits import OperatorError
+from broker.moment import Moment, read_moment
 from receiver.replaying import feed, folder
 from receiver.replaying.aside import beside
 from receiver.replaying.job import Job, is_piped
-from receiver.replaying.moment import Moment, read_moment
 from receiver.replaying.pace import read_speed
 from receiver.replaying.plan import Wanted, survey
 from receiver.replaying.settings import ReplaySettings

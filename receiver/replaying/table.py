@@ -16,7 +16,7 @@ from broker.exits import ConfigurationError, OperatorError
 from receiver.replaying.again import Reader
 from receiver.replaying.attempts import attempt
 from receiver.replaying.files import keep_refused
-from receiver.replaying.selection import Unit
+from receiver.replaying.units import Unit
 from receiver.writing.quarantine import Quarantine
 from receiver.writing.rebuild import Piece
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from receiver.replaying.selection import Unit
+from receiver.replaying.units import Unit
 from receiver.verifying.compare import Side, hunks
 from receiver.verifying.findings import Kind, Ledger
 from receiver.verifying.outcome import HostReport, Order, Place

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from broker.exits import OperatorError
 from receiver.replaying.attempts import attempt
-from receiver.replaying.selection import Unit
+from receiver.replaying.units import Unit
 from receiver.verifying.closer import Closer, Names, look_closer
 from receiver.verifying.outcome import Examined, Failed, Order
 from receiver.verifying.received import closed, received

@@ -15,15 +15,16 @@ from pyspark import SparkContext
 from broker import bucket
 from broker.connecting.connection import Connection, Rejected
 from broker.exits import ConfigurationError, OperatorError
+from broker.moment import read_moment
 from broker.offset import Offset, UnreadableOffset
+from broker.selection import Selection
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.replaying.again import Reader
 from receiver.replaying.aside import Aside, beside, part_done
 from receiver.replaying.attempts import reached
-from receiver.replaying.moment import read_moment
 from receiver.replaying.plan import Span, Wanted, survey
 from receiver.replaying.progress import Progress
-from receiver.replaying.selection import Selection, Unit, cut_evenly
+from receiver.replaying.units import Unit, cut_evenly
 from receiver.spark.session import is_local, spark_context
 from receiver.verifying.examination import examine
 from receiver.verifying.outcome import Examined, Failed, Order

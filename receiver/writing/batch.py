@@ -11,11 +11,11 @@ import zstandard
 
 from broker.block import MalformedBlock, Origin, decode_origin, decode_payload, has_ours
 from broker.connecting.connection import Arrived
+from broker.delivery import Delivery
 from broker.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.assignment import Assignment, Destination
 from receiver.faults import fault
 from receiver.outcome import Done
-from receiver.reading.delivery import Delivery
 from receiver.reading.fetch import Chunk
 from receiver.writing.files import Output
 from receiver.writing.gaps import GapBook

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from broker.connecting.connection import Arrived
-from receiver.reading.delivery import Delivery
+from broker.delivery import Delivery
 from receiver.writing.folders import make_folder
 from receiver.writing.logbook import named, sync_folder
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.connecting.access import Access
+from broker.selection import Selection
 from receiver import task
 from receiver.replaying.again import Reader
 from receiver.replaying.aside import beside
@@ -17,8 +18,8 @@ from receiver.replaying.feed import LIMIT, Fetched, Slice, Taken, fetch, merged
 from receiver.replaying.files import Failed, Order, Written, write
 from receiver.replaying.folder import finish, prepare, publish_files
 from receiver.replaying.pacing import Pacing
-from receiver.replaying.selection import Selection, Unit
 from receiver.replaying.sink import HostFiles, Standard
+from receiver.replaying.units import Unit
 from receiver.writing.folders import walk
 from receiver.writing.layout import DEFAULT, Layout
 from tests.receiver.partition import Partition, ours

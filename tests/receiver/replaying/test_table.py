@@ -7,10 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from broker.connecting.access import Access
+from broker.selection import Selection
 from receiver.replaying.again import Reader
 from receiver.replaying.folder import finish, prepare, publish_table
-from receiver.replaying.selection import Selection, cut_evenly
 from receiver.replaying.table import write_table
+from receiver.replaying.units import cut_evenly
 from tests.receiver.partition import Partition, ours
 
 

@@ -9,9 +9,10 @@ import pytest
 import zstandard
 
 from broker.connecting.access import Access
+from broker.selection import Selection
 from receiver import task
 from receiver.replaying.again import Reader
-from receiver.replaying.selection import Selection, Unit
+from receiver.replaying.units import Unit
 from receiver.verifying.examination import examine
 from receiver.verifying.outcome import Examined, HostReport, Order
 from tests.receiver.partition import Partition, ours

@@ -11,9 +11,9 @@ from receiver.replaying.aside import beside
 from receiver.replaying.folder import prepare
 from receiver.replaying.job import Job
 from receiver.replaying.plan import Span
-from receiver.replaying.selection import Unit
 from receiver.replaying.settings import ReplaySettings
 from receiver.replaying.summary import Summary
+from receiver.replaying.units import Unit
 from receiver.spark.session import spark_context
 from receiver.verifying.outcome import Examined, Order
 from receiver.verifying.verify import examined

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.connecting.receiving import Arrived
+from broker.delivery import Delivery
 from receiver.assignment import Assignment, Destination
 from receiver.outcome import Done
-from receiver.reading.delivery import Delivery
 from receiver.reading.fetch import Chunk
 from receiver.writing.batch import Batch
 from receiver.writing.files import Output

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.block import Origin, Span
-from receiver.reading.delivery import Delivery, parse
+from broker.delivery import Delivery, parse
 from receiver.writing.spans import Kind, judge
 
 CONTENT = bytes(range(256))

@@ -1,8 +1,8 @@
-"""Which lines a replay takes, and how they are shared among tasks."""
+"""Which lines a person's globs take."""
 
 import pytest
 
-from receiver.replaying.selection import Selection, cut_evenly
+from broker.selection import Selection
 
 
 @pytest.mark.parametrize(
@@ -30,14 +30,3 @@ def test_hosts_are_chosen_by_glob(globs: tuple[str, ...], host: str, wanted: boo
 )
 def test_files_are_chosen_by_path_or_name(glob: str, file: str, wanted: bool) -> None:
     assert Selection(files=(glob,)).wants_file(file) is wanted
-
-
-@pytest.mark.parametrize(("partitions", "cores"), [((0,), 1), ((0,), 4), ((0, 1, 2), 4), ((5,), 3)])
-def test_every_host_is_in_one_unit_alone(partitions: tuple[int, ...], cores: int) -> None:
-    units = cut_evenly(partitions, 1, 100, cores)
-
-    assert len(units) >= cores
-    for partition in partitions:
-        mine = [unit for unit in units if unit.partition == partition]
-        for number in range(50):
-            assert sum(unit.has(f"web{number:02}") for unit in mine) == 1
