@@ -23,8 +23,9 @@ class Nkey:
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """A password as its bcrypt hash, for the user named as the identity is."""
+    """A password as its bcrypt hash, for `user`, a name that no other identity has, nor another kind, nor another password."""
 
+    user: str
     hashed: str
 
 
