@@ -11,10 +11,11 @@ __all__ = ["Access"]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The means of getting in: at most one of `creds`, `nkey` and `user`; paths of files, none of them read yet."""
+    """The means of getting in: at most one of `creds`, `nkey`, `nkey_seed` and `user`; paths of files, none of them read yet."""
 
     creds: Path | None = None
     nkey: Path | None = None
+    nkey_seed: str = field(default="", repr=False)
     user: str = ""
     password: str = field(default="", repr=False)
     tls_ca: Path | None = None
@@ -44,6 +45,8 @@ class Access:
             return f"the credentials of {self.creds} (--creds)"
         if self.nkey:
             return f"the key of {self.nkey} (--nkey)"
+        if self.nkey_seed:
+            return "the key of its settings (nkey_seed)"
         if self.user:
             return f"user {self.user!r} (--user, --password)"
         if self.tls_cert:

@@ -15,7 +15,7 @@ Servers = Annotated[Many, AfterValidator(check_servers)]
 """A setting of one or more addresses of the broker."""
 
 ACCESS = frozenset(
-    {"creds", "nkey", "user", "password", "tls_ca", "tls_cert", "tls_key", "tls_first"}
+    {"creds", "nkey", "nkey_seed", "user", "password", "tls_ca", "tls_cert", "tls_key", "tls_first"}
 )
 """The names of the settings below, for commands that take some settings and not others."""
 
@@ -30,8 +30,16 @@ class AccessSettings(ProgramSettings):
     )
     nkey: Path | None = Field(
         None,
-        description="File that holds the seed of an nkey user.",
+        description="File that holds the seed of an nkey user, alone or as `nkey_seed` of settings.",
         json_schema_extra={"metavar": "FILE"},
+    )
+    nkey_seed: SecretStr | None = Field(
+        None,
+        description=(
+            "Seed of an nkey user itself; all processes see an option, so give it in the environment or the "
+            "--config file."
+        ),
+        json_schema_extra={"metavar": "SEED"},
     )
     user: str = Field(
         "", description="Name of a user with a password.", json_schema_extra={"metavar": "NAME"}
@@ -72,6 +80,7 @@ class AccessSettings(ProgramSettings):
         return Access(
             creds=self.creds,
             nkey=self.nkey,
+            nkey_seed=self.nkey_seed.get_secret_value() if self.nkey_seed else "",
             user=self.user,
             password=self.password.get_secret_value() if self.password else "",
             tls_ca=self.tls_ca,

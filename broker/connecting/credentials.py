@@ -43,6 +43,11 @@ def verify(access: Access) -> None:
 
 def read_credentials(access: Access) -> Credentials:
     """Read the files; raises `ConfigurationError` for one that is missing, unreadable or holds something else."""
+    key, token = _key_of(access)
+    return Credentials(key, token, _context(access) if access.wants_tls else None)
+
+
+def _key_of(access: Access) -> tuple[UserKey | None, str]:
     key, token = None, ""
     if path := access.creds or access.nkey:
         option = "--creds" if access.creds else "--nkey"
@@ -52,7 +57,12 @@ def read_credentials(access: Access) -> Credentials:
             token = token_of(text) if access.creds else ""
         except InvalidSeed as error:
             raise ConfigurationError(f"{path} {error}; check {option}") from None
-    return Credentials(key, token, _context(access) if access.wants_tls else None)
+    elif access.nkey_seed:
+        try:
+            key = user_key(access.nkey_seed.strip())
+        except InvalidSeed as error:
+            raise ConfigurationError(f"nkey_seed {error}; check --nkey-seed") from None
+    return key, token
 
 
 def _contradiction(access: Access) -> str:
@@ -71,6 +81,8 @@ def _ways(access: Access) -> Iterator[str]:
         yield "--creds"
     if access.nkey:
         yield "--nkey"
+    if access.nkey_seed:
+        yield "--nkey-seed"
     if access.user:
         yield "--user"
 

@@ -63,6 +63,6 @@ def summary(failures: Sequence[Failure]) -> str:
 
 def _visitor(server: str, access: Access) -> str:
     parts = urlsplit(server if "://" in server else f"nats://{server}")
-    if access.creds or access.nkey or access.user or parts.username is None:
+    if access.creds or access.nkey or access.nkey_seed or access.user or parts.username is None:
         return str(access)
     return "the token of its address" if parts.password is None else f"user {parts.username!r}"

@@ -1,4 +1,4 @@
-"""Seeds of NATS users, and the files that they stand in: read, checked, and used to sign. Never shows one.
+"""Seeds of NATS users, and the files that they stand in: made, read, checked, and used to sign. Never shows one.
 
 Signing takes PyNaCl (Ed25519 of libsodium), which only hosts with --creds or --nkey need. The form of keys is that of
 nats-io/nkeys: base32 of a prefix, the bytes and their CRC-16.
@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 from broker.exits import ConfigurationError
 
-__all__ = ["InvalidSeed", "UserKey", "seed_of", "token_of", "user_key"]
+__all__ = ["InvalidSeed", "UserKey", "new_seed", "seed_of", "token_of", "user_key"]
 
 _SEED, _USER = 18 << 3, 20 << 3
 _SEED_BYTES = 32
+_SETTING = re.compile(r"""^\s*nkey_seed\s*=\s*["'](\S+)["']""", re.MULTILINE)
 _ARMOUR = re.compile(r"-{3,}BEGIN ([A-Z ]+)-{3,}\s+(\S+)\s+-{3,}END")
 
 
@@ -31,10 +32,20 @@ class UserKey:
     sign: Callable[[str], bytes] = field(repr=False)
 
 
+def new_seed(raw: bytes) -> str:
+    """Return the seed (`SU…`) of a user's key that is made of 32 random bytes; raises ValueError for another number."""
+    if len(raw) != _SEED_BYTES:
+        raise ValueError(f"a key is made of {_SEED_BYTES} bytes, not of {len(raw)}")
+    body = bytes([_SEED | _USER >> 5, (_USER & 31) << 3]) + raw
+    return base64.b32encode(body + _checksum(body)).decode().rstrip("=")
+
+
 def seed_of(text: str) -> str:
-    """Return the seed in a credentials file or a seed file; raises `InvalidSeed`."""
+    """Return the seed in a credentials file, a seed file or a file of settings; raises `InvalidSeed`."""
     if "BEGIN" in text:
         found = _armoured(text, "USER NKEY SEED")
+    elif setting := _SETTING.search(text):
+        found = setting[1]
     else:
         found = next((line.strip() for line in text.splitlines() if line.startswith("S")), "")
     if not found:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from broker.connecting.access import Access
-from broker.connecting.credentials import verify
+from broker.connecting.credentials import read_credentials, verify
+from broker.connecting.nkey import new_seed, user_key
 from broker.exits import ConfigurationError
 
 SEED = "SUAHG43TONZXG43TONZXG43TONZXG43TONZXG43TONZXG43TONZXG4YR6A"
@@ -61,6 +62,30 @@ def test_a_file_without_a_users_seed_is_refused_and_not_shown(
     assert not text or text not in said
 
 
+def test_a_seed_is_found_in_a_file_of_settings(tmp_path: Path) -> None:
+    file = tmp_path / "web01.toml"
+    file.write_text(f'# a credential\nhost = "Sally"\nnkey_seed = "{SEED}"\n')
+
+    by_file, by_text = (read_credentials(a) for a in (Access(nkey=file), Access(nkey_seed=SEED)))
+
+    assert by_file.key is not None
+    assert by_text.key is not None
+    assert by_file.key.public == by_text.key.public
+
+
+def test_a_seed_made_of_random_bytes_is_one_that_a_user_can_have() -> None:
+    made = {new_seed(bytes([number]) * 32) for number in range(256)}
+
+    assert len(made) == 256
+    assert all(seed.startswith("SU") and user_key(seed).public.startswith("U") for seed in made)
+
+
+def test_a_seed_of_the_settings_that_will_not_do_is_refused_and_not_shown() -> None:
+    said = fails(Access(nkey_seed=SEED[:-4] + "AAAA"))
+
+    assert said == "nkey_seed holds a damaged key; check --nkey-seed"
+
+
 def test_a_seed_file_is_no_credentials_file(tmp_path: Path) -> None:
     file = tmp_path / "web01.creds"
     file.write_text(f"-----BEGIN USER NKEY SEED-----\n{SEED}\n------END USER NKEY SEED------\n")
@@ -73,6 +98,9 @@ def test_a_seed_file_is_no_credentials_file(tmp_path: Path) -> None:
     [
         pytest.param({"creds": Path("a"), "nkey": Path("b")}, "--creds and --nkey", id="two ways"),
         pytest.param({"creds": Path("a"), "user": "b"}, "--creds and --user", id="and a user"),
+        pytest.param(
+            {"nkey": Path("a"), "nkey_seed": "b"}, "--nkey and --nkey-seed", id="and a seed"
+        ),
         pytest.param({"user": "b"}, "come together", id="no password"),
         pytest.param({"password": "s3cret"}, "come together", id="no user"),
     ],
@@ -124,6 +152,5 @@ def test_a_secret_that_everybody_can_read_is_warned_about(
 
 
 def test_a_password_shows_in_no_text_of_it() -> None:
-    access = Access(user="web01", password="s3cret")
-
-    assert "s3cret" not in f"{access} {access!r}"
+    for access in (Access(user="web01", password="s3cret"), Access(nkey_seed="s3cret")):
+        assert "s3cret" not in f"{access} {access!r}"
