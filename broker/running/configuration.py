@@ -6,8 +6,7 @@ can never disagree.
 
 import difflib
 import os
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -15,12 +14,13 @@ import click
 from pydantic import AliasGenerator, BeforeValidator, Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
 )
 
 from broker.exits import ConfigurationError
+from broker.running.configfile import ConfigFile, read_config
 
 __all__ = ["Many", "ProgramSettings", "load", "name_of"]
 
@@ -50,6 +50,8 @@ class ProgramSettings(BaseSettings):
         enable_decoding=False,  # a variable is read as an option is, never as JSON
     )
     program: ClassVar[str]
+    from_file: ClassVar[Mapping[str, Any]] = {}
+    """What the --config file says; `load` makes a model of its own for each."""
 
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = Field(
         "info", description="How much this program says of itself: debug, info, warning or error."
@@ -68,33 +70,7 @@ class ProgramSettings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return options, environment, file: the earlier wins."""
-        return init_settings, env_settings, _ConfigFile(settings_cls)
-
-
-class _ConfigFile(TomlConfigSettingsSource):
-    """The --config file, of which a person is told when it will not do; the library passes over a missing one."""
-
-    def __init__(self, settings_cls: type[BaseSettings]) -> None:
-        super().__init__(settings_cls)
-        known = _names(settings_cls)
-        for key in self.toml_data:
-            if key not in known:
-                raise ConfigurationError(
-                    f"{self.toml_file_path}: {key!r} is not a setting{_suggest(key, known)}"
-                )
-
-    def _read_files(self, files: Any, deep_merge: bool = False) -> dict[str, Any]:
-        return {} if files is None else self._read_file(files)
-
-    def _read_file(self, file_path: Any) -> dict[str, Any]:
-        try:
-            return super()._read_file(file_path)
-        except OSError as error:
-            raise ConfigurationError(
-                f"cannot read {file_path}: {error.strerror}; check --config"
-            ) from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"{file_path} is not valid TOML: {error}") from None
+        return init_settings, env_settings, InitSettingsSource(settings_cls, dict(cls.from_file))
 
 
 Model = TypeVar("Model", bound=ProgramSettings)
@@ -109,12 +85,23 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
     prefix = model.model_config.get("env_prefix", "")
     _refuse_unknown_variables(prefix, _names(model))
     named = {name_of(field): value for field, value in options.items()}
-    reading = {"model_config": SettingsConfigDict(toml_file=config), "__module__": model.__module__}
+    file = None if config is None else read_config(config)
+    if file:
+        _refuse_unknown_keys(file, _names(model))
+    reading = {"from_file": file.content if file else {}, "__module__": model.__module__}
     try:
         settings: Model = type(model.__name__, (model,), reading)(**named)
     except ValidationError as error:
-        raise _translate(error, named, prefix, config) from None
+        raise _translate(error, named, prefix, file) from None
     return settings
+
+
+def _refuse_unknown_keys(file: ConfigFile, known: Collection[str]) -> None:
+    for key in file.content:
+        if key not in known:
+            raise ConfigurationError(
+                f"{file.line(key)}: {key!r} is not a setting{_suggest(key, known)}"
+            )
 
 
 def _names(model: type[BaseSettings]) -> list[str]:
@@ -137,7 +124,7 @@ def _suggest(word: str, known: Iterable[str]) -> str:
 
 
 def _translate(
-    error: ValidationError, options: Mapping[str, Any], prefix: str, config: Path | None
+    error: ValidationError, options: Mapping[str, Any], prefix: str, file: ConfigFile | None
 ) -> click.UsageError | ConfigurationError:
     first = error.errors()[0]
     name = str(first["loc"][0]) if first["loc"] else ""
@@ -151,5 +138,5 @@ def _translate(
     if name in options or not name:
         return click.UsageError(f"{flag}: {reason}" if name else reason)
     set_there = variable in {there.upper() for there, value in os.environ.items() if value}
-    place = variable if set_there else f"{config}: {name}"
+    place = variable if set_there or file is None else f"{file.line(name)}: {name}"
     return ConfigurationError(f"{place}: {reason}")

@@ -58,9 +58,9 @@ def test_a_misspelt_variable_is_refused_with_the_right_one(monkeypatch: pytest.M
 
 def test_a_misspelt_key_is_refused_with_the_right_one(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
-    path.write_text('naem = "x"', "utf-8")
+    path.write_text('# a name\nneeded = 1\nnaem = "x"', "utf-8")
 
-    with pytest.raises(ConfigurationError, match="did you mean name"):
+    with pytest.raises(ConfigurationError, match=r"x\.toml:3: 'naem' is .*did you mean name"):
         load(Example, {"needed": 1}, path)
 
 
@@ -72,7 +72,7 @@ def test_who_must_mend_a_value_depends_on_where_it_stands(
 
     with pytest.raises(click.UsageError, match="--wait"):
         load(Example, {"needed": 1, "wait": "soon"}, None)
-    with pytest.raises(ConfigurationError, match=r"x\.toml: wait"):
+    with pytest.raises(ConfigurationError, match=r"x\.toml:1: wait: .*length of time"):
         load(Example, {"needed": 1}, path)
     monkeypatch.setenv("EXAMPLE_WAIT", "later")
     with pytest.raises(ConfigurationError, match="EXAMPLE_WAIT"):
@@ -84,12 +84,26 @@ def test_a_missing_value_names_all_three_places() -> None:
         load(Example, {}, None)
 
 
-@pytest.mark.parametrize("content", [b"\xff", b"= 1", b"name = ["])
-def test_a_file_that_is_no_toml_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (b"\nname = '\xff'", "2:9"),
+        (b"= 1", "1:1"),
+        (b"wait = 1\nname = [\n1,\n", "2"),
+        (b"wait = 1\r\nname = x", "2:8"),
+        (b"\nname = " + b"[" * 9999, "2"),
+        (b"\nname = " + b"9" * 9999, "2"),
+        (b"\xef\xbb\xbfname = 1", "1:1"),
+    ],
+    ids=["bytes", "statement", "list", "value", "depth", "digits", "mark"],
+)
+def test_a_file_that_is_no_toml_is_refused_with_the_line(
+    tmp_path: Path, content: bytes, place: str
+) -> None:
     path = tmp_path / "x.toml"
     path.write_bytes(content)
 
-    with pytest.raises(ConfigurationError, match=r"x\.toml"):
+    with pytest.raises(ConfigurationError, match=rf"x\.toml:{place}: .*not valid TOML"):
         load(Example, {"needed": 1}, path)
 
 
