@@ -7,6 +7,7 @@ import click
 from broker.commands.declaring import apply
 from broker.commands.looking import status
 from broker.commands.running import run
+from broker.commands.tls import tls
 from broker.running import program
 from broker.running.options import spread
 
@@ -18,7 +19,7 @@ def group() -> None:
     """Run and administer the broker: a real nats-server, configured and set up for logs."""
 
 
-for command in (run, apply, status):
+for command in (run, apply, status, tls):
     group.add_command(command)
 
 

@@ -10,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 from broker.address import Address, Listen, OptionalListen
 from broker.connecting.access_settings import ACCESS, AccessSettings, Servers
 from broker.durations import Duration
+from broker.settings_tls import TlsSettings
 from broker.topology import MAX_PARTITIONS, Topology
 
 __all__ = ["APPLY_FIELDS", "RUN_FIELDS", "STATUS_FIELDS", "BrokerSettings"]
@@ -17,7 +18,7 @@ __all__ = ["APPLY_FIELDS", "RUN_FIELDS", "STATUS_FIELDS", "BrokerSettings"]
 _SHORTEST_AGE = timedelta(seconds=1)
 
 
-class BrokerSettings(AccessSettings):
+class BrokerSettings(TlsSettings, AccessSettings):
     """The settings of logbroker; a command uses those that concern it."""
 
     model_config = SettingsConfigDict(env_prefix="LOGBROKER_")

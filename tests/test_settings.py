@@ -68,6 +68,7 @@ WRITTEN = {
     "standby": "true",
     "takeover_after": "30s",
     "ack": "false",
+    "require_certificates": "true",
     "tls_first": "true",
 }
 MODELS = [BrokerSettings, ShipperSettings, ReceiverSettings]

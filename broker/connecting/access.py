@@ -22,6 +22,8 @@ class Access:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_first: bool = False
+    tls_name: str = ""
+    """The name that the server's certificate is to have, where it is not the host of the address."""
 
     @property
     def wants_tls(self) -> bool:

@@ -49,6 +49,7 @@ class BrokerClient(ReceivingClient, SendingClient):
         self._credentials = credentials
         self._user, self._password = access.user or None, access.password or None
         self._tls_first = access.tls_first
+        self._tls_name = access.tls_name or None
         self._wants_tls = access.wants_tls or urlsplit(self._server).scheme == "tls"
 
     async def open(self, hear: Callable[[Exception], Awaitable[None]], **options: Any) -> None:
@@ -91,6 +92,7 @@ class BrokerClient(ReceivingClient, SendingClient):
             pending_size=0,
             tls=context,
             tls_handshake_first=self._tls_first,
+            tls_hostname=self._tls_name,
             user=self._user,
             password=self._password,
             signature_cb=key.sign if key else None,

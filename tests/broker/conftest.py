@@ -74,15 +74,18 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
         broker.popen.wait()
 
 
+def call_logbroker(
+    *arguments: str | Path, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*LOGBROKER, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        env={**os.environ, **environment},
+    )
+
+
 @pytest.fixture
 def logbroker() -> Callable[..., "subprocess.CompletedProcess[str]"]:
-    def call(*arguments: str | Path, **environment: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [*LOGBROKER, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            env={**os.environ, **environment},
-        )
-
-    return call
+    return call_logbroker

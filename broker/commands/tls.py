@@ -1,0 +1,182 @@
+"""`logbroker tls`: an authority of one's own, and the certificates that it signs."""
+
+import json
+import socket
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import click
+
+from broker.durations import parse_duration
+from broker.exits import OperatorError
+from broker.granting.certificates import End, Pki, ends_of, read_authority
+from broker.running import program
+from broker.running.options import given, settings_options
+from broker.serving.securing import TLS_FOLDER
+from broker.settings import BrokerSettings
+
+__all__ = ["tls"]
+
+_FIELDS = frozenset({"store_dir", "log_level", "log_format"})
+_HERE = ("localhost", "127.0.0.1", "::1")
+
+
+def _length(_context: click.Context, _option: click.Parameter, value: str) -> timedelta:
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.group()
+def tls() -> None:
+    """Make the certificates of a broker and its clients, signed by an authority of one's own.
+
+    They stand in DIR/tls. A broker that finds a certificate there talks TLS 1.3 and nothing else; one that
+    runs takes new ones within some seconds, without a restart.
+    """
+
+
+@tls.command()
+@settings_options(BrokerSettings, _FIELDS)
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Name or address by which clients reach this broker; this machine's own are added.",
+)
+@click.option(
+    "--authority",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Authority that another broker made (its DIR/tls/authority.pem), for a cluster.",
+)
+@click.option(
+    "--authority-key",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Key of --authority; it is used and not kept here.",
+)
+def init(
+    names: Sequence[str], authority: Path | None, authority_key: Path | None, **options: Any
+) -> None:
+    """Make an authority (or take --authority), and a certificate for this broker."""
+    pki = _pki(options)
+    if pki.is_there:
+        raise OperatorError(f"{pki.broker} is there already; `logbroker tls renew` makes a new one")
+    wanted = _checked((*names, *_own_names()))
+    now = _now()
+    if authority and authority_key:
+        signer = read_authority(authority, authority_key)
+        pki.adopt(signer)
+    elif authority or authority_key:
+        raise click.UsageError("--authority and --authority-key come together")
+    else:
+        signer = pki.found(f"logship authority of {socket.gethostname()}", now)
+    pki.sign(signer, wanted, now)
+    click.echo(f"TLS is on from the next start; the certificate is for {', '.join(wanted)}")
+    click.echo(f"clients get {pki.authority} and name it with --tls-ca")
+
+
+@tls.command()
+@settings_options(BrokerSettings, _FIELDS)
+@click.option(
+    "--name", "names", multiple=True, metavar="NAME", help="New names in place of those before."
+)
+@click.option(
+    "--authority-key",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Key of the authority, where it is not kept in DIR/tls.",
+)
+def renew(names: Sequence[str], authority_key: Path | None, **options: Any) -> None:
+    """Sign this broker's certificates anew; one that runs takes them over by itself."""
+    pki = _pki(options)
+    signer = read_authority(pki.authority, authority_key or pki.authority_key)
+    wanted = _checked((*names, *_own_names())) if names else pki.names()
+    pki.sign(signer, wanted, _now())
+    _echo(ends_of([pki.broker]))
+
+
+@tls.command()
+@settings_options(BrokerSettings, _FIELDS)
+@click.argument("name")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where certificate and key go, for --tls-cert; default: NAME.pem here.",
+)
+@click.option(
+    "--valid", metavar="TIME", callback=_length, default="365d", show_default=True, help="How long."
+)
+@click.option("--force", is_flag=True, help="Replace the file that is there.")
+def issue(name: str, output: Path | None, valid: timedelta, force: bool, **options: Any) -> None:
+    """Make a client's certificate, for a broker that asks for them; NAME is what it says of the client."""
+    pki = _pki(options)
+    target = output or Path(f"{name}.pem")
+    if target.exists() and not force:
+        raise OperatorError(f"{target} is there already; --force replaces it")
+    pki.issue(_checked([name])[0], target, _now(), valid)
+    click.echo(f"{target}: certificate and key for --tls-cert; {pki.authority} is for --tls-ca")
+
+
+@tls.command()
+@settings_options(BrokerSettings, _FIELDS)
+@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+def show(as_json: bool, **options: Any) -> None:
+    """Show which certificates there are, and when they end."""
+    pki = _pki(options)
+    _echo(ends_of([pki.authority, pki.broker, pki.own]), as_json=as_json)
+
+
+def _pki(options: dict[str, Any]) -> Pki:
+    settings = given(BrokerSettings, options)
+    program.log_to_stderr(settings)
+    if settings.store_dir is None:
+        raise click.UsageError(
+            "--store-dir is required (or LOGBROKER_STORE_DIR, or store_dir in the --config file)"
+        )
+    return Pki(settings.store_dir.absolute() / TLS_FOLDER)
+
+
+def _own_names() -> tuple[str, ...]:
+    return (socket.getfqdn(), socket.gethostname(), *_HERE)
+
+
+def _checked(names: Sequence[str]) -> tuple[str, ...]:
+    for name in names:
+        if not name or not name.isascii() or any(sign.isspace() or sign in "/:" for sign in name):
+            try:
+                ip_address(name)
+            except ValueError:
+                raise click.UsageError(
+                    f"{name!r} is neither a host's name (in ASCII) nor an address"
+                ) from None
+    return tuple(dict.fromkeys(names))
+
+
+def _echo(ends: Sequence[End], *, as_json: bool = False) -> None:
+    now = _now()
+    if as_json:
+        found = [
+            {"file": end.path, "name": end.name, "not_after": end.not_after.isoformat()}
+            for end in ends
+        ]
+        click.echo(json.dumps(found, indent=2))
+        return
+    for end in ends:
+        left = (end.not_after - now).days
+        said = f"in {left} days" if left >= 0 else "OVER"
+        click.echo(f"{end.not_after:%Y-%m-%d}  {said:<14} {end.name}  {end.path}")
+    if not ends:
+        click.echo("no certificates here: this broker talks in the clear")
+
+
+def _now() -> datetime:
+    return datetime.fromtimestamp(time.time_ns() // 1_000_000_000, UTC)

@@ -1,0 +1,177 @@
+"""The certificates of a broker on disk: made by its own authority in `DIR/tls`, or brought along by the operator.
+
+A certificate and its key stand in one file, so that a new pair takes the place of the old one in one step, and nobody
+ever finds a certificate with another's key. Nothing here is sent anywhere.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+
+from broker.exits import ConfigurationError, OperatorError
+from broker.granting.authority import Authority, Issued, UnusableAuthority, Use, names_in
+from broker.whole import write_whole
+
+__all__ = [
+    "AUTHORITY_VALID",
+    "OWN_NAME",
+    "VALID",
+    "End",
+    "Pki",
+    "ends_of",
+    "read_authority",
+]
+
+VALID = timedelta(days=365)
+"""How long certificates of brokers and clients are valid unless told otherwise."""
+AUTHORITY_VALID = timedelta(days=3650)
+"""How long a new authority is valid."""
+OWN_NAME = "logbroker.logship.internal"
+"""The name in the certificate by which `logbroker run` itself connects to its server; nobody else may be called so."""
+
+_OPEN, _SECRET = 0o644, 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """When a certificate ends; `path` is its file, `name` its subject."""
+
+    path: str
+    name: str
+    not_after: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Pki:
+    """The folder `DIR/tls` of a store: authority, the broker's certificate, and that of logbroker itself."""
+
+    folder: Path
+
+    @property
+    def authority(self) -> Path:
+        """The authority's certificate, which every client is given."""
+        return self.folder / "authority.pem"
+
+    @property
+    def authority_key(self) -> Path:
+        """The authority's key; may be kept elsewhere, and is needed only to sign."""
+        return self.folder / "authority.key"
+
+    @property
+    def broker(self) -> Path:
+        """Certificate and key that the server shows."""
+        return self.folder / "broker.pem"
+
+    @property
+    def own(self) -> Path:
+        """Certificate and key by which logbroker itself connects where clients need one."""
+        return self.folder / "logbroker.pem"
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the broker has a certificate here."""
+        return self.broker.exists()
+
+    def found(self, name: str, now: datetime) -> Authority:
+        """Make a new authority here and return it; raises `OperatorError`, also when there is one already."""
+        for path in (self.authority, self.authority_key):
+            if path.exists():
+                raise OperatorError(
+                    f"{path} is there already, and what it signed would be worth nothing without it; "
+                    "`logbroker tls renew` makes new certificates"
+                )
+        self._make_folder()
+        authority = Authority.found(name, now, AUTHORITY_VALID)
+        own = authority.as_issued()
+        write_whole(self.authority_key, own.key, _SECRET)
+        write_whole(self.authority, own.certificate, _OPEN)
+        return authority
+
+    def adopt(self, authority: Authority) -> None:
+        """Take on an authority that was made elsewhere, without its key; raises `OperatorError`."""
+        certificate = authority.as_issued().certificate
+        if self.authority.exists() and self.authority.read_bytes() != certificate:
+            raise OperatorError(f"{self.authority} is another authority already")
+        self._make_folder()
+        write_whole(self.authority, certificate, _OPEN)
+
+    def sign(self, authority: Authority, names: Sequence[str], now: datetime) -> None:
+        """Write both certificates of a broker that is reached by `names`, new or anew; raises `OperatorError`.
+
+        The broker's own comes last: with it TLS is on.
+        """
+        try:
+            own = authority.issue([OWN_NAME], Use.CLIENT, now, VALID)
+            broker = authority.issue(names, Use.BROKER, now, VALID)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{', '.join(names)} cannot stand in a certificate: {error}"
+            ) from None
+        _write_pair(self.own, own)
+        _write_pair(self.broker, broker)
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+        except OSError as error:
+            raise OperatorError(
+                f"cannot make {self.folder}: {error.strerror}; check --store-dir and its owner"
+            ) from None
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names that the broker's certificate is for; raises `ConfigurationError`."""
+        try:
+            return names_in(_read(self.broker))
+        except ValueError:
+            raise ConfigurationError(f"{self.broker} holds no certificate") from None
+
+    def read_authority(self) -> Authority:
+        """Return the authority; raises `ConfigurationError` when it is not here, or cannot be used."""
+        return read_authority(self.authority, self.authority_key)
+
+    def issue(self, name: str, target: Path, now: datetime, valid: timedelta = VALID) -> None:
+        """Write a client's certificate and key to a file; raises `OperatorError`, `ConfigurationError`."""
+        if name == OWN_NAME:
+            raise ConfigurationError(f"{name} is logbroker's own name; choose another one")
+        try:
+            issued = self.read_authority().issue([name], Use.CLIENT, now, valid)
+        except ValueError as error:
+            raise ConfigurationError(f"{name!r} cannot stand in a certificate: {error}") from None
+        _write_pair(target, issued)
+
+
+def read_authority(certificate: Path, key: Path) -> Authority:
+    """Return the authority of two files; raises `ConfigurationError`."""
+    try:
+        return Authority.read(_read(certificate), _read(key))
+    except UnusableAuthority as error:
+        raise ConfigurationError(
+            f"{certificate} and {key} are not an authority of `logbroker tls init`: {error}"
+        ) from None
+
+
+def ends_of(files: Iterable[Path]) -> tuple[End, ...]:
+    """Return when the certificates end that stand first in each file, the soonest first; passes over what holds none."""
+    found = []
+    for path in files:
+        try:
+            certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        names = certificate.subject.rfc4514_string()
+        found.append(End(str(path), names, certificate.not_valid_after_utc))
+    return tuple(sorted(found, key=lambda end: (end.not_after, end.path)))
+
+
+def _write_pair(path: Path, issued: Issued) -> None:
+    write_whole(path, issued.certificate + issued.key, _SECRET)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None

@@ -1,0 +1,118 @@
+"""`logbroker tls` as an operator uses it."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker.granting.authority import names_in
+
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tests.broker.conftest import call_logbroker
+
+    store = tmp_path_factory.mktemp("store")
+    called = call_logbroker(
+        "tls", "init", "--store-dir", store, "--name", "broker1.example.net", "--name", "10.0.0.7"
+    )
+    assert called.returncode == 0, called.stderr
+    assert "TLS is on" in called.stdout
+    return store
+
+
+def test_init_makes_a_certificate_for_the_names_given_and_this_machine(made: Path) -> None:
+    names = names_in((made / "tls" / "broker.pem").read_bytes())
+
+    assert names[:2] == ("broker1.example.net", "10.0.0.7")
+    assert {"localhost", "127.0.0.1", "::1"} <= set(names)
+
+
+def test_what_is_secret_is_open_to_nobody_else(made: Path) -> None:
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (made / "tls").iterdir()}
+
+    assert modes.pop("authority.pem") == 0o644
+    assert set(modes) == {"authority.key", "broker.pem", "logbroker.pem"}
+    assert set(modes.values()) == {0o600}
+
+
+def test_init_does_not_replace_what_is_there(made: Path, logbroker: Call) -> None:
+    before = (made / "tls" / "authority.pem").read_bytes()
+
+    called = logbroker("tls", "init", "--store-dir", made)
+
+    assert called.returncode == 1
+    assert "logbroker tls renew" in called.stderr
+    assert (made / "tls" / "authority.pem").read_bytes() == before
+
+
+def test_renew_keeps_the_names_or_takes_new_ones(made: Path, logbroker: Call) -> None:
+    broker = made / "tls" / "broker.pem"
+    before = broker.read_bytes()
+
+    assert logbroker("tls", "renew", "--store-dir", made).returncode == 0
+    same = broker.read_bytes()
+    assert same != before
+    assert names_in(same) == names_in(before)
+
+    assert logbroker("tls", "renew", "--store-dir", made, "--name", "other").returncode == 0
+    assert names_in(broker.read_bytes())[0] == "other"
+
+
+def test_a_second_broker_of_a_cluster_takes_the_first_ones_authority_and_not_its_key(
+    made: Path, tmp_path: Path, logbroker: Call
+) -> None:
+    own = ("--authority", made / "tls" / "authority.pem")
+    key = ("--authority-key", made / "tls" / "authority.key")
+
+    called = logbroker("tls", "init", "--store-dir", tmp_path / "second", *own, *key)
+
+    assert called.returncode == 0, called.stderr
+    second = tmp_path / "second" / "tls"
+    assert (second / "authority.pem").read_bytes() == own[1].read_bytes()
+    assert not (second / "authority.key").exists()
+    assert logbroker("tls", "renew", "--store-dir", tmp_path / "second", *key).returncode == 0
+    alone = logbroker("tls", "renew", "--store-dir", tmp_path / "second")
+    assert alone.returncode == 78
+    assert "authority.key" in alone.stderr
+
+
+def test_a_client_gets_a_file_of_its_own_that_is_not_replaced_unasked(
+    made: Path, tmp_path: Path, logbroker: Call
+) -> None:
+    target = tmp_path / "web01.pem"
+    issue = ("tls", "issue", "web01", "--store-dir", made, "--output", target)
+
+    assert logbroker(*issue).returncode == 0
+    text = target.read_text("ascii")
+    assert text.count("BEGIN") == 2
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert names_in(text.encode()) == ("web01",)
+    again = logbroker(*issue)
+    assert (again.returncode, target.read_text("ascii")) == (1, text)
+    assert "--force" in again.stderr
+    assert logbroker(*issue, "--force").returncode == 0
+
+
+@pytest.mark.parametrize("name", ["", "a b", "http://x", "ümlaut", "logbroker.logship.internal"])
+def test_a_name_that_will_not_do_is_refused(
+    made: Path, tmp_path: Path, logbroker: Call, name: str
+) -> None:
+    called = logbroker("tls", "issue", name, "--store-dir", made, "--output", tmp_path / "x.pem")
+
+    assert called.returncode in {2, 78}
+    assert called.stderr.count("\n") == 1
+    assert not (tmp_path / "x.pem").exists()
+
+
+def test_show_tells_when_they_end(made: Path, tmp_path: Path, logbroker: Call) -> None:
+    found = json.loads(logbroker("tls", "show", "--store-dir", made, "--json").stdout)
+
+    assert [Path(end["file"]).name for end in found][-1] == "authority.pem"
+    assert {"file", "name", "not_after"} == set(found[0])
+    assert "days" in logbroker("tls", "show", "--store-dir", made).stdout
+    assert "in the clear" in logbroker("tls", "show", "--store-dir", tmp_path).stdout
