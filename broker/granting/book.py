@@ -1,0 +1,206 @@
+"""The book of credentials as a value: who gets in, since when, and which older proofs are good for how long.
+
+Never holds a secret. A book that was ever written stays secured, with no entry as well: nobody gets in then, and only a
+person who says so opens it again.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import chain
+
+from broker.granting.identity import Certificate, Identity, Kind, Nkey, Password, Proof
+from broker.subjects import InvalidHost, validate_host
+from broker.topology import MAX_PARTITIONS
+
+__all__ = ["Book", "Entry", "Former", "InvalidEntry", "Key", "account_name", "check_identity"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_PUBLIC = re.compile(r"U[A-Z2-7]{55}")
+_HASHED = re.compile(r"\$2[abxy]\$[0-9]{2}\$[./A-Za-z0-9]{53}")
+_LONGEST_SUBJECT = 1024
+
+
+class InvalidEntry(ValueError):
+    """What cannot stand in a book, or is not in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What finds an entry: the kind and the name of its identity."""
+
+    kind: Kind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.value} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """A proof that was replaced and is good until a time."""
+
+    proof: Proof
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A credential: its identity with the newest proof, and the former ones; times are aware."""
+
+    identity: Identity
+    since: datetime
+    rotated: datetime | None = None
+    former: tuple[Former, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """What it is found by."""
+        return Key(self.identity.kind, self.identity.name)
+
+    def proofs(self) -> Iterator[Proof]:
+        """Give the newest proof, then the former ones."""
+        yield self.identity.proof
+        yield from (former.proof for former in self.former)
+
+    def at(self, now: datetime) -> "Entry":
+        """Return the entry without the proofs that are over by `now`."""
+        return replace(self, former=tuple(one for one in self.former if one.until > now))
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """All credentials; `revision` counts its changes, `secured` says whether one is needed to get in."""
+
+    revision: int = 0
+    secured: bool = False
+    entries: tuple[Entry, ...] = ()
+
+    def identities(self, now: datetime) -> tuple[Identity, ...]:
+        """Return who gets in at `now`, once for each proof that is good."""
+        return tuple(
+            replace(entry.identity, proof=proof)
+            for entry in self.entries
+            for proof in entry.at(now).proofs()
+        )
+
+    def next_end(self, now: datetime) -> datetime | None:
+        """Return when the next proof is over, None when none will be."""
+        ends = chain.from_iterable(entry.former for entry in self.entries)
+        return min((one.until for one in ends if one.until > now), default=None)
+
+    def found(self, keys: Sequence[Key]) -> tuple[Entry, ...]:
+        """Return the entries of the keys, in their order; raises `InvalidEntry` when one is not there or given twice."""
+        there = {entry.key: entry for entry in self.entries}
+        if missing := [key for key in keys if key not in there]:
+            raise InvalidEntry(f"there is no credential of {_named(missing)}")
+        _refuse_twice(keys)
+        return tuple(there[key] for key in keys)
+
+    def added(self, identities: Iterable[Identity], now: datetime) -> "Book":
+        """Return the book with new credentials; raises `InvalidEntry` for one that will not do or is there already."""
+        new = [Entry(identity, now) for identity in identities]
+        there = {entry.key for entry in self.entries}
+        if known := [entry.key for entry in new if entry.key in there]:
+            raise InvalidEntry(f"{_named(known)} has a credential already")
+        return self._with(chain(self.entries, new), now)
+
+    def rotated(self, proofs: dict[Key, Proof], now: datetime, grace: timedelta) -> "Book":
+        """Return the book with new proofs; the former ones, older ones too, are good for `grace` at most."""
+        self.found(list(proofs))
+        end = now + grace
+
+        def turned(entry: Entry) -> Entry:
+            former = (Former(entry.identity.proof, end), *entry.former)
+            return replace(
+                entry,
+                identity=replace(entry.identity, proof=proofs[entry.key]),
+                rotated=now,
+                former=tuple(replace(one, until=min(one.until, end)) for one in former),
+            )
+
+        return self._with((turned(e) if e.key in proofs else e for e in self.entries), now)
+
+    def revoked(self, keys: Sequence[Key], now: datetime) -> "Book":
+        """Return the book without some credentials; it stays secured, and raises `InvalidEntry` as `found` does."""
+        gone = {entry.key for entry in self.found(keys)}
+        return self._with((entry for entry in self.entries if entry.key not in gone), now)
+
+    def opened(self) -> "Book":
+        """Return the book of a broker that lets in everybody; raises `InvalidEntry` while somebody has a credential."""
+        if self.entries:
+            raise InvalidEntry(
+                f"{len(self.entries)} other credentials are left; revoke them all to open the broker again"
+            )
+        return Book(self.revision + 1)
+
+    def _with(self, entries: Iterable[Entry], now: datetime) -> "Book":
+        book = Book(self.revision + 1, secured=True, entries=tuple(e.at(now) for e in entries))
+        book.check()
+        return book
+
+    def check(self) -> None:
+        """Raise `InvalidEntry` for what nats-server would refuse, or could mistake for something else."""
+        for entry in self.entries:
+            for proof in entry.proofs():
+                check_identity(replace(entry.identity, proof=proof))
+        _refuse_twice([entry.key for entry in self.entries])
+        names = Counter(account_name(proof) for entry in self.entries for proof in entry.proofs())
+        if twice := [name for name, count in names.items() if count > 1]:
+            raise InvalidEntry(f"{twice[0]!r} is the proof of two credentials")
+
+
+def check_identity(identity: Identity) -> None:
+    """Raise `InvalidEntry` for a name, partitions or a proof that will not do."""
+    if identity.kind is Kind.HOST:
+        try:
+            validate_host(identity.name)
+        except InvalidHost as error:
+            raise InvalidEntry(str(error)) from None
+    elif not _NAME.fullmatch(identity.name):
+        raise InvalidEntry(
+            f"{identity.kind.value} name {identity.name!r} is not one of letters, digits, '.', '_' and '-', at most 64"
+        )
+    if identity.partitions and identity.kind is not Kind.RECEIVER:
+        raise InvalidEntry(f"a {identity.kind.value} has no partitions; receivers have")
+    if not all(0 <= partition < MAX_PARTITIONS for partition in identity.partitions):
+        raise InvalidEntry(f"partitions count from 0 and are at most {MAX_PARTITIONS - 1}")
+    if not _is_sound(identity.proof):
+        raise InvalidEntry(f"{identity.kind.value} {identity.name} has no proof that can be read")
+
+
+def account_name(proof: Proof) -> str:
+    """Return what nats-server knows the user by: its public key, its name, or the name in its certificate."""
+    match proof:
+        case Nkey(public):
+            return public
+        case Password(user, _):
+            return user
+        case Certificate(subject):
+            return subject
+
+
+def _is_sound(proof: Proof) -> bool:
+    match proof:
+        case Nkey(public):
+            return _PUBLIC.fullmatch(public) is not None
+        case Password(user, hashed):
+            return _is_text(user) and _HASHED.fullmatch(hashed) is not None
+        case Certificate(subject):
+            return _is_text(subject)
+
+
+def _is_text(text: str) -> bool:
+    return 0 < len(text) <= _LONGEST_SUBJECT and text.isprintable() and text == text.strip()
+
+
+def _refuse_twice(keys: Collection[Key]) -> None:
+    if twice := [key for key, count in Counter(keys).items() if count > 1]:
+        raise InvalidEntry(f"{_named(twice)} is there twice")
+
+
+def _named(keys: Sequence[Key]) -> str:
+    more = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
+    return ", ".join(map(str, keys[:3])) + more
