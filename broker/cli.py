@@ -5,6 +5,7 @@ import sys
 import click
 
 from broker.commands.declaring import apply
+from broker.commands.following import tail_lines
 from broker.commands.looking import status
 from broker.commands.running import run
 from broker.commands.tls import tls
@@ -19,7 +20,13 @@ def group() -> None:
     """Run and administer the broker: a real nats-server, configured and set up for logs."""
 
 
-for command in (run, apply, status, tls):
+for command in (
+    run,
+    apply,
+    status,
+    tail_lines,
+    tls,
+):
     group.add_command(command)
 
 

@@ -1,0 +1,96 @@
+"""A message of the stream, read: whose lines they are, where they came from, and the lines themselves. Decides only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import zstandard
+
+from broker.block import MalformedBlock, Origin, decode_origin, decode_payload
+from broker.subjects import InvalidHost, InvalidSubject, Subject
+
+__all__ = ["Held", "held", "rfc3339"]
+
+_MICROSECOND = 1000
+_SECOND = 1_000_000_000
+
+
+def rfc3339(nanoseconds: int) -> str:
+    """Return a time since the epoch as text, to the microsecond; one that no calendar has, as a number."""
+    seconds, rest = divmod(nanoseconds, _SECOND)
+    try:
+        moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest // _MICROSECOND)
+    except (ValueError, OverflowError, OSError):
+        return f"{nanoseconds} ns"
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A message that the stream holds; `stored_at` is in nanoseconds since the epoch.
+
+    `subject` is None where it is none of a host, `origin` where the headers are not ours; `trouble` says why a
+    receiver would set it aside, and is empty for a good one. `payload` is on the wire as it is here.
+    """
+
+    name: str
+    sequence: int
+    stored_at: int
+    headers: Mapping[str, str]
+    payload: bytes
+    subject: Subject | None
+    origin: Origin | None
+    trouble: str
+
+    @property
+    def host(self) -> str:
+        """The host, or the whole subject where it names none."""
+        return self.subject.host if self.subject else self.name
+
+    @property
+    def file(self) -> str:
+        """The path as followed, empty where nobody said."""
+        return self.origin.file if self.origin else ""
+
+    def lines(self, unfolder: zstandard.ZstdDecompressor | None = None) -> bytes:
+        """Return the lines, unfolded; those of another client than ours get a missing last newline.
+
+        Raises `MalformedBlock`.
+        """
+        found = decode_payload(self.headers, self.payload, unfolder)
+        ends = self.origin is not None or not found or found.endswith(b"\n")
+        return found if ends else found + b"\n"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what is known of it as plain values, without the lines."""
+        return {
+            "subject": self.name,
+            "sequence": self.sequence,
+            "time": rfc3339(self.stored_at),
+            "partition": self.subject.partition if self.subject else None,
+            "host": self.subject.host if self.subject else None,
+            "file": self.file or None,
+            "span": str(self.origin.span) if self.origin and self.origin.span else None,
+            "agent": self.origin.agent if self.origin else None,
+            "read_at": rfc3339(self.origin.read_at) if self.origin else None,
+            "stored_bytes": len(self.payload),
+            "headers": dict(self.headers),
+            "trouble": self.trouble or None,
+        }
+
+
+def held(
+    subject: str, sequence: int, stored_at: int, headers: Mapping[str, str], payload: bytes
+) -> Held:
+    """Read a message; whatever is wrong with it is its `trouble`."""
+    trouble, origin, parsed = "", None, None
+    try:
+        parsed = Subject.parse(subject)
+    except (InvalidSubject, InvalidHost) as error:
+        trouble = str(error)
+    try:
+        origin = decode_origin(headers)
+    except MalformedBlock as error:
+        trouble = trouble or str(error)
+    return Held(subject, sequence, stored_at, headers, payload, parsed, origin, trouble)

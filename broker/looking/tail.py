@@ -1,0 +1,178 @@
+"""`logbroker tail`: the lines of all hosts as they come, from a place in the stream on. Changes nothing."""
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import zstandard
+
+from broker.block import MalformedBlock
+from broker.connecting.connection import Connection
+from broker.looking.feed import Feed, Start, Taken, at_sequence, at_time
+from broker.looking.lines import Run, last_lines
+from broker.looking.message import Held, held
+from broker.moment import Moment
+from broker.printable import printable
+from broker.selection import Selection
+from broker.subjects import host_filter, partition_filter
+from broker.topology import STREAM
+
+__all__ = ["Wanted", "tail"]
+
+_FIRST_WINDOW, _WIDER = (
+    512,
+    8,
+)  # messages that are looked at for the last lines, and by how much more next
+_MOST_LOOKED_AT = 500_000
+_UNFOLDER = zstandard.ZstdDecompressor()
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which lines: of these hosts and files, partitions (none: all), from `since` on, else the last `lines`.
+
+    `follow`: those to come as well.
+    """
+
+    selection: Selection = field(default_factory=Selection)
+    partitions: tuple[int, ...] = ()
+    since: Moment | None = None
+    lines: int = 10
+    follow: bool = True
+
+    @property
+    def only_host(self) -> str | None:
+        """The one host that is asked for by its name."""
+        hosts = self.selection.hosts
+        plain = len(hosts) == 1 and not set(hosts[0]) & set("*?[")
+        return hosts[0] if plain else None
+
+    def filters(self) -> list[str]:
+        """Return what the broker picks out; globs are left to this end."""
+        host = self.only_host
+        if self.partitions:
+            return [
+                f"logs.p{number}.{host}" if host else partition_filter(number)
+                for number in self.partitions
+            ]
+        return [host_filter(host)] if host else []
+
+    def has(self, message: Held) -> bool:
+        """Whether a message's lines are among them."""
+        return self.selection.wants_host(message.host) and self.selection.wants_file(message.file)
+
+
+async def tail(connection: Connection, wanted: Wanted, run: Run) -> AsyncIterator[bytes]:
+    """Yield the lines as bytes to be shown; raises `OperatorError`, `ConnectionLost` or `Rejected`.
+
+    A broker that goes away later is waited for: nothing is shown twice, nothing left out.
+    """
+    info = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
+    last, start = info["last_seq"], await _start(connection, wanted, info)
+    feed = Feed(connection, start, wanted.filters())
+    try:
+        if wanted.since is None and wanted.lines:
+            async for lines in _newest(feed, wanted, last):
+                yield run.add(*lines)
+        elif not wanted.follow:
+            async for taken in _until(feed, last):
+                yield _shown(taken, wanted, run)
+        if wanted.follow:
+            async for taken in feed.follow():
+                yield _shown(taken, wanted, run)
+    finally:
+        await feed.close()
+
+
+def _shown(taken: list[Taken], wanted: Wanted, run: Run) -> bytes:
+    return b"".join(run.add(m.host, m.file, _lines(m)) for m in map(_read, taken) if wanted.has(m))
+
+
+def _read(taken: Taken) -> Held:
+    delivery, message = taken
+    return held(
+        message.subject,
+        delivery.sequence,
+        delivery.stored_at,
+        message.headers or {},
+        message.data,
+    )
+
+
+def _lines(message: Held) -> bytes:
+    try:
+        if not message.trouble:
+            return message.lines(_UNFOLDER)
+        reason = message.trouble
+    except MalformedBlock as error:
+        reason = str(error)
+    logger.warning("message %d is no lines: %s", message.sequence, printable(reason))
+    return b""
+
+
+async def _start(connection: Connection, wanted: Wanted, state: dict[str, int]) -> Start:
+    match wanted.since:
+        case datetime() as time:
+            return at_time(time)
+        case int(sequence):
+            return at_sequence(sequence)
+        case _:
+            return at_sequence(await _place_of_last(connection, wanted, state))
+
+
+async def _place_of_last(connection: Connection, wanted: Wanted, state: dict[str, int]) -> int:
+    """Return a sequence from which on there are the last lines, by the headers alone, looked at further and further back."""
+    last, window = state["last_seq"], _FIRST_WINDOW
+    if not wanted.lines:
+        return last + 1
+    while True:
+        begin = max(state["first_seq"], last + 1 - window)
+        places: deque[tuple[int, int]] = deque()
+        feed = Feed(connection, at_sequence(begin), wanted.filters(), headers_only=True)
+        try:
+            async for taken in _until(feed, last):
+                _note(places, taken, wanted)
+        finally:
+            await feed.close()
+        if sum(lines for _, lines in places) >= wanted.lines or begin == state["first_seq"]:
+            return places[0][0] if places else last + 1
+        if window > _MOST_LOOKED_AT:
+            logger.warning("only the last %d messages were looked at; see --since", window)
+            return places[0][0] if places else last + 1
+        window *= _WIDER
+
+
+def _note(places: "deque[tuple[int, int]]", taken: list[Taken], wanted: Wanted) -> None:
+    """Keep the newest messages, as many as have the lines; another client's count as one line, as it does not say."""
+    for message in filter(wanted.has, map(_read, taken)):
+        places.append((message.sequence, message.origin.lines if message.origin else 1))
+    total = sum(lines for _, lines in places)
+    while places and total - places[0][1] >= wanted.lines:
+        total -= places.popleft()[1]
+
+
+async def _newest(feed: Feed, wanted: Wanted, last: int) -> AsyncIterator[tuple[str, str, bytes]]:
+    """Yield the last lines of what is there, by host and file."""
+    pieces: list[tuple[str, str, bytes]] = []
+    async for taken in _until(feed, last):
+        pieces.extend((m.host, m.file, _lines(m)) for m in map(_read, taken) if wanted.has(m))
+    left, kept = wanted.lines, []
+    for host, file, lines in reversed(pieces):
+        if left <= 0:
+            break
+        cut = last_lines(lines, left)
+        left -= cut.count(b"\n")
+        kept.append((host, file, cut))
+    for piece in reversed(kept):
+        yield piece
+
+
+async def _until(feed: Feed, last: int) -> AsyncIterator[list[Taken]]:
+    """Yield what is there up to `last`; what came meanwhile may be among it."""
+    async for taken in feed.until_there():
+        yield taken
+        if taken[-1].delivery.sequence >= last:
+            return

@@ -1,0 +1,223 @@
+import asyncio
+import logging
+import signal
+import subprocess
+from collections.abc import Callable
+from datetime import datetime
+
+import pytest
+
+from broker.connecting.connection import Connection
+from broker.looking.lines import Run
+from broker.looking.tail import Wanted, tail
+from broker.selection import Selection
+from broker.topology import Topology
+from tests.broker.conftest import LOGBROKER
+from tests.broker.looking.conftest import Publish, block
+from tests.conftest import Server, apply_topology
+
+pytestmark = pytest.mark.nats
+
+Lines = Callable[[int], bytes]
+
+
+async def _shown(connection: Connection, wanted: Wanted, prefixed: bool = False) -> bytes:
+    run = Run(prefixed=prefixed, for_terminal=False)
+    return b"".join([lines async for lines in tail(connection, wanted, run)])
+
+
+async def test_everything_is_shown_in_order_unfolded_and_byte_for_byte(
+    connection: Connection, publish: Publish, log_lines: Lines
+) -> None:
+    blocks = [log_lines(3), b"\xff\x00\n", log_lines(200)]
+    for number, lines in enumerate(blocks):
+        await publish("web01", lines, compressed=number == 2)
+
+    assert await _shown(connection, Wanted(since=0, follow=False)) == b"".join(blocks)
+
+
+async def test_the_last_lines_end_where_the_stream_ends(
+    connection: Connection, publish: Publish, log_lines: Lines
+) -> None:
+    lines = log_lines(40)
+    for begin in range(0, 40, 4):
+        await publish("web01", b"".join(lines.splitlines(True)[begin : begin + 4]))
+
+    shown = await _shown(connection, Wanted(lines=7, follow=False))
+
+    assert shown == b"".join(lines.splitlines(True)[-7:])
+
+
+async def test_a_host_that_has_been_quiet_for_long_is_found_all_the_same(
+    connection: Connection, publish: Publish
+) -> None:
+    await publish("quiet", b"long ago\n")
+    for _ in range(6):
+        await asyncio.gather(*(publish("loud", b"x\n") for _ in range(100)))
+
+    wanted = Wanted(Selection(hosts=("quiet",)), lines=3, follow=False)
+
+    assert await _shown(connection, wanted) == b"long ago\n"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shown"),
+    [
+        pytest.param(Wanted(Selection(hosts=("web*",))), b"web01: a\nweb02: c\n", id="hosts"),
+        pytest.param(Wanted(Selection(hosts=("db01",))), b"db01: b\n", id="a host"),
+        pytest.param(Wanted(partitions=(1,)), b"db01: b\nplain: d\nplain: e\n", id="a partition"),
+        pytest.param(Wanted(Selection(files=("auth.log",))), b"web02: c\n", id="a file"),
+        pytest.param(Wanted(Selection(hosts=("none",))), b"", id="nobody"),
+        pytest.param(Wanted(Selection(hosts=("db01",)), (0,)), b"", id="not in that partition"),
+        pytest.param(Wanted(lines=0), b"", id="no lines"),
+    ],
+)
+async def test_only_what_was_asked_for_is_shown(
+    connection: Connection, publish: Publish, wanted: Wanted, shown: bytes
+) -> None:
+    await publish("web01", b"a\n")
+    await publish("db01", b"b\n", partition=1)
+    await publish("web02", b"c\n", file="/var/log/auth.log")
+    await connection.ask("logs.p1.plain", b"d\ne")  # of another client
+
+    once = Wanted(wanted.selection, wanted.partitions, None, wanted.lines, follow=False)
+
+    assert await _shown(connection, once, prefixed=True) == shown
+
+
+async def test_a_time_is_a_place_to_begin(connection: Connection, publish: Publish) -> None:
+    await publish("web01", b"before\n")
+    await asyncio.sleep(0.01)
+    await publish("web01", b"behind\n")
+    stored = (await connection.api("STREAM.MSG.GET.LOGS", {"seq": 2}))["message"]["time"]
+    time = datetime.fromisoformat(stored[:26] + "+00:00")  # cut to microseconds, before it
+
+    assert await _shown(connection, Wanted(since=time, follow=False)) == b"behind\n"
+
+
+async def test_a_message_that_is_no_lines_is_named_and_passed(
+    connection: Connection, publish: Publish, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, headers = block(b"x\n", compressed=True)
+    await connection.ask("logs.p0.web01", b"no frame", headers)
+    await publish("web01", b"good\n")
+
+    with caplog.at_level(logging.WARNING):
+        shown = await _shown(connection, Wanted(follow=False))
+
+    assert shown == b"good\n"
+    assert "message 1 is no lines" in caplog.text
+
+
+async def test_a_broker_that_is_killed_costs_no_line_and_repeats_none(own_server: Server) -> None:
+    await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=1))
+    connection, sender = Connection([own_server.url], "tail"), Connection([own_server.url], "host")
+    await connection.once()
+    found, sent = b"", b""
+
+    async def watch() -> None:
+        nonlocal found
+        async for lines in tail(
+            connection, Wanted(since=0), Run(prefixed=False, for_terminal=False)
+        ):
+            found += lines
+
+    watching = asyncio.ensure_future(watch())
+    for _ in range(2):
+        for number in range(50):
+            line = b"line %d of %d\n" % (number, len(sent))
+            await sender.ask("logs.p0.web01", line)
+            sent += line
+        await asyncio.to_thread(own_server.kill_and_restart)
+    await sender.ask("logs.p0.web01", b"last\n")
+    async with asyncio.timeout(30):
+        while not found.endswith(b"last\n"):
+            assert not watching.done(), watching.result()
+            await asyncio.sleep(0.05)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    await connection.close()
+    await sender.close()
+
+    assert found == sent + b"last\n"
+
+
+async def test_a_stream_that_was_made_anew_is_begun_anew(
+    connection: Connection, publish: Publish, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = b""
+
+    async def watch() -> None:
+        nonlocal found
+        async for lines in tail(
+            connection, Wanted(since=0), Run(prefixed=False, for_terminal=False)
+        ):
+            found += lines
+
+    async def until(end: bytes) -> None:
+        async with asyncio.timeout(30):
+            while not found.endswith(end):
+                assert not watching.done(), watching.result()
+                await asyncio.sleep(0.02)
+
+    watching = asyncio.ensure_future(watch())
+    await publish("web01", b"a\n")
+    await publish("web01", b"b\n")
+    await until(b"b\n")
+    await connection.api("STREAM.DELETE.LOGS")
+    await connection.api("STREAM.CREATE.LOGS", Topology(partitions=2).streams()[0])
+    await publish("web01", b"c\n")
+    await until(b"c\n")
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+
+    assert found == b"a\nb\nc\n"
+    assert "made anew" in caplog.text
+
+
+async def test_the_program_shows_what_comes_and_ends_when_told(
+    logs_url: str, publish: Publish
+) -> None:
+    await publish("web01", b"before\n")
+    program = await asyncio.to_thread(_started, logs_url, "--lines", "1")
+    assert program.stdout is not None
+    first = await asyncio.to_thread(program.stdout.readline)
+    await publish("db01", b"behind\n", partition=1)
+    second = await asyncio.to_thread(program.stdout.readline)
+    program.send_signal(signal.SIGINT)
+
+    assert (first, second) == (b"web01: before\n", b"db01: behind\n")
+    assert await asyncio.to_thread(program.wait, 20) == 130
+    assert (await asyncio.to_thread(program.communicate))[1].strip() == b""
+
+
+async def test_a_reader_that_goes_away_ends_the_program_in_silence(
+    logs_url: str, publish: Publish
+) -> None:
+    await publish("web01", b"one\n")
+    program = await asyncio.to_thread(_started, logs_url)
+    assert program.stdout is not None
+    assert program.stderr is not None
+    await asyncio.to_thread(program.stdout.readline)
+    program.stdout.close()
+
+    assert await asyncio.to_thread(program.wait, 20) == 0
+    with program.stderr as said:
+        assert said.read() == b""
+
+
+def _started(url: str, *options: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [*LOGBROKER, "tail", "--server", url, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_two_places_to_begin_are_one_too_many(
+    logbroker: Callable[..., "subprocess.CompletedProcess[str]"],
+) -> None:
+    ended = logbroker("tail", "--since", "1h", "--lines", "3")
+
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
