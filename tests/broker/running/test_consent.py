@@ -10,7 +10,6 @@ import pytest
 from broker.exits import OperatorError
 from broker.running.consent import ask
 
-
 Answer = Callable[[bytes], object]
 
 
