@@ -53,6 +53,8 @@ WRITTEN = {
     "round_size": "1MiB",
     "max_line": "64KiB",
     "replicas": "3",
+    "cluster_listen": "127.0.0.1:7222",
+    "route": "nats-route://b2:6222,b3:6222",
     "partitions": "4",
     "keep": "7",
     "keep_age": "30d",

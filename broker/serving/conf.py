@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 
 from broker.address import Address
+from broker.serving.conf_cluster import ClusterConf, render_cluster
 from broker.topology import MAX_PAYLOAD
 
 __all__ = ["ServerConf", "render", "store_limit", "stream_limit"]
@@ -27,6 +28,7 @@ class ServerConf:
     http: Address | None
     folder: str
     max_store: int
+    cluster: ClusterConf | None = None
 
 
 def store_limit(free: int, held: int, total: int, reserve: int | None) -> int:
@@ -81,6 +83,7 @@ def render(conf: ServerConf) -> str:
         "    }",
         "  }",
         "}",
+        *(render_cluster(conf.cluster) if conf.cluster else []),
     ]
     return "\n".join(lines) + "\n"
 

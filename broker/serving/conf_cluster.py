@@ -1,0 +1,56 @@
+"""The cluster section of nats-server's configuration, rendered from a value; never reads or writes a file."""
+
+import json
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from broker.address import Address
+
+__all__ = ["ClusterConf", "render_cluster"]
+
+_USER = "logbroker"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConf:
+    """What a server is told of its cluster: the name of it, where it listens for the others, and where they are.
+
+    `routes` may name the server itself, so that all servers can be given one list. `secret` is what they tell each
+    other first, empty where whoever gets through is trusted; `tls` are the lines of a tls section.
+    """
+
+    name: str
+    listen: Address
+    routes: tuple[Address, ...]
+    secret: str = field(default="", repr=False)
+    tls: tuple[str, ...] = ()
+
+
+def render_cluster(conf: ClusterConf) -> list[str]:
+    """Return the lines of the section.
+
+    Servers look for each other every 2 s, since what is sent to one that has gone without a word is lost until they
+    notice. Clients keep to the addresses that they were given, which need not be those that servers use.
+    """
+    secret = json.dumps(conf.secret, ensure_ascii=False)
+    credentials = f"{_USER}:{quote(conf.secret, safe='')}@" if conf.secret else ""
+    listen = Address(conf.listen.host, conf.listen.port or -1)
+    return [
+        "cluster {",
+        f"  name: {json.dumps(conf.name, ensure_ascii=False)}",
+        f"  listen: {json.dumps(str(listen))}",
+        *(
+            [f"  authorization {{ user: {_USER}, password: {secret}, timeout: 3 }}"]
+            if conf.secret
+            else []
+        ),
+        "  routes: [",
+        *(f"    {json.dumps(f'nats-route://{credentials}{route}')}" for route in conf.routes),
+        "  ]",
+        "  no_advertise: true",
+        "  compression: { mode: s2_auto }  # only where they are far from each other",
+        '  ping_interval: "2s"',
+        "  ping_max: 2",
+        *(f"  {line}" for line in conf.tls),
+        "}",
+    ]

@@ -1,0 +1,158 @@
+"""Three nats-servers as a cluster of brokers, configured as logbroker does it: started, stopped, killed, wiped and cut off."""
+
+import asyncio
+import os
+import shutil
+import signal
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bench.ports import free_port
+from bench.processes import Process, Processes
+from broker.address import Address
+from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
+from broker.declaring.provision import apply
+from broker.exits import ConfigurationError, OperatorError
+from broker.serving.binary import find
+from broker.serving.conf import ServerConf, render
+from broker.serving.conf_cluster import ClusterConf
+from broker.topology import STREAM, Topology
+
+Answer = TypeVar("Answer")
+
+SECRET = "between these three"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a server listens, and what its command line begins with (a network of its own)."""
+
+    client: Address
+    route: Address
+    within: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One of the servers."""
+
+    name: str
+    place: Place
+    folder: Path
+    process: Process
+
+    @property
+    def url(self) -> str:
+        return f"nats://{self.place.client}"
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def start(self) -> None:
+        self.process.start()
+
+    def stand_still(self) -> None:
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.kill(self.process.pid, signal.SIGCONT)
+
+    def wipe(self) -> None:
+        """Lose the disk; the server must not be running."""
+        shutil.rmtree(self.folder / "jetstream")
+
+
+class Cluster:
+    """The servers and what they say of themselves."""
+
+    def __init__(
+        self, folder: Path, processes: Processes, places: Sequence[Place] = (), partitions: int = 2
+    ) -> None:
+        places = places or [_on_loopback() for _ in range(3)]
+        routes = tuple(place.route for place in places)
+        self.partitions = partitions
+        self.nodes: dict[str, Node] = {}
+        for number, place in enumerate(places):
+            name = f"n{number}"
+            own = folder / name
+            own.mkdir(parents=True)
+            section = ClusterConf("c", place.route, routes, SECRET)
+            conf = ServerConf(name, place.client, None, str(own), 10**9, section)
+            path = own / "nats-server.conf"
+            path.write_text(render(conf), "utf-8")
+            process = processes.start(name, [*place.within, find(None), "-c", path])
+            self.nodes[name] = Node(name, place, own, process)
+
+    @property
+    def urls(self) -> list[str]:
+        return [node.url for node in self.nodes.values()]
+
+    def set_up(self) -> None:
+        """Wait for the cluster and declare the topology on it."""
+        topology = Topology(partitions=self.partitions, replicas=3)
+
+        async def declare(connection: Connection) -> None:
+            await apply(connection, topology)
+
+        self.insist(declare)
+        self.wait_until_whole()
+
+    def insist(
+        self,
+        ask: Callable[[Connection], Awaitable[Answer]],
+        seconds: float = 40,
+        urls: Sequence[str] = (),
+    ) -> Answer:
+        """Ask until there is an answer, whoever leads meanwhile."""
+        return asyncio.run(insist(urls or self.urls, ask, seconds))
+
+    def info(self, stream: str = STREAM) -> dict[str, Any]:
+        return self.insist(lambda connection: connection.api(f"STREAM.INFO.{stream}"))
+
+    def leader(self, stream: str = STREAM) -> Node:
+        """Return the server that leads a stream."""
+        deadline = time.monotonic() + 40
+        while not (name := self.info(stream)["cluster"].get("leader")):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        return self.nodes[name]
+
+    def others(self, node: Node) -> list[Node]:
+        return [other for other in self.nodes.values() if other is not node]
+
+    def wait_until_whole(self, seconds: float = 60) -> None:
+        """Return when all replicas of all streams have all that there is."""
+        deadline = time.monotonic() + seconds
+        streams = [config["name"] for config in Topology().streams()]
+        while not all(_is_whole(self.info(stream)) for stream in streams):
+            assert time.monotonic() < deadline, [self.info(stream) for stream in streams]
+            time.sleep(0.1)
+
+
+def _is_whole(info: dict[str, Any]) -> bool:
+    replicas = info["cluster"].get("replicas", [])
+    return len(replicas) == 2 and all(
+        one["current"] and not one.get("lag", 0) and not one.get("offline") for one in replicas
+    )
+
+
+def _on_loopback() -> Place:
+    return Place(Address("127.0.0.1", free_port()), Address("127.0.0.1", free_port()))
+
+
+async def insist(
+    urls: Sequence[str], ask: Callable[[Connection], Awaitable[Answer]], seconds: float = 40
+) -> Answer:
+    connection = Connection(list(urls), "tests")
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                try:
+                    return await ask(connection)
+                except (ConnectionLost, Rejected, BrokerAway, ConfigurationError, OperatorError):
+                    await asyncio.sleep(0.1)
+    finally:
+        await connection.close()
