@@ -10,15 +10,17 @@ from pydantic_settings import SettingsConfigDict
 from broker.address import Address, Listen, OptionalListen
 from broker.connecting.access_settings import ACCESS, AccessSettings, Servers
 from broker.durations import Duration
+from broker.settings_cluster import ClusterSettings
 from broker.settings_tls import TlsSettings
 from broker.topology import MAX_PARTITIONS, Topology
 
 __all__ = ["APPLY_FIELDS", "RUN_FIELDS", "STATUS_FIELDS", "BrokerSettings"]
 
 _SHORTEST_AGE = timedelta(seconds=1)
+_IN_A_CLUSTER = 3  # servers with each line: one of them may be lost
 
 
-class BrokerSettings(TlsSettings, AccessSettings):
+class BrokerSettings(ClusterSettings, TlsSettings, AccessSettings):
     """The settings of logbroker; a command uses those that concern it."""
 
     model_config = SettingsConfigDict(env_prefix="LOGBROKER_")
@@ -64,9 +66,9 @@ class BrokerSettings(TlsSettings, AccessSettings):
         description="What gives way when the stream is full: new lines wait at their host, or old ones go.",
         json_schema_extra={"metavar": "old|new"},
     )
-    replicas: Annotated[int, Field(ge=1, le=5)] = Field(
-        1,
-        description="How many servers of a cluster hold each line.",
+    replicas: Annotated[int, Field(ge=1, le=5)] | None = Field(
+        None,
+        description="How many servers of a cluster hold each line; default: what is there, at first 3, or 1 without a cluster.",
         json_schema_extra={"metavar": "N"},
     )
     max_store: ByteSize | None = Field(
@@ -116,7 +118,7 @@ class BrokerSettings(TlsSettings, AccessSettings):
             max_age=self.max_age,
             max_bytes=None if self.max_bytes is None else int(self.max_bytes),
             discard=self.discard,
-            replicas=self.replicas,
+            replicas=self.replicas or (_IN_A_CLUSTER if self.cluster else None),
         )
 
 

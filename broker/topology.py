@@ -48,15 +48,15 @@ def offset_key(partition: int) -> str:
 class Topology:
     """The whole declaration, from which `streams`, `consumer` and the bucket entries follow.
 
-    `max_bytes` bounds the stream, -1 not at all, and None leaves what is there. `max_age` bounds how long a receiver may
-    be away.
+    `max_bytes` bounds the stream, -1 not at all, and None leaves what is there, as it does for `replicas` (1 at first).
+    `max_age` bounds how long a receiver may be away.
     """
 
     partitions: int = 10
     max_age: timedelta = timedelta(days=1)
     max_bytes: int | None = None
     discard: Literal["old", "new"] = "new"
-    replicas: int = 1
+    replicas: int | None = None
 
     def streams(self) -> tuple[dict[str, Any], ...]:
         """Return the configurations of the stream and of the buckets, as the JetStream API takes them."""
@@ -91,7 +91,7 @@ class Topology:
             "discard": self.discard,
             "max_age": self._nanoseconds(self.max_age),
             "duplicate_window": self._nanoseconds(min(self.max_age, _DUPLICATE_WINDOW)),
-            "num_replicas": self.replicas,
+            **self._replicated(),
             "allow_direct": True,
             "allow_atomic": True,
             **bound,
@@ -100,6 +100,9 @@ class Topology:
     @staticmethod
     def _nanoseconds(length: timedelta) -> int:
         return length // timedelta(microseconds=1) * 1000
+
+    def _replicated(self) -> dict[str, int]:
+        return {} if self.replicas is None else {"num_replicas": self.replicas}
 
     def _bucket(self, name: str, history: int) -> dict[str, Any]:
         # the same configuration that clients give a key-value bucket, ADR-8
@@ -110,7 +113,7 @@ class Topology:
             "storage": "file",
             "discard": "new",
             "max_msgs_per_subject": history,
-            "num_replicas": self.replicas,
+            **self._replicated(),
             "allow_rollup_hdrs": True,
             "allow_direct": True,
             "deny_delete": True,
