@@ -19,6 +19,7 @@ __all__ = [
     "decode_origin",
     "decode_payload",
     "encode_origin",
+    "file_of",
     "has_ours",
 ]
 
@@ -164,6 +165,11 @@ def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
         compressed=_is_compressed(headers),
         filtered=_FILTERED in headers,
     )
+
+
+def file_of(headers: Mapping[str, str]) -> str:
+    """Return the path of the source file, empty where the headers name none; the rest of them is not looked at."""
+    return _unquote(headers.get(_FILE, ""))
 
 
 def has_ours(head: bytes) -> bool:

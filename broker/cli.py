@@ -6,7 +6,7 @@ import click
 
 from broker.commands.declaring import apply
 from broker.commands.following import tail_lines
-from broker.commands.looking import status
+from broker.commands.looking import get, hosts, status
 from broker.commands.running import run
 from broker.commands.tls import tls
 from broker.running import program
@@ -24,6 +24,8 @@ for command in (
     run,
     apply,
     status,
+    hosts,
+    get,
     tail_lines,
     tls,
 ):

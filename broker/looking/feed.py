@@ -23,7 +23,7 @@ __all__ = ["EACH_LAST", "Feed", "Start", "Taken", "at_sequence", "at_time"]
 
 Start = Mapping[str, Any]
 """Where to begin, as a consumer is told it."""
-EACH_LAST: Start = {"deliver_policy": "last_per_subject"}
+EACH_LAST: Start = {"deliver_policy": "last_per_subject", "filter_subjects": [">"]}
 """Begin with the last message of every subject, in stream order, and go on with what comes."""
 
 _BATCH = 5000  # messages; the bundled broker refuses more than 10,000 at a time

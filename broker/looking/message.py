@@ -1,5 +1,6 @@
 """A message of the stream, read: whose lines they are, where they came from, and the lines themselves. Decides only."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,10 +11,11 @@ import zstandard
 from broker.block import MalformedBlock, Origin, decode_origin, decode_payload
 from broker.subjects import InvalidHost, InvalidSubject, Subject
 
-__all__ = ["Held", "held", "rfc3339"]
+__all__ = ["Held", "held", "nanoseconds", "rfc3339"]
 
 _MICROSECOND = 1000
 _SECOND = 1_000_000_000
+_TIME = re.compile(r"(.{19})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2})")
 
 
 def rfc3339(nanoseconds: int) -> str:
@@ -24,6 +26,16 @@ def rfc3339(nanoseconds: int) -> str:
     except (ValueError, OverflowError, OSError):
         return f"{nanoseconds} ns"
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def nanoseconds(time: str) -> int:
+    """Return a time of the server, RFC 3339 with up to nine decimals, as nanoseconds since the epoch; raises ValueError."""
+    found = _TIME.fullmatch(time)
+    if found is None:
+        raise ValueError(f"{time!r} is no time")
+    whole, digits, zone = found.groups()
+    seconds = int(datetime.fromisoformat(f"{whole}{zone.replace('Z', '+00:00')}").timestamp())
+    return seconds * _SECOND + int((digits or "0").ljust(9, "0"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from broker import bucket
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.declaring.provision import consumers_of
 from broker.exits import OperatorError
+from broker.looking.columns import columns
 from broker.offset import Offset, UnreadableOffset
 from broker.sizes import format_size
 from broker.subjects import consumer_name
@@ -192,7 +193,13 @@ def table(status: Status) -> str:
         )
         for one in status.partitions
     )
-    return "\n".join([*(f"{name:<7} {text}" for name, text in head), "", *_aligned(rows)])
+    return "\n".join(
+        [
+            *(f"{name:<7} {text}" for name, text in head),
+            "",
+            *columns(rows, left=(0, len(rows[0]) - 1)),
+        ]
+    )
 
 
 def _cell(value: object) -> str:
@@ -205,15 +212,3 @@ def _short(time: str | None) -> str:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    last = len(widths) - 1
-    return [
-        "  ".join(
-            cell.ljust(width) if place in {0, last} else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

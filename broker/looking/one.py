@@ -1,0 +1,85 @@
+"""`logbroker get`: one message of the stream, by its sequence. Changes nothing."""
+
+import base64
+import json
+from typing import Any
+
+from broker.block import MalformedBlock
+from broker.connecting.connection import Arrived, Connection, Rejected
+from broker.exits import OperatorError
+from broker.looking.lines import safe
+from broker.looking.message import Held, held, nanoseconds, rfc3339
+from broker.printable import printable
+from broker.sizes import format_size
+from broker.topology import STREAM
+
+__all__ = ["as_json", "as_text", "fetch"]
+
+_NO_MESSAGE_FOUND = 10037
+
+
+async def fetch(connection: Connection, sequence: int | None) -> Held:
+    """Return the message at a sequence, None meaning the last one; raises `OperatorError` where there is none.
+
+    The stream's leader is asked: a replica may lag behind.
+    """
+    state = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
+    try:
+        answer = await connection.api(
+            f"STREAM.MSG.GET.{STREAM}",
+            {"seq": state["last_seq"] if sequence is None else sequence},
+        )
+    except Rejected as error:
+        if error.error != _NO_MESSAGE_FOUND:
+            raise
+        raise OperatorError(_absence(sequence, state)) from None
+    message = answer["message"]
+    head = base64.b64decode(message.get("hdrs", ""))
+    headers = Arrived("", "", head, b"").headers or {}
+    payload = base64.b64decode(message.get("data", ""))
+    stored = nanoseconds(message["time"])
+    return held(message["subject"], message["seq"], stored, headers, payload)
+
+
+def _absence(sequence: int | None, state: dict[str, Any]) -> str:
+    if not state["messages"]:
+        return "the stream holds no messages"
+    bounds = f"the stream holds {state['first_seq']} to {state['last_seq']}"
+    if sequence is not None and state["first_seq"] <= sequence <= state["last_seq"]:
+        return f"message {sequence} was removed; {bounds}"
+    return f"no message {sequence}: {bounds}"
+
+
+def as_json(message: Held) -> str:
+    """Return it for programs: the lines as `text`, or as `base64` where they are not UTF-8 or cannot be unfolded."""
+    found = message.as_json()
+    try:
+        lines = message.lines()
+    except MalformedBlock as error:
+        lines, found["trouble"] = message.payload, str(error)
+    try:
+        found["text"] = lines.decode()
+    except UnicodeDecodeError:
+        found["base64"] = base64.b64encode(lines).decode("ascii")
+    return json.dumps(found, indent=2)
+
+
+def as_text(message: Held) -> bytes:
+    """Return it for people: what is known of it, its headers, and its lines, safe for a terminal."""
+    try:
+        lines, trouble = message.lines(), message.trouble
+    except MalformedBlock as error:
+        lines, trouble = message.payload, message.trouble or str(error)
+    head = [
+        ("sequence", str(message.sequence)),
+        ("subject", message.name),
+        ("stored", rfc3339(message.stored_at)),
+        *([("read", rfc3339(message.origin.read_at))] if message.origin else []),
+        *([("file", message.file)] if message.file else []),
+        ("payload", f"{format_size(len(message.payload))}, {lines.count(10)} lines"),
+        *([("TROUBLE", f"a receiver sets it aside: {trouble}")] if trouble else []),
+        *message.headers.items(),
+    ]
+    width = max(len(name) for name, _ in head)
+    text = "\n".join(f"{name:<{width}}  {printable(value)}" for name, value in head)
+    return f"{text}\n\n".encode("utf-8", "backslashreplace") + safe(lines)

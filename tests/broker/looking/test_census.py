@@ -1,0 +1,95 @@
+from broker.looking.census import Census, HostTraffic
+from broker.looking.hosts_view import Order, as_table, sorted_by
+
+_SECOND = 1_000_000_000
+
+
+def _headers(size: int, lines: int | None, file: str = "/var/log/app.log") -> dict[str, str]:
+    ours = {} if lines is None else {"Log-Lines": str(lines), "Log-File": file, "Log-Agent": "1-a"}
+    return {"Nats-Msg-Size": str(size), **ours}
+
+
+def _census() -> Census:
+    census = Census()
+    census.holds("logs.p0.web01", 4)
+    census.holds("logs.p1.db01", 1)
+    census.last("logs.p0.web01", 40 * _SECOND, _headers(100, 2))
+    census.last("logs.p1.db01", 10 * _SECOND, _headers(7, None))
+    return census
+
+
+def test_what_was_counted_whole_is_exact() -> None:
+    census = _census()
+    for number in range(4):
+        census.count("logs.p0.web01", (10 + number * 10) * _SECOND, _headers(100, 2))
+    census.count("logs.p1.db01", 10 * _SECOND, _headers(7, None))
+
+    db, web = census.hosts(whole=True)
+
+    assert (web.messages, web.lines, web.bytes, web.exact) == (4, 8, 400, True)
+    assert (web.first_seen, web.last_seen, web.agent) == (10 * _SECOND, 40 * _SECOND, "1-a")
+    assert (db.lines, db.bytes, db.partitions, db.files) == (1, 7, (1,), ())
+
+
+def test_what_was_counted_in_part_is_scaled_up_and_says_so() -> None:
+    census = _census()
+    for number in (3, 4):
+        census.count("logs.p0.web01", number * _SECOND, _headers(50 * number, number))
+
+    db, web = census.hosts(whole=False)
+
+    assert (web.messages, web.lines, web.bytes, web.exact) == (4, 14, 700, False)
+    assert web.first_seen is None
+    assert (db.lines, db.bytes, db.exact) == (1, 7, False)  # by its last message alone
+
+
+def test_a_host_in_two_partitions_is_one_host_with_the_younger_of_its_last_messages() -> None:
+    census = _census()
+    census.holds("logs.p3.web01", 2)
+    census.last("logs.p3.web01", 5 * _SECOND, _headers(1, 1, "/old"))
+
+    _, web = census.hosts(whole=False)
+
+    assert (web.partitions, web.messages, web.file) == ((0, 3), 6, "/var/log/app.log")
+
+
+def test_a_path_is_shown_as_it_is_on_its_host() -> None:
+    census = _census()
+    census.count("logs.p0.web01", 1, _headers(1, 1, "/a%0Ab%25"))
+
+    assert census.hosts(whole=False)[1].files == ("/a\nb%",)
+
+
+def test_subjects_of_nobody_are_no_hosts() -> None:
+    census = Census()
+    for subject in ("logs.web01", "logs.p0.a/b", "logs.x.web01"):
+        census.holds(subject, 1)
+        census.last(subject, 1, {})
+
+    assert census.hosts(whole=True) == []
+
+
+def test_hosts_are_sorted_the_largest_first_and_the_longest_silent_first() -> None:
+    hosts = _census().hosts(whole=False)
+
+    def names(order: Order) -> list[str]:
+        return [host.host for host in sorted_by(hosts, order)]
+
+    assert names(Order.NAME) == ["db01", "web01"]
+    assert names(Order.MESSAGES) == names(Order.LINES) == names(Order.BYTES) == ["web01", "db01"]
+    assert names(Order.SILENT) == ["db01", "web01"]
+
+
+def test_a_table_tells_estimates_from_counts_and_hides_what_a_terminal_would_act_on() -> None:
+    host = HostTraffic(
+        *("a\x1b[2J", (0, 1), 3, 5, 2048, False, None, 60 * _SECOND, "", "/a", ("/a",), 4)
+    )
+
+    text = as_table([host], 200 * _SECOND, 2)
+
+    assert "~5" in text
+    assert "~2.0 KiB" in text
+    assert "2m20s" in text
+    assert "/a and 3 more" in text
+    assert "\x1b" not in text
+    assert "1 of 2 hosts" in text

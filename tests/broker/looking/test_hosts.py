@@ -1,0 +1,98 @@
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.connecting.connection import Connection
+from broker.looking import hosts
+from broker.looking.hosts import ask, subjects
+from broker.topology import STREAM
+from tests.broker.looking.conftest import Publish
+
+pytestmark = pytest.mark.nats
+
+Lines = Callable[[int], bytes]
+
+
+async def test_hosts_are_what_was_published(
+    connection: Connection, publish: Publish, log_lines: Lines
+) -> None:
+    lines = log_lines(6)
+    await publish("web01", lines)
+    await publish("web01", b"x\n", file="/var/log/auth.log")
+    await publish("db01.example.net", b"y\n", partition=1, agent="agent-2")
+    await connection.ask("logs.p0.plain", b"of another client")
+
+    found = (await ask(connection, count_all=True)).hosts
+
+    assert [host.host for host in found] == ["db01.example.net", "plain", "web01"]
+    db, plain, web = found
+    assert (web.messages, web.lines, web.bytes, web.exact) == (2, 7, len(lines) + 2, True)
+    assert (web.files, web.file) == (("/var/log/app.log", "/var/log/auth.log"), "/var/log/auth.log")
+    assert (db.partitions, db.agent) == ((1,), "agent-2")
+    assert (plain.lines, plain.bytes, plain.files) == (1, 17, ())
+    assert web.first_seen is not None
+    assert 0 < web.first_seen < web.last_seen < db.last_seen < plain.last_seen
+
+
+async def test_only_the_newest_are_counted_where_there_are_many(
+    connection: Connection, publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        await publish("web01", b"a\nb\n")
+    await publish("db01", b"c\n", partition=1)
+    monkeypatch.setattr(hosts, "COUNTED", 2)
+
+    db, web = (await ask(connection, count_all=False)).hosts
+
+    assert (web.messages, web.lines, web.bytes, web.exact) == (3, 6, 12, False)
+    assert (db.messages, db.lines, db.exact) == (1, 1, True)
+
+
+async def test_nobody_ships_in_an_empty_stream(connection: Connection) -> None:
+    assert (await ask(connection, count_all=False)).hosts == []
+    assert await subjects(connection) == {}
+
+
+async def test_silence_is_measured_by_the_clock_of_the_broker(
+    connection: Connection, publish: Publish
+) -> None:
+    await publish("web01", b"a\n")
+    await asyncio.sleep(0.2)
+
+    found = await ask(connection, count_all=False)
+
+    assert 0.2 <= found.hosts[0].silent_for(found.now) < 60
+
+
+async def test_the_program_shows_and_selects_hosts(
+    logbroker: Callable[..., Any], connection: Connection, publish: Publish, logs_url: str
+) -> None:
+    await publish("web01", b"a\nb\n")
+    await publish("db01", b"c\n", partition=1)
+
+    def call(*options: str) -> Any:
+        return logbroker("hosts", "--server", logs_url, *options)
+
+    table, chosen, silent = await asyncio.gather(
+        asyncio.to_thread(call),
+        asyncio.to_thread(call, "--json", "--sort", "lines", "--host", "*0?", "--limit", "1"),
+        asyncio.to_thread(call, "--silent", "1h"),
+    )
+
+    assert [line.split()[0] for line in table.stdout.splitlines()[1:3]] == ["db01", "web01"]
+    assert [host["host"] for host in json.loads(chosen.stdout)] == ["web01"]
+    assert json.loads(chosen.stdout)[0]["lines"] == 2
+    assert "0 of 2 hosts" in silent.stdout
+
+
+async def test_what_was_deleted_is_not_held(connection: Connection, publish: Publish) -> None:
+    await publish("web01", b"a\n")
+    await publish("web01", b"b\n")
+    await connection.api(f"STREAM.MSG.DELETE.{STREAM}", {"seq": 1})
+
+    (web,) = (await ask(connection, count_all=True)).hosts
+
+    assert (web.messages, web.lines) == (1, 1)

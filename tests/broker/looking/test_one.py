@@ -1,0 +1,106 @@
+import asyncio
+import base64
+import json
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from broker.connecting.connection import Connection
+from broker.exits import OperatorError
+from broker.looking.message import held, nanoseconds, rfc3339
+from broker.looking.one import as_json, as_text, fetch
+from tests.broker.conftest import LOGBROKER
+from tests.broker.looking.conftest import Publish, block
+
+
+@pytest.mark.parametrize(
+    "time",
+    ["2026-11-21T16:50:57.123456789Z", "2026-11-21T17:50:57.123456789+01:00"],
+)
+def test_times_of_the_server_are_read_to_the_nanosecond(time: str) -> None:
+    assert nanoseconds(time) % 1_000_000_000 == 123456789
+    assert rfc3339(nanoseconds(time)) == "2026-11-21T16:50:57.123456Z"
+
+
+def test_a_time_that_no_calendar_has_is_shown_as_it_is() -> None:
+    assert rfc3339(10**22) == f"{10**22} ns"
+
+
+def test_lines_that_are_no_text_come_as_base64() -> None:
+    payload, headers = block(b"\xff\n", compressed=True)
+
+    found = json.loads(as_json(held("logs.p0.web01", 1, 0, headers, payload)))
+
+    assert base64.b64decode(found["base64"]) == b"\xff\n"
+    assert "text" not in found
+
+
+def test_a_message_that_a_receiver_sets_aside_says_why() -> None:
+    _, headers = block(b"x\n", compressed=True)
+    message = held("logs.p0.web01", 1, 0, headers, b"no frame \x1b[2J")
+
+    shown = as_text(message)
+
+    assert b"TROUBLE" in shown
+    assert b"\x1b" not in shown
+    assert json.loads(as_json(message))["trouble"]
+
+
+@pytest.mark.nats
+async def test_a_message_is_shown_with_its_origin_and_its_lines(
+    connection: Connection, publish: Publish
+) -> None:
+    await publish("web01", b"first\n")
+    sequence = await publish("web01", b"one\ntwo\n", compressed=True)
+
+    found = await fetch(connection, sequence)
+
+    assert found == await fetch(connection, None)
+    assert found.lines() == b"one\ntwo\n"
+    shown = json.loads(as_json(found))
+    assert (shown["text"], shown["host"], shown["partition"]) == ("one\ntwo\n", "web01", 0)
+    assert shown["file"] == "/var/log/app.log"
+    assert shown["headers"]["Log-Lines"] == "2"
+    assert as_text(found).endswith(b"\n\none\ntwo\n")
+
+
+@pytest.mark.nats
+async def test_a_message_that_is_not_there_says_what_is(
+    connection: Connection, publish: Publish
+) -> None:
+    with pytest.raises(OperatorError, match="holds no messages"):
+        await fetch(connection, 1)
+    for _ in range(3):
+        await publish("web01", b"a\n")
+    await connection.api("STREAM.MSG.DELETE.LOGS", {"seq": 2})
+
+    with pytest.raises(OperatorError, match="no message 9: the stream holds 1 to 3"):
+        await fetch(connection, 9)
+    with pytest.raises(OperatorError, match="message 2 was removed"):
+        await fetch(connection, 2)
+
+
+@pytest.mark.nats
+async def test_raw_is_the_payload_as_it_is_stored(logs_url: str, publish: Publish) -> None:
+    payload, _ = block(b"one\ntwo\n", compressed=True)
+    await publish("web01", b"one\ntwo\n", compressed=True)
+
+    ended = await asyncio.to_thread(
+        subprocess.run,
+        [*LOGBROKER, "get", "1", "--raw", "--server", logs_url],
+        capture_output=True,
+        timeout=20,
+    )
+
+    assert ended.stdout == payload
+
+
+@pytest.mark.parametrize("sequence", ["0", "-1", "x", "", "99999999999999999999"])
+def test_what_is_no_sequence_is_refused(
+    logbroker: Callable[..., "subprocess.CompletedProcess[str]"], sequence: str
+) -> None:
+    ended = logbroker("get", "--", sequence)
+
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
