@@ -11,8 +11,12 @@ __all__ = [
     "InvalidHost",
     "InvalidSubject",
     "Subject",
+    "bell_name",
+    "bell_names",
     "consumer_name",
     "host_filter",
+    "inbox_of",
+    "own_token",
     "partition_filter",
     "partition_of",
     "registry_consumer",
@@ -24,6 +28,7 @@ _FNV_PRIME = 0x01000193
 _MAX_HOST_BYTES = 253
 _FORBIDDEN = re.compile(r"[\s*>/\x00-\x1f\x7f-\x9f]")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
+_BELLS = 8
 _PARTITION = re.compile(r"p(0|[1-9][0-9]{0,5})")
 
 
@@ -110,10 +115,33 @@ def consumer_name(partition: int) -> str:
     return f"receiver-p{partition}"
 
 
-def registry_consumer(host: str) -> str:
-    """Return the name of the throw-away consumer through which a host's shipper reads its own headers back.
+def bell_name(partition: int, epoch: int) -> str:
+    """Return the name of the throw-away consumer by which a partition's owner hears that there is something for it.
 
-    A consumer's name may hold no dots and at most 255 bytes: hosts that do not fit go by their SHA-256.
+    Owners have epochs of their own, so those that follow each other closely do not take it from each other.
     """
-    plain = _PLAIN_NAME.fullmatch(host)
-    return f"shipper-{host if plain else hashlib.sha256(host.encode()).hexdigest()[:32]}"
+    return f"wake-p{partition}-{epoch % _BELLS}"
+
+
+def bell_names(partition: int) -> tuple[str, ...]:
+    """Return all names that a partition's bell can have, so that a receiver's rights can be limited to them."""
+    return tuple(bell_name(partition, epoch) for epoch in range(_BELLS))
+
+
+def registry_consumer(host: str) -> str:
+    """Return the name of the throw-away consumer through which a host's shipper reads its own headers back."""
+    return f"shipper-{own_token(host)}"
+
+
+def inbox_of(name: str) -> str:
+    """Return where a host or a receiver hears answers, a prefix of one token: rights to it cover nobody else's."""
+    return f"_INBOX_{own_token(name)}"
+
+
+def own_token(name: str) -> str:
+    """Return a name as one token of a subject, and as a part of a consumer's name.
+
+    That may hold no dots and at most 255 bytes: names that do not fit go by their SHA-256.
+    """
+    plain = _PLAIN_NAME.fullmatch(name)
+    return name if plain else hashlib.sha256(name.encode()).hexdigest()[:32]

@@ -1,0 +1,140 @@
+"""What an identity may publish and hear, as values: the least that its program needs. Decides; grants nothing itself.
+
+Requests to JetStream carry `API`, the prefix under which the accounts of hosts and receivers import it; there is no
+right to the API of their own account, which has no JetStream and would answer too.
+"""
+
+from dataclasses import dataclass
+
+from broker.granting.identity import Identity, Kind
+from broker.subjects import (
+    bell_names,
+    consumer_name,
+    host_filter,
+    inbox_of,
+    own_token,
+    partition_filter,
+    registry_consumer,
+)
+from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, offset_key
+
+__all__ = ["API", "Permissions", "permissions_of"]
+
+API = "JS.LOGS.API"
+"""The prefix of the JetStream API in the accounts that import it."""
+
+_OFFSETS = f"KV_{OFFSETS_BUCKET}"
+_PARTITIONS = f"DIRECT.GET.KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}.{PARTITIONS_KEY}"
+_WHOAMI = "$SYS.REQ.USER.INFO"
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """Subjects that may be published to and subscribed; with `responds` also whatever a message heard asks to reply to."""
+
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+    responds: bool = False
+
+
+def permissions_of(identity: Identity) -> Permissions | None:
+    """Return the rights of an identity in its account; None for an admin, who has all that there are."""
+    match identity.kind:
+        case Kind.HOST:
+            return _of_host(identity.name)
+        case Kind.RECEIVER:
+            return _of_receiver(identity)
+        case Kind.ADMIN:
+            return None
+
+
+def _of_host(host: str) -> Permissions:
+    own, consumer = host_filter(host), registry_consumer(host)
+    return Permissions(
+        (
+            own,
+            *_api(
+                f"DIRECT.GET.{STREAM}.{own}",
+                _PARTITIONS,
+                f"CONSUMER.CREATE.{STREAM}.{consumer}.{own}",
+                f"CONSUMER.DELETE.{STREAM}.{consumer}",
+                f"CONSUMER.MSG.NEXT.{STREAM}.{consumer}",
+            ),
+            _WHOAMI,
+        ),
+        (f"{inbox_of(host)}.>",),
+    )
+
+
+def _of_receiver(identity: Identity) -> Permissions:
+    """Return the rights of a receiver: it answers at its own addresses only, and asks others at theirs."""
+    own = own_token(identity.name)
+    leave, life = f"logship.leave.{own}.*", f"logship.receiver.{own}.*"
+    lines = [
+        right
+        for partition in identity.partitions
+        for right in (*_api(*_partition_api(partition)), *_partition_writes(partition))
+    ]
+    return Permissions(
+        (
+            *_api(f"STREAM.INFO.{STREAM}", _PARTITIONS),
+            *(lines if identity.partitions else _all_partitions()),
+            "logship.receiver.>",
+            leave,
+            _WHOAMI,
+        ),
+        (f"{inbox_of(identity.name)}.>", leave, life),
+        responds=True,
+    )
+
+
+def _partition_api(partition: int) -> tuple[str, ...]:
+    durable, lines = consumer_name(partition), partition_filter(partition)
+    bells = [
+        call
+        for bell in bell_names(partition)
+        for call in (
+            f"CONSUMER.CREATE.{STREAM}.{bell}.{lines}",
+            f"CONSUMER.DELETE.{STREAM}.{bell}",
+            f"CONSUMER.MSG.NEXT.{STREAM}.{bell}",
+        )
+    ]
+    return (
+        f"CONSUMER.CREATE.{STREAM}.{durable}.{lines}",
+        f"CONSUMER.INFO.{STREAM}.{durable}",
+        f"CONSUMER.RESET.{STREAM}.{durable}",
+        f"CONSUMER.MSG.NEXT.{STREAM}.{durable}",
+        *bells,
+        f"DIRECT.GET.{_OFFSETS}.$KV.{OFFSETS_BUCKET}.{offset_key(partition)}",
+    )
+
+
+def _partition_writes(partition: int) -> tuple[str, ...]:
+    return (
+        f"$JS.ACK.{STREAM}.{consumer_name(partition)}.>",
+        f"$KV.{OFFSETS_BUCKET}.{offset_key(partition)}",
+    )
+
+
+def _all_partitions() -> tuple[str, ...]:
+    """Return what reaches every partition, those to come included, and reads the whole stream by any means."""
+    return (
+        *_api(
+            f"CONSUMER.CREATE.{STREAM}",
+            f"CONSUMER.CREATE.{STREAM}.>",
+            f"CONSUMER.INFO.{STREAM}.*",
+            f"CONSUMER.RESET.{STREAM}.*",
+            f"CONSUMER.DELETE.{STREAM}.*",
+            f"CONSUMER.MSG.NEXT.{STREAM}.*",
+            f"STREAM.MSG.GET.{STREAM}",
+            f"STREAM.MSG.GET.{_OFFSETS}",
+            f"DIRECT.GET.{STREAM}",
+            f"DIRECT.GET.{_OFFSETS}.$KV.{OFFSETS_BUCKET}.*",
+        ),
+        f"$JS.ACK.{STREAM}.>",
+        f"$KV.{OFFSETS_BUCKET}.*",
+    )
+
+
+def _api(*calls: str) -> tuple[str, ...]:
+    return tuple(f"{API}.{call}" for call in calls)

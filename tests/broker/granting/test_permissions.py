@@ -1,0 +1,64 @@
+import re
+
+import pytest
+
+from broker.connecting.rights import may_publish
+from broker.granting.identity import Identity, Kind, Nkey
+from broker.granting.permissions import API, Permissions, permissions_of
+
+KEY = Nkey("U")
+
+
+def of(kind: Kind, name: str, *partitions: int) -> Permissions:
+    permissions = permissions_of(Identity(kind, name, KEY, partitions))
+    assert permissions is not None
+    return permissions
+
+
+def allows(permissions: Permissions, subject: str) -> bool:
+    return may_publish({"publish": {"allow": permissions.publish}}, subject)
+
+
+def test_an_admin_has_no_limits() -> None:
+    assert permissions_of(Identity(Kind.ADMIN, "a", KEY)) is None
+
+
+@pytest.mark.parametrize("host", ["web01", "web01.example.net", "wéb01", "x" * 253])
+def test_all_that_a_host_may_do_bears_its_own_name(host: str) -> None:
+    other = of(Kind.HOST, "db" + host[2:])
+
+    mine = of(Kind.HOST, host)
+
+    shared = {*mine.publish, *mine.subscribe} & {*other.publish, *other.subscribe}
+    assert shared == {
+        f"{API}.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.partitions",
+        "$SYS.REQ.USER.INFO",
+    }
+    assert allows(mine, f"logs.p3.{host}")
+    assert not allows(mine, f"logs.p3.{host}.com")
+
+
+def test_the_inbox_of_a_host_takes_in_none_of_a_host_whose_name_goes_on_with_a_dot() -> None:
+    short, long = of(Kind.HOST, "web01"), of(Kind.HOST, "web01.example.net")
+
+    assert short.subscribe == ("_INBOX_web01.>",)
+    assert not long.subscribe[0].startswith("_INBOX_web01.")
+
+
+def test_a_receiver_names_every_subject_of_its_partitions_without_a_wildcard_before_them() -> None:
+    mine = of(Kind.RECEIVER, "r", 3, 5)
+
+    of_lines = [subject for subject in mine.publish if "LOGS" in subject]
+    numbers = {number for subject in of_lines for number in re.findall(r"p(\d+)", subject)}
+    assert numbers == {"3", "5"}
+    assert all(re.fullmatch(r"[^*]*(p\d+\.>)?", subject) for subject in of_lines)
+    assert all(">" not in subject or re.search(r"p[35]\.>$", subject) for subject in of_lines)
+
+
+def test_a_receiver_of_all_partitions_reaches_those_to_come_and_still_writes_no_line() -> None:
+    mine = of(Kind.RECEIVER, "r")
+
+    assert allows(mine, "$KV.LOGS_OFFSETS.p9999")
+    assert allows(mine, f"{API}.CONSUMER.MSG.NEXT.LOGS.receiver-p9999")
+    for subject in ("logs.p0.web01", f"{API}.STREAM.PURGE.LOGS", f"{API}.STREAM.DELETE.LOGS"):
+        assert not allows(mine, subject)
