@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from broker.commands.credentials import credentials
 from broker.commands.declaring import apply
 from broker.commands.following import tail_lines
 from broker.commands.looking import get, hosts, status
@@ -22,6 +23,7 @@ def group() -> None:
 
 for command in (
     run,
+    credentials,
     apply,
     status,
     hosts,

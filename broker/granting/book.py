@@ -147,6 +147,12 @@ class Book:
             for proof in entry.proofs():
                 check_identity(replace(entry.identity, proof=proof))
         _refuse_twice([entry.key for entry in self.entries])
+        kinds = {type(proof) for entry in self.entries for proof in entry.proofs()}
+        if {Password, Certificate} <= kinds:  # verify_and_map looks at no password
+            raise InvalidEntry(
+                "passwords and certificates do not go together: where names in certificates count, nats-server "
+                "takes no password; give keys (--with nkey) instead of one of them"
+            )
         names = Counter(account_name(proof) for entry in self.entries for proof in entry.proofs())
         if twice := [name for name, count in names.items() if count > 1]:
             raise InvalidEntry(f"{twice[0]!r} is the proof of two credentials")

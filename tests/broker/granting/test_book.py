@@ -101,10 +101,10 @@ def test_what_will_not_do_is_refused_with_the_reason(identity: Identity, words: 
     assert "s3cret" not in str(raised.value)
 
 
-def test_a_name_for_two_kinds_of_proof_is_refused() -> None:
-    both = [host("c", Password("x", HASHED)), host("d", Certificate("x"))]
+def test_passwords_and_certificates_do_not_go_together() -> None:
+    both = [host("c", Password("x", HASHED)), host("d", Certificate("y"))]
 
-    with pytest.raises(InvalidEntry, match="'x' is the proof of two"):
+    with pytest.raises(InvalidEntry, match="do not go together"):
         Book().added(both, NOW)
 
 

@@ -17,7 +17,7 @@ HASHED = "$2b$04$" + "a" * 53
 PROOFS = [
     Nkey("U" + "A" * 55),
     Password("receiver/3", HASHED),
-    Certificate('CN=a "quoted" name,O=Ümläut'),
+    Nkey("U" + "C" * 55),
     Nkey("U" + "B" * 55),
 ]
 BOOK = (
@@ -34,7 +34,12 @@ BOOK = (
 )
 
 
-@pytest.mark.parametrize("book", [Book(), Book(4, secured=True), BOOK])
+CERTIFIED = Book().added(
+    [Identity(Kind.ADMIN, "ops", Certificate('CN=a "quoted" name,O=Ümläut'))], NOW
+)
+
+
+@pytest.mark.parametrize("book", [Book(), Book(4, secured=True), BOOK, CERTIFIED])
 def test_a_book_comes_back_as_it_was(book: Book) -> None:
     assert read_book(write_book(book)) == book
 

@@ -1,0 +1,64 @@
+"""New secrets: made once, handed to whoever carries them away, and kept here only as what proves them.
+
+Passwords are 192 random bits, which nobody can guess: bcrypt's cost only has to keep the form that nats-server reads. It
+looks at each of them again at every reload, so that the least cost keeps thousands of reloads quick.
+"""
+
+import secrets
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import chain, count
+
+import bcrypt
+
+from broker.connecting.nkey import new_seed, user_key
+from broker.granting.book import Key
+from broker.granting.identity import Certificate, Nkey, Password, Proof
+
+__all__ = ["Issued", "Way", "issue"]
+
+_SEED_BYTES = 32
+_PASSWORD_BYTES = 24
+_COST = 4  # the least there is
+
+
+class Way(Enum):
+    """How somebody proves who it is."""
+
+    NKEY = "nkey"
+    PASSWORD = "password"
+    CERTIFICATE = "certificate"
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A proof for the book, and the settings that only its bearer may know."""
+
+    proof: Proof
+    secret: Mapping[str, str] = field(repr=False)
+
+
+def issue(way: Way, key: Key, subject: str = "", taken: Collection[str] = ()) -> Issued:
+    """Make a new secret; `subject` is the name in a certificate, by default the identity's.
+
+    `taken` are names of users that a password cannot go by. Raises `ConfigurationError` without PyNaCl.
+    """
+    match way:
+        case Way.NKEY:
+            seed = new_seed(secrets.token_bytes(_SEED_BYTES))
+            return Issued(Nkey(user_key(seed).public), {"nkey_seed": seed})
+        case Way.PASSWORD:
+            password = secrets.token_urlsafe(_PASSWORD_BYTES)
+            hashed = bcrypt.hashpw(password.encode(), bcrypt.gensalt(_COST)).decode()
+            user = _user(key, taken)
+            return Issued(Password(user, hashed), {"user": user, "password": password})
+        case Way.CERTIFICATE:
+            return Issued(Certificate(subject or key.name), {})
+
+
+def _user(key: Key, taken: Collection[str]) -> str:
+    # users of a server share one space of names, and a slash is in no host's
+    name = f"{key.kind.value}/{key.name}"
+    names = chain([name], (f"{name}/{number}" for number in count(2)))
+    return next(one for one in names if one not in taken)
