@@ -4,6 +4,7 @@ Talks to no server in the clear where TLS is asked for: nats-py itself would, wh
 offers none.
 """
 
+import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
@@ -20,12 +21,13 @@ from broker.connecting.line import Line
 from broker.connecting.receiving import ReceivingClient
 from broker.connecting.sending import SendingClient
 from broker.connecting.servers import public
+from broker.connecting.trust import CONNECT_TIMEOUT
 
-__all__ = ["CONNECT_TIMEOUT", "BrokerClient", "HungUp", "NoTls"]
+__all__ = ["BrokerClient", "HungUp", "NoTls"]
 
-CONNECT_TIMEOUT = 3
-"""Seconds for each step of a connect."""
 _PING_EVERY = 5  # seconds; with one outstanding, a half-open connection is given up after two
+_END = 1.0  # seconds
+_PING_AMONG = 3  # where there are others to go to
 
 # nats-py reads 32 KiB at a time, less than a block; with 256 KiB receiving costs a third less CPU (bench/, 2.16.0)
 nats.aio.client.DEFAULT_BUFFER_SIZE = 256 * 1024
@@ -42,9 +44,23 @@ class HungUp(nats.errors.Error):
 class BrokerClient(ReceivingClient, SendingClient):
     """A client that outlives what anybody may publish: its read loop would end, in silence, at text that is not UTF-8."""
 
-    def __init__(self, server: str, access: Access, credentials: Credentials) -> None:
-        """Remember whom to connect to and how; `credentials` is what the files of `access` hold now."""
+    def __init__(
+        self,
+        server: str,
+        access: Access,
+        credentials: Credentials,
+        patience: int = CONNECT_TIMEOUT,
+        *,
+        among: bool = False,
+    ) -> None:
+        """Remember whom to connect to and how; `credentials` is what the files of `access` hold now.
+
+        Each step of a connect has `patience` seconds. A server `among` others is given up sooner when it falls silent.
+        """
         super().__init__()
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Resolved when the line has ended, or nothing more is to be asked here."""
+        self._patience, self._among = patience, among
         self._server = server if "://" in server else f"nats://{server}"
         self._credentials = credentials
         self._user, self._password = access.user or None, access.password or None
@@ -64,7 +80,9 @@ class BrokerClient(ReceivingClient, SendingClient):
             await hear(error)
 
         try:
-            await self._open(error_cb=listen, **options)
+            await self._open(
+                error_cb=listen, closed_cb=self._ended, disconnected_cb=self._ended, **options
+            )
         except BaseException as error:
             secured = self._is_secured()
             self._abandon()
@@ -86,8 +104,8 @@ class BrokerClient(ReceivingClient, SendingClient):
             # nats-py holds on to its first connect all the same, 60 attempts of 2 s unless told otherwise
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
-            connect_timeout=CONNECT_TIMEOUT,
-            ping_interval=_PING_EVERY,
+            connect_timeout=self._patience,
+            ping_interval=_PING_AMONG if self._among else _PING_EVERY,
             max_outstanding_pings=1,
             pending_size=0,
             tls=context,
@@ -99,6 +117,27 @@ class BrokerClient(ReceivingClient, SendingClient):
             user_jwt_cb=self._token if self._credentials.token else None,
             **options,
         )
+
+    async def _ended(self) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Say that nothing more is to be asked here: what is under way ends."""
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    @property
+    def is_well(self) -> bool:
+        """Whether something may be asked here."""
+        return bool(self.is_connected) and not self.lost.done()
+
+    async def end(self) -> None:
+        """Send what is still in hand and close the line, within a second: nobody may be there to take it."""
+        try:
+            async with asyncio.timeout(_END):
+                await self.close()
+        finally:
+            self._abandon()
 
     def _abandon(self) -> None:
         # close() would wait for ever for the end of a line on which TLS failed
@@ -112,7 +151,7 @@ class BrokerClient(ReceivingClient, SendingClient):
 
     async def _connect_to_server(self, s: Any) -> None:
         self._transport = Line()  # type: ignore[no-untyped-call]
-        await self._transport.connect(s.uri, nats.aio.client.DEFAULT_BUFFER_SIZE, CONNECT_TIMEOUT)
+        await self._transport.connect(s.uri, nats.aio.client.DEFAULT_BUFFER_SIZE, self._patience)
 
     def _token(self) -> bytearray:
         return bytearray(self._credentials.token.encode())

@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import nats.errors
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
@@ -22,12 +21,11 @@ from broker import cancellation
 from broker.connecting.access import Access
 from broker.connecting.answer import ConnectionLost, Denied, Rejected, answer_of
 from broker.connecting.client import BrokerClient
-from broker.connecting.credentials import Credentials, read_credentials
 from broker.connecting.denials import Denials
-from broker.connecting.failure import Failure, failure_of, summary
+from broker.connecting.door import BrokerAway, Door
 from broker.connecting.receiving import Arrived, Tap
-from broker.connecting.servers import public
-from broker.exits import ConfigurationError, OperatorError
+from broker.connecting.trust import Trust
+from broker.exits import ConfigurationError
 
 __all__ = ["Arrived", "BrokerAway", "Connection", "ConnectionLost", "Denied", "Message", "Rejected"]
 
@@ -35,11 +33,11 @@ Message = Msg
 Answer = TypeVar("Answer")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts to connect
+_PATIENCE, _PATIENCE_AMONG = (
+    5.0,
+    3.0,
+)  # seconds for an answer; the second where others could be asked
 logger = logging.getLogger(__name__)
-
-
-class BrokerAway(OperatorError):
-    """No broker lets us in at the addresses given."""
 
 
 class Connection:
@@ -53,21 +51,23 @@ class Connection:
         access: Access = Access(),  # noqa: B008 - a frozen value
     ) -> None:
         """Remember where to connect to, and how; nothing is sent and no file is read before the first call."""
-        self._servers = list(servers)
-        self._access = access
-        self._name = name
-        self._inbox_prefix = inbox_prefix
+        self._door = Door(servers, name, inbox_prefix, access)
         self._client: BrokerClient | None = None
-        self._lost: asyncio.Future[None] | None = None
         self._connecting = asyncio.Lock()
         self._denials = Denials(inbox_prefix)
+        self._trust = Trust()
         self.away = ""
         """Why no broker is there for `client` just now; empty while one is, or nobody asks."""
 
     @property
     def servers(self) -> str:
         """The addresses, for messages to a person: without the passwords that may stand in them."""
-        return ", ".join(map(public, self._servers))
+        return str(self._door)
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether there is more than one server to connect to."""
+        return self._door.is_one_of_several
 
     async def once(self, patience: float = 0.0) -> BrokerClient:
         """Return a live client, or raise `BrokerAway` when none answers for `patience` seconds.
@@ -106,35 +106,28 @@ class Connection:
 
     async def _connect(self) -> BrokerClient:
         async with self._connecting:
-            if self._client is not None and self._client.is_connected and not self._denials.is_deaf:
-                return self._client
+            client = self._client
+            if client is not None and client.is_well and not self._denials.is_deaf:
+                return client
             with cancellation.kept():
-                return await self._connect_anew()
+                await self._drop()
+                self._client = await self._door.enter(self._hear)
+            self._trust = Trust()
+            self._denials.reset()
+            return self._client
 
-    async def _connect_anew(self) -> BrokerClient:
-        await self._drop()
-        credentials = await asyncio.to_thread(read_credentials, self._access)
-        failures: dict[str, Failure] = {}
-        for server in random.sample(self._servers, len(self._servers)):
-            try:
-                return await self._open(server, credentials)
-            except (OSError, nats.errors.Error, TimeoutError) as error:
-                failures[server] = failure_of(error, server, self._access)
-        raise BrokerAway(summary([failures[server] for server in dict.fromkeys(self._servers)]))
+    def judge(self, seconds: float, error: ConnectionLost | Rejected | None) -> None:
+        """Take note of how a question to the stream, or its like, ended after so many seconds.
 
-    async def _open(self, server: str, credentials: Credentials) -> BrokerClient:
-        lost = asyncio.get_running_loop().create_future()
-        client = BrokerClient(server, self._access, credentials)
-        await client.open(
-            self._hear,
-            name=self._name,
-            inbox_prefix=self._inbox_prefix,
-            closed_cb=_resolver(lost),
-            disconnected_cb=_resolver(lost),
-        )
-        self._client, self._lost = client, lost
-        self._denials.reset()
-        return client
+        A server that seems cut off from its cluster is left with the next call, where there is another one: what is under way
+        there ends in `ConnectionLost`.
+        """
+        client, now = self._client, asyncio.get_running_loop().time()
+        if client is None or client.lost.done():
+            return
+        if self._trust.is_lost(error, seconds, now) and self.has_choice:
+            logger.debug("leaving %s: nothing comes of what it is asked", client.address)
+            client.leave()
 
     async def _hear(self, error: Exception) -> None:
         logger.debug("nats: %s", error)
@@ -153,20 +146,21 @@ class Connection:
         Raises `ConnectionLost` when it did not end well; what it sent may have arrived all the same. Raises `Denied` when
         the server says that we may not publish to `subject`, or hear answers.
         """
-        if self._lost is None:
+        client = self._client
+        if client is None:
             call.close()
             raise ConnectionLost("not connected")
         work = asyncio.ensure_future(call)
         work.add_done_callback(_retrieve)
         try:
             with self._denials.watch(subject) as denied:
-                either: set[asyncio.Future[Any]] = {work, self._lost, denied}
+                either: set[asyncio.Future[Any]] = {work, client.lost, denied}
                 await asyncio.wait(either, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
             if denied.done():
                 raise Denied(denied.result())
             if not work.done():
                 raise ConnectionLost(
-                    self._last_words() if self._lost.done() else f"no answer in {patience:g} s"
+                    _last_words(client) if client.lost.done() else f"no answer in {patience:g} s"
                 )
             return work.result()
         except nats.errors.NoRespondersError:
@@ -178,19 +172,19 @@ class Connection:
         finally:
             work.cancel()
 
-    def _last_words(self) -> str:
-        words = self._client.last_error if self._client is not None else None
-        return f"connection lost: {words}" if words else "connection lost"
-
     async def request(
         self,
         subject: str,
         payload: bytes = b"",
         headers: Mapping[str, str] | None = None,
-        patience: float = 5.0,
+        patience: float | None = None,
     ) -> Message:
-        """Send a request and return its answer; raises `ConnectionLost`, or `Rejected` where nobody listens."""
+        """Send a request and return its answer; raises `ConnectionLost`, or `Rejected` where nobody listens.
+
+        Without a `patience`, in seconds, it is 5 s, or 3 s where another server can be asked.
+        """
         client = await self.client()
+        patience = patience or (_PATIENCE_AMONG if self.has_choice else _PATIENCE)
         return await self.guard(
             client.request(
                 subject, payload, timeout=patience + 1, headers=dict(headers) if headers else None
@@ -204,13 +198,21 @@ class Connection:
         subject: str,
         payload: bytes = b"",
         headers: Mapping[str, str] | None = None,
-        patience: float = 5.0,
+        patience: float | None = None,
     ) -> dict[str, Any]:
         """Send a request that JetStream answers in JSON, a publish among them; raises `Rejected` for an error answer."""
-        return answer_of((await self.request(subject, payload, headers, patience)).data)
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            answer = answer_of((await self.request(subject, payload, headers, patience)).data)
+        except (ConnectionLost, Rejected) as error:
+            self.judge(clock() - began, error)
+            raise
+        self.judge(clock() - began, None)
+        return answer
 
     async def api(
-        self, name: str, body: Mapping[str, Any] | None = None, patience: float = 5.0
+        self, name: str, body: Mapping[str, Any] | None = None, patience: float | None = None
     ) -> dict[str, Any]:
         """Call the JetStream API, e.g. `api("STREAM.INFO.LOGS")`; raises `Rejected` for an error answer."""
         payload = b"" if body is None else json.dumps(body).encode()
@@ -225,7 +227,7 @@ class Connection:
     ) -> None:
         """Hand a message to the present client; raises `ConnectionLost` when there is none to take it."""
         client = self._client
-        if client is None or not client.is_connected:
+        if client is None or not client.is_well:
             raise ConnectionLost("not connected")
         try:
             await client.publish(
@@ -268,12 +270,9 @@ class Connection:
         await self._drop()
 
 
-def _resolver(future: "asyncio.Future[None]") -> Callable[[], Coroutine[Any, Any, None]]:
-    async def resolve() -> None:
-        if not future.done():
-            future.set_result(None)
-
-    return resolve
+def _last_words(client: BrokerClient) -> str:
+    words = client.last_error
+    return f"connection lost: {words}" if words else "connection lost"
 
 
 def _retrieve(work: "asyncio.Future[Any]") -> None:
@@ -282,6 +281,6 @@ def _retrieve(work: "asyncio.Future[Any]") -> None:
         work.exception()
 
 
-async def _close(client: Client) -> None:
+async def _close(client: BrokerClient) -> None:
     with suppress(nats.errors.Error, OSError, TimeoutError):
-        await client.close()
+        await client.end()

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from broker.connecting.access import Access
-from broker.connecting.client import CONNECT_TIMEOUT, HungUp, NoTls
+from broker.connecting.client import HungUp, NoTls
 from broker.connecting.servers import public
+from broker.connecting.trust import CONNECT_TIMEOUT
 
 __all__ = ["Failure", "failure_of", "summary"]
 

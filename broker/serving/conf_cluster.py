@@ -29,8 +29,8 @@ class ClusterConf:
 def render_cluster(conf: ClusterConf) -> list[str]:
     """Return the lines of the section.
 
-    Servers look for each other every 2 s, since what is sent to one that has gone without a word is lost until they
-    notice. Clients keep to the addresses that they were given, which need not be those that servers use.
+    Servers look for each other every second: what is sent on to one that has gone without a word is lost until they
+    notice, and clients, who are told that nobody leads from then on, ask in vain. Clients keep to the addresses that they were given, which need not be those that servers use.
     """
     secret = json.dumps(conf.secret, ensure_ascii=False)
     credentials = f"{_USER}:{quote(conf.secret, safe='')}@" if conf.secret else ""
@@ -49,8 +49,8 @@ def render_cluster(conf: ClusterConf) -> list[str]:
         "  ]",
         "  no_advertise: true",
         "  compression: { mode: s2_auto }  # only where they are far from each other",
-        '  ping_interval: "2s"',
-        "  ping_max: 2",
+        '  ping_interval: "1s"',
+        "  ping_max: 3",
         *(f"  {line}" for line in conf.tls),
         "}",
     ]

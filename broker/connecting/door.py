@@ -1,0 +1,69 @@
+"""Where a broker is got in at: its servers are tried in turn, each time as the files of the means of access then are."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+import nats.errors
+
+from broker.connecting.access import Access
+from broker.connecting.client import BrokerClient
+from broker.connecting.credentials import read_credentials
+from broker.connecting.failure import Failure, failure_of, summary
+from broker.connecting.servers import public
+from broker.connecting.trust import attempts
+from broker.exits import OperatorError
+
+__all__ = ["BrokerAway", "Door"]
+
+
+class BrokerAway(OperatorError):
+    """No broker lets us in at the addresses given."""
+
+
+class Door:
+    """The servers of one broker, and who asks to be let in there."""
+
+    def __init__(
+        self, servers: Sequence[str], name: str, inbox_prefix: str, access: Access
+    ) -> None:
+        """Remember them; no file is read before the first `enter`."""
+        self._servers = list(servers)
+        self._name = name
+        self._inbox_prefix = inbox_prefix
+        self._access = access
+        self._last = ""
+
+    def __str__(self) -> str:
+        """Name the addresses, without the passwords that may stand in them."""
+        return ", ".join(map(public, self._servers))
+
+    @property
+    def is_one_of_several(self) -> bool:
+        """Whether there is another server to go to."""
+        return len(set(self._servers)) > 1
+
+    async def enter(self, hear: Callable[[Exception], Awaitable[None]]) -> BrokerClient:
+        """Return a client of the first server that lets us in, the one that did before being the last to be asked.
+
+        `hear` is told what goes wrong later. Raises `BrokerAway` with what kept us out of each server, or
+        ConfigurationError for files that cannot be read.
+        """
+        credentials = await asyncio.to_thread(read_credentials, self._access)
+        failures: dict[str, Failure] = {}
+        slow: list[str] = []
+        order = random.sample(self._servers, len(self._servers))
+        for server, patience in attempts(order, self._last, slow):
+            client = BrokerClient(
+                server, self._access, credentials, patience, among=self.is_one_of_several
+            )
+            try:
+                await client.open(hear, name=self._name, inbox_prefix=self._inbox_prefix)
+            except (OSError, nats.errors.Error, TimeoutError) as error:
+                failures[server] = failure_of(error, server, self._access)
+                if isinstance(error, TimeoutError | nats.errors.TimeoutError):
+                    slow.append(server)
+            else:
+                self._last = server
+                return client
+        raise BrokerAway(summary([failures[server] for server in dict.fromkeys(self._servers)]))

@@ -1,0 +1,57 @@
+import pytest
+
+from broker.connecting.answer import ConnectionLost, Rejected
+from broker.connecting.trust import Trust, attempts
+
+SILENCE = ConnectionLost("no answer")
+NO_LEADER = [Rejected(503, 0, "nobody listens"), Rejected(503, 10008, "no leader")]
+
+
+def test_a_server_is_left_when_it_has_been_silent_for_long_enough_in_all() -> None:
+    trust = Trust()
+
+    assert not trust.is_lost(SILENCE, 1.5, 1.5)
+    assert trust.is_lost(SILENCE, 1.5, 3.1)
+
+
+@pytest.mark.parametrize("answer", [None, Rejected(400, 10071, "wrong last sequence: 3")])
+def test_any_answer_of_a_leader_makes_up_for_the_silence_before(answer: Rejected | None) -> None:
+    trust = Trust()
+    trust.is_lost(SILENCE, 2.0, 2.0)
+    trust.is_lost(answer, 0.0, 2.1)
+
+    assert not trust.is_lost(SILENCE, 2.0, 4.1)
+
+
+@pytest.mark.parametrize("refusal", NO_LEADER)
+def test_a_server_that_knows_no_leader_is_left_after_the_time_of_an_election(
+    refusal: Rejected,
+) -> None:
+    trust = Trust()
+
+    assert [trust.is_lost(refusal, 0.0, now) for now in (10.0, 12.0, 14.9, 15.0)] == [
+        *(False, False, False),
+        True,
+    ]
+
+
+def test_a_broker_that_is_full_is_not_cut_off() -> None:
+    trust = Trust()
+    full = Rejected(503, 10077, "maximum bytes exceeded")
+
+    assert not any(trust.is_lost(full, 0.0, float(now)) for now in range(100))
+
+
+def test_the_only_server_is_given_all_its_time() -> None:
+    assert list(attempts(["a"], "a", [])) == [("a", 3)]
+
+
+def test_the_server_that_was_lost_is_tried_last_and_slow_ones_once_more() -> None:
+    slow: list[str] = []
+    order = []
+    for server, seconds in attempts(["a", "b", "c"], "a", slow):
+        order.append((server, seconds))
+        if server == "c" and seconds == 1:
+            slow.append("c")
+
+    assert order == [("b", 1), ("c", 1), ("a", 1), ("c", 3)]

@@ -1,0 +1,224 @@
+"""A cluster of three brokers under traffic: shippers of several hosts, a receiver, and faults; how long each host waited.
+
+`python -m tests.journeys.clusters [--rounds N] [--fault NAME]…` is the campaign: it prints a line for each fault. The
+tests run the same for one round.
+"""
+
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+from bench.oracle import Verdict, judge
+from bench.processes import Process, Processes, wait_until
+from bench.received import read_received
+from bench.traffic import Traffic
+from tests.broker.cluster import Cluster, Node
+
+HOSTS = ("web01", "web02", "web03.example.net", "db1")
+RATE = 200  # lines a second and host
+
+
+@dataclass(slots=True)
+class Waits:
+    """The longest time for which a host's file did not grow, in seconds, since the last `clear`."""
+
+    output: Path
+    hosts: Sequence[str]
+    sizes: dict[str, int] = field(default_factory=dict)
+    grown: dict[str, float] = field(default_factory=dict)
+    longest: dict[str, float] = field(default_factory=dict)
+
+    def look(self) -> None:
+        now = time.monotonic()
+        for host in self.hosts:
+            path = self.output / f"{host}.log"
+            size = path.stat().st_size if path.exists() else 0
+            self.longest[host] = max(
+                self.longest.get(host, 0.0), now - self.grown.setdefault(host, now)
+            )
+            if size > self.sizes.get(host, 0):
+                self.sizes[host], self.grown[host] = size, now
+
+    def clear(self) -> None:
+        self.longest.clear()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        ended = threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(0.05):
+                self.look()
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+class Stage:
+    """The cluster, the hosts and the receiver in one folder; `receiver` starts one, without Spark unless told otherwise."""
+
+    def __init__(
+        self, folder: Path, processes: Processes, cluster: Cluster, hosts: Sequence[str] = HOSTS
+    ) -> None:
+        self.folder, self.processes, self.cluster = folder, processes, cluster
+        self.output = folder / "out"
+        self.files = {host: folder / "hosts" / host / "app.log" for host in hosts}
+        self.waits = Waits(self.output, hosts)
+
+    def start_shipper(self, host: str, within: Sequence[str] = ()) -> Process:
+        servers = [word for url in self.cluster.urls for word in ("--server", url)]
+        return self.processes.start(
+            f"logshipper-{host}",
+            [
+                *within,
+                *_program("logshipper"),
+                *("--file", self.files[host], "--host", host, *servers),
+                *("--state-dir", self.folder / "state" / host),
+            ],
+        )
+
+    def start_receiver(self) -> Process:
+        return self.processes.start(
+            "receiver",
+            [
+                *(sys.executable, "-m", "tests.receiver.without_spark"),
+                *(self.output, self.folder / "state-receiver", str(self.cluster.partitions)),
+                *self.cluster.urls,
+            ],
+        )
+
+    def start_real_receiver(self) -> Process:
+        servers = [word for url in self.cluster.urls for word in ("--server", url)]
+        return self.processes.start(
+            "logreceiver",
+            [
+                *_program("logreceiver"),
+                *("--partition", "all", *servers, "--output", self.output),
+                *("--state-dir", self.folder / "state-receiver"),
+            ],
+        )
+
+    def verdicts(self, traffic: Traffic, seconds: float = 60) -> dict[str, Verdict]:
+        """Wait until as much has come as was written, then judge."""
+        written = {host: traffic.written[file] for host, file in self.files.items()}
+
+        def has_all() -> bool:
+            return all(
+                (self.output / f"{host}.log").stat().st_size >= len(data)
+                for host, data in written.items()
+            )
+
+        try:
+            wait_until("all is received", has_all, seconds)
+        except Exception as late:  # noqa: BLE001 - the verdict says what is missing
+            print(f"  {late}")  # noqa: T201
+        time.sleep(0.5)
+        return {
+            host: judge([data], read_received(self.output, host)) for host, data in written.items()
+        }
+
+    def wait_for_lines(self, seconds: float = 60) -> None:
+        def flow() -> bool:
+            return all((self.output / f"{host}.log").exists() for host in self.files)
+
+        wait_until("lines flow", flow, seconds)
+
+
+def kill_leader(stage: Stage, chance: random.Random) -> None:
+    """Kill the leader of the stream, and start it again."""
+    _dead_for(stage.cluster.leader(), chance.uniform(10, 14))
+
+
+def kill_follower(stage: Stage, chance: random.Random) -> None:
+    """Kill another server, and start it again."""
+    _dead_for(chance.choice(stage.cluster.others(stage.cluster.leader())), chance.uniform(5, 12))
+
+
+def kill_offsets_leader(stage: Stage, chance: random.Random) -> None:
+    """Kill the leader of the bucket of offsets, and start it again."""
+    _dead_for(stage.cluster.leader("KV_LOGS_OFFSETS"), chance.uniform(10, 14))
+
+
+def wipe(stage: Stage, chance: random.Random) -> None:
+    """Kill any server, lose its disk, and start it again with an empty folder."""
+    node = chance.choice(list(stage.cluster.nodes.values()))
+    node.kill()
+    node.wipe()
+    time.sleep(chance.uniform(0, 12))
+    node.start()
+
+
+def stand_still(stage: Stage, chance: random.Random) -> None:
+    """Stop the leader for 15 s as a machine does that swaps: its lines stay open."""
+    node = stage.cluster.leader()
+    node.stand_still()
+    time.sleep(15)
+    node.go_on()
+
+
+def _dead_for(node: Node, seconds: float) -> None:
+    node.kill()
+    time.sleep(seconds)
+    node.start()
+
+
+FAULTS: dict[str, Callable[[Stage, random.Random], None]] = {
+    fault.__name__: fault
+    for fault in (kill_leader, kill_follower, kill_offsets_leader, wipe, stand_still)
+}
+
+
+@click.command()
+@click.option("--rounds", default=1)
+@click.option("--fault", "faults", multiple=True)
+@click.option("--seed", default=1)
+@click.option("--spark", is_flag=True)
+def main(rounds: int, faults: Sequence[str], seed: int, *, spark: bool) -> None:
+    """Run the campaign."""
+    folder = Path(tempfile.mkdtemp(prefix="clusters"))
+    print(folder)  # noqa: T201
+    with Processes(folder) as processes:
+        cluster = Cluster(folder, processes)
+        cluster.set_up()
+        stage = Stage(folder, processes, cluster)
+        receiver = stage.start_real_receiver() if spark else stage.start_receiver()
+        chance = random.Random(seed)
+        with Traffic(list(stage.files.values()), RATE, seed) as traffic:
+            shippers = [stage.start_shipper(host) for host in stage.files]
+            stage.wait_for_lines()
+            with stage.waits.watched():
+                for number in range(rounds):
+                    for name in faults or FAULTS:
+                        cluster.wait_until_whole()
+                        time.sleep(2)
+                        stage.waits.clear()
+                        FAULTS[name](stage, chance)
+                        time.sleep(8)
+                        waits = {h: round(s, 1) for h, s in stage.waits.longest.items()}
+                        print(number, name, waits, flush=True)  # noqa: T201
+                        for process in (*shippers, receiver):
+                            process.check()
+            traffic.stop()
+            for host, verdict in stage.verdicts(traffic).items():
+                print(host, verdict)  # noqa: T201
+
+
+def _program(name: str) -> list[str]:
+    return [str(Path(sys.executable).with_name(name))]
+
+
+if __name__ == "__main__":
+    main()

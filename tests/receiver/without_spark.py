@@ -1,0 +1,61 @@
+"""A receiver with everything real but Spark, as a program of its own: `output state partitions server…`.
+
+Its tasks run in threads. It ends by SIGTERM, with 0, or as a receiver does when it is fenced or has to give up.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from broker.connecting.connection import Connection
+from receiver import task
+from receiver.assignment import LARGEST_PULL, Destination, Stay
+from receiver.following.account import Account
+from receiver.following.follower import Follower, Pace
+from receiver.following.jobs import Jobs
+from receiver.following.ledger import Ledger
+from receiver.following.turns import Turns
+from receiver.following.wake import Wake
+from receiver.meter import Meter
+from receiver.writing.bond import Folders
+from receiver.writing.calendar import Calendar
+
+PACE = Pace(64_000_000, LARGEST_PULL, Stay(20.0, 5.0, 0.05, 4.0), once=False)
+
+
+async def main(output: Path, state: Path, partitions: int, servers: tuple[str, ...]) -> None:
+    logging.basicConfig(level="INFO", format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%T")
+    for folder in (output, state):
+        folder.mkdir(exist_ok=True)
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    connection = Connection(servers, "receiver")
+    destination = Destination(output, state, 0, servers)
+    jobs = Jobs(partial(task.run, destination=destination), partitions)
+    async with asyncio.TaskGroup() as group:
+        for number in range(partitions):
+            follower = Follower(
+                number,
+                connection,
+                jobs,
+                Ledger(connection, number, "tests:1", Folders(output, state, number)),
+                Wake(connection, number, "tests"),
+                PACE,
+                Account(number, Meter(lambda: 0)),
+                lambda: datetime.fromtimestamp(time.time_ns() / 1e9, UTC),
+                lambda closed: None,
+                Turns(Calendar(timedelta()), time.time_ns),
+            )
+            group.create_task(follower.run(stop))
+    jobs.close()
+    await connection.close()
+
+
+if __name__ == "__main__":
+    folder, keep, count, *addresses = sys.argv[1:]
+    asyncio.run(main(Path(folder), Path(keep), int(count), tuple(addresses)))
