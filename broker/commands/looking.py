@@ -12,7 +12,8 @@ from broker.durations import parse_duration
 from broker.looking import hosts as asked_hosts
 from broker.looking import hosts_view, one
 from broker.looking.hosts_view import Order
-from broker.looking.status import ask, table
+from broker.looking.status import ask
+from broker.looking.status_view import table
 from broker.running import program
 from broker.running.options import given, settings_options
 from broker.selection import Selection

@@ -1,0 +1,126 @@
+"""The status as a table for people. Decides only."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker.looking.columns import columns
+from broker.looking.hosts_view import silence
+from broker.looking.sight import PartitionStatus, Replica, Status
+from broker.printable import printable
+from broker.sizes import format_size
+
+__all__ = ["table"]
+
+_NAMED = 5
+_HEADS = ("partition", "ack floor", "pending", "oldest", "next", "epoch", "committed", "owner")
+
+
+def table(status: Status) -> str:
+    """Return the status for people."""
+    head = _head(status)
+    width = max(7, *(len(name) for name, _ in head))
+    rows = [_HEADS, *(_row(one, status.now) for one in status.partitions)]
+    return "\n".join(
+        [
+            *(f"{name:<{width}} {text}" for name, text in head),
+            "",
+            *columns(rows, left=(0, len(_HEADS) - 1)),
+            *_warnings(status),
+        ]
+    )
+
+
+def _head(status: Status) -> list[tuple[str, str]]:
+    limit = "" if status.store_limit is None else f" of {format_size(status.store_limit)}"
+    bound = "" if status.max_bytes is None else f" of {format_size(status.max_bytes)}"
+    return [
+        ("server", f"{status.server}, nats-server {status.version}"),
+        *[("node", _node(node)) for node in status.nodes],
+        *(
+            []
+            if status.nodes
+            else [("node", "not a logbroker, or one that does not tell of itself")]
+        ),
+        *([("cluster", _cluster(status))] if status.wanted_replicas > 1 or status.cluster else []),
+        (
+            "stream",
+            f"{status.stream}, {_counted(status.hosts, 'host')}, created {_short(status.created)}",
+        ),
+        ("held", f"{_counted(status.messages, 'message')}, {format_size(status.bytes)}{bound}"),
+        ("first", f"{status.first_sequence} at {_short(status.first_time)}"),
+        ("last", f"{status.last_sequence} at {_short(status.last_time)}"),
+        ("store", f"{format_size(status.store_used)}{limit}"),
+    ]
+
+
+def _node(node: Mapping[str, Any]) -> str:
+    told = [str(node.get("name", "?"))]
+    if version := node.get("version"):
+        told.append(f"nats-server {version} ({node.get('provenance') or 'of unknown provenance'})")
+    if started := node.get("started"):
+        told.append(f"since {_short(str(started))}")
+    if isinstance(free := node.get("free"), int):
+        told.append(f"{format_size(free)} free on its disk")
+    if node.get("frozen"):
+        told.append("FROZEN: its disk was full")
+    return printable(", ".join(told))
+
+
+def _cluster(status: Status) -> str:
+    name = status.cluster or "no name"
+    if not any(replica.leader for replica in status.replicas):
+        return printable(f"{name}, the stream has NO LEADER")
+    return printable(f"{name}: {', '.join(map(_replica, status.replicas))}")
+
+
+def _replica(replica: Replica) -> str:
+    if replica.leader:
+        return f"{replica.name} leads"
+    if replica.offline:
+        return f"{replica.name} OFFLINE since {silence(replica.seen_seconds)}"
+    return f"{replica.name} {'is current' if replica.current else f'is {replica.lag} behind'}"
+
+
+def _row(one: PartitionStatus, now: str) -> tuple[str, ...]:
+    age = one.age(now) if now else None
+    return (
+        f"p{one.partition}",
+        _cell(one.ack_floor),
+        _cell(one.pending),
+        "-" if age is None else silence(age),
+        _cell(one.next),
+        _cell(one.epoch),
+        _short(one.committed_at),
+        printable(_cell(one.owner)),
+    )
+
+
+def _warnings(status: Status) -> list[str]:
+    found: list[str] = []
+    strays = status.strays
+    if strays is not None and strays.messages:
+        names = printable(", ".join(strays.subjects[:_NAMED]))
+        rest = strays.subject_count - _NAMED
+        more = f" and {rest} more" if rest > 0 else ""
+        found.append(
+            f"{_counted(strays.messages, 'message')} on subjects that no receiver reads: {names}{more}"
+        )
+    if status.lost_messages:
+        found.append(
+            f"{_counted(status.lost_messages, 'message')} of the store were damaged and are lost"
+        )
+    if not status.partitions:
+        found.append("no partitions are set up: `logbroker apply` does that")
+    return ["", *(f"warning: {text}" for text in found)] if found else []
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def _short(time: str | None) -> str:
+    return "-" if time is None else time[:19] + "Z"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
