@@ -1,1 +1,1 @@
-"""What is kept and what goes: backups, removals, and room for new lines."""
+"""What is kept beside a broker or taken out of it: backups, and the removal of messages."""

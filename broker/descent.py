@@ -1,0 +1,65 @@
+"""What a stream was restored from: kept in its own metadata, so that whoever knew the old one can go on with the new.
+
+A server makes a restored stream anew, with another time of creation. The archive keeps its sequences, so a place in the
+one is the same place in the other, up to where the backup ends.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Ancestor", "ancestors", "is_being_restored", "opened", "restoring"]
+
+_FROM = "logship.restored_from"
+_RESTORING = "logship.restoring"
+_REMEMBERED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """A stream, by its time of creation (RFC 3339), that was restored with its sequences below `until`."""
+
+    created: str
+    until: int
+
+
+def ancestors(config: Mapping[str, Any]) -> tuple[Ancestor, ...]:
+    """Return what a stream descends from, oldest first; nothing where it was never restored, or does not say so in our words."""
+    text = _metadata(config).get(_FROM, "")
+    try:
+        return tuple(Ancestor(str(created), int(until)) for created, until in json.loads(text))
+    except (ValueError, TypeError):
+        return ()
+
+
+def is_being_restored(config: Mapping[str, Any]) -> bool:
+    """Whether a stream holds only a part of its archive: nobody may write to it or rely on it."""
+    return _RESTORING in _metadata(config)
+
+
+def restoring(config: Mapping[str, Any], ancestor: Ancestor) -> dict[str, Any]:
+    """Return the configuration of a stream while its archive is read in: no subject that anybody publishes to is its own."""
+    line = [*ancestors(config), ancestor][-_REMEMBERED:]
+    metadata = _own(config) | {
+        _FROM: json.dumps([[one.created, one.until] for one in line]),
+        _RESTORING: "a part of its archive; run `logbroker restore` again",
+    }
+    subjects = {"subjects": [f"logship.restoring.{config['name']}"]} if "subjects" in config else {}
+    return {**config, **subjects, "metadata": metadata}
+
+
+def opened(closed: Mapping[str, Any], archived: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a stream whose archive is read in: the archived subjects are its own again."""
+    metadata = {key: value for key, value in _own(closed).items() if key != _RESTORING}
+    subjects = {"subjects": archived["subjects"]} if "subjects" in archived else {}
+    return {**closed, **subjects, "metadata": metadata}
+
+
+def _own(config: Mapping[str, Any]) -> dict[str, str]:
+    # what begins so is the server's to write, and it refuses to be told
+    return {key: value for key, value in _metadata(config).items() if not key.startswith("_nats.")}
+
+
+def _metadata(config: Mapping[str, Any]) -> Mapping[str, str]:
+    return config.get("metadata") or {}

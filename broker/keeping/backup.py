@@ -1,0 +1,180 @@
+"""Backups taken from a running broker, while shippers publish and receivers commit.
+
+The bucket of offsets is taken before the stream: an offset can then lag behind the archived stream, which costs reading
+again what the files have, and never point beyond it, which would skip lines. The number of partitions comes last.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.exits import OperatorError
+from broker.keeping.manifest import NAME, Archive, Backup
+from broker.keeping.progress import Tell, progress
+from broker.keeping.transfer import NARROW, WIDE, SnapshotFailed, Window, take
+from broker.sizes import format_size
+from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, STREAM
+from broker.whole import write_whole
+
+__all__ = ["STREAMS", "Sink", "back_up", "check", "stream_of"]
+
+STREAMS = (f"KV_{OFFSETS_BUCKET}", STREAM, f"KV_{CONFIG_BUCKET}")
+"""What is backed up unless something else is asked for, in the order in which it has to be."""
+
+_ATTEMPTS = (WIDE, NARROW, NARROW)
+_READ = 1024 * 1024  # bytes
+_STREAM_NOT_FOUND = 10059
+logger = logging.getLogger(__name__)
+
+
+def stream_of(name: str) -> str:
+    """Return the stream that a person means by the name of a stream or of one of our buckets."""
+    return f"KV_{name}" if name in {OFFSETS_BUCKET, CONFIG_BUCKET} else name
+
+
+async def back_up(
+    connection: Connection, streams: Sequence[str], folder: Path, clock: Callable[[], datetime]
+) -> Backup:
+    """Write the archives of some streams into an empty folder, and the manifest after them, all of it on disk.
+
+    Raises `OperatorError`, OSError, `Rejected`, `ConnectionLost`.
+    """
+    client = await connection.once()
+    version = client.connected_server_version
+    ordered = sorted(streams, key=lambda name: STREAMS.index(name) if name in STREAMS else 0)
+    began = _stamp(clock())
+    archives = [await _archive(connection, stream, folder) for stream in ordered]
+    backup = Backup(
+        began,
+        _stamp(clock()),
+        connection.servers,
+        f"{version.major}.{version.minor}.{version.patch}",
+        tuple(archives),
+    )
+    await asyncio.to_thread(write_whole, folder / NAME, backup.encode(), 0o600)
+    return backup
+
+
+def _stamp(now: datetime) -> str:
+    return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+async def _archive(connection: Connection, stream: str, folder: Path) -> Archive:
+    for number, window in enumerate(_ATTEMPTS, 1):
+        try:
+            return await _attempt(connection, stream, folder, window)
+        except SnapshotFailed as error:
+            reason = f"nats-server broke off the archive of {stream}: {error}"
+            if not error.may_pass or number == len(_ATTEMPTS):
+                raise OperatorError(f"{reason}{_advice(error)}") from None
+        except ConnectionLost as error:
+            reason = f"the archive of {stream} did not come through: {error}"
+            if number == len(_ATTEMPTS):
+                raise OperatorError(reason) from None
+        logger.warning("%s; taking it from its beginning again", reason)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _advice(error: SnapshotFailed) -> str:
+    if error.may_pass:
+        return "; the line or the disk here is too slow"
+    return "; a message that it cannot read can be taken out by `logbroker rm --seq`"
+
+
+async def _attempt(
+    connection: Connection, stream: str, folder: Path, window: Window
+) -> Archive:
+    info = await _info(connection, stream)
+    size = int(info["state"]["bytes"])
+    path = folder / f"{stream}.nats"
+    with progress(f"backing up {stream}", size) as tell, Sink(path, tell) as sink:
+        answer = await take(connection, stream, window, sink.write)
+        await asyncio.to_thread(sink.finish)
+    if (await _info(connection, stream))["created"] != info["created"]:
+        raise OperatorError(f"stream {stream} was made anew meanwhile; take the backup again")
+    return Archive(
+        stream,
+        path.name,
+        sink.size,
+        sink.digest,
+        info["created"],
+        answer["config"],
+        answer["state"],
+    )
+
+
+async def _info(connection: Connection, stream: str) -> Mapping[str, Any]:
+    try:
+        return await connection.api(f"STREAM.INFO.{stream}")
+    except Rejected as error:
+        if error.error != _STREAM_NOT_FOUND:
+            raise
+        raise OperatorError(
+            f"there is no stream {stream} at {connection.servers}; choose with --stream"
+        ) from None
+
+
+class Sink:
+    """A file that is written once, with its size in bytes and its SHA-256 on the way."""
+
+    def __init__(self, path: Path, tell: Tell = lambda _: None) -> None:
+        """Nothing is opened before it is entered; an earlier attempt's file is written over."""
+        self._path = path
+        self._tell = tell
+        self._hash = hashlib.sha256()
+        self.size = 0
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of what was written, in hex."""
+        return self._hash.hexdigest()
+
+    def __enter__(self) -> "Sink":
+        """Open it, readable by its owner alone: it holds everybody's log lines."""
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._file = os.fdopen(descriptor, "wb", buffering=0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self._file.close()
+
+    def write(self, data: bytes) -> None:
+        """Append; raises OSError."""
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) :]
+        self._hash.update(data)
+        self.size += len(data)
+        self._tell(len(data))
+
+    def finish(self) -> None:
+        """Have it on disk."""
+        os.fsync(self._file.fileno())
+
+
+def check(folder: Path, archive: Archive) -> None:
+    """Hold an archive against what its manifest says of it; raises `OperatorError` for one that is not as it was written."""
+    path = folder / archive.file
+    digest, size = hashlib.sha256(), 0
+    try:
+        with path.open("rb") as file, progress(f"checking {archive.stream}", archive.size) as tell:
+            while data := file.read(_READ):
+                digest.update(data)
+                size += len(data)
+                tell(len(data))
+    except OSError as error:
+        raise OperatorError(f"cannot read {path}: {error.strerror}") from None
+    if size != archive.size:
+        raise OperatorError(
+            f"{path} has {format_size(size)}, not the {format_size(archive.size)} ({archive.size} bytes) that were "
+            "written: it is damaged, take another backup"
+        )
+    if digest.hexdigest() != archive.sha256:
+        raise OperatorError(f"{path} is damaged: its SHA-256 is another; take another backup")

@@ -1,0 +1,118 @@
+"""What a restore would mean for a broker as it is: what it deletes, what speaks against it, what is to be known. Decides only."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from broker.descent import Ancestor, is_being_restored, restoring
+from broker.durations import format_duration
+from broker.keeping.manifest import Archive
+from broker.sizes import format_size
+from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, STREAM
+
+__all__ = ["Change", "Outlook", "closed_config", "outlook"]
+
+_NANOSECONDS = 1_000_000_000
+_LIVES = (STREAM, f"KV_{OFFSETS_BUCKET}")
+_CONFIG = f"KV_{CONFIG_BUCKET}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a restore changes of the archived configurations; None leaves it as it was."""
+
+    replicas: int | None = None
+    max_age: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Lines for a person: what is `deleted`, what is to be known (`notes`), and a `refusal`, empty if there is none."""
+
+    deleted: tuple[str, ...]
+    notes: tuple[str, ...]
+    refusal: str = ""
+
+
+def outlook(
+    archives: Sequence[Archive],
+    there: Mapping[str, Mapping[str, Any]],
+    change: Change,
+    now: datetime,
+) -> Outlook:
+    """Judge a restore of `archives` by the streams that are there, as STREAM.INFO describes them by name."""
+    # the broker's own declaration of an empty broker is nothing that anybody would miss
+    is_empty = not any(_holds(there[name]) for name in _LIVES if name in there)
+    deleted = [
+        _described(there[archive.stream])
+        for archive in archives
+        if archive.stream in there
+        and _holds(there[archive.stream])
+        and not (is_empty and archive.stream == _CONFIG)
+    ]
+    aged = [_aged(archive, change, now) for archive in archives]
+    refusals = [words for words, is_all in filter(None, aged) if is_all]
+    notes = [words for words, is_all in filter(None, aged) if not is_all]
+    return Outlook(tuple(deleted), tuple(notes), "; ".join(refusals))
+
+
+def _holds(info: Mapping[str, Any]) -> bool:
+    return int(info["state"]["last_seq"]) > 0 and not is_being_restored(info["config"])
+
+
+def _described(info: Mapping[str, Any]) -> str:
+    state = info["state"]
+    name, messages = info["config"]["name"], int(state["messages"])
+    if not messages:
+        return f"{name}: empty by now, made {_short(info['created'])}"
+    return (
+        f"{name}: {messages} messages ({format_size(int(state['bytes']))}) of {state.get('num_subjects', 0)} subjects, "
+        f"sequences {state['first_seq']} to {state['last_seq']}, {_short(state['first_ts'])} to {_short(state['last_ts'])}"
+    )
+
+
+def _aged(archive: Archive, change: Change, now: datetime) -> tuple[str, bool] | None:
+    """Return what of an archive expires as soon as it is restored, in words, and whether that is all of it."""
+    age = _max_age(archive, change)
+    if not age or not archive.messages:
+        return None
+    edge, kept = now - age, format_duration(age)
+    first, last = _time(archive.state["first_ts"]), _time(archive.state["last_ts"])
+    if last < edge:
+        return (
+            f"everything in {archive.stream} is older than its max_age of {kept} and would expire at once: give --max-age "
+            "(and the same to `logbroker run`)",
+            True,
+        )
+    if first < edge:
+        return (
+            f"what {archive.stream} holds from before {_short(edge.isoformat())} is older than its max_age of {kept} and "
+            "expires at once; --max-age keeps it",
+            False,
+        )
+    return None
+
+
+def _max_age(archive: Archive, change: Change) -> timedelta:
+    if change.max_age is not None and archive.stream == STREAM:
+        return change.max_age
+    return timedelta(microseconds=int(archive.config.get("max_age", 0)) // 1000)
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _short(time: str) -> str:
+    return time[:19] + "Z"
+
+
+def closed_config(archive: Archive, change: Change) -> dict[str, Any]:
+    """Return the configuration under which an archive is read in: nobody can publish to it yet."""
+    config = dict(archive.config)
+    if change.replicas is not None:
+        config["num_replicas"] = change.replicas
+    if change.max_age is not None and archive.stream == STREAM:
+        config["max_age"] = int(change.max_age.total_seconds()) * _NANOSECONDS
+    return restoring(config, Ancestor(archive.created, archive.until))

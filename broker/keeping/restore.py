@@ -1,0 +1,141 @@
+"""Restores a backup: closed to everybody while it is read in, opened when all of it is there.
+
+What becomes of it if we die:
+- before the first stream is deleted: nothing has happened;
+- while archives are read in: the streams there hold parts under a subject that nobody publishes to; shippers wait,
+  `logbroker apply` leaves them alone, and the same restore begins again without asking;
+- while they are opened: the same; LOGS comes last, so nobody ships before offsets and partitions are back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.descent import opened
+from broker.exits import OperatorError
+from broker.keeping.manifest import Archive
+from broker.keeping.outlook import Change, closed_config
+from broker.keeping.progress import progress
+from broker.keeping.transfer import WIDE, read_in
+from broker.sizes import format_size
+from broker.topology import STREAM
+
+__all__ = ["restore", "there"]
+
+_STREAM_NOT_FOUND = 10059
+_PROBE = "logship-restore-probe"
+_SETTLING = (0.1, 0.3, 1.0, 3.0)  # seconds; servers of a cluster learn of a stream one after the other
+_AGAIN = "run the same `logbroker restore` again; nobody can write to what is there by now"
+logger = logging.getLogger(__name__)
+
+
+async def there(
+    connection: Connection, streams: Sequence[str]
+) -> dict[str, Mapping[str, Any]]:
+    """Return the descriptions of those streams that exist; raises `Rejected`, `ConnectionLost`."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for name in streams:
+        try:
+            found[name] = await connection.api(f"STREAM.INFO.{name}")
+        except Rejected as error:
+            if error.error != _STREAM_NOT_FOUND:
+                raise
+    return found
+
+
+async def restore(
+    connection: Connection, folder: Path, archives: Sequence[Archive], change: Change
+) -> None:
+    """Put the archives of a checked backup in the place of whatever streams are there; raises `OperatorError`."""
+    ordered = sorted(archives, key=lambda archive: archive.stream != STREAM)
+    closed = {archive.stream: closed_config(archive, change) for archive in ordered}
+    await _probe(connection, ordered, closed)
+    try:
+        for archive in ordered:
+            await _delete(connection, archive.stream)
+            await _fill(connection, folder, archive, closed[archive.stream])
+        for archive in reversed(ordered):
+            await _open(connection, archive)
+    except Rejected as error:
+        raise OperatorError(f"nats-server refuses: {error.description}; {_AGAIN}") from None
+    except (ConnectionLost, OSError) as error:
+        raise OperatorError(f"the restore was broken off: {error}; {_AGAIN}") from None
+
+
+async def _probe(
+    connection: Connection, archives: Sequence[Archive], closed: Mapping[str, dict[str, Any]]
+) -> None:
+    """Have the server object to the configurations, and to the size, before anything is deleted."""
+    for archive in archives:
+        config = closed[archive.stream]
+        subjects = {"subjects": [f"logship.restoring.{_PROBE}"]} if "subjects" in config else {}
+        try:
+            await _delete(connection, _PROBE)
+            # a bound is reserved in the store, where that of the present stream is still reserved, too
+            probe = {**config, **subjects, "name": _PROBE, "max_bytes": -1}
+            await connection.api(f"STREAM.CREATE.{_PROBE}", probe)
+            await _delete(connection, _PROBE)
+        except Rejected as error:
+            raise OperatorError(
+                f"nats-server refuses stream {archive.stream} as it was: {error.description}; nothing was changed"
+                f"{_way_round(error)}"
+            ) from None
+    await _measure(connection, archives)
+
+
+def _way_round(error: Rejected) -> str:
+    return " (try --replicas 1)" if "replicas" in error.description else ""
+
+
+async def _measure(connection: Connection, archives: Sequence[Archive]) -> None:
+    account = await connection.api("INFO")
+    limit = account.get("limits", {}).get("max_storage", -1)
+    present = await there(connection, [archive.stream for archive in archives])
+    freed = sum(int(info["state"]["bytes"]) for info in present.values())
+    free = limit - int(account.get("storage", 0)) + freed
+    needed = sum(archive.bytes for archive in archives)
+    if 0 <= limit and free < needed:
+        raise OperatorError(
+            f"the backup takes {format_size(needed)} in the store, and there is room for {format_size(max(0, free))}; "
+            "give the broker a larger --max-store; nothing was changed"
+        )
+
+
+async def _delete(connection: Connection, stream: str) -> None:
+    try:
+        await connection.api(f"STREAM.DELETE.{stream}", patience=60)
+    except Rejected as error:
+        if error.error != _STREAM_NOT_FOUND:
+            raise
+
+
+async def _fill(
+    connection: Connection, folder: Path, archive: Archive, config: Mapping[str, Any]
+) -> None:
+    with (
+        (folder / archive.file).open("rb") as file,
+        progress(f"restoring {archive.stream}", archive.size) as tell,
+    ):
+        made = await read_in(connection, config, archive.state, file, WIDE, tell)
+    last = int(made["state"]["last_seq"])
+    if last != archive.until - 1:
+        raise OperatorError(
+            f"stream {archive.stream} ends at sequence {last}, not at {archive.until - 1} as in the backup; {_AGAIN}"
+        )
+
+
+async def _open(connection: Connection, archive: Archive) -> None:
+    for pause in (*_SETTLING, None):
+        try:
+            info = await connection.api(f"STREAM.INFO.{archive.stream}")
+            config = opened(info["config"], archive.config)
+            await connection.api(f"STREAM.UPDATE.{archive.stream}", config)
+        except Rejected:
+            if pause is None:
+                raise
+        else:
+            return
+        await asyncio.sleep(pause)
