@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from broker.commands.backing_up import backup, restore
 from broker.commands.credentials import credentials
 from broker.commands.declaring import apply
 from broker.commands.following import tail_lines
@@ -30,6 +31,8 @@ for command in (
     get,
     tail_lines,
     tls,
+    backup,
+    restore,
 ):
     group.add_command(command)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from broker.descent import is_being_restored
 from broker.subjects import consumer_name
 from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, Topology
 
@@ -89,8 +90,11 @@ _FIXED = {
 def plan(desired: Topology, actual: Actual) -> Plan:
     """Return what to create, update and remove, in order: streams, consumers, and the number of partitions last.
 
-    Last, since shippers and receivers wait for that entry and then rely on the rest.
+    Last, since shippers and receivers wait for that entry and then rely on the rest. While something is being restored
+    nothing is to be done: to give a stream its subjects would open it with a part of its lines.
     """
+    if any(is_being_restored(config) for config in actual.streams.values()):
+        return Plan(())
     steps: list[Step] = []
     refusals: list[str] = []
     for config in desired.streams():

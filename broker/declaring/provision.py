@@ -1,12 +1,14 @@
 """Brings a broker to what is declared: asks what is there, has it planned, and carries the plan out."""
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from broker import bucket
 from broker.connecting.connection import Connection, Rejected
 from broker.declaring.plan import Action, Actual, Kind, Plan, Step, plan
+from broker.descent import is_being_restored
 from broker.exits import ConfigurationError, OperatorError
 from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, Topology
 
@@ -14,6 +16,7 @@ __all__ = ["apply", "carry_out", "consumers_of", "look", "refuse"]
 
 _STREAM_NOT_FOUND = 10059
 _AT_ONCE = 64  # requests under way; thousands of partitions would otherwise wait for thousands of round trips
+logger = logging.getLogger(__name__)
 
 
 async def apply(connection: Connection, desired: Topology) -> Plan:
@@ -35,6 +38,12 @@ async def look(connection: Connection, desired: Topology) -> Actual:
     names = [config["name"] for config in desired.streams()]
     found = await asyncio.gather(*(_stream(connection, name) for name in names))
     streams = {name: info for name, info in zip(names, found, strict=True) if info is not None}
+    for name, info in streams.items():
+        if is_being_restored(info["config"]):
+            logger.warning(
+                "stream %s holds a part of a backup, closed to everybody: wait for `logbroker restore`, or run it again",
+                name,
+            )
     offsets = streams.get(f"KV_{OFFSETS_BUCKET}")
     return Actual(
         streams={name: info["config"] for name, info in streams.items()},

@@ -87,9 +87,7 @@ def _advice(error: SnapshotFailed) -> str:
     return "; a message that it cannot read can be taken out by `logbroker rm --seq`"
 
 
-async def _attempt(
-    connection: Connection, stream: str, folder: Path, window: Window
-) -> Archive:
+async def _attempt(connection: Connection, stream: str, folder: Path, window: Window) -> Archive:
     info = await _info(connection, stream)
     size = int(info["state"]["bytes"])
     path = folder / f"{stream}.nats"

@@ -40,8 +40,12 @@ def outlook(
     there: Mapping[str, Mapping[str, Any]],
     change: Change,
     now: datetime,
+    objection: str = "",
 ) -> Outlook:
-    """Judge a restore of `archives` by the streams that are there, as STREAM.INFO describes them by name."""
+    """Judge a restore of `archives` by the streams that are there, as STREAM.INFO describes them by name.
+
+    An `objection` is what is known to speak against it already.
+    """
     # the broker's own declaration of an empty broker is nothing that anybody would miss
     is_empty = not any(_holds(there[name]) for name in _LIVES if name in there)
     deleted = [
@@ -51,9 +55,10 @@ def outlook(
         and _holds(there[archive.stream])
         and not (is_empty and archive.stream == _CONFIG)
     ]
-    aged = [_aged(archive, change, now) for archive in archives]
-    refusals = [words for words, is_all in filter(None, aged) if is_all]
-    notes = [words for words, is_all in filter(None, aged) if not is_all]
+    aged = list(filter(None, (_aged(archive, change, now) for archive in archives)))
+    refusals = [objection] if objection else []
+    refusals += [one.words for one in aged if one.is_all]
+    notes = [one.words for one in aged if not one.is_all]
     return Outlook(tuple(deleted), tuple(notes), "; ".join(refusals))
 
 
@@ -72,25 +77,27 @@ def _described(info: Mapping[str, Any]) -> str:
     )
 
 
-def _aged(archive: Archive, change: Change, now: datetime) -> tuple[str, bool] | None:
-    """Return what of an archive expires as soon as it is restored, in words, and whether that is all of it."""
+@dataclass(frozen=True, slots=True)
+class _Aged:
+    words: str
+    is_all: bool
+
+
+def _aged(archive: Archive, change: Change, now: datetime) -> _Aged | None:
+    """Return what of an archive expires as soon as it is restored; None for nothing."""
     age = _max_age(archive, change)
     if not age or not archive.messages:
         return None
-    edge, kept = now - age, format_duration(age)
+    name, edge, kept = archive.stream, now - age, format_duration(age)
     first, last = _time(archive.state["first_ts"]), _time(archive.state["last_ts"])
     if last < edge:
-        return (
-            f"everything in {archive.stream} is older than its max_age of {kept} and would expire at once: give --max-age "
-            "(and the same to `logbroker run`)",
-            True,
-        )
+        words = f"everything in {name} is older than its max_age of {kept} and would expire at once"
+        return _Aged(f"{words}: give --max-age (and the same to `logbroker run`)", is_all=True)
     if first < edge:
-        return (
-            f"what {archive.stream} holds from before {_short(edge.isoformat())} is older than its max_age of {kept} and "
-            "expires at once; --max-age keeps it",
-            False,
+        words = (
+            f"what {name} holds from before {_short(edge.isoformat())} is older than its max_age"
         )
+        return _Aged(f"{words} of {kept} and expires at once; --max-age keeps it", is_all=False)
     return None
 
 

@@ -41,5 +41,8 @@ class _Lines:
         if self._clock() - self._said >= _EVERY:
             self._said = self._clock()
             logger.info(
-                "%s: %s of about %s", self._label, format_size(self._done), format_size(self._length)
+                "%s: %s of about %s",
+                self._label,
+                format_size(self._done),
+                format_size(self._length),
             )

@@ -27,14 +27,17 @@ __all__ = ["restore", "there"]
 
 _STREAM_NOT_FOUND = 10059
 _PROBE = "logship-restore-probe"
-_SETTLING = (0.1, 0.3, 1.0, 3.0)  # seconds; servers of a cluster learn of a stream one after the other
+_SETTLING = (
+    0.1,
+    0.3,
+    1.0,
+    3.0,
+)  # seconds; servers of a cluster learn of a stream one after the other
 _AGAIN = "run the same `logbroker restore` again; nobody can write to what is there by now"
 logger = logging.getLogger(__name__)
 
 
-async def there(
-    connection: Connection, streams: Sequence[str]
-) -> dict[str, Mapping[str, Any]]:
+async def there(connection: Connection, streams: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Return the descriptions of those streams that exist; raises `Rejected`, `ConnectionLost`."""
     found: dict[str, Mapping[str, Any]] = {}
     for name in streams:
@@ -63,6 +66,9 @@ async def restore(
         raise OperatorError(f"nats-server refuses: {error.description}; {_AGAIN}") from None
     except (ConnectionLost, OSError) as error:
         raise OperatorError(f"the restore was broken off: {error}; {_AGAIN}") from None
+    except (SystemExit, asyncio.CancelledError):
+        logger.warning("the restore was broken off; %s", _AGAIN)
+        raise
 
 
 async def _probe(
@@ -97,7 +103,7 @@ async def _measure(connection: Connection, archives: Sequence[Archive]) -> None:
     freed = sum(int(info["state"]["bytes"]) for info in present.values())
     free = limit - int(account.get("storage", 0)) + freed
     needed = sum(archive.bytes for archive in archives)
-    if 0 <= limit and free < needed:
+    if limit >= 0 and free < needed:
         raise OperatorError(
             f"the backup takes {format_size(needed)} in the store, and there is room for {format_size(max(0, free))}; "
             "give the broker a larger --max-store; nothing was changed"

@@ -1,7 +1,7 @@
 """A folder of backups: each a folder of its own, named by the time of its beginning, and there whole or not at all.
 
-    DIR/2026-11-21T164500Z/backup.json, LOGS.nats, …    whole
-    DIR/2026-11-21T174500Z.part/                        under way, or left by a crash: no backup, swept by the next one
+`DIR/2026-11-21T164500Z/` with a manifest is a whole one; `DIR/2026-11-21T164500Z.part/` is under way, or was left by a
+crash: that is no backup, and the next one sweeps it away.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ from pathlib import Path
 from broker.exits import OperatorError
 from broker.keeping.manifest import NAME, Backup, UnreadableBackup
 
-__all__ = ["find", "load", "new_backup", "prune", "synced"]
+__all__ = ["find", "load", "name_of", "new_backup", "prune", "synced"]
 
 _PART = ".part"
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z")
@@ -32,7 +32,7 @@ def new_backup(shelf: Path, now: datetime) -> Iterator[Path]:
         shelf.mkdir(mode=0o750, parents=True, exist_ok=True)
         with _lock(shelf):
             _sweep(shelf)
-            whole = shelf / f"{now:%Y-%m-%dT%H%M%SZ}"
+            whole = name_of(shelf, now)
             part = whole.with_name(f"{whole.name}{_PART}")
             part.mkdir(mode=0o700)
             try:
@@ -46,6 +46,11 @@ def new_backup(shelf: Path, now: datetime) -> Iterator[Path]:
         raise OperatorError(
             f"cannot write the backup to {shelf}: {error.strerror or error}; nothing is left of it there"
         ) from None
+
+
+def name_of(shelf: Path, now: datetime) -> Path:
+    """Return the folder of the backup that began at a time."""
+    return shelf / f"{now:%Y-%m-%dT%H%M%SZ}"
 
 
 def _settle(part: Path, whole: Path) -> None:

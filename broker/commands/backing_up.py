@@ -1,0 +1,240 @@
+"""`logbroker backup` and `logbroker restore`."""
+
+import signal
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from broker import bucket
+from broker.commands.asking import asking
+from broker.connecting.connection import Connection
+from broker.durations import parse_duration
+from broker.exits import Exit, OperatorError
+from broker.keeping import shelf
+from broker.keeping.backup import STREAMS, back_up, check, stream_of
+from broker.keeping.manifest import Archive, Backup
+from broker.keeping.outlook import Change, Outlook, outlook
+from broker.keeping.restore import restore as put_back
+from broker.keeping.restore import there
+from broker.running import program
+from broker.running.consent import YES, ask
+from broker.running.options import given, settings_options
+from broker.settings import STATUS_FIELDS, BrokerSettings
+from broker.sizes import format_size
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, STREAM
+
+__all__ = ["backup", "restore"]
+
+_FOLDER = click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+_STREAM = click.option(
+    "--stream",
+    "streams",
+    multiple=True,
+    metavar="NAME",
+    help="Only this stream or bucket; may be given several times.  [default: LOGS and its buckets]",
+)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251 - the clock that what is below is given
+
+
+def _duration(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> timedelta | None:
+    try:
+        return None if text is None else parse_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.command()
+@_FOLDER
+@settings_options(BrokerSettings, STATUS_FIELDS)
+@_STREAM
+@click.option(
+    "--keep",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Remove older backups in DIR once this one is whole, all but the newest N.",
+)
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Take none: check the newest backup in DIR, or the one that DIR is, against its digests.",
+)
+def backup(
+    folder: Path, streams: tuple[str, ...], keep: int | None, verify: bool, **options: Any
+) -> None:
+    """Copy stream, buckets and consumers of a running broker into DIR/<time>, while lines flow."""
+    settings = given(BrokerSettings, options)
+    program.log_to_stderr(settings)
+    _fail_when_told_to_end()
+    if verify:
+        found = shelf.find(folder)
+        _check(found, shelf.load(found).archives)
+        click.echo(f"{found} is whole")
+        return
+    now = _now()
+    with shelf.new_backup(folder, now) as part:
+        names = [stream_of(name) for name in dict.fromkeys(streams)] or STREAMS
+        taken = asking(
+            settings, "backup", lambda connection: back_up(connection, names, part, _now)
+        )
+    click.echo(_told(shelf.name_of(folder, now), taken))
+    for removed in shelf.prune(folder, keep) if keep else ():
+        click.echo(f"removed {removed}, as --keep is {keep}")
+
+
+def _fail_when_told_to_end() -> None:
+    # what is cut short by `timeout` or a service manager must not look done to whoever asked for it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(Exit.FAILED))
+
+
+def _check(folder: Path, archives: tuple[Archive, ...]) -> None:
+    for archive in archives:
+        check(folder, archive)
+
+
+def _told(folder: Path, taken: Backup) -> str:
+    lines = [
+        f"{folder}: {format_size(taken.size)} of {taken.server}, what was acknowledged before {taken.began}"
+    ]
+    return "\n".join(lines + [f"  {_line(archive)}" for archive in taken.archives])
+
+
+def _line(archive: Archive) -> str:
+    return (
+        f"{archive.stream}: {archive.messages} messages ({format_size(archive.bytes)}), sequences "
+        f"{archive.state.get('first_seq', 0)} to {archive.until - 1}"
+    )
+
+
+@click.command()
+@_FOLDER
+@settings_options(BrokerSettings, STATUS_FIELDS)
+@_STREAM
+@click.option(
+    "--replace", is_flag=True, help="Also where streams are that hold something; deletes them."
+)
+@click.option(
+    "--replicas",
+    type=click.IntRange(1, 5),
+    metavar="N",
+    help="How many servers hold each line from now on.  [default: as it was]",
+)
+@click.option(
+    "--max-age",
+    metavar="TIME",
+    callback=_duration,
+    help="How long lines are kept from now on, for a backup that is older than that.  [default: as it was]",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Check the backup and say what would be done; do nothing."
+)
+@YES
+def restore(
+    folder: Path,
+    streams: tuple[str, ...],
+    replace: bool,
+    replicas: int | None,
+    max_age: timedelta | None,
+    dry_run: bool,
+    yes: bool,
+    **options: Any,
+) -> None:
+    """Bring back the newest backup in DIR, or the one that DIR is, to a broker that is empty, or with --replace."""
+    settings = given(BrokerSettings, options)
+    program.log_to_stderr(settings)
+    _fail_when_told_to_end()
+    found = shelf.find(folder)
+    kept = shelf.load(found)
+    archives = _chosen(kept, streams)
+    change = Change(replicas, max_age)
+    seen = asking(settings, "restore", lambda connection: _look(connection, kept, archives, change))
+    click.echo(f"from {found}, of {kept.server}, taken at {kept.began}:")
+    for line in [*map(_line, archives), *(f"note: {note}" for note in seen.notes)]:
+        click.echo(f"  {line}")
+    for line in seen.deleted:
+        click.echo(f"  deletes {line}")
+    _refuse(seen, replace=replace)
+    # before anything is deleted, and before a person is asked
+    _check(found, archives)
+    if dry_run:
+        return
+    if seen.deleted and not yes:
+        ask("Delete that and restore the backup?")
+    words = asking(
+        settings, "restore", lambda connection: _restore(connection, found, archives, change)
+    )
+    click.echo(words)
+
+
+def _chosen(kept: Backup, streams: tuple[str, ...]) -> tuple[Archive, ...]:
+    wanted = {stream_of(name) for name in streams}
+    if missing := sorted(wanted - {archive.stream for archive in kept.archives}):
+        raise OperatorError(f"the backup holds no stream {', '.join(missing)}")
+    return tuple(one for one in kept.archives if not wanted or one.stream in wanted)
+
+
+def _refuse(seen: Outlook, *, replace: bool) -> None:
+    if seen.refusal:
+        raise OperatorError(f"{seen.refusal}; nothing was changed")
+    if seen.deleted and not replace:
+        raise OperatorError(
+            "the broker is not empty; nothing was changed (--replace deletes what is said above)"
+        )
+
+
+async def _look(
+    connection: Connection, kept: Backup, archives: tuple[Archive, ...], change: Change
+) -> Outlook:
+    version = (await connection.once()).connected_server_version
+    present = await there(connection, [*STREAMS, *(archive.stream for archive in archives)])
+    return outlook(archives, present, change, _now(), _newer(kept, version.major, version.minor))
+
+
+def _newer(kept: Backup, major: int, minor: int) -> str:
+    """Return why a server cannot read the archives; nothing if it can."""
+    theirs = tuple(int(part) for part in kept.server_version.split(".")[:2] if part.isdigit())
+    if (major, minor) < (2, 15) <= theirs:
+        return f"the archives are of nats-server {kept.server_version}, and {major}.{minor} cannot read them"
+    return ""
+
+
+async def _restore(
+    connection: Connection, folder: Path, archives: tuple[Archive, ...], change: Change
+) -> str:
+    before = await _partitions(connection)
+    await put_back(connection, folder, archives, change)
+    after = await _partitions(connection)
+    return "\n".join(_afterwards({one.stream: one for one in archives}, before, after))
+
+
+def _afterwards(archives: Mapping[str, Archive], before: str, after: str) -> list[str]:
+    words = ["restored"]
+    if before and before != after:
+        words.append(
+            f"the backup has {after} partitions, this broker was set up for {before}: run it with --partitions {after}"
+        )
+    if STREAM in archives:
+        words.append(
+            "receivers go on by themselves once they are started: at their offsets of the backup, behind the lines that "
+            "their files have"
+        )
+        words.append(
+            f"lines acknowledged after sequence {archives[STREAM].until - 1} are not in the backup: shippers go on behind "
+            "them, and receivers name whatever they miss of them (.gaps.jsonl)"
+        )
+    return words
+
+
+async def _partitions(connection: Connection) -> str:
+    if not await there(connection, [f"KV_{CONFIG_BUCKET}"]):
+        return ""
+    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+    return entry.value.decode("ascii", "replace") if entry else ""
