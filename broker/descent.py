@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Ancestor", "ancestors", "is_being_restored", "opened", "restoring"]
+__all__ = ["Ancestor", "ancestors", "is_being_restored", "marked", "opened", "restoring"]
 
 _FROM = "logship.restored_from"
 _RESTORING = "logship.restoring"
+_WORDS = "not whole; run `logbroker restore` again"
 _REMEMBERED = 8
 
 
@@ -34,7 +35,7 @@ def ancestors(config: Mapping[str, Any]) -> tuple[Ancestor, ...]:
 
 
 def is_being_restored(config: Mapping[str, Any]) -> bool:
-    """Whether a stream holds only a part of its archive: nobody may write to it or rely on it."""
+    """Whether a stream, or one beside it, holds only a part of its archive: nobody may write to it or rely on it."""
     return _RESTORING in _metadata(config)
 
 
@@ -43,10 +44,15 @@ def restoring(config: Mapping[str, Any], ancestor: Ancestor) -> dict[str, Any]:
     line = [*ancestors(config), ancestor][-_REMEMBERED:]
     metadata = _own(config) | {
         _FROM: json.dumps([[one.created, one.until] for one in line]),
-        _RESTORING: "a part of its archive; run `logbroker restore` again",
+        _RESTORING: _WORDS,
     }
     subjects = {"subjects": [f"logship.restoring.{config['name']}"]} if "subjects" in config else {}
     return {**config, **subjects, "metadata": metadata}
+
+
+def marked(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a stream that stays, while others beside it are being restored."""
+    return {**config, "metadata": _own(config) | {_RESTORING: _WORDS}}
 
 
 def opened(closed: Mapping[str, Any], archived: Mapping[str, Any]) -> dict[str, Any]:

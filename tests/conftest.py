@@ -4,6 +4,7 @@
 |---|---|---|
 | `nats_url` | session | the server's address, for an account that all tests share; nothing is applied |
 | `fresh_url` | test | the same server, an account of the test's own: empty JetStream, no streams |
+| `second_url` | test | as `fresh_url`, another account: a second broker |
 | `logs_url` | test | as `fresh_url`, with the stream and buckets of `Topology(partitions=2)` applied |
 | `own_server` | test | a plain nats-server of the test's own, which it may kill and start again on the same port |
 | `processes` | test | starts programs and cleans up after them |
@@ -155,11 +156,20 @@ def nats_url(_server: Server) -> str:
     return _server.url
 
 
-@pytest.fixture
-def fresh_url(_server: Server) -> str:
+def _fresh(server: Server) -> str:
     number = next(_numbers)
     assert number < ACCOUNTS, "more tests than accounts: raise ACCOUNTS in tests/conftest.py"
-    return _server.url.replace("nats://", f"nats://t{number}:t{number}@")
+    return server.url.replace("nats://", f"nats://t{number}:t{number}@")
+
+
+@pytest.fixture
+def fresh_url(_server: Server) -> str:
+    return _fresh(_server)
+
+
+@pytest.fixture
+def second_url(_server: Server) -> str:
+    return _fresh(_server)
 
 
 @pytest.fixture

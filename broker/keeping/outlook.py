@@ -115,9 +115,16 @@ def _short(time: str) -> str:
     return time[:19] + "Z"
 
 
-def closed_config(archive: Archive, change: Change) -> dict[str, Any]:
-    """Return the configuration under which an archive is read in: nobody can publish to it yet."""
+def closed_config(
+    archive: Archive, change: Change, present: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the configuration under which an archive is read in: nobody can publish to it yet.
+
+    The bound in bytes is that of the `present` stream, where there is one (STREAM.INFO): it goes with the disk.
+    """
     config = dict(archive.config)
+    if present is not None:
+        config["max_bytes"] = present["config"].get("max_bytes", -1)
     if change.replicas is not None:
         config["num_replicas"] = change.replicas
     if change.max_age is not None and archive.stream == STREAM:

@@ -2,8 +2,9 @@
 
 What becomes of it if we die:
 - before the first stream is deleted: nothing has happened;
-- while archives are read in: the streams there hold parts under a subject that nobody publishes to; shippers wait,
-  `logbroker apply` leaves them alone, and the same restore begins again without asking;
+- while archives are read in: a stream is gone, or holds a part under a subject that nobody publishes to; shippers wait,
+  `logbroker apply` leaves all alone since the bucket of partitions is marked, and the same restore begins again
+  without asking;
 - while they are opened: the same; LOGS comes last, so nobody ships before offsets and partitions are back.
 """
 
@@ -14,18 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.descent import opened
+from broker.descent import marked, opened
 from broker.exits import OperatorError
 from broker.keeping.manifest import Archive
 from broker.keeping.outlook import Change, closed_config
 from broker.keeping.progress import progress
 from broker.keeping.transfer import WIDE, read_in
 from broker.sizes import format_size
-from broker.topology import STREAM
+from broker.topology import CONFIG_BUCKET, STREAM
 
 __all__ = ["restore", "there"]
 
 _STREAM_NOT_FOUND = 10059
+_MARKED = f"KV_{CONFIG_BUCKET}"
 _PROBE = "logship-restore-probe"
 _SETTLING = (
     0.1,
@@ -53,15 +55,23 @@ async def restore(
     connection: Connection, folder: Path, archives: Sequence[Archive], change: Change
 ) -> None:
     """Put the archives of a checked backup in the place of whatever streams are there; raises `OperatorError`."""
-    ordered = sorted(archives, key=lambda archive: archive.stream != STREAM)
-    closed = {archive.stream: closed_config(archive, change) for archive in ordered}
-    await _probe(connection, ordered, closed)
+    ordered = sorted(archives, key=_turn)
+    present = await there(connection, [archive.stream for archive in ordered])
+    closed = {
+        archive.stream: closed_config(archive, change, present.get(archive.stream))
+        for archive in ordered
+    }
+    await _probe(connection, ordered, closed, present)
+    await _measure(connection, ordered, closed, present)
     try:
+        await _mark(connection)
         for archive in ordered:
             await _delete(connection, archive.stream)
             await _fill(connection, folder, archive, closed[archive.stream])
+        if _MARKED not in closed:
+            await _open(connection, _MARKED)
         for archive in reversed(ordered):
-            await _open(connection, archive)
+            await _open(connection, archive.stream, archive.config)
     except Rejected as error:
         raise OperatorError(f"nats-server refuses: {error.description}; {_AGAIN}") from None
     except (ConnectionLost, OSError) as error:
@@ -71,17 +81,31 @@ async def restore(
         raise
 
 
+def _turn(archive: Archive) -> int:
+    return {STREAM: 0, _MARKED: 2}.get(archive.stream, 1)
+
+
+async def _mark(connection: Connection) -> None:
+    """Have a broker that is started meanwhile make no stream, which shippers would fill, in the place of one that is to come."""
+    if info := (await there(connection, [_MARKED])).get(_MARKED):
+        await connection.api(f"STREAM.UPDATE.{_MARKED}", marked(info["config"]))
+
+
 async def _probe(
-    connection: Connection, archives: Sequence[Archive], closed: Mapping[str, dict[str, Any]]
+    connection: Connection,
+    archives: Sequence[Archive],
+    closed: Mapping[str, dict[str, Any]],
+    present: Mapping[str, Any],
 ) -> None:
-    """Have the server object to the configurations, and to the size, before anything is deleted."""
+    """Have the server object to the configurations before anything is deleted."""
     for archive in archives:
         config = closed[archive.stream]
         subjects = {"subjects": [f"logship.restoring.{_PROBE}"]} if "subjects" in config else {}
         try:
             await _delete(connection, _PROBE)
-            # a bound is reserved in the store, where that of the present stream is still reserved, too
-            probe = {**config, **subjects, "name": _PROBE, "max_bytes": -1}
+            # what the present stream reserves of the store is still reserved
+            bound = -1 if archive.stream in present else config.get("max_bytes", -1)
+            probe = {**config, **subjects, "name": _PROBE, "max_bytes": bound}
             await connection.api(f"STREAM.CREATE.{_PROBE}", probe)
             await _delete(connection, _PROBE)
         except Rejected as error:
@@ -89,17 +113,28 @@ async def _probe(
                 f"nats-server refuses stream {archive.stream} as it was: {error.description}; nothing was changed"
                 f"{_way_round(error)}"
             ) from None
-    await _measure(connection, archives)
 
 
 def _way_round(error: Rejected) -> str:
     return " (try --replicas 1)" if "replicas" in error.description else ""
 
 
-async def _measure(connection: Connection, archives: Sequence[Archive]) -> None:
+async def _measure(
+    connection: Connection,
+    archives: Sequence[Archive],
+    closed: Mapping[str, dict[str, Any]],
+    present: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Object to what would not fit, which a server notices in the middle only."""
+    for archive in archives:
+        bound = closed[archive.stream].get("max_bytes", -1)
+        if 0 <= bound < archive.bytes:
+            raise OperatorError(
+                f"{archive.stream} takes {format_size(archive.bytes)}, more than its bound of {format_size(bound)}; "
+                "raise that by `logbroker apply --max-bytes`; nothing was changed"
+            )
     account = await connection.api("INFO")
     limit = account.get("limits", {}).get("max_storage", -1)
-    present = await there(connection, [archive.stream for archive in archives])
     freed = sum(int(info["state"]["bytes"]) for info in present.values())
     free = limit - int(account.get("storage", 0)) + freed
     needed = sum(archive.bytes for archive in archives)
@@ -133,12 +168,15 @@ async def _fill(
         )
 
 
-async def _open(connection: Connection, archive: Archive) -> None:
+async def _open(
+    connection: Connection, stream: str, archived: Mapping[str, Any] | None = None
+) -> None:
     for pause in (*_SETTLING, None):
         try:
-            info = await connection.api(f"STREAM.INFO.{archive.stream}")
-            config = opened(info["config"], archive.config)
-            await connection.api(f"STREAM.UPDATE.{archive.stream}", config)
+            info = (await there(connection, [stream])).get(stream)
+            if info is not None:
+                config = opened(info["config"], archived or info["config"])
+                await connection.api(f"STREAM.UPDATE.{stream}", config)
         except Rejected:
             if pause is None:
                 raise

@@ -19,7 +19,7 @@ from receiver.faults import fault
 from receiver.following.account import Account
 from receiver.following.jobs import Jobs
 from receiver.following.ledger import Ledger
-from receiver.following.offsets import StreamMismatch
+from receiver.following.offsets import StreamMismatch, StreamRestored
 from receiver.following.patience import pause, unless
 from receiver.following.turns import Turns
 from receiver.following.wake import Wake
@@ -136,6 +136,10 @@ class Follower:
                 if self.pace.once:
                     return await self._wake.pending(self._next) > 0
                 await self._while_ours(self._until_it_rings(self._next))
+            except StreamRestored as error:
+                await self._ledger.confirm()
+                logger.warning("%s; going on", error)
+                await self._claim(None)
             except StreamMismatch as error:
                 if self.pace.once:
                     raise

@@ -8,7 +8,8 @@ from datetime import datetime
 
 from broker import bucket
 from broker.bucket import Conflict
-from broker.connecting.connection import Connection, Denied
+from broker.connecting.connection import Connection, Denied, Rejected
+from broker.descent import ancestors, is_being_restored
 from broker.exits import ConfigurationError, FencedError, OperatorError
 from broker.offset import Offset, UnreadableOffset
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
@@ -61,7 +62,7 @@ class Ledger:
             seen = entry.revision if entry else 0
             if revision is not None and seen != revision:
                 return None
-            before = self._decode(entry)
+            before = offsets.carried_over(self._decode(entry), stream, iso(now))
             if before and offsets.has_witness(before, stream):
                 stream = replace(
                     stream, witness=await _stored_at(self._connection, before.next - 1)
@@ -194,10 +195,17 @@ class Ledger:
 
 
 async def stream_state(connection: Connection) -> StreamState:
-    """Ask the broker what the stream holds; raises `Rejected` when there is none."""
+    """Ask the broker what the stream holds; raises `Rejected` when there is none, or only a part of a backup yet."""
     info = await connection.api(f"STREAM.INFO.{STREAM}")
-    state = info["state"]
-    return StreamState(info["created"], int(state["first_seq"]), int(state["last_seq"]) + 1)
+    state, config = info["state"], info["config"]
+    if is_being_restored(config):
+        raise Rejected(503, 0, f"stream {STREAM} is being restored from a backup")
+    return StreamState(
+        info["created"],
+        int(state["first_seq"]),
+        int(state["last_seq"]) + 1,
+        ancestors=ancestors(config),
+    )
 
 
 async def _stored_at(connection: Connection, sequence: int) -> str:

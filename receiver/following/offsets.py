@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+from broker.descent import Ancestor
 from broker.exits import ConfigurationError
 from broker.offset import Beginning, Offset
 from broker.topology import OFFSETS_BUCKET, offset_key
@@ -15,7 +16,9 @@ from receiver.writing.journal import Batch, Verdict
 __all__ = [
     "FilesMismatch",
     "StreamMismatch",
+    "StreamRestored",
     "StreamState",
+    "carried_over",
     "claimed",
     "elsewhere",
     "has_witness",
@@ -32,6 +35,10 @@ class StreamMismatch(ConfigurationError):
     """The stream is not the one that the offset belongs to; going on could lose or repeat lines."""
 
 
+class StreamRestored(StreamMismatch):
+    """The stream was restored from a backup of the one that the offset belongs to; a claim carries the offset over."""
+
+
 class FilesMismatch(ConfigurationError):
     """The files are not those that the offset speaks of; going on could lose or repeat lines."""
 
@@ -41,18 +48,29 @@ class StreamState:
     """The stream as the broker describes it: when it was made, and the sequences it holds, `[first, until)`.
 
     `witness` is when the message before the offset was stored (RFC 3339), empty where that was not asked or is gone.
+    `ancestors` are the streams that it was restored from, oldest first.
     """
 
     created: str
     first: int
     until: int
     witness: str = ""
+    ancestors: tuple[Ancestor, ...] = ()
+
+    def descends_from(self, created: str) -> bool:
+        """Whether it was restored from a stream, by that one's time of creation."""
+        return any(ancestor.created == created for ancestor in self.ancestors)
 
 
 def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
     """Return the first sequence to receive; raises `StreamMismatch` when the stream was recreated or rewound."""
     if offset is None:
         return max(stream.first, 1)
+    if offset.stream_created != stream.created and stream.descends_from(offset.stream_created):
+        raise StreamRestored(
+            f"partition {partition}: stream LOGS was restored from a backup; a receiver that is started now goes on "
+            "behind the lines that its files have"
+        )
     if offset.stream_created != stream.created:
         raise StreamMismatch(
             f"partition {partition}: stream LOGS was made anew at {stream.created}, its offset {offset.next} belongs "
@@ -69,6 +87,22 @@ def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
             f"{offset.last_time}: the stream was rewound or restored, and has grown since; {_way_out(partition)}"
         )
     return offset.next
+
+
+def carried_over(offset: Offset | None, stream: StreamState, now: str) -> Offset | None:
+    """Return the entry as it counts in a stream that was restored; any other as it is.
+
+    As if moved by a person, who has asked for the restore: the files may be ahead of it, and are judged by their spans.
+    """
+    if (
+        offset is None
+        or offset.stream_created == stream.created
+        or not stream.descends_from(offset.stream_created)
+    ):
+        return offset
+    # behind the end of the backup the same sequences are other lines
+    to = min(offset.next, stream.ancestors[-1].until)
+    return moved(offset, stream, to, "logbroker restore", now)
 
 
 def has_witness(offset: Offset | None, stream: StreamState) -> bool:

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from broker import bucket
-from broker.connecting.connection import Connection, ConnectionLost
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.descent import Ancestor, opened, restoring
 from broker.exits import ConfigurationError, FencedError
 from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET
@@ -157,4 +158,24 @@ async def test_a_stream_that_was_made_anew_is_refused(logs_url: str) -> None:
 
     with pytest.raises(StreamMismatch, match="made anew"):
         await Ledger(connection, 0, "a:1").claim(NOW)
+    await connection.close()
+
+
+async def test_an_offset_is_carried_over_to_the_stream_that_was_restored(logs_url: str) -> None:
+    connection = Connection([logs_url], "tests")
+    before = await Ledger(connection, 0, "a:1").claim(NOW)
+    info = await connection.api("STREAM.INFO.LOGS")
+    config = restoring(info["config"], Ancestor(info["created"], 1))
+    await connection.api("STREAM.DELETE.LOGS")
+    await connection.api("STREAM.CREATE.LOGS", config)
+    with pytest.raises(Rejected, match="being restored"):
+        await Ledger(connection, 0, "a:1").claim(NOW)
+    await connection.api("STREAM.UPDATE.LOGS", opened(config, info["config"]))
+
+    after = await Ledger(connection, 0, "a:1").claim(NOW)
+
+    assert before is not None
+    assert after is not None
+    assert (after.next, after.stream_created != before.stream_created) == (before.next, True)
+    assert after.epoch > before.epoch
     await connection.close()

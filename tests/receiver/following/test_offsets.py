@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
+from broker.descent import Ancestor
 from broker.offset import Beginning, Offset
 from receiver.following.offsets import (
     FilesMismatch,
     StreamMismatch,
+    StreamRestored,
     StreamState,
+    carried_over,
     claimed,
     elsewhere,
     moved,
@@ -174,3 +177,43 @@ def test_lines_that_others_received_are_said_to_be_elsewhere(
 
     assert words in said
     assert bool(words) == bool(said)
+
+
+RESTORED = StreamState("now", 1, 10, ancestors=(Ancestor("older", 5), Ancestor(CREATED, 8)))
+
+
+@pytest.mark.parametrize(
+    ("found", "next_", "by_hand"),
+    [
+        pytest.param(offset(6), 6, True, id="in the backup"),
+        pytest.param(offset(6, "older"), 6, True, id="in a backup of the backup"),
+        pytest.param(offset(9), 8, True, id="beyond the backup"),
+        pytest.param(offset(6, "now"), 6, False, id="claimed since"),
+        pytest.param(offset(6, "other"), 6, False, id="of another stream"),
+    ],
+)
+def test_an_offset_of_the_stream_that_was_backed_up_is_carried_over(
+    found: Offset, next_: int, by_hand: bool
+) -> None:
+    carried = carried_over(found, RESTORED, "now")
+
+    assert carried is not None
+    assert (carried.next, carried.is_moved) == (next_, by_hand)
+
+
+def test_files_that_are_ahead_of_a_restored_offset_are_accepted() -> None:
+    ahead = Evidence("out", "state", last=Batch(7, 20, 30, ()), bond=Bond.WHOLE)
+    before = carried_over(offset(6), RESTORED, "now")
+
+    claim = claimed(before, RESTORED, 0, "new:2", "now", ahead)
+
+    assert (claim.next, claim.stream_created) == (6, "now")
+    assert claim.epoch > 7
+    assert decide(ahead.last, claim.next, claim.epoch, claim.lineage) is Verdict.CLEAN
+
+
+def test_who_ran_before_the_restore_is_told_what_happened() -> None:
+    with pytest.raises(StreamRestored, match="restored from a backup"):
+        start(offset(6), RESTORED, 0)
+    with pytest.raises(StreamMismatch, match="made anew"):
+        start(offset(6, "other"), RESTORED, 0)

@@ -1,0 +1,238 @@
+"""Backups of a real server, under load, restored to another; and what becomes of those that are broken off."""
+
+import asyncio
+import base64
+import hashlib
+import os
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from broker import bucket
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.declaring.provision import apply
+from broker.descent import is_being_restored
+from broker.exits import OperatorError
+from broker.keeping import transfer
+from broker.keeping.backup import STREAMS, back_up, check
+from broker.keeping.manifest import Backup
+from broker.keeping.outlook import Change, outlook
+from broker.keeping.restore import restore, there
+from broker.looking.feed import Feed, at_sequence
+from broker.offset import Offset
+from broker.topology import OFFSETS_BUCKET, Topology
+from tests.conftest import Server
+from tests.receiver.partition import ours
+
+pytestmark = pytest.mark.nats
+
+NOW = datetime(2026, 11, 21, 16, 45, tzinfo=UTC)
+KEEP = Change()
+
+
+def clock() -> datetime:
+    return NOW
+
+
+async def broker(url: str, partitions: int = 2) -> Connection:
+    connection = Connection([url], "tests")
+    await apply(connection, Topology(partitions=partitions))
+    return connection
+
+
+async def ship(connection: Connection, number: int) -> int:
+    """Publish a block of one of five hosts."""
+    payload = b"%d " % number + base64.b64encode(os.urandom(45_000)) + b"\n"
+    _, data, headers = ours(f"host{number % 5}", "a", number * 100, payload)
+    subject = f"logs.p{number % 5 % 2}.host{number % 5}"
+    return int((await connection.ask(subject, data, headers))["seq"])
+
+
+async def commit(connection: Connection, sequence: int) -> None:
+    created = (await connection.api("STREAM.INFO.LOGS"))["created"]
+    entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
+    offset = Offset(sequence, 1, created, "central:1")
+    revision = entry.revision if entry else 0
+    await bucket.write(connection, OFFSETS_BUCKET, "p0", offset.encode(), revision)
+
+
+async def digests(connection: Connection, until: int) -> dict[str, str]:
+    """Return a digest of what each subject holds below a sequence: places, times, headers and lines."""
+    found: defaultdict[str, hashlib._Hash] = defaultdict(hashlib.sha256)
+    feed = Feed(connection, at_sequence(1))
+    async for taken in feed.until_there():
+        for delivery, message in taken:
+            if delivery.sequence < until:
+                place = b"%d %d " % (delivery.sequence, delivery.stored_at)
+                found[message.subject].update(place + message.head + message.data)
+    await feed.close()
+    return {subject: digest.hexdigest() for subject, digest in found.items()}
+
+
+async def taken(connection: Connection, folder: Path) -> Backup:
+    return await back_up(connection, STREAMS, folder, clock)
+
+
+@pytest.fixture
+async def source(fresh_url: str) -> AsyncIterator[Connection]:
+    connection = await broker(fresh_url)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def target(second_url: str) -> AsyncIterator[Connection]:
+    connection = await broker(second_url, partitions=3)
+    yield connection
+    await connection.close()
+
+
+async def test_a_backup_under_load_is_restored_with_equal_content(
+    source: Connection, target: Connection, tmp_path: Path
+) -> None:
+    done = asyncio.Event()
+
+    async def load() -> None:
+        number = 100
+        while not done.is_set():
+            await commit(source, await ship(source, number) + 1)
+            number += 1
+
+    for number in range(100):
+        await ship(source, number)
+    await source.api("STREAM.MSG.DELETE.LOGS", {"seq": 50})
+    loading = asyncio.ensure_future(load())
+    await asyncio.sleep(0.2)
+    backup = await taken(source, tmp_path)
+    done.set()
+    await loading
+    for archive in backup.archives:
+        check(tmp_path, archive)
+
+    await restore(target, tmp_path, backup.archives, KEEP)
+
+    logs = next(archive for archive in backup.archives if archive.stream == "LOGS")
+    entry = await bucket.read(target, OFFSETS_BUCKET, "p0")
+    found = (await there(target, ["LOGS"]))["LOGS"]
+    assert entry is not None
+    assert 100 < Offset.decode(entry.value).next <= logs.until
+    assert await digests(target, logs.until) == await digests(source, logs.until)
+    assert (found["state"]["last_seq"], found["state"]["consumer_count"]) == (logs.until - 1, 2)
+    assert found["config"]["subjects"] == ["logs.>"]
+    partitions = await bucket.read(target, "LOGS_CONFIG", "partitions")
+    assert partitions is not None
+    assert partitions.value == b"2"
+    assert await ship(target, 1) == logs.until
+    assert (await apply(target, Topology(partitions=2))).steps == ()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.9])
+async def test_a_restore_that_dies_leaves_nothing_that_can_be_written_to_and_can_be_repeated(
+    source: Connection, target: Connection, tmp_path: Path, share: float
+) -> None:
+    for number in range(40):
+        await ship(source, number)
+    backup = await taken(source, tmp_path)
+    whole = (tmp_path / "LOGS.nats").read_bytes()
+    (tmp_path / "LOGS.nats").write_bytes(whole[: int(len(whole) * share)])
+
+    with pytest.raises(OperatorError, match="run the same `logbroker restore` again"):
+        await restore(target, tmp_path, backup.archives, KEEP)
+
+    half = await there(target, STREAMS)
+    assert ("LOGS" in half) == (share > 0.5)
+    with pytest.raises(Rejected):
+        await ship(target, 1)
+    assert (await apply(target, Topology(partitions=3))).steps == ()
+    assert ("LOGS" in await there(target, STREAMS)) == ("LOGS" in half)
+    assert outlook(backup.archives, half, KEEP, clock()).deleted == ()
+    (tmp_path / "LOGS.nats").write_bytes(whole)
+    await restore(target, tmp_path, backup.archives, KEEP)
+    assert (await apply(target, Topology(partitions=2))).steps == ()
+    assert await digests(target, 41) == await digests(source, 41)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        pytest.param(Change(replicas=3), "try --replicas 1", id="too few servers"),
+        pytest.param(KEEP, "more than its bound", id="too small a stream"),
+    ],
+)
+async def test_what_the_server_would_refuse_is_found_before_anything_is_deleted(
+    source: Connection, target: Connection, tmp_path: Path, change: Change, words: str
+) -> None:
+    await apply(target, Topology(partitions=3, max_bytes=90_000))
+    await ship(source, 1)
+    await ship(source, 2)
+    backup = await taken(source, tmp_path)
+    before = await there(target, STREAMS)
+
+    with pytest.raises(OperatorError, match=words):
+        await restore(target, tmp_path, backup.archives, change)
+
+    after = await there(target, STREAMS)
+    assert {name: info["created"] for name, info in after.items()} == {
+        name: info["created"] for name, info in before.items()
+    }
+
+
+async def test_one_stream_alone_can_be_restored(
+    source: Connection, target: Connection, tmp_path: Path
+) -> None:
+    await ship(source, 1)
+    await commit(source, 2)
+    backup = await taken(source, tmp_path)
+    logs = [archive for archive in backup.archives if archive.stream == "LOGS"]
+
+    await restore(target, tmp_path, logs, KEEP)
+
+    assert await bucket.read(target, OFFSETS_BUCKET, "p0") is None
+    await apply(target, Topology(partitions=3))
+    config = (await there(target, STREAMS))["KV_LOGS_CONFIG"]["config"]
+    assert not is_being_restored(config)
+    await ship(target, 2)
+    assert await digests(target, 2) == await digests(source, 2)
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
+async def test_an_archive_that_is_not_as_it_was_written_is_named(
+    source: Connection, tmp_path: Path, damage: str
+) -> None:
+    await ship(source, 1)
+    backup = await taken(source, tmp_path)
+    logs = next(archive for archive in backup.archives if archive.stream == "LOGS")
+    path = tmp_path / "LOGS.nats"
+    data = path.read_bytes()
+    path.unlink()
+    if damage != "gone":
+        path.write_bytes(data[:-1] if damage == "cut" else data[:99] + b"x" + data[100:])
+
+    with pytest.raises(OperatorError, match=r"LOGS\.nats"):
+        check(tmp_path, logs)
+
+
+async def test_a_stream_that_is_not_there_is_named(source: Connection, tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match="no stream NONE"):
+        await back_up(source, ["NONE"], tmp_path, clock)
+
+
+async def test_a_server_that_goes_away_in_the_middle_ends_an_archive_at_once(
+    own_server: Server, tmp_path: Path
+) -> None:
+    connection = await broker(own_server.url)
+    for number in range(40):
+        await ship(connection, number)
+
+    def write(_: bytes) -> None:
+        own_server.stop()
+
+    with pytest.raises(ConnectionLost):
+        await transfer.take(connection, "LOGS", transfer.Window(1024, 1024), write)
+
+    await asyncio.to_thread(own_server.start)
+    assert (await taken(connection, tmp_path)).size > 40 * 40_000
+    await connection.close()

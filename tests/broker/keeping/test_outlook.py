@@ -1,0 +1,115 @@
+"""What a restore would mean, for every state that a broker and a backup can be in."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from broker.descent import Ancestor, ancestors, restoring
+from broker.keeping.manifest import Archive
+from broker.keeping.outlook import Change, closed_config, outlook
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+DAY = 86_400_000_000_000
+KEEP = Change()
+
+
+def archive(stream: str, first: str = "", last: str = "", **config: Any) -> Archive:
+    state = {"messages": 5, "bytes": 500, "first_seq": 1, "last_seq": 9}
+    times = {"first_ts": first or "2026-11-21T11:00:00Z", "last_ts": last or "2026-11-21T11:30:00Z"}
+    return Archive(stream, "f", 1, "", "then", {"name": stream, **config}, state | times)
+
+
+def info(stream: str, last: int, messages: int = 3, **config: Any) -> dict[str, Any]:
+    times = {"first_ts": "2026-11-20T11:00:00Z", "last_ts": "2026-11-21T11:00:00Z"}
+    state = {"messages": messages, "bytes": 2048, "first_seq": 1, "last_seq": last, **times}
+    return {"created": "now", "config": {"name": stream, **config}, "state": state}
+
+
+ALL = (archive("KV_LOGS_OFFSETS"), archive("LOGS"), archive("KV_LOGS_CONFIG"))
+HALF = restoring({"name": "LOGS", "subjects": ["logs.>"]}, Ancestor("then", 10))
+EMPTY = {
+    "LOGS": info("LOGS", 0, 0),
+    "KV_LOGS_OFFSETS": info("KV_LOGS_OFFSETS", 0, 0),
+    "KV_LOGS_CONFIG": info("KV_LOGS_CONFIG", 1, 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("there", "deleted"),
+    [
+        pytest.param({}, [], id="nothing is there"),
+        pytest.param(EMPTY, [], id="an empty broker, as it was set up"),
+        pytest.param(
+            EMPTY | {"LOGS": info("LOGS", 4)}, ["LOGS", "KV_LOGS_CONFIG"], id="lines are there"
+        ),
+        pytest.param(
+            EMPTY | {"LOGS": info("LOGS", 4, 0)}, ["LOGS", "KV_LOGS_CONFIG"], id="lines were there"
+        ),
+        pytest.param(
+            EMPTY | {"LOGS": info("LOGS", 4) | {"config": HALF}},
+            [],
+            id="a restore was broken off",
+        ),
+        pytest.param(
+            EMPTY | {"KV_LOGS_OFFSETS": info("KV_LOGS_OFFSETS", 7)},
+            ["KV_LOGS_OFFSETS", "KV_LOGS_CONFIG"],
+            id="receivers were there",
+        ),
+    ],
+)
+def test_what_is_deleted_is_named(there: dict[str, Any], deleted: list[str]) -> None:
+    seen = outlook(ALL, there, KEEP, NOW)
+
+    assert [line.partition(":")[0] for line in seen.deleted] == sorted(
+        deleted, key=[one.stream for one in ALL].index
+    )
+    assert seen.refusal == ""
+
+
+def test_it_is_said_how_much_is_deleted_and_from_when() -> None:
+    seen = outlook(ALL, {"LOGS": info("LOGS", 4, num_subjects=1)}, KEEP, NOW)
+
+    assert "3 messages (2.0 KiB)" in seen.deleted[0]
+    assert "2026-11-20T11:00:00Z to 2026-11-21T11:00:00Z" in seen.deleted[0]
+
+
+def test_a_backup_whose_lines_have_all_expired_is_refused_unless_they_are_kept_longer() -> None:
+    old = archive("LOGS", "2026-11-18T00:00:00Z", "2026-11-19T00:00:00Z", max_age=DAY)
+
+    refused = outlook([old], {}, KEEP, NOW)
+    kept = outlook([old], {}, Change(max_age=timedelta(days=7)), NOW)
+
+    assert "older than its max_age of 1d" in refused.refusal
+    assert "--max-age" in refused.refusal
+    assert (kept.refusal, kept.notes) == ("", ())
+
+
+def test_it_is_said_what_expires_at_once() -> None:
+    older = archive("LOGS", "2026-11-19T00:00:00Z", max_age=DAY)
+
+    seen = outlook([older], {}, KEEP, NOW)
+
+    assert seen.refusal == ""
+    assert "before 2026-11-20T12:00:00Z" in seen.notes[0]
+
+
+def test_an_objection_is_a_refusal() -> None:
+    assert outlook(ALL, {}, KEEP, NOW, "too old a server").refusal == "too old a server"
+
+
+def test_it_comes_back_as_it_was_but_for_what_was_asked() -> None:
+    one = archive("LOGS", subjects=["logs.>"], num_replicas=3, max_age=DAY, max_bytes=100)
+
+    closed = closed_config(one, Change(1, timedelta(days=2)), info("LOGS", 0, max_bytes=7))
+
+    assert (closed["num_replicas"], closed["max_age"], closed["max_bytes"]) == (1, 2 * DAY, 7)
+    assert ancestors(closed) == (Ancestor("then", 10),)
+    assert closed_config(one, KEEP)["max_bytes"] == 100
+
+
+def test_other_streams_keep_their_age() -> None:
+    bucket = replace(archive("KV_LOGS_OFFSETS"), config={"name": "KV_LOGS_OFFSETS", "max_age": 0})
+
+    assert closed_config(bucket, Change(max_age=timedelta(days=2)))["max_age"] == 0

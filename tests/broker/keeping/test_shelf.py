@@ -1,0 +1,92 @@
+"""Backups on a shelf are whole or not there."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from broker.exits import OperatorError
+from broker.keeping import shelf
+from broker.keeping.manifest import NAME
+
+NOW = datetime(2026, 11, 21, 16, 45, tzinfo=UTC)
+
+
+def put(folder: Path, now: datetime = NOW) -> Path:
+    with shelf.new_backup(folder, now) as part:
+        (part / NAME).write_bytes(b"{}")
+    return shelf.name_of(folder, now)
+
+
+def test_it_gets_its_name_once_it_is_whole(tmp_path: Path) -> None:
+    with shelf.new_backup(tmp_path / "a" / "b", NOW) as part:
+        assert part.name == "2026-11-21T164500Z.part"
+        assert part.stat().st_mode & 0o777 == 0o700
+        (part / NAME).write_bytes(b"{}")
+
+    assert shelf.find(tmp_path / "a" / "b").name == "2026-11-21T164500Z"
+    assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["2026-11-21T164500Z"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
+def test_nothing_is_left_of_one_that_was_broken_off(
+    tmp_path: Path, error: type[BaseException]
+) -> None:
+    with pytest.raises(error), shelf.new_backup(tmp_path, NOW):
+        raise error
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match="No space left"), shelf.new_backup(tmp_path, NOW):
+        raise OSError(28, "No space left on device")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_crash_left_is_no_backup_and_is_swept(tmp_path: Path) -> None:
+    left = tmp_path / "2026-11-20T000000Z.part"
+    left.mkdir()
+    (left / NAME).write_bytes(b"{}")
+    other = tmp_path / "mine.part"
+    other.mkdir()
+    with pytest.raises(OperatorError, match="no whole backup"):
+        shelf.find(tmp_path)
+
+    put(tmp_path)
+
+    assert not left.exists()
+    assert other.exists()
+
+
+def test_two_at_once_are_refused(tmp_path: Path) -> None:
+    with (
+        shelf.new_backup(tmp_path, NOW),
+        pytest.raises(OperatorError, match="under way"),
+        shelf.new_backup(tmp_path, NOW + timedelta(seconds=1)),
+    ):
+        pass
+
+
+def test_a_backup_is_never_written_over(tmp_path: Path) -> None:
+    first = put(tmp_path)
+    (first / "mark").touch()
+
+    with pytest.raises(OperatorError, match="there already"):
+        put(tmp_path)
+
+    assert (first / "mark").exists()
+
+
+def test_the_newest_are_kept_and_nothing_else_is_touched(tmp_path: Path) -> None:
+    made = [put(tmp_path, NOW + timedelta(hours=hour)) for hour in range(4)]
+    (tmp_path / "notes").touch()
+
+    removed = shelf.prune(tmp_path, 2)
+
+    assert removed == made[:2]
+    assert [path for path in made if path.exists()] == made[2:]
+    assert (tmp_path / "notes").exists()
+    assert shelf.find(tmp_path) == made[3]
+    assert shelf.find(made[2]) == made[2]

@@ -1,0 +1,105 @@
+"""`logbroker backup` and `logbroker restore` as programs: what they say, what they ask, and how they end."""
+
+import asyncio
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker.connecting.connection import Connection
+
+pytestmark = pytest.mark.nats
+
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def publish(url: str, count: int = 3) -> None:
+    async def store() -> None:
+        connection = Connection([url], "tests")
+        for number in range(count):
+            await connection.ask("logs.p0.web01", b"line %d\n" % number)
+        await connection.close()
+
+    asyncio.run(store())
+
+
+def test_what_was_backed_up_comes_back_to_an_empty_broker_without_a_question(
+    logbroker: Call, logs_url: str, second_url: str, tmp_path: Path
+) -> None:
+    publish(logs_url)
+    logbroker("apply", "--server", second_url, "--partitions", "3")
+
+    saved = logbroker("backup", tmp_path / "b", "--server", logs_url, "--keep", "1")
+    back = logbroker("restore", tmp_path / "b", "--server", second_url)
+
+    assert (saved.returncode, back.returncode) == (0, 0), saved.stderr + back.stderr
+    assert "LOGS: 3 messages" in saved.stdout
+    assert "run it with --partitions 2" in back.stdout
+    assert "receivers go on" in back.stdout
+    assert "3 messages" in logbroker("status", "--server", second_url).stdout
+    assert saved.stderr + back.stderr == ""
+
+
+def test_what_is_there_is_deleted_only_by_those_who_say_so_twice(
+    logbroker: Call, logs_url: str, tmp_path: Path
+) -> None:
+    publish(logs_url)
+    logbroker("backup", tmp_path, "--server", logs_url)
+    publish(logs_url, 2)
+    restore = ("restore", tmp_path, "--server", logs_url)
+
+    refused, unasked, dry = (
+        logbroker(*restore, *more) for more in ([], ["--replace"], ["--replace", "--dry-run"])
+    )
+    assert "5 messages" in logbroker("status", "--server", logs_url).stdout
+    done = logbroker(*restore, "--replace", "--yes")
+
+    assert [one.returncode for one in (refused, unasked, dry, done)] == [1, 2, 0, 0]
+    assert all("deletes LOGS: 5 messages" in one.stdout for one in (refused, unasked, dry, done))
+    assert "--replace" in refused.stderr
+    assert "--yes" in unasked.stderr
+    assert [one.stderr.count("\n") for one in (refused, unasked)] == [1, 1]
+    assert "3 messages" in logbroker("status", "--server", logs_url).stdout
+
+
+def test_a_damaged_backup_is_refused_before_anything_is_deleted(
+    logbroker: Call, logs_url: str, tmp_path: Path
+) -> None:
+    publish(logs_url)
+    logbroker("backup", tmp_path, "--server", logs_url)
+    (archive,) = tmp_path.glob("*/LOGS.nats")
+    archive.write_bytes(archive.read_bytes()[:-1] + b"x")
+
+    verified = logbroker("backup", "--verify", tmp_path)
+    restored = logbroker("restore", tmp_path, "--server", logs_url, "--replace", "--yes")
+
+    assert (verified.returncode, restored.returncode) == (1, 1)
+    assert "SHA-256" in verified.stderr
+    assert "SHA-256" in restored.stderr
+    assert "3 messages" in logbroker("status", "--server", logs_url).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["backup"], 2),
+        (["backup", "here", "--keep", "0"], 2),
+        (["restore", "here", "--max-age", "soon"], 2),
+        (["restore", "here"], 1),
+        (["backup", "here/file/below"], 1),
+        (["backup", "here", "--server", "nats://127.0.0.1:1"], 1),
+    ],
+    ids=str,
+)
+def test_a_mistake_is_one_line(
+    logbroker: Call, tmp_path: Path, arguments: list[str], code: int
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "file").touch()
+
+    ended = logbroker(*(word.replace("here", str(tmp_path / "here"), 1) for word in arguments))
+
+    assert ended.returncode == code
+    assert ended.stderr.count("\n") == 1
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["file"]
