@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from broker.exits import ConfigurationError
 
-__all__ = ["InvalidSeed", "UserKey", "new_seed", "seed_of", "token_of", "user_key"]
+__all__ = ["InvalidSeed", "UserKey", "is_public", "new_seed", "seed_of", "token_of", "user_key"]
 
 _SEED, _USER = 18 << 3, 20 << 3
 _SEED_BYTES = 32
@@ -73,6 +73,16 @@ def user_key(seed: str) -> UserKey:
     body = bytes([_USER]) + bytes(key.verify_key)
     public = base64.b32encode(body + _checksum(body)).decode().rstrip("=")
     return UserKey(public, lambda nonce: base64.b64encode(key.sign(nonce.encode()).signature))
+
+
+def is_public(text: str) -> bool:
+    """Whether a text is the public key of a user (`U…`), as far as its form and checksum can tell."""
+    try:
+        data = base64.b32decode(text)
+    except (binascii.Error, ValueError):
+        return False
+    body, checksum = data[:-2], data[-2:]
+    return len(body) == 1 + _SEED_BYTES and body[0] == _USER and _checksum(body) == checksum
 
 
 def _armoured(text: str, name: str) -> str:

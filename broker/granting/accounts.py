@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from broker.granting.identity import Identity, Kind, Password, Proof
+from broker.granting.identity import Identity, Kind, Nkey, Password, Proof
 from broker.granting.permissions import API, Permissions, permissions_of
 from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, STREAM
 
@@ -37,7 +37,6 @@ __all__ = [
 LOGS, SHIP, RECEIVE, SYS = "LOGS", "SHIP", "RECEIVE", "SYS"
 
 _JETSTREAM = "$JS.API"
-_ANYBODY = "anybody"
 _ASKED = (
     "VARZ",
     "CONNZ",
@@ -90,7 +89,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """All accounts; whoever comes without a proof is the user `anybody`, or is refused where that is empty."""
+    """All accounts; whoever comes without a proof is the user of the key `anybody`, or is refused where that is empty."""
 
     accounts: tuple[Account, ...]
     crossings: tuple[Crossing, ...]
@@ -110,19 +109,18 @@ def accounts_of(identities: Sequence[Identity], own: Password) -> Accounts:
     )
 
 
-def open_accounts(own: Password) -> Accounts:
+def open_accounts(own: Password, anybody: Nkey) -> Accounts:
     """Return the accounts of a broker without credentials: whoever reaches it may do everything in LOGS.
 
-    They are those with credentials, so that the first credential changes users only. Nobody can get in as that user by
-    a password: it is that of `own`.
+    They are those with credentials, so that the first credential changes users only. `anybody` is a key that nobody has
+    the seed of: nats-server would compare the hash of a password with itself, and let in nobody.
     """
     closed = accounts_of((), own)
-    anybody = User(replace(own, user=_ANYBODY))
     opened = [
-        replace(one, users=(*one.users, anybody)) if one.name == LOGS else one
+        replace(one, users=(*one.users, User(anybody))) if one.name == LOGS else one
         for one in closed.accounts
     ]
-    return replace(closed, accounts=tuple(opened), anybody=_ANYBODY)
+    return replace(closed, accounts=tuple(opened), anybody=anybody.public)
 
 
 def _users(identities: Sequence[Identity], kind: Kind) -> tuple[User, ...]:

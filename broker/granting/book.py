@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain
 
+from broker.connecting.nkey import is_public
 from broker.granting.identity import Certificate, Identity, Kind, Nkey, Password, Proof
 from broker.subjects import InvalidHost, validate_host
 from broker.topology import MAX_PARTITIONS
@@ -18,7 +19,6 @@ from broker.topology import MAX_PARTITIONS
 __all__ = ["Book", "Entry", "Former", "InvalidEntry", "Key", "account_name", "check_identity"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_PUBLIC = re.compile(r"U[A-Z2-7]{55}")
 _HASHED = re.compile(r"\$2[abxy]\$[0-9]{2}\$[./A-Za-z0-9]{53}")
 _LONGEST_SUBJECT = 1024
 
@@ -191,7 +191,7 @@ def account_name(proof: Proof) -> str:
 def _is_sound(proof: Proof) -> bool:
     match proof:
         case Nkey(public):
-            return _PUBLIC.fullmatch(public) is not None
+            return is_public(public)
         case Password(user, hashed):
             return _is_text(user) and _HASHED.fullmatch(hashed) is not None
         case Certificate(subject):

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from broker.connecting.nkey import new_seed, user_key
 from broker.granting.book import Book, InvalidEntry, Key
 from broker.granting.identity import Certificate, Identity, Kind, Nkey, Password, Proof
 
@@ -13,7 +14,7 @@ HASHED = "$2b$04$" + "a" * 53
 
 
 def nkey(sign: str) -> Nkey:
-    return Nkey("U" + sign * 55)
+    return Nkey(user_key(new_seed(sign.encode() * 32)).public)
 
 
 def host(name: str, proof: Proof | None = None) -> Identity:
@@ -88,6 +89,7 @@ def test_what_is_over_leaves_the_book_at_its_next_change() -> None:
             id="partition",
         ),
         pytest.param(host("c", Nkey("SUAxyz")), "no proof that can be read", id="a seed"),
+        pytest.param(host("c", Nkey(nkey("C").public[:-1] + "A")), "no proof", id="a damaged key"),
         pytest.param(host("c", Password("c", "s3cret")), "no proof", id="a password itself"),
         pytest.param(host("c", Certificate("")), "no proof", id="no subject"),
         pytest.param(host("c", nkey("A")), "the proof of two credentials", id="key of another"),

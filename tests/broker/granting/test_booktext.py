@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 
 from broker.granting.book import Book, Entry, Key
 from broker.granting.booktext import BookUnreadable, read_book, write_book
-from broker.granting.identity import Certificate, Identity, Kind, Nkey, Password, Proof
+from broker.granting.identity import Certificate, Identity, Kind, Password, Proof
+from tests.broker.granting.test_book import nkey
 
 NOW = datetime(2026, 11, 21, 17, tzinfo=UTC)
 HASHED = "$2b$04$" + "a" * 53
 PROOFS = [
-    Nkey("U" + "A" * 55),
+    nkey("A"),
     Password("receiver/3", HASHED),
-    Nkey("U" + "C" * 55),
-    Nkey("U" + "B" * 55),
+    nkey("C"),
+    nkey("B"),
 ]
 BOOK = (
     Book()

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from broker.connecting.nkey import new_seed, user_key
 from broker.granting.accounts import Accounts, accounts_of, open_accounts
 from broker.granting.identity import Certificate, Identity, Kind, Nkey, Password
 from broker.serving.conf_accounts import render_accounts
 
 OWN = Password("logbroker", "$2b$04$h040HyhCwfEfjdGfkEqlRO6tWn6s3m6GYx9BStL7YKGBFPbLn3y7.")
-NKEY = Nkey("UBXAKHKRQCVSUTZFHWNWQPVOC4WZLWVHKRFSJZUCWLXZJZYMCFW3GZLZ")
+NKEY = Nkey(user_key(new_seed(bytes(32))).public)
 IDENTITIES = (
     Identity(Kind.HOST, "web01", Password("web01", OWN.hashed)),
     Identity(Kind.HOST, 'w"eb\\02.é', Certificate('CN=w"eb\\02,O=é')),
@@ -23,7 +24,7 @@ IDENTITIES = (
 @pytest.mark.parametrize(
     "accounts",
     [
-        pytest.param(open_accounts(OWN), id="open"),
+        pytest.param(open_accounts(OWN, NKEY), id="open"),
         pytest.param(accounts_of((), OWN), id="closed to all"),
         pytest.param(accounts_of(IDENTITIES, OWN), id="all kinds"),
     ],
@@ -39,7 +40,7 @@ def test_nats_server_takes_it(accounts: Accounts, tmp_path: Path) -> None:
 
 
 def test_who_comes_without_a_proof_is_let_in_by_an_open_broker_only() -> None:
-    assert any("no_auth_user" in line for line in render_accounts(open_accounts(OWN)))
+    assert any("no_auth_user" in line for line in render_accounts(open_accounts(OWN, NKEY)))
     assert not any("no_auth_user" in line for line in render_accounts(accounts_of((), OWN)))
 
 
