@@ -132,7 +132,7 @@ class Book:
         """Return the book of a broker that lets in everybody; raises `InvalidEntry` while somebody has a credential."""
         if self.entries:
             raise InvalidEntry(
-                f"{len(self.entries)} other credentials are left; revoke them all to open the broker again"
+                f"other credentials are left ({len(self.entries)}); revoke them all to open the broker again"
             )
         return Book(self.revision + 1)
 

@@ -1,0 +1,251 @@
+"""`logbroker credentials` as an operator uses it, on a folder where no broker runs."""
+
+import json
+import logging
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from broker.cli import group
+from broker.exits import ConfigurationError, Exit, OperatorError
+from broker.granting.bookfile import load_book
+from broker.granting.identity import Certificate, Kind, Password
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
+    monkeypatch.chdir(tmp_path)
+    handlers, level, hook = list(logging.root.handlers), logging.root.level, sys.excepthook
+
+    def called(command: str, *arguments: str, given: str = "") -> Result:
+        words = ["credentials", command, *arguments, "--store-dir", "store"]
+        return CliRunner().invoke(group, words, input=given)
+
+    yield called
+    logging.root.handlers[:] = handlers  # a command sends its log where its own output went
+    logging.root.setLevel(level)
+    sys.excepthook = hook
+
+
+def done(result: Result) -> str:
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.output
+
+
+def refused(result: Result) -> str:
+    if isinstance(result.exception, OperatorError):
+        return str(result.exception)
+    assert result.exit_code == Exit.USAGE, (result.output, result.exception)
+    return result.output
+
+
+def names() -> list[str]:
+    return [str(entry.key) for entry in load_book(Path("store")).entries]
+
+
+def test_the_first_credential_closes_the_door_and_is_a_file_that_nobody_else_reads(
+    call: Call,
+) -> None:
+    said = done(call("add", "host", "web01", "--server", "nats://b1:4222"))
+
+    assert "host web01: its credential is host-web01.toml" in said
+    assert "from now on nobody gets in without a credential" in said
+    assert "no broker runs on" in said
+    settings = tomllib.loads(Path("host-web01.toml").read_text())
+    assert {**settings, "nkey_seed": settings["nkey_seed"][:2]} == {
+        "server": ["nats://b1:4222"],
+        "host": "web01",
+        "nkey_seed": "SU",
+    }
+    assert Path("host-web01.toml").stat().st_mode & 0o777 == 0o600
+    assert settings["nkey_seed"] not in said + Path("store/credentials.json").read_text()
+
+
+def test_words_of_the_issue_work(call: Call) -> None:
+    done(call("add", "host", "web01"))
+    done(call("add", "receiver", "3"))
+    done(call("add", "receiver", "central", "--partition", "all"))
+    said = done(call("add", "admin"))
+
+    assert names() == ["host web01", "receiver 3", "receiver central", "admin admin"]
+    assert [e.identity.partitions for e in load_book(Path("store")).entries[1:3]] == [(3,), ()]
+    assert "from now on" not in said
+    assert sorted(path.name for path in Path().glob("*.toml")) == [
+        "admin.toml",
+        "host-web01.toml",
+        "receiver-3.toml",
+        "receiver-central.toml",
+    ]
+
+
+def test_thousands_at_once_are_a_file_each_and_one_change_of_the_book(call: Call) -> None:
+    hosts = "".join(f"web{number:04}  # rack {number}\n" for number in range(1000)) + "\n# end\n"
+
+    said = done(call("add", "host", "--from", "-", "--output", "out", given=hosts))
+
+    assert "1000 credentials are in out/, a file each" in said
+    assert len(list(Path("out").iterdir())) == 1000
+    assert (load_book(Path("store")).revision, len(names())) == (1, 1000)
+
+
+def test_programs_get_an_object_a_line_and_nothing_else(call: Call) -> None:
+    result = call(
+        "add", "host", "a", "b", "--with", "password", "--format", "json", "--output", "-"
+    )
+
+    done(result)
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(one["kind"], one["name"], one["settings"]["user"]) for one in found] == [
+        ("host", "a", "host/a"),
+        ("host", "b", "host/b"),
+    ]
+    assert all(isinstance(e.identity.proof, Password) for e in load_book(Path("store")).entries)
+    assert list(Path().glob("host-*")) == []
+
+
+def test_nothing_changes_where_a_file_is_in_the_way(call: Call) -> None:
+    Path("host-b.toml").write_text("mine")
+
+    said = refused(call("add", "host", "a", "b"))
+
+    assert "host-b.toml is there already; --force replaces it" in said
+    assert not Path("host-a.toml").exists()
+    assert names() == []
+    done(call("add", "host", "a", "b", "--force"))
+    assert "nkey_seed" in Path("host-b.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(["add", "host"], "say which host", id="no name"),
+        pytest.param(["add", "host", "a b"], "holds white space", id="name"),
+        pytest.param(["add", "host", "a", "a"], "host a is there twice", id="twice"),
+        pytest.param(["add", "host", "known"], "host known has a credential already", id="known"),
+        pytest.param(["add", "receiver", "central"], "say which partitions", id="partitions"),
+        pytest.param(["add", "host", "a", "--partition", "3"], "a host has none", id="host's"),
+        pytest.param(["add", "host", "a", "--subject", "x"], "--with certificate", id="subject"),
+        pytest.param(["add", "host", "a", "b", "--output", "-"], "--format json", id="printed"),
+        pytest.param(["add", "host", "--output", "-"], "say which host", id="none printed"),
+        pytest.param(["rotate", "host", "x"], "no credential of host x", id="unknown"),
+        pytest.param(["rotate", "host", "--all", "x"], "two ways", id="all and one"),
+        pytest.param(["rotate", "host", "known", "--grace", "soon"], "--grace: 'soon'", id="grace"),
+        pytest.param(["revoke", "host", "known", "x"], "no credential of host x", id="one unknown"),
+        pytest.param(["revoke", "receiver", "known"], "of receiver known", id="another kind"),
+    ],
+)
+def test_what_cannot_be_done_changes_nothing(call: Call, arguments: list[str], words: str) -> None:
+    done(call("add", "host", "known"))
+    before = Path("store/credentials.json").read_bytes()
+
+    said = refused(call(*arguments))
+
+    assert words in said
+    assert Path("store/credentials.json").read_bytes() == before
+    assert sorted(path.name for path in Path().iterdir()) == ["host-known.toml", "store"]
+
+
+def test_both_secrets_are_good_after_a_rotation_and_the_book_says_until_when(call: Call) -> None:
+    done(call("add", "host", "a", "b", "--output", "before"))
+    done(call("rotate", "host", "--all", "--output", "after", "--grace", "2h"))
+
+    book = load_book(Path("store"))
+    listed = json.loads(done(call("list", "--json")))["credentials"]
+    assert [len(entry.former) for entry in book.entries] == [1, 1]
+    assert all(one["rotated"] and one["old_until"] > one["rotated"] for one in listed)
+    assert Path("before/host-a.toml").read_text() != Path("after/host-a.toml").read_text()
+
+
+def test_a_rotation_without_grace_ends_the_old_secret(call: Call) -> None:
+    done(call("add", "admin", "--with", "password"))
+    said = done(call("rotate", "admin", "--grace", "0", "--force"))
+
+    entry = load_book(Path("store")).entries[0]
+    assert "gets nobody in any more" in said
+    assert isinstance(entry.identity.proof, Password)
+    assert entry.former == ()
+
+
+def test_a_name_in_a_certificate_is_no_secret_and_is_not_rotated(call: Call) -> None:
+    done(call("add", "host", "a", "--with", "certificate", "--subject", "a.example.net"))
+
+    assert load_book(Path("store")).entries[0].identity.proof == Certificate("a.example.net")
+    assert "renewed by who signed it" in refused(call("rotate", "host", "a"))
+    assert "passwords and certificates do not go together" in refused(
+        call("add", "host", "b", "--with", "password")
+    )
+
+
+def test_the_last_one_leaves_a_broker_that_lets_in_nobody(call: Call) -> None:
+    done(call("add", "host", "a"))
+
+    said = done(call("revoke", "host", "a"))
+
+    assert "1 credential taken away; 0 left" in said
+    assert "nobody gets in now" in said
+    assert load_book(Path("store")).secured
+    assert "nobody has a credential, and nobody gets in" in done(call("list"))
+
+
+def test_a_broker_is_opened_again_only_by_who_says_so(call: Call) -> None:
+    done(call("add", "host", "a", "b"))
+
+    assert "there is no terminal" in refused(call("revoke", "host", "a", "b", "--open-again"))
+    assert "other credentials are left (1)" in refused(
+        call("revoke", "host", "a", "--open-again", "--yes")
+    )
+    assert names() == ["host a", "host b"]
+    said = done(call("revoke", "host", "--all", "--open-again", "--yes"))
+
+    assert "everybody on this machine gets in without a credential" in said
+    assert not load_book(Path("store")).secured
+
+
+def test_taking_away_all_of_a_kind_is_asked_for(call: Call) -> None:
+    done(call("add", "host", "a"))
+
+    assert "there is no terminal" in refused(call("revoke", "host", "--all"))
+    assert names() == ["host a"]
+
+
+def test_the_table_names_kind_proof_partitions_and_times(call: Call) -> None:
+    done(call("add", "host", "web01"))
+    done(call("add", "receiver", "central", "--partition", "0,3", "--with", "password"))
+    done(call("add", "receiver", "all"))
+
+    head, *lines = done(call("list")).splitlines()
+    cells = [line.split() for line in lines]
+
+    assert head.split()[:5] == ["KIND", "NAME", "PROOF", "PARTITIONS", "SINCE"]
+    assert [line[:4] for line in cells] == [
+        ["host", "web01", "nkey", "-"],
+        ["receiver", "central", "password", "0,3"],
+        ["receiver", "all", "nkey", "all"],
+    ]
+    assert "hash" not in done(call("list", "--json"))
+    assert "$2b$" not in done(call("list", "--json"))
+
+
+def test_a_damaged_book_is_said_and_kept(call: Call) -> None:
+    done(call("add", "host", "a"))
+    Path("store/credentials.json").write_text("{")
+
+    for command in (["list"], ["add", "host", "b"], ["revoke", "host", "a"]):
+        result = call(*command)
+        assert isinstance(result.exception, ConfigurationError)
+        assert "store/credentials.json is damaged" in str(result.exception)
+    assert Path("store/credentials.json").read_text() == "{"
+    assert not Path("host-b.toml").exists()
+
+
+def test_kinds_are_as_the_book_has_them(call: Call) -> None:
+    assert all(
+        kind.value in done(CliRunner().invoke(group, ["credentials", "add", "--help"]))
+        for kind in Kind
+    )
