@@ -11,6 +11,7 @@ from broker.address import Address, Listen, OptionalListen
 from broker.connecting.access_settings import ACCESS, AccessSettings, Servers
 from broker.durations import Duration
 from broker.settings_cluster import ClusterSettings
+from broker.settings_room import RoomSettings
 from broker.settings_tls import TlsSettings
 from broker.topology import MAX_PARTITIONS, Topology
 
@@ -20,7 +21,7 @@ _SHORTEST_AGE = timedelta(seconds=1)
 _IN_A_CLUSTER = 3  # servers with each line: one of them may be lost
 
 
-class BrokerSettings(ClusterSettings, TlsSettings, AccessSettings):
+class BrokerSettings(RoomSettings, ClusterSettings, TlsSettings, AccessSettings):
     """The settings of logbroker; a command uses those that concern it."""
 
     model_config = SettingsConfigDict(env_prefix="LOGBROKER_")

@@ -1,0 +1,183 @@
+"""The keeper of the stream's room: looks how full it is, and makes room before hosts have to wait. The wiring.
+
+Received lines go first, and only as many as must. What no receiver has goes only with `drop-oldest`, by name. In a
+cluster only the broker beside the stream's leader acts; two at once, after a change of leaders, do no harm.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.keeping.room_asking import State, ask
+from broker.keeping.room_dropped import iso
+from broker.keeping.room_expiry import ask_expiring, pause_of
+from broker.keeping.room_making import Making
+from broker.keeping.room_marks import Amount, Bounds, Marks, Shortage, look_again_after, shortage
+from broker.keeping.room_plan import Memory
+from broker.keeping.room_report import RoomReport
+from broker.keeping.room_words import Speaker
+from broker.topology import STREAM
+
+__all__ = ["OnFull", "Policy", "RoomKeeper"]
+
+_AWAY, _ELSEWHERE = 1.0, 2.0  # seconds until the next look: no answer, another broker's turn
+_SHARE = 2  # a look through the stream that found too little may take a third of the time
+logger = logging.getLogger(__name__)
+
+
+class OnFull(Enum):
+    """What gives way when nothing received is left."""
+
+    BACKPRESSURE = "backpressure"
+    DROP_OLDEST = "drop-oldest"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the keeper goes by."""
+
+    on_full: OnFull = OnFull.BACKPRESSURE
+    marks: Marks = Marks()  # noqa: RUF009 - a frozen value
+
+
+class RoomKeeper:
+    """The keeper; `report` is what it has done so far, `policy` may be changed while it runs."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        folder: Path,
+        name: str,
+        policy: Policy,
+        clock: Callable[[], int],
+    ) -> None:
+        """Do nothing yet. `name` is the own server's; `folder` the store's; `clock` tells nanoseconds since the epoch."""
+        self.policy = policy
+        self.report = RoomReport(policy.on_full.value)
+        self._connection = connection
+        self._name = name
+        self._clock = clock
+        self._making = Making(connection, folder, clock)
+        self._speaker = Speaker()
+        self._barren: object = None
+        self._rest_until = 0.0
+        self._expiry_due = 0.0
+        self._trouble = ""
+
+    async def run(self) -> None:
+        """Keep room until cancelled."""
+        while True:
+            pause = await self.look()
+            await asyncio.sleep(pause)
+
+    async def look(self) -> float:
+        """Look once, do what is to be done, and return the seconds until the next look; a broker away is no error."""
+        try:
+            pause = await self._look()
+        except (ConnectionLost, Rejected, OSError) as error:
+            if str(error) != self._trouble:
+                logger.warning("the stream's room cannot be looked after: %s", error)
+            self._trouble = str(error)
+            return _AWAY
+        self._trouble = ""
+        return pause
+
+    async def _look(self) -> float:
+        info = await self._connection.api(f"STREAM.INFO.{STREAM}")
+        is_keeper = self._is_at_home(info.get("cluster") or {})
+        self.report = replace(self.report, is_keeper=is_keeper, on_full=self.policy.on_full.value)
+        if not is_keeper:
+            self.report = replace(self.report, short_since=None, waits=False, nearest=None)
+            return _ELSEWHERE
+        await self._making.settle()
+        await self._look_for_expiring(info)
+        held, bounds = Amount.held(info), Bounds.of(info)
+        short = shortage(held, bounds, self.policy.marks)
+        if short:
+            if self.report.short_since is None:
+                self.report = replace(self.report, short_since=iso(self._clock()))
+            await self._make_room(info, short)
+        elif self.report.short_since is not None:
+            self.report = replace(self.report, short_since=None, waits=False)
+            self._speaker.has_room()
+        return look_again_after(held, bounds, self.policy.marks)
+
+    def _is_at_home(self, cluster: Mapping[str, Any]) -> bool:
+        # a server on its own has no name of a cluster, and is the leader of all that it holds
+        return not cluster.get("name") or cluster.get("leader") == self._name
+
+    async def _look_for_expiring(self, info: Mapping[str, Any]) -> None:
+        now = asyncio.get_running_loop().time()
+        if now < self._expiry_due:
+            return
+        self._expiry_due = now + pause_of(info)
+        found = await ask_expiring(self._connection, info, self._clock())
+        self._speaker.expiring(found, self._clock())
+        self.report = replace(self.report, nearest=found[0] if found else None)
+
+    async def _make_room(self, info: Mapping[str, Any], short: Shortage) -> None:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        if began < self._rest_until:
+            return
+        state = await ask(self._connection, info)
+        if self._barren == _signs(info, state, self.policy):
+            return  # nothing has changed since there was nothing to take
+        self._speaker.making(Amount.held(info), Bounds.of(info))
+        is_enough = await self._purge(info, state, short)
+        if not is_enough and self.policy.on_full is OnFull.DROP_OLDEST:
+            is_enough = await self._drop(info, state, short)
+        self.report = replace(self.report, waits=not is_enough)
+        if is_enough:
+            self._barren = None
+            return
+        self._barren = _signs(info, state, self.policy)
+        self._rest_until = clock() + _SHARE * (clock() - began)
+        self._speaker.waits(state.behind, self.policy.on_full is OnFull.DROP_OLDEST)
+
+    async def _purge(self, info: Mapping[str, Any], state: State, short: Shortage) -> bool:
+        gone = await self._making.purge(info, state.received, short.to_low, Memory.FILES)
+        self._purged(gone)
+        if gone.covers(short.to_high) or self.policy.on_full is OnFull.BACKPRESSURE:
+            return gone.covers(short.to_high)
+        rest = short.to_high.less(gone)
+        more = await self._making.purge(info, state.received, rest, Memory.OWNERS)
+        self._purged(more)
+        self._speaker.forgot(more)
+        return more.covers(rest)
+
+    def _purged(self, gone: Amount) -> None:
+        self._speaker.purged(gone)
+        self.report = replace(
+            self.report,
+            purged_messages=self.report.purged_messages + gone.messages,
+            purged_bytes=self.report.purged_bytes + gone.size,
+        )
+
+    async def _drop(self, info: Mapping[str, Any], state: State, short: Shortage) -> bool:
+        now = await self._connection.api(f"STREAM.INFO.{STREAM}")
+        left = shortage(Amount.held(now), Bounds.of(now), self.policy.marks)
+        if not left or now["created"] != info["created"]:
+            return True
+        drop = await self._making.drop(now, state.received, left.to_high)
+        self._purged(drop.purged)
+        self._speaker.dropped(drop.ranges)
+        since = self.report.dropped_since or (iso(self._clock()) if drop.ranges else None)
+        self.report = replace(
+            self.report,
+            dropped_messages=self.report.dropped_messages + drop.amount.messages,
+            dropped_bytes=self.report.dropped_bytes + drop.amount.size,
+            dropped_since=since,
+        )
+        return bool(drop.ranges) or bool(drop.purged.messages)
+
+
+def _signs(info: Mapping[str, Any], state: State, policy: Policy) -> object:
+    """Return what compares equal as long as there is nothing new to be taken."""
+    can_drop = policy.on_full is OnFull.DROP_OLDEST
+    return info["created"], state.received, policy, info["state"]["last_seq"] if can_drop else 0

@@ -1,0 +1,123 @@
+"""Makes room once: looks through what is received and takes out what must go, or drops what nobody has, by name.
+
+Killed at any point: a purge of received messages is repeated or not, nobody can tell; a drop stands in the drop book
+before its first message goes, and the next keeper looks how far it came.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from broker.connecting.connection import Connection, Rejected
+from broker.keeping.room_dropped import Dropped, dropped, iso
+from broker.keeping.room_drops import Announced, DropBook
+from broker.keeping.room_marks import Amount
+from broker.keeping.room_plan import Memory, Seen, Sweep
+from broker.keeping.room_received import Received
+from broker.keeping.room_removing import remove
+from broker.keeping.room_scan import Scan
+from broker.topology import STREAM
+
+__all__ = ["Drop", "Making"]
+
+_NO_MESSAGE_FOUND = 10037
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """What went although nobody has it, and what of `amount` was received after all; `ranges` name the former."""
+
+    amount: Amount
+    purged: Amount
+    ranges: tuple[Dropped, ...] = ()
+
+
+class Making:
+    """The hands of the keeper."""
+
+    def __init__(self, connection: Connection, folder: Path, clock: Callable[[], int]) -> None:
+        """Touch nothing yet. `folder` is the store's, for the drop book; `clock` tells nanoseconds since the epoch."""
+        self._connection = connection
+        self._book = DropBook(folder)
+        self._clock = clock
+        self._is_in_doubt = True
+
+    async def purge(
+        self, info: Mapping[str, Any], received: Received, need: Amount, memory: Memory
+    ) -> Amount:
+        """Take out received messages that are no `memory`, the oldest first, as much as is needed or as there is.
+
+        Raises `Rejected`, `ConnectionLost`: some of it may have gone then.
+        """
+        sweep = Sweep(need, memory, received)
+        for segment in received.segments(int(info["state"]["first_seq"])):
+            await self._look_through(sweep, segment.first, segment.until, segment.filters)
+            if sweep.is_done:
+                break
+        return await remove(self._connection, sweep.removals(), info["created"])
+
+    async def drop(self, info: Mapping[str, Any], received: Received, need: Amount) -> Drop:
+        """Take out the oldest messages, whoever has them, but for what tells who owns a subject; name them before.
+
+        Raises OSError where they cannot be named: nothing went then. `Rejected`, `ConnectionLost`.
+        """
+        await self.settle()
+        sweep = Sweep(need, Memory.OWNERS)
+        state = info["state"]
+        await self._look_through(sweep, int(state["first_seq"]), int(state["last_seq"]) + 1, [">"])
+        lost = [seen for seen in sweep.chosen if not _has(received, seen)]
+        ranges = dropped(lost, sweep.staying())
+        batch = secrets.token_hex(8)
+        if ranges:
+            self._is_in_doubt = True
+            await asyncio.to_thread(self._book.announce, batch, iso(self._clock()), ranges)
+        gone = await remove(self._connection, sweep.removals(), info["created"])
+        await self.settle()
+        named = Amount(sum(one.size for one in ranges), sum(one.messages for one in ranges))
+        purged = Amount(max(gone.size - named.size, 0), max(gone.messages - named.messages, 0))
+        return Drop(named, purged, tuple(ranges))
+
+    async def settle(self) -> None:
+        """Mark what was announced and has gone; say of what is there still that it was not dropped.
+
+        Raises OSError, `Rejected`, `ConnectionLost`.
+        """
+        if not self._is_in_doubt:
+            return
+        batches: dict[str, list[Announced]] = {}
+        for one in await asyncio.to_thread(self._book.unfinished):
+            batches.setdefault(one.batch, [])
+            begin = await self._begin(one)
+            if begin < one.until:
+                batches[one.batch].append(Announced(one.batch, one.subject, begin, one.until))
+        for batch, left in batches.items():
+            await asyncio.to_thread(self._book.end, batch, iso(self._clock()), left)
+        self._is_in_doubt = False
+
+    async def _begin(self, one: Announced) -> int:
+        """Return the first sequence of a range that is there still, its end where none is."""
+        try:
+            answer = await self._connection.api(
+                f"STREAM.MSG.GET.{STREAM}", {"seq": one.first, "next_by_subj": one.subject}
+            )
+        except Rejected as error:
+            if error.error != _NO_MESSAGE_FOUND:
+                raise
+            return one.until
+        return min(int(answer["message"]["seq"]), one.until)
+
+    async def _look_through(self, sweep: Sweep, first: int, until: int, filters: list[str]) -> None:
+        async with Scan(self._connection, first, filters) as scan:
+            while page := await scan.page():
+                for seen in page:
+                    if seen.sequence < until:
+                        sweep.take(seen)
+                if sweep.is_done or page[-1].sequence >= until - 1:
+                    return
+
+
+def _has(received: Received, seen: Seen) -> bool:
+    return received.has(seen.partition, seen.subject, seen.sequence, seen.stored_at)

@@ -1,0 +1,160 @@
+"""What is to be taken out of the stream, of the messages that were looked at. Decides only.
+
+Some messages are memory, of shippers that lost theirs: the last one of a subject, the last one there that an agent wrote,
+and the last block of each file, whose end is where the file goes on. What is looked at later takes that over from what
+was looked at before. A message that has no such part left can go, and nobody can tell that it was there: not by who owns
+the subject, nor by how far a file was shipped.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from operator import attrgetter
+
+from broker.block import Origin
+from broker.keeping.room_marks import Amount
+from broker.keeping.room_received import Received
+from broker.subjects import InvalidHost, InvalidSubject, Subject
+
+__all__ = ["Memory", "Removal", "Seen", "Sweep", "by_subject"]
+
+_MOST = 20_000  # messages of one sweep, which all wait in memory to be removed
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A message that was looked at, without its lines; `size` is what the stream counts for it, in bytes.
+
+    `stored_at` is in nanoseconds since the epoch; `origin` is None where no agent of ours wrote it.
+    """
+
+    sequence: int
+    subject: str
+    size: int
+    stored_at: int
+    origin: Origin | None = None
+
+    @property
+    def partition(self) -> int | None:
+        """The partition that its subject names; None for a subject that is no host's."""
+        try:
+            return Subject.parse(self.subject).partition
+        except (InvalidSubject, InvalidHost):
+            return None
+
+
+class Memory(Enum):
+    """Which memory must stay."""
+
+    FILES = auto()
+    """Who owns each subject, and where each file goes on."""
+    OWNERS = auto()
+    """Who owns each subject."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Messages of a subject to take out: all below sequence `until`, or, where that is None, the one at `sequence`."""
+
+    subject: str
+    sequence: int
+    until: int | None
+    amount: Amount
+
+
+class Sweep:
+    """Takes messages in the order of the stream and chooses which go, the oldest first, until as much went as must."""
+
+    def __init__(self, need: Amount, memory: Memory, received: Received | None = None) -> None:
+        """Choose what is `received` only; all that is no memory where that is None."""
+        self._need = need
+        self._memory = memory
+        self._received = received
+        self._holders: dict[Hashable, Seen] = {}
+        self._parts: dict[int, int] = {}  # how many a message has, by its sequence
+        self._stay: defaultdict[str, list[int]] = defaultdict(list)
+        self.chosen: list[Seen] = []
+        self.freed = Amount()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether enough goes, or as much as can be gone about at once."""
+        return self.freed.covers(self._need) or len(self.chosen) >= _MOST
+
+    def take(self, seen: Seen) -> None:
+        """Look at the next message."""
+        self._give(("end", seen.subject), seen)
+        origin = seen.origin
+        if origin is None:
+            return
+        self._give(("agent", seen.subject), seen)
+        if origin.span is not None and self._memory is Memory.FILES:
+            key = ("file", seen.subject, origin.span.file)
+            last = self._holders.get(key)
+            # a file's end never moves back, whatever comes late
+            if last is None or _end(last) < origin.span.end:
+                self._give(key, seen)
+
+    def _give(self, key: Hashable, seen: Seen) -> None:
+        before = self._holders.get(key)
+        self._holders[key] = seen
+        self._parts[seen.sequence] = self._parts.get(seen.sequence, 0) + 1
+        if before is None:
+            return
+        self._parts[before.sequence] -= 1
+        if not self._parts[before.sequence]:
+            del self._parts[before.sequence]
+            self._judge(before)
+
+    def _judge(self, seen: Seen) -> None:
+        if self.is_done or not self._may_go(seen):
+            self._stay[seen.subject].append(seen.sequence)
+            return
+        self.chosen.append(seen)
+        self.freed += Amount(seen.size, 1)
+
+    def _may_go(self, seen: Seen) -> bool:
+        return self._received is None or self._received.has(
+            seen.partition, seen.subject, seen.sequence, seen.stored_at
+        )
+
+    def staying(self) -> dict[str, list[int]]:
+        """Return the sequences of what was looked at and stays, by subject, ascending."""
+        stay = {subject: set(sequences) for subject, sequences in self._stay.items()}
+        for seen in self._holders.values():
+            stay.setdefault(seen.subject, set()).add(seen.sequence)
+        return {subject: sorted(sequences) for subject, sequences in stay.items()}
+
+    def removals(self) -> list[Removal]:
+        """Return how to take out what was chosen, in few steps: whole beginnings of subjects where nothing stays before.
+
+        Every message of a subject below the last one chosen must have been looked at.
+        """
+        staying = self.staying()
+        found = []
+        for subject, chosen in by_subject(self.chosen).items():
+            lowest = min(staying.get(subject, ()), default=chosen[-1].sequence + 1)
+            count = bisect_left([seen.sequence for seen in chosen], lowest)
+            if count:
+                size = sum(seen.size for seen in chosen[:count])
+                until = chosen[count - 1].sequence + 1
+                found.append(Removal(subject, chosen[0].sequence, until, Amount(size, count)))
+            found += [
+                Removal(subject, seen.sequence, None, Amount(seen.size, 1))
+                for seen in chosen[count:]
+            ]
+        return sorted(found, key=attrgetter("sequence"))
+
+
+def _end(seen: Seen) -> int:
+    return seen.origin.span.end if seen.origin and seen.origin.span else 0
+
+
+def by_subject(chosen: Iterable[Seen]) -> dict[str, list[Seen]]:
+    """Return messages by subject, in order of sequence."""
+    found: defaultdict[str, list[Seen]] = defaultdict(list)
+    for seen in sorted(chosen, key=attrgetter("sequence")):
+        found[seen.subject].append(seen)
+    return dict(found)

@@ -1,0 +1,233 @@
+"""The keeper of room with a real server: what it takes out of a stream that is full, and what it leaves."""
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+
+from broker.keeping.room import RoomKeeper
+from broker.keeping.room_drops import NAME
+from broker.topology import STREAM
+from tests.broker.keeping.conftest import Stream
+
+ONE, OTHER, THIRD = "logs.p0.web01", "logs.p0.web02", "logs.p1.db"
+
+
+def test_nothing_goes_while_there_is_room(stream: Stream) -> None:
+    last = stream.fill(ONE, most=10)[-1]
+    stream.commit(0, last + 1)
+
+    keeper = stream.look()
+
+    assert len(stream.sequences()) == 10
+    assert keeper.report.purged_messages == 0
+    assert keeper.report.short_since is None
+
+
+def test_received_messages_go_oldest_first_and_no_more_than_must(stream: Stream) -> None:
+    there = stream.fill(ONE, OTHER)
+    stream.commit(0, there[-1] + 1)
+
+    keeper = stream.look()
+
+    left = stream.sequences()
+    assert left == there[-len(left) :]
+    assert 0.4 < stream.info()["state"]["bytes"] / 1_000_000 < 0.5
+    assert keeper.report.purged_messages == len(there) - len(left)
+    assert keeper.report.dropped_messages == 0
+    assert not keeper.report.waits
+
+
+def test_what_is_not_received_stays_and_hosts_wait(
+    stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    there = stream.fill(ONE, THIRD)
+    stream.commit(0, there[5] + 1)
+
+    keeper = stream.look(3)
+
+    left = stream.sequences()
+    assert set(there) - set(left) == {n for n in there[:4] if n % 2}
+    assert keeper.report.waits
+    assert keeper.report.dropped_messages == 0
+    assert caplog.text.count("hosts wait") == 1
+    assert "partitions 0, 1" in caplog.text
+
+
+def test_of_half_the_partitions_with_receivers_theirs_go_and_the_others_stay(
+    stream: Stream,
+) -> None:
+    there = stream.fill(ONE, THIRD)
+    stream.commit(0, there[-1] + 1)
+
+    keeper = stream.look(2)
+
+    assert stream.sequences(THIRD) == [n for n in there if n % 2 == 0]
+    assert stream.sequences(ONE) == there[-2:][:1] or len(stream.sequences(ONE)) < 5
+    assert keeper.report.dropped_messages == 0
+
+
+def test_the_last_block_of_a_file_that_is_written_no_more_stays(stream: Stream) -> None:
+    rotated = stream.publish(ONE, "rotated")
+    there = stream.fill(ONE)
+    stream.commit(0, there[-1] + 1)
+
+    stream.look(2)
+
+    left = stream.sequences()
+    assert rotated in left
+    assert len(left) < len(there) // 2 + 2
+    assert there[-1] in left
+
+
+def test_a_durable_consumer_keeps_what_it_has_not_acknowledged(stream: Stream) -> None:
+    there = stream.fill(ONE)
+    stream.commit(0, there[-1] + 1)
+    body = {"stream_name": STREAM, "config": {"durable_name": "audit", "ack_policy": "explicit"}}
+    stream.ask(lambda connection: connection.api(f"CONSUMER.DURABLE.CREATE.{STREAM}.audit", body))
+
+    assert stream.look().report.waits
+    assert stream.sequences() == there
+
+    stream.ask(lambda connection: connection.api(f"CONSUMER.DELETE.{STREAM}.audit"))
+
+    assert not stream.look().report.waits
+    assert len(stream.sequences()) < len(there)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"stream_created": "2020-01-01T00:00:00Z"}, id="of another stream"),
+        pytest.param({"last_time": ""}, id="set by hand"),
+        pytest.param({"last_time": "2020-01-01T00:00:00.000Z"}, id="of numbers given out before"),
+    ],
+)
+def test_an_offset_that_says_nothing_of_this_stream_lets_nothing_go(
+    stream: Stream, changes: dict[str, Any]
+) -> None:
+    there = stream.fill(ONE)
+    stream.commit(0, there[-1] + 1, **changes)
+
+    keeper = stream.look()
+
+    assert stream.sequences() == there
+    assert keeper.report.waits
+
+
+def test_hosts_go_on_when_receivers_have_more(stream: Stream) -> None:
+    there = stream.fill(ONE)
+    stream.look()
+    stream.commit(0, there[-1] + 1)
+
+    keeper = stream.look()
+
+    assert not keeper.report.waits
+    assert len(stream.fill(ONE)) > len(there) // 3
+
+
+def test_two_keepers_at_once_leave_what_one_would(stream: Stream) -> None:
+    stream.publish(ONE, "rotated")
+    there = stream.fill(ONE, OTHER)
+    stream.commit(0, there[-1] + 1)
+
+    async def both(connection: Any) -> None:
+        keepers = [
+            RoomKeeper(connection, stream.folder, "one", stream.policy, time.time_ns)
+            for _ in range(2)
+        ]
+        await asyncio.gather(*(keeper.look() for keeper in keepers))
+
+    stream.ask(both)
+
+    left = stream.sequences()
+    assert left[0] == 1
+    assert left[1:] == there[1 - len(left) :]
+    assert stream.info()["state"]["bytes"] > 400_000
+
+
+def test_the_oldest_are_dropped_by_name_when_nothing_received_is_left(dropping: Stream) -> None:
+    there = dropping.fill(ONE, THIRD)
+    dropping.commit(0, there[5] + 1)
+
+    keeper = dropping.look(2)
+
+    left = dropping.sequences()
+    assert left == there[-len(left) :]
+    lost = [n for n in there if n not in left and not (n % 2 and n <= there[5])]
+    assert keeper.report.dropped_messages == len(lost)
+    entries = [json.loads(line) for line in (dropping.folder / NAME).read_text().splitlines()]
+    named = [entry for entry in entries if entry["state"] == "announced"]
+    assert {n for e in named for n in lost if e["first"] <= n < e["until"]} == set(lost)
+    assert {entry["host"] for entry in named} == {"web01", "db"}
+    assert (
+        sum(entry["messages"] for entry in named)
+        == sum(entry["lines"] for entry in named)
+        == len(lost)
+    )
+    assert entries[-1]["state"] == "dropped"
+    assert not keeper.report.waits
+
+
+def test_nothing_that_no_receiver_has_is_dropped_while_anything_received_is_held(
+    dropping: Stream,
+) -> None:
+    for number in range(20):
+        dropping.publish(OTHER, f"rotated-{number}")
+    there = dropping.fill(ONE, THIRD)
+    dropping.commit(0, there[-1] + 1)
+
+    dropping.look()
+
+    assert dropping.sequences(THIRD) == [n for n in there if n % 2 == 0]
+    assert not (dropping.folder / NAME).exists()
+
+
+def test_a_drop_that_was_cut_off_is_looked_after(dropping: Stream) -> None:
+    there = dropping.fill(ONE)
+    dropping.look()
+    gone = [n for n in there if n not in dropping.sequences()]
+    book = dropping.folder / NAME
+    *announced, _ = book.read_text().splitlines(keepends=True)
+    whole, cut = (json.loads(announced[0]) | {"batch": batch} for batch in ("a", "b"))
+    cut |= {"first": gone[-1], "until": gone[-1] + 3}
+    book.write_text(f'{json.dumps(whole)}\n{json.dumps(cut)}\n{{"torn": ')
+
+    dropping.look()
+
+    ends = [json.loads(line) for line in book.read_text().splitlines()[3:5]]
+    assert [(one["batch"], one["state"]) for one in ends] == [
+        ("a", "dropped"),
+        ("b", "interrupted"),
+    ]
+    assert ends[1]["left"] == [{"subject": ONE, "first": gone[-1] + 1, "until": gone[-1] + 3}]
+
+
+def test_what_cannot_be_named_is_not_dropped(dropping: Stream) -> None:
+    there = dropping.fill(ONE)
+    (dropping.folder / NAME).mkdir()
+
+    dropping.look()
+
+    assert dropping.sequences() == there
+
+
+def test_lines_that_nobody_receives_are_named_before_they_expire(
+    stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream.publish(ONE)
+    last = stream.publish(OTHER)
+    stream.publish(THIRD)
+    stream.commit(0, last)
+    config = {**stream.info()["config"], "max_age": 3 * 10**9, "duplicate_window": 10**9}
+
+    stream.ask(lambda connection: connection.api(f"STREAM.UPDATE.{STREAM}", config))
+    time.sleep(2.5)
+    keeper = stream.look()
+
+    assert keeper.report.nearest is not None
+    assert keeper.report.nearest.hosts == ("web02",)
+    assert caplog.text.count("lines that no receiver has") == 2
+    assert "web01" not in caplog.text

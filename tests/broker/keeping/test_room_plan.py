@@ -1,0 +1,245 @@
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.block import Identity, Origin, Span
+from broker.keeping.room_dropped import dropped
+from broker.keeping.room_marks import Amount
+from broker.keeping.room_plan import Memory, Removal, Seen, Sweep
+from broker.keeping.room_received import Frontier, Hold, Received
+from shipper.positions import Positions
+from shipper.publishing.agent_id import AgentId
+
+ALL = Amount(10**9, 10**9)
+SUBJECTS = ("logs.p0.web01", "logs.p0.web02", "logs.p1.db")
+
+
+def seen(
+    sequence: int,
+    subject: str = "logs.p0.web01",
+    file: str = "a",
+    end: int | None = 0,
+    agent: str | None = "1-00000001",
+) -> Seen:
+    """Return a block of a file that ends at `end` (None: a claim), or a plain client's message."""
+    if agent is None:
+        return Seen(sequence, subject, 100, sequence, None)
+    span = None if end is None else Span(file, 0, end or sequence)
+    identity = None if span is None else Identity(1, 0, "", 0, "")
+    origin = Origin(agent, f"/{file}", span, identity, 1, sequence)
+    return Seen(sequence, subject, 100, sequence, origin)
+
+
+def received(until: int, *holds: Hold) -> Received:
+    return Received({n: Frontier(n, until, until) for n in (0, 1)}, holds)
+
+
+def swept(messages: list[Seen], sweep: Sweep) -> Sweep:
+    for message in messages:
+        sweep.take(message)
+    return sweep
+
+
+def sequences(sweep: Sweep) -> list[int]:
+    return sorted(one.sequence for one in sweep.chosen)
+
+
+def left_by(messages: list[Seen], removals: list[Removal]) -> list[Seen]:
+    """Return what the server has after the removals."""
+    return [
+        one
+        for one in messages
+        if not any(
+            one.subject == gone.subject
+            and (one.sequence == gone.sequence if gone.until is None else one.sequence < gone.until)
+            for gone in removals
+        )
+    ]
+
+
+def test_the_last_message_of_every_subject_stays() -> None:
+    messages = [seen(n, SUBJECTS[n % 3], agent=None) for n in range(1, 10)]
+
+    assert sequences(swept(messages, Sweep(ALL, Memory.FILES, received(100)))) == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_last_block_of_each_file_stays_for_a_shipper_that_loses_its_positions() -> None:
+    messages = [seen(1, file="a"), seen(2, file="b"), seen(3, file="a"), seen(4, file="c"), seen(5)]
+
+    sweep = swept(messages, Sweep(ALL, Memory.FILES, received(100)))
+
+    assert sequences(sweep) == [1, 3]
+    assert sequences(swept(messages, Sweep(ALL, Memory.OWNERS, received(100)))) == [1, 2, 3, 4]
+
+
+def test_the_last_word_of_an_agent_stays_below_plain_clients_messages() -> None:
+    claim = seen(3, end=None, agent="2-00000002")
+    messages = [seen(1), seen(2, agent=None), claim, seen(4, agent=None), seen(5, agent=None)]
+
+    for memory in Memory:
+        assert 3 not in sequences(swept(messages, Sweep(ALL, memory, received(100))))
+
+
+def test_only_as_much_goes_as_must_and_the_oldest_first() -> None:
+    messages = [seen(n, SUBJECTS[n % 3]) for n in range(1, 100)]
+
+    assert sequences(swept(messages, Sweep(Amount(250, 0), Memory.FILES, received(100)))) == [
+        1,
+        2,
+        3,
+    ]
+    assert sequences(swept(messages, Sweep(Amount(0, 4), Memory.FILES, received(100)))) == [
+        1,
+        2,
+        3,
+        4,
+    ]
+
+
+def test_what_is_not_received_stays_and_so_does_what_others_have_to_acknowledge() -> None:
+    messages = [seen(n, SUBJECTS[n % 3]) for n in range(1, 31)]
+
+    sweep = swept(
+        messages,
+        Sweep(ALL, Memory.FILES, received(20, Hold("logs.*.db", 5), Hold("logs.p0.web02", 9))),
+    )
+
+    gone = sequences(sweep)
+    assert max(gone) < 20
+    assert [n for n in gone if SUBJECTS[n % 3] == "logs.p1.db"] == [2, 5]
+    assert [n for n in gone if SUBJECTS[n % 3] == "logs.p0.web02"] == [1, 4, 7]
+
+
+def test_a_beginning_of_a_subject_goes_at_once_and_the_rest_message_by_message() -> None:
+    messages = [seen(1), seen(2), seen(3, file="b"), seen(4), seen(5), seen(6)]
+
+    removals = swept(messages, Sweep(ALL, Memory.FILES, received(100))).removals()
+
+    assert [(one.sequence, one.until) for one in removals] == [(1, 3), (4, None), (5, None)]
+    assert sum((one.amount for one in removals), Amount()) == Amount(400, 4)
+
+
+def test_a_range_that_is_dropped_holds_nothing_that_stays() -> None:
+    claim = seen(4, end=None, agent="2-00000002")
+    messages = [
+        seen(1),
+        seen(2, "logs.p1.db"),
+        seen(3),
+        claim,
+        *(seen(n, agent=None) for n in (5, 6, 7)),
+    ]
+
+    sweep = swept(messages, Sweep(ALL, Memory.OWNERS))
+
+    ranges = dropped(sweep.chosen, sweep.staying())
+    assert [(one.host, one.first, one.until, one.messages) for one in ranges] == [
+        ("web01", 1, 4, 2),
+        ("web01", 5, 7, 2),
+    ]
+    assert [(one.file, one.start, one.end) for one in ranges[0].files] == [("/a", 0, 3)]
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What shippers of all subjects find in the stream."""
+
+    positions: dict[str, dict[str, tuple[int, str]]]
+    newest: dict[str, int]
+    agents: dict[str, AgentId | None]
+
+
+def remembered(messages: list[Seen]) -> Remembered:
+    positions: dict[str, Positions] = {}
+    for one in messages:
+        known = positions.get(one.subject, Positions())
+        origins = [one.origin] if one.origin else []
+        positions[one.subject] = known.advance(origins, one.sequence)
+    return Remembered(
+        {
+            subject: {name: (cursor.offset, cursor.path) for name, cursor in known.files.items()}
+            for subject, known in positions.items()
+        },
+        {one.subject: one.sequence for one in messages},
+        {
+            one.subject: AgentId.parse(one.origin.agent)
+            for one in messages
+            if one.origin is not None
+        },
+    )
+
+
+MESSAGES = st.lists(
+    st.builds(
+        seen,
+        st.just(0),
+        st.sampled_from(SUBJECTS),
+        st.sampled_from("abc"),
+        st.one_of(st.none(), st.integers(1, 9)),
+        st.sampled_from([None, "1-00000001", "2-00000002"]),
+    ),
+    max_size=30,
+).map(
+    lambda messages: [
+        Seen(n, one.subject, one.size, n, one.origin) for n, one in enumerate(messages, 1)
+    ]
+)
+
+
+@given(MESSAGES, st.integers(1, 32), st.integers(0, 3000))
+def test_what_shippers_find_in_the_stream_is_what_they_would_have_found_without_a_purge(
+    messages: list[Seen], until: int, need: int
+) -> None:
+    sweep = swept(
+        [one for one in messages if one.sequence < until],
+        Sweep(Amount(need, 0), Memory.FILES, received(until)),
+    )
+
+    left = left_by(messages, sweep.removals())
+
+    assert remembered(left) == remembered(messages)
+    assert {one.sequence for one in messages} - {one.sequence for one in left} == set(
+        sequences(sweep)
+    )
+
+
+@given(MESSAGES, st.integers(0, 3000))
+def test_who_owns_a_subject_is_known_whatever_is_dropped(messages: list[Seen], need: int) -> None:
+    sweep = swept(messages, Sweep(Amount(need, 0), Memory.OWNERS))
+
+    left = left_by(messages, sweep.removals())
+
+    assert remembered(left).newest == remembered(messages).newest
+    assert remembered(left).agents == remembered(messages).agents
+    named = dropped(sweep.chosen, sweep.staying())
+    assert sum(one.messages for one in named) == len(messages) - len(left)
+    assert not [
+        one
+        for one in left
+        for gone in named
+        if one.subject == gone.subject and gone.first <= one.sequence < gone.until
+    ]
+
+
+@given(MESSAGES, st.integers(1, 20), st.integers(1, 20))
+def test_two_keepers_at_once_take_no_more_than_one_alone_could(
+    messages: list[Seen], one_until: int, other_until: int
+) -> None:
+    plans = [
+        swept(
+            [one for one in messages if one.sequence < until],
+            Sweep(ALL, Memory.FILES, received(until)),
+        ).removals()
+        for until in (one_until, other_until)
+    ]
+
+    assert remembered(left_by(messages, plans[0] + plans[1])) == remembered(messages)
+
+
+@pytest.mark.parametrize("count", [50_000])
+def test_a_sweep_ends_when_it_has_chosen_enough_to_go_about_at_once(count: int) -> None:
+    sweep = swept([seen(n) for n in range(1, count)], Sweep(ALL, Memory.FILES, received(count)))
+
+    assert sweep.is_done
+    assert len(sweep.chosen) < count // 2
