@@ -1,27 +1,26 @@
 """What logbroker can be told: every option, environment variable (LOGBROKER_…) and key of the TOML file."""
 
-from datetime import timedelta
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import ByteSize, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from broker.address import Address, Listen, OptionalListen
 from broker.connecting.access_settings import ACCESS, AccessSettings, Servers
-from broker.durations import Duration
 from broker.settings_cluster import ClusterSettings
 from broker.settings_room import RoomSettings
 from broker.settings_tls import TlsSettings
-from broker.topology import MAX_PARTITIONS, Topology
+from broker.settings_topology import TopologySettings
+from broker.topology import Topology
 
 __all__ = ["APPLY_FIELDS", "RUN_FIELDS", "STATUS_FIELDS", "BrokerSettings"]
 
-_SHORTEST_AGE = timedelta(seconds=1)
 _IN_A_CLUSTER = 3  # servers with each line: one of them may be lost
 
 
-class BrokerSettings(RoomSettings, ClusterSettings, TlsSettings, AccessSettings):
+class BrokerSettings(TopologySettings, RoomSettings, ClusterSettings, TlsSettings, AccessSettings):
     """The settings of logbroker; a command uses those that concern it."""
 
     model_config = SettingsConfigDict(env_prefix="LOGBROKER_")
@@ -46,31 +45,6 @@ class BrokerSettings(RoomSettings, ClusterSettings, TlsSettings, AccessSettings)
         ("nats://127.0.0.1:4222",),
         description="Address of a running broker; may be given several times.",
         json_schema_extra={"metavar": "URL"},
-    )
-    partitions: Annotated[int, Field(ge=1, le=MAX_PARTITIONS)] = Field(
-        10,
-        description="Number of partitions that hosts are spread over; fixed once lines are stored.",
-        json_schema_extra={"metavar": "N"},
-    )
-    max_age: Duration = Field(
-        timedelta(days=1),
-        description="How long lines are kept for receivers that are away.",
-        json_schema_extra={"metavar": "TIME"},
-    )
-    max_bytes: ByteSize | None = Field(
-        None,
-        description="The most that the stream may hold, e.g. 50GB; never more than fits into the store.",
-        json_schema_extra={"metavar": "SIZE"},
-    )
-    discard: Literal["old", "new"] = Field(
-        "new",
-        description="What gives way when the stream is full: new lines wait at their host, or old ones go.",
-        json_schema_extra={"metavar": "old|new"},
-    )
-    replicas: Annotated[int, Field(ge=1, le=5)] | None = Field(
-        None,
-        description="How many servers of a cluster hold each line; default: what is there, at first 3, or 1 without a cluster.",
-        json_schema_extra={"metavar": "N"},
     )
     max_store: ByteSize | None = Field(
         None,
@@ -98,14 +72,7 @@ class BrokerSettings(RoomSettings, ClusterSettings, TlsSettings, AccessSettings)
         json_schema_extra={"metavar": "PATH"},
     )
 
-    @field_validator("max_age")
-    @classmethod
-    def _long_enough(cls, age: timedelta) -> timedelta:
-        if age < _SHORTEST_AGE:
-            raise ValueError("must be at least 1s")
-        return age
-
-    @field_validator("max_bytes", "max_store", "memory")
+    @field_validator("max_store", "memory")
     @classmethod
     def _not_nothing(cls, size: ByteSize | None) -> ByteSize | None:
         if size is not None and size <= 0:
@@ -114,17 +81,15 @@ class BrokerSettings(RoomSettings, ClusterSettings, TlsSettings, AccessSettings)
 
     def topology(self) -> Topology:
         """Return what must exist on the broker."""
-        return Topology(
-            partitions=self.partitions,
-            max_age=self.max_age,
-            max_bytes=None if self.max_bytes is None else int(self.max_bytes),
-            discard=self.discard,
-            replicas=self.replicas or (_IN_A_CLUSTER if self.cluster else None),
-        )
+        declared = super().topology()
+        if declared.replicas is None and self.cluster:
+            return replace(declared, replicas=_IN_A_CLUSTER)
+        return declared
 
 
-_TOPOLOGY = {"partitions", "max_age", "max_bytes", "discard", "replicas", "log_level", "log_format"}
+_LOG = {"log_level", "log_format"}
+_TOPOLOGY = set(TopologySettings.model_fields)  # those of the log among them
 _CLIENT = ACCESS | {"server"}
 RUN_FIELDS = frozenset(BrokerSettings.model_fields) - _CLIENT
 APPLY_FIELDS = frozenset(_TOPOLOGY | _CLIENT)
-STATUS_FIELDS = frozenset({"log_level", "log_format"} | _CLIENT)
+STATUS_FIELDS = frozenset(_LOG | _CLIENT)

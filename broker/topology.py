@@ -14,6 +14,7 @@ __all__ = [
     "PARTITIONS_KEY",
     "PAYLOAD_HEADROOM",
     "STREAM",
+    "UNBOUNDED",
     "Topology",
     "offset_key",
     "room_in",
@@ -29,6 +30,9 @@ MAX_PAYLOAD = 8 * 1024 * 1024
 """The largest message that the bundled broker takes, in bytes, headers included."""
 PAYLOAD_HEADROOM = 64 * 1024
 """What a payload leaves free for its headers: clients do not count them, the server closes the connection over them."""
+
+UNBOUNDED = -1
+"""A limit of the stream that does not limit."""
 
 _NANOSECONDS = 1_000_000_000
 _DUPLICATE_WINDOW = timedelta(minutes=2)  # the server's default; it may not exceed max_age
@@ -48,15 +52,27 @@ def offset_key(partition: int) -> str:
 class Topology:
     """The whole declaration, from which `streams`, `consumer` and the bucket entries follow.
 
-    `max_bytes` bounds the stream, -1 not at all, and None leaves what is there, as it does for `replicas` (1 at first).
-    `max_age` bounds how long a receiver may be away.
+    A limit of -1 does not limit, and None leaves what is there (of `replicas`, 1 at first). Sizes are bytes; messages
+    are blocks of lines, and a subject is a host. `metadata` holds texts of the form `NAME=VALUE`.
     """
 
     partitions: int = 10
     max_age: timedelta = timedelta(days=1)
     max_bytes: int | None = None
+    max_msgs: int | None = None
+    max_msg_size: int | None = None
+    max_msgs_per_subject: int | None = None
+    max_consumers: int | None = None
     discard: Literal["old", "new"] = "new"
+    discard_new_per_subject: bool = False
+    storage: Literal["file", "memory"] = "file"
     replicas: int | None = None
+    compression: Literal["none", "s2"] | None = None
+    placement_cluster: str | None = None
+    placement_tags: tuple[str, ...] = ()
+    duplicate_window: timedelta | None = None
+    description: str | None = None
+    metadata: tuple[str, ...] = ()
 
     def streams(self) -> tuple[dict[str, Any], ...]:
         """Return the configurations of the stream and of the buckets, as the JetStream API takes them."""
@@ -82,27 +98,52 @@ class Topology:
         }
 
     def _logs(self) -> dict[str, Any]:
-        bound = {} if self.max_bytes is None else {"max_bytes": self.max_bytes}
         return {
             "name": STREAM,
             "subjects": ["logs.>"],
             "retention": "limits",
-            "storage": "file",
             "discard": self.discard,
+            "discard_new_per_subject": self.discard_new_per_subject,
             "max_age": self._nanoseconds(self.max_age),
-            "duplicate_window": self._nanoseconds(min(self.max_age, _DUPLICATE_WINDOW)),
-            **self._replicated(),
+            "duplicate_window": self._nanoseconds(self._window()),
             "allow_direct": True,
             "allow_atomic": True,
-            **bound,
+            "no_ack": False,
+            "sealed": False,
+            **self._place(),
+            **_asked_for(
+                max_bytes=self.max_bytes,
+                max_msgs=self.max_msgs,
+                max_msg_size=self.max_msg_size,
+                max_msgs_per_subject=self.max_msgs_per_subject,
+                max_consumers=self.max_consumers,
+                description=self.description,
+                metadata=dict(one.split("=", 1) for one in self.metadata) or None,
+            ),
+        }
+
+    def _window(self) -> timedelta:
+        if self.duplicate_window is not None:
+            return self.duplicate_window
+        return min(self.max_age, _DUPLICATE_WINDOW)
+
+    def _place(self) -> dict[str, Any]:
+        """Return where a stream or bucket is kept: the buckets go with the stream, as neither is of use alone."""
+        asked = self.placement_cluster is not None or bool(self.placement_tags)
+        cluster = {"cluster": self.placement_cluster} if self.placement_cluster else {}
+        tags = {"tags": list(self.placement_tags)} if self.placement_tags else {}
+        return {
+            "storage": self.storage,
+            **_asked_for(
+                num_replicas=self.replicas,
+                compression=self.compression,
+                placement={**cluster, **tags} if asked else None,
+            ),
         }
 
     @staticmethod
     def _nanoseconds(length: timedelta) -> int:
         return length // timedelta(microseconds=1) * 1000
-
-    def _replicated(self) -> dict[str, int]:
-        return {} if self.replicas is None else {"num_replicas": self.replicas}
 
     def _bucket(self, name: str, history: int) -> dict[str, Any]:
         # the same configuration that clients give a key-value bucket, ADR-8
@@ -110,11 +151,14 @@ class Topology:
             "name": f"KV_{name}",
             "subjects": [f"$KV.{name}.>"],
             "retention": "limits",
-            "storage": "file",
             "discard": "new",
             "max_msgs_per_subject": history,
-            **self._replicated(),
             "allow_rollup_hdrs": True,
             "allow_direct": True,
             "deny_delete": True,
+            **self._place(),
         }
+
+
+def _asked_for(**values: Any) -> dict[str, Any]:
+    return {field: value for field, value in values.items() if value is not None}

@@ -1,41 +1,70 @@
 """`logbroker apply`."""
 
 import asyncio
+import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import click
 
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.declaring.difference import describe
-from broker.declaring.plan import Plan, plan
+from broker.declaring.cautions import cautions
+from broker.declaring.difference import describe, describe_left
+from broker.declaring.plan import plan
 from broker.declaring.provision import carry_out, look, refuse
+from broker.declaring.steps import Plan
+from broker.declaring.weighing import weigh
 from broker.exits import OperatorError
-from broker.running import program
+from broker.running import consent, program
 from broker.running.options import given, settings_options
 from broker.settings import APPLY_FIELDS, BrokerSettings
 
 __all__ = ["apply"]
 
+logger = logging.getLogger(__name__)
+
 
 @click.command()
 @settings_options(BrokerSettings, APPLY_FIELDS)
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-def apply(dry_run: bool, **options: Any) -> None:
+@consent.YES
+def apply(dry_run: bool, yes: bool, **options: Any) -> None:
     """Set up stream, buckets and consumers on a running broker; a second time changes nothing."""
     settings = given(BrokerSettings, options)
     program.log_to_stderr(settings)
-    asyncio.run(_apply(settings, dry_run=dry_run))
+    for words in cautions(settings.topology()):
+        logger.warning("%s", words)
+    asyncio.run(_connected(settings, lambda c: _apply(c, settings, dry_run=dry_run, yes=yes)))
 
 
-async def _apply(settings: BrokerSettings, *, dry_run: bool) -> None:
-    connection = Connection(settings.server, "logbroker apply", access=settings.access)
+async def _apply(
+    connection: Connection, settings: BrokerSettings, *, dry_run: bool, yes: bool
+) -> None:
+    made = plan(settings.topology(), await look(connection, settings.topology()))
+    await _propose(connection, made, dry_run=dry_run, yes=yes)
+
+
+async def _propose(connection: Connection, made: Plan, *, dry_run: bool, yes: bool) -> None:
+    """Show a plan, ask where it deletes something, and carry it out."""
+    refuse(made)
+    losses = await weigh(connection, made)
+    click.echo(describe(made, losses))
+    if dry_run:
+        if made.left:
+            click.echo(describe_left(made.left))
+        return
+    if losses and not yes:
+        consent.ask("This deletes what is marked with an exclamation mark. Do it?")
+    await carry_out(connection, made)
+
+
+async def _connected(
+    settings: BrokerSettings, work: Callable[[Connection], Awaitable[None]]
+) -> None:
+    connection = Connection(settings.server, "logbroker", access=settings.access)
     try:
         await connection.once()
-        made: Plan = plan(settings.topology(), await look(connection, settings.topology()))
-        refuse(made)
-        click.echo(describe(made))
-        if not dry_run:
-            await carry_out(connection, made)
+        await work(connection)
     except (ConnectionLost, Rejected) as error:
         raise OperatorError(
             f"the broker at {connection.servers} does not answer as it should: {error}"

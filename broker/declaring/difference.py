@@ -1,34 +1,58 @@
 """A plan as people read it: one line per step, and what differs below it."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from broker.declaring.plan import Action, Change, Plan, Step
+from broker.declaring.deletion import Loss
+from broker.declaring.steps import Action, Change, Left, Plan, Step
 from broker.durations import format_duration
 
-__all__ = ["describe"]
+__all__ = ["describe", "describe_left", "shown"]
 
 _SIGNS = {Action.CREATE: "+", Action.UPDATE: "~", Action.REMOVE: "-"}
-_LENGTHS = frozenset({"max_age", "duplicate_window", "ack_wait"})
+_LENGTHS = frozenset(
+    {"max_age", "duplicate_window", "ack_wait", "inactive_threshold", "max_expires"}
+    | {"subject_delete_marker_ttl", "idle_heartbeat", "priority_timeout"}
+)
 
 
-def describe(plan: Plan) -> str:
-    """Return the plan as text; `nothing to do` when it is empty."""
-    lines = [line for step in plan.steps for line in _describe(step)]
+def describe(plan: Plan, losses: Iterable[Loss] = ()) -> str:
+    """Return the plan as text, with what it would delete; `nothing to do` when it is empty."""
+    held = list(losses)
+    lines = [line for step in plan.steps for line in _describe(step, held)]
     return "\n".join(lines) or "nothing to do"
 
 
-def _describe(step: Step) -> list[str]:
+def describe_left(left: Iterable[Left]) -> str:
+    """Return the fields that stay as somebody set them, a line each."""
+    lines = [
+        f"= {one.kind.value} {one.name} keeps {one.field}: {shown(one.field, one.value)}, "
+        "which is not declared"
+        for one in left
+    ]
+    return "\n".join(lines)
+
+
+def _describe(step: Step, losses: list[Loss]) -> list[str]:
     head = f"{_SIGNS[step.action]} {step.action.value} {step.kind.value} {step.name}"
-    return [head, *(f"    {_difference(change)}" for change in step.changes)]
+    changes = [f"    {_difference(change)}" for change in step.changes]
+    deleted = [f"    ! {loss.words}" for loss in losses if loss.step == step]
+    return [head, *changes, *deleted]
 
 
 def _difference(change: Change) -> str:
-    before, after = (_shown(change.field, value) for value in (change.before, change.after))
+    before, after = (shown(change.field, value) for value in (change.before, change.after))
     return f"- {change.field}: {before}  + {change.field}: {after}"
 
 
-def _shown(field: str, value: Any) -> str:
+def shown(field: str, value: Any) -> str:
+    """Return the value of a field in people's units."""
     if field in _LENGTHS and isinstance(value, int):
         return format_duration(timedelta(microseconds=value // 1000))
-    return "not set" if value is None else str(value)
+    if isinstance(value, dict):
+        own = {name: one for name, one in value.items() if not name.startswith("_nats.")}
+        value = ", ".join(f"{name}={shown(name, one)}" for name, one in own.items())
+    if isinstance(value, list):
+        value = ",".join(map(str, value))
+    return "not set" if value in (None, "") else str(value)

@@ -4,69 +4,27 @@ Only fields that we declare are compared; a server adds defaults of its own.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
+from broker.declaring.comparing import Wanted, compare
+from broker.declaring.steps import Action, Change, Kind, Plan, Step
 from broker.descent import is_being_restored
 from broker.subjects import consumer_name
-from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, Topology
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, Topology
 
-__all__ = ["Action", "Actual", "Change", "Kind", "Plan", "Step", "plan"]
+__all__ = ["Actual", "merge", "plan", "plan_entry"]
 
 _OUR_CONSUMER = re.compile(r"receiver-p(0|[1-9][0-9]*)")
-
-
-class Kind(Enum):
-    """What a step is about."""
-
-    STREAM = "stream"
-    CONSUMER = "consumer"
-    ENTRY = "entry"
-
-
-class Action(Enum):
-    """What a step does."""
-
-    CREATE = "create"
-    UPDATE = "update"
-    REMOVE = "remove"
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One field that differs."""
-
-    field: str
-    before: Any
-    after: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One thing to do; `config` is whole, as the server takes it, and empty for a removal."""
-
-    action: Action
-    kind: Kind
-    name: str
-    config: Mapping[str, Any]
-    changes: tuple[Change, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Steps in the order to take them; with any refusal, none may be taken."""
-
-    steps: tuple[Step, ...]
-    refusals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Actual:
     """What is there: configurations by name, the entry of the number of partitions, and what would be harmed.
 
-    `messages` is how many the stream holds, `offsets` how many partitions have a committed offset.
+    `consumers` are those of the stream, `messages` is how many it holds, `offsets` how many partitions have a
+    committed offset.
     """
 
     streams: Mapping[str, Mapping[str, Any]]
@@ -74,17 +32,6 @@ class Actual:
     partitions: str | None
     messages: int
     offsets: int
-
-
-_FIXED = {
-    "storage": (
-        "cannot be changed in place; back the stream up, remove it, and restore it under the new declaration"
-    ),
-    "retention": "cannot be changed in place; the stream must keep what receivers have not taken",
-    "ack_policy": "cannot be changed in place",
-    "deliver_policy": "cannot be changed in place",
-    "replay_policy": "cannot be changed in place",
-}
 
 
 def plan(desired: Topology, actual: Actual) -> Plan:
@@ -95,61 +42,47 @@ def plan(desired: Topology, actual: Actual) -> Plan:
     """
     if any(is_being_restored(config) for config in actual.streams.values()):
         return Plan(())
-    steps: list[Step] = []
-    refusals: list[str] = []
-    for config in desired.streams():
-        _compare(Kind.STREAM, config["name"], config, actual.streams, steps, refusals)
-    for partition in range(desired.partitions):
-        name = consumer_name(partition)
-        _compare(
-            Kind.CONSUMER, name, desired.consumer(partition), actual.consumers, steps, refusals
-        )
-    refusal = _refuse_partitions(desired, actual)
-    if refusal:
-        refusals.append(refusal)
-    else:
-        steps.extend(_removals(desired, actual))
-        steps.extend(_entry(desired, actual))
-    return Plan(tuple(steps), tuple(refusals))
-
-
-def _compare(
-    kind: Kind,
-    name: str,
-    config: Mapping[str, Any],
-    there: Mapping[str, Mapping[str, Any]],
-    steps: list[Step],
-    refusals: list[str],
-) -> None:
-    if name not in there:
-        steps.append(Step(Action.CREATE, kind, name, config))
-        return
-    found = there[name]
-    changes = tuple(
-        Change(field, found.get(field), value)
-        for field, value in config.items()
-        if found.get(field) != value
+    streams = [Wanted(Kind.STREAM, config["name"], config) for config in desired.streams()]
+    consumers = [
+        Wanted(Kind.CONSUMER, consumer_name(number), desired.consumer(number), STREAM)
+        for number in range(desired.partitions)
+    ]
+    made = merge((one, actual.streams.get(one.name)) for one in streams)
+    of_consumers = merge((one, actual.consumers.get(one.name)) for one in consumers)
+    entry = plan_entry(desired.partitions, actual)
+    removals = () if entry.refusals else _removals(desired, actual)
+    return Plan(
+        (*made.steps, *of_consumers.steps, *removals, *entry.steps),
+        (*made.refusals, *of_consumers.refusals, *entry.refusals),
+        (*made.left, *of_consumers.left),
     )
-    fixed = [change for change in changes if change.field in _FIXED]
-    refusals.extend(
-        f"{kind.value} {name}: {change.field} is {change.before}, should be {change.after}, and "
-        f"{_FIXED[change.field]}{_way_round(kind, name)}"
-        for change in fixed
+
+
+def merge(pairs: Iterable[tuple[Wanted, Mapping[str, Any] | None]]) -> Plan:
+    """Return the plan that makes each thing that is there as it is wanted."""
+    differences = [compare(wanted, found) for wanted, found in pairs]
+    return Plan(
+        tuple(one.step for one in differences if one.step is not None),
+        tuple(text for one in differences for text in one.refusals),
+        tuple(left for one in differences for left in one.left),
     )
-    if changes and not fixed:
-        steps.append(Step(Action.UPDATE, kind, name, {**found, **config}, changes))
 
 
-def _way_round(kind: Kind, name: str) -> str:
-    if kind is not Kind.CONSUMER:
-        return ""
-    return f"; stop its receiver, remove the consumer ({name}) and apply again: its offset is kept in {OFFSETS_BUCKET}"
+def plan_entry(partitions: int, actual: Actual) -> Plan:
+    """Return what to do about the number of partitions: under stored lines or offsets it never changes."""
+    before, after = actual.partitions, str(partitions)
+    name = f"{CONFIG_BUCKET}/{PARTITIONS_KEY}"
+    if before is None:
+        return Plan((Step(Action.CREATE, Kind.ENTRY, name, {"value": after}),))
+    if before == after:
+        return Plan(())
+    if actual.messages or actual.offsets:
+        return Plan((), (_moved_hosts(before, after, actual),))
+    change = Change("value", before, after)
+    return Plan((Step(Action.UPDATE, Kind.ENTRY, name, {"value": after}, (change,)),))
 
 
-def _refuse_partitions(desired: Topology, actual: Actual) -> str | None:
-    before, after = actual.partitions, str(desired.partitions)
-    if before is None or before == after or not (actual.messages or actual.offsets):
-        return None
+def _moved_hosts(before: str, after: str, actual: Actual) -> str:
     return (
         f"the number of partitions is {before} and cannot become {after}: hosts would move between partitions, "
         f"out of order, while {STREAM} holds {actual.messages} messages and {actual.offsets} partitions have offsets; "
@@ -157,21 +90,10 @@ def _refuse_partitions(desired: Topology, actual: Actual) -> str | None:
     )
 
 
-def _removals(desired: Topology, actual: Actual) -> list[Step]:
+def _removals(desired: Topology, actual: Actual) -> tuple[Step, ...]:
     # the stream is empty and nothing was received, or the number is the same: nothing is lost with these
-    return [
-        Step(Action.REMOVE, Kind.CONSUMER, name, {})
+    return tuple(
+        Step(Action.REMOVE, Kind.CONSUMER, name, {}, stream=STREAM)
         for name in sorted(actual.consumers)
         if (found := _OUR_CONSUMER.fullmatch(name)) and int(found[1]) >= desired.partitions
-    ]
-
-
-def _entry(desired: Topology, actual: Actual) -> list[Step]:
-    before, after = actual.partitions, str(desired.partitions)
-    name = f"{CONFIG_BUCKET}/{PARTITIONS_KEY}"
-    if before is None:
-        return [Step(Action.CREATE, Kind.ENTRY, name, {"value": after})]
-    if before == after:
-        return []
-    change = Change("value", before, after)
-    return [Step(Action.UPDATE, Kind.ENTRY, name, {"value": after}, (change,))]
+    )

@@ -7,7 +7,11 @@ from typing import Any
 
 from broker import bucket
 from broker.connecting.connection import Connection, Rejected
-from broker.declaring.plan import Action, Actual, Kind, Plan, Step, plan
+from broker.declaring.cautions import cautions
+from broker.declaring.deletion import without
+from broker.declaring.plan import Actual, plan
+from broker.declaring.steps import Action, Kind, Plan, Step
+from broker.declaring.weighing import weigh
 from broker.descent import is_being_restored
 from broker.exits import ConfigurationError, OperatorError
 from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, Topology
@@ -15,16 +19,36 @@ from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREA
 __all__ = ["apply", "carry_out", "consumers_of", "look", "refuse"]
 
 _STREAM_NOT_FOUND = 10059
+_WAYS = {  # what to do about an answer that does not say it
+    10074: "; run three servers as a cluster (--cluster), or keep --replicas 1",
+    10005: "; fewer servers than --replicas are there, or have the --placement-tags",
+    10047: "; the store has no room for so much: lower --max-bytes, or raise --max-store",
+    10028: "; memory holds half of --memory: lower --max-bytes, or raise that",
+}
 _AT_ONCE = 64  # requests under way; thousands of partitions would otherwise wait for thousands of round trips
 logger = logging.getLogger(__name__)
 
 
 async def apply(connection: Connection, desired: Topology) -> Plan:
-    """Bring the broker to what is declared and return what was done; raises `ConfigurationError` for a refusal."""
+    """Bring the broker to what is declared and return what was done; raises `ConfigurationError` for a refusal.
+
+    Nobody can be asked here, so whatever deletes stored lines, or a position, is held back and said.
+    """
+    for words in cautions(desired):
+        logger.warning("%s", words)
     made = plan(desired, await look(connection, desired))
     refuse(made)
-    await carry_out(connection, made)
-    return made
+    losses = await weigh(connection, made)
+    for loss in losses:
+        logger.warning(
+            "%s keeps its %s, since the change %s; `logbroker apply` with the same settings asks, and does it",
+            loss.step.name,
+            " and ".join(loss.fields) or "place",
+            loss.words,
+        )
+    safe = without(made, losses)
+    await carry_out(connection, safe)
+    return safe
 
 
 def refuse(made: Plan) -> None:
@@ -111,7 +135,8 @@ async def _take(step: Step, connection: Connection) -> None:
         ) from None
     except Rejected as error:
         raise ConfigurationError(
-            f"{connection.servers} refuses to {step.action.value} {step.kind.value} {step.name}: {error.description}"
+            f"{connection.servers} refuses to {step.action.value} {step.kind.value} {step.name}: "
+            f"{error.description}{_WAYS.get(error.error, '')}"
         ) from None
 
 
@@ -124,10 +149,10 @@ def _call(step: Step, connection: Connection) -> Coroutine[Any, Any, object]:
         case Kind.STREAM, _:
             return connection.api(f"STREAM.UPDATE.{step.name}", step.config)
         case Kind.CONSUMER, Action.REMOVE:
-            return connection.api(f"CONSUMER.DELETE.{STREAM}.{step.name}")
+            return connection.api(f"CONSUMER.DELETE.{step.stream}.{step.name}")
         case _:
-            body = {"stream_name": STREAM, "config": step.config, "action": step.action.value}
-            return connection.api(f"CONSUMER.CREATE.{STREAM}.{step.name}", body)
+            body = {"stream_name": step.stream, "config": step.config, "action": step.action.value}
+            return connection.api(f"CONSUMER.CREATE.{step.stream}.{step.name}", body)
 
 
 async def _write_partitions(connection: Connection, value: str) -> None:

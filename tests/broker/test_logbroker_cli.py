@@ -145,6 +145,61 @@ def test_apply_shows_a_changed_field_before_and_after(logbroker: Call, fresh_url
     assert logbroker(*options, "--max-age", "2d").stdout == "nothing to do\n"
 
 
+LIMITS = (
+    *("--max-msgs", "1000000", "--max-msg-size", "1MiB", "--max-consumers", "50"),
+    *("--max-msgs-per-subject", "5000", "--discard-new-per-subject", "--compression", "s2"),
+    *("--duplicate-window", "30s", "--description", "lines of all hosts"),
+    *("--metadata", "owner=ops", "--metadata", "tier=gold", "--max-bytes", "1GB"),
+)
+
+
+@pytest.mark.nats
+def test_every_limit_of_the_stream_is_an_option(logbroker: Call, fresh_url: str) -> None:
+    options = ("apply", "--server", fresh_url, "--partitions", "1")
+
+    applied = logbroker(*options, *LIMITS)
+    again, lifted = logbroker(*options, *LIMITS), logbroker(*options, "--max-msgs", "-1")
+    left = logbroker(*options, "--dry-run").stdout
+
+    assert applied.stderr.count("\n") == 2  # of what hosts and consumers may meet
+    assert again.stdout == "nothing to do\n"
+    assert "- max_msgs: 1000000  + max_msgs: -1" in lifted.stdout
+    assert "= stream LOGS keeps max_msg_size: 1048576, which is not declared" in left
+    assert "max_msgs:" not in left
+
+
+@pytest.mark.nats
+def test_what_deletes_is_asked_about_and_refused_where_nobody_can_answer(
+    logbroker: Call, fresh_url: str
+) -> None:
+    options = ("apply", "--server", fresh_url, "--partitions", "2")
+    logbroker(*options)
+    asyncio.run(_publish_and_commit(fresh_url))
+    lower = (*options, "--max-msgs-per-subject", "1")
+
+    dry, refused, done = (logbroker(*lower, *more) for more in (["--dry-run"], [], ["--yes"]))
+
+    assert [one.returncode for one in (dry, refused, done)] == [0, 2, 0]
+    assert "    ! deletes 2 messages, the oldest of 1 subjects" in dry.stdout
+    assert refused.stdout == dry.stdout == done.stdout
+    assert "--yes" in refused.stderr
+    assert logbroker(*lower).stdout == "nothing to do\n"
+
+
+@pytest.mark.nats
+def test_what_cannot_be_changed_in_place_is_refused_with_the_way_round(
+    logbroker: Call, fresh_url: str
+) -> None:
+    options = ("apply", "--server", fresh_url, "--partitions", "1")
+    logbroker(*options)
+
+    for more in (["--dry-run"], ["--yes"]):
+        refused = logbroker(*options, "--storage", "memory", *more)
+        assert refused.returncode == 78
+        assert "storage is file, should be memory, and cannot be changed in place" in refused.stderr
+        assert "back the stream up" in refused.stderr
+
+
 async def _publish_and_commit(url: str) -> None:
     connection = Connection([url], "test")
     try:

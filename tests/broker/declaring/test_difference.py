@@ -1,5 +1,8 @@
-from broker.declaring.difference import describe
-from broker.declaring.plan import Action, Change, Kind, Plan, Step
+import pytest
+
+from broker.declaring.deletion import Loss
+from broker.declaring.difference import describe, shown
+from broker.declaring.steps import Action, Change, Kind, Plan, Step
 
 
 def test_an_empty_plan_says_that_there_is_nothing_to_do() -> None:
@@ -17,3 +20,26 @@ def test_each_changed_field_is_shown_before_and_after_in_peoples_units() -> None
         "    - max_age: 1d  + max_age: 2d",
         "    - max_bytes: not set  + max_bytes: 5",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"_nats.ver": "2.15.1", "owner": "ops", "tier": "gold"}, "owner=ops, tier=gold"),
+        ({"cluster": "east", "tags": ["ssd", "big"]}, "cluster=east, tags=ssd,big"),
+        ({"_nats.ver": "2.15.1"}, "not set"),
+        ({}, "not set"),
+        (False, "False"),
+        (0, "0"),
+    ],
+)
+def test_a_value_is_shown_without_what_the_server_adds(value: object, text: str) -> None:
+    assert shown("field", value) == text
+
+
+def test_what_is_deleted_stands_below_what_deletes_it() -> None:
+    step = Step(Action.UPDATE, Kind.STREAM, "LOGS", {}, (Change("max_msgs", -1, 5),))
+
+    text = describe(Plan((step,)), [Loss(step, ("max_msgs",), "deletes 3 of 8 messages")])
+
+    assert text.splitlines()[2] == "    ! deletes 3 of 8 messages"

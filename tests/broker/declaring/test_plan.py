@@ -5,26 +5,45 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.declaring.plan import Action, Actual, Change, Kind, Plan, plan
+from broker.declaring.plan import Actual, plan
+from broker.declaring.steps import Action, Change, Kind, Left, Plan
 from broker.topology import Topology
 
 NOTHING = Actual(streams={}, consumers={}, partitions=None, messages=0, offsets=0)
 DEFAULTS = {"max_msgs": -1, "compression": "none", "metadata": {"_nats.ver": "2.15.1"}}
 
+limits = st.none() | st.just(-1) | st.integers(1, 10**15)
 topologies = st.builds(
     Topology,
     partitions=st.integers(1, 12),
     max_age=st.timedeltas(timedelta(seconds=1), timedelta(days=400)),
-    max_bytes=st.none() | st.integers(1, 10**15),
+    max_bytes=limits,
+    max_msgs=limits,
+    max_msg_size=limits,
+    max_msgs_per_subject=limits,
+    max_consumers=limits,
     discard=st.sampled_from(["old", "new"]),
+    discard_new_per_subject=st.booleans(),
     replicas=st.integers(1, 5),
+    compression=st.sampled_from([None, "none", "s2"]),
+    placement_cluster=st.sampled_from([None, "", "east"]),
+    placement_tags=st.sampled_from([(), ("ssd",)]),
+    duplicate_window=st.none() | st.just(timedelta(seconds=1)),
+    description=st.sampled_from([None, "", "lines"]),
+    metadata=st.sampled_from([(), ("owner=ops",)]),
 )
 
 
 def as_applied(topology: Topology, **changes: object) -> Actual:
     """Return what a server would tell after `topology` was applied: the same, with defaults of its own."""
     actual = Actual(
-        streams={config["name"]: {**DEFAULTS, **config} for config in topology.streams()},
+        streams={
+            config["name"]: {
+                **DEFAULTS,
+                **{field: value for field, value in config.items() if value},  # as a server says it
+            }
+            for config in topology.streams()
+        },
         consumers={
             f"receiver-p{n}": {"max_deliver": -1, **topology.consumer(n)}
             for n in range(topology.partitions)
@@ -79,12 +98,17 @@ def test_an_update_names_the_changed_fields_only_and_keeps_what_we_do_not_declar
 
 
 def test_a_limit_set_by_hand_stays_when_none_is_declared() -> None:
-    assert plan(Topology(), as_applied(Topology(max_bytes=5))) == Plan(())
+    made = plan(Topology(), as_applied(Topology(max_bytes=5)))
+
+    assert not made.steps
+    assert made.left == (Left(Kind.STREAM, "LOGS", "max_bytes", 5),)
 
 
-@pytest.mark.parametrize(("field", "value"), [("storage", "memory"), ("retention", "workqueue")])
+@pytest.mark.parametrize(
+    ("field", "value"), [("storage", "memory"), ("retention", "workqueue"), ("sealed", True)]
+)
 def test_a_field_that_cannot_change_in_place_is_refused_with_the_way_round(
-    field: str, value: str
+    field: str, value: object
 ) -> None:
     actual = as_applied(Topology())
     logs = {**actual.streams["LOGS"], field: value}
@@ -94,6 +118,7 @@ def test_a_field_that_cannot_change_in_place_is_refused_with_the_way_round(
     assert len(made.refusals) == 1
     assert f"stream LOGS: {field} is {value}" in made.refusals[0]
     assert "cannot be changed in place" in made.refusals[0]
+    assert "restore" in made.refusals[0]
     assert not made.steps
 
 

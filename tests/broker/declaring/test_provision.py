@@ -6,8 +6,8 @@ import pytest
 
 from broker import bucket
 from broker.connecting.connection import Connection
-from broker.declaring.plan import Action, Plan
 from broker.declaring.provision import apply, consumers_of
+from broker.declaring.steps import Action, Plan
 from broker.exits import ConfigurationError
 from broker.topology import Topology
 
