@@ -96,7 +96,7 @@ class DropBook:
             self._path.replace(self._path.with_name(f"{NAME}.1"))
 
     def _append(self, entries: Sequence[dict[str, Any]]) -> None:
-        data = b"".join(json.dumps(entry, ensure_ascii=False).encode() + b"\n" for entry in entries)
+        data = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self._path, flags, 0o640)
         try:

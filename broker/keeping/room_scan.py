@@ -100,7 +100,7 @@ class Scan:
             return
         head = len(message.head)
         payload = headers.get(_SIZE, "0")
-        size = _RECORD + _HEADERS + len(message.subject.encode()) + head
+        size = _RECORD + _HEADERS + len(message.subject.encode("utf-8", "surrogateescape")) + head
         size += (int(payload) if payload.isdigit() else 0) - len(f"{_SIZE}: {payload}\r\n")
         taken.append(
             Seen(delivery.sequence, message.subject, size, delivery.stored_at, _origin(headers))
