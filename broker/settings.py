@@ -10,6 +10,7 @@ from pydantic_settings import SettingsConfigDict
 from broker.address import Address, Listen, OptionalListen
 from broker.connecting.access_settings import ACCESS, AccessSettings, Servers
 from broker.settings_cluster import ClusterSettings
+from broker.settings_grant import GrantSettings
 from broker.settings_room import RoomSettings
 from broker.settings_tls import TlsSettings
 from broker.settings_topology import TopologySettings
@@ -20,7 +21,9 @@ __all__ = ["APPLY_FIELDS", "RUN_FIELDS", "STATUS_FIELDS", "BrokerSettings"]
 _IN_A_CLUSTER = 3  # servers with each line: one of them may be lost
 
 
-class BrokerSettings(TopologySettings, RoomSettings, ClusterSettings, TlsSettings, AccessSettings):
+class BrokerSettings(
+    TopologySettings, RoomSettings, ClusterSettings, GrantSettings, TlsSettings, AccessSettings
+):
     """The settings of logbroker; a command uses those that concern it."""
 
     model_config = SettingsConfigDict(env_prefix="LOGBROKER_")

@@ -81,6 +81,8 @@ WRITTEN = {
     "standby": "true",
     "takeover_after": "30s",
     "ack": "false",
+    "host_connections": "100",
+    "receiver_connections": "100",
     "require_certificates": "true",
     "tls_first": "true",
 }

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from broker.granting.identity import Identity, Kind, Nkey, Password, Proof
+from broker.granting.limits import Limits
 from broker.granting.permissions import API, Permissions, permissions_of
 from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, STREAM
 
@@ -80,11 +81,12 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """An account and its users."""
+    """An account and its users, and what they may take, where that is limited."""
 
     name: str
     users: tuple[User, ...] = ()
     has_jetstream: bool = False
+    limits: Limits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class Accounts:
     anybody: str = ""
 
 
-def accounts_of(identities: Sequence[Identity], own: Password) -> Accounts:
+def accounts_of(identities: Sequence[Identity], own: Proof) -> Accounts:
     """Return the accounts of a broker that lets in these identities and logbroker itself, by `own`; nobody else."""
     return Accounts(
         (

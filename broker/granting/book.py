@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from itertools import chain
 
 from broker.connecting.nkey import is_public
-from broker.granting.identity import Certificate, Identity, Kind, Nkey, Password, Proof
+from broker.granting.identity import OWN_NAME, Certificate, Identity, Kind, Nkey, Password, Proof
 from broker.subjects import InvalidHost, validate_host
 from broker.topology import MAX_PARTITIONS
 
@@ -195,7 +195,7 @@ def _is_sound(proof: Proof) -> bool:
         case Password(user, hashed):
             return _is_text(user) and _HASHED.fullmatch(hashed) is not None
         case Certificate(subject):
-            return _is_text(subject)
+            return _is_text(subject) and subject != OWN_NAME
 
 
 def _is_text(text: str) -> bool:

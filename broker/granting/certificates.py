@@ -13,6 +13,7 @@ from cryptography import x509
 
 from broker.exits import ConfigurationError, OperatorError
 from broker.granting.authority import Authority, Issued, UnusableAuthority, Use, names_in
+from broker.granting.identity import OWN_NAME
 from broker.whole import write_whole
 
 __all__ = [
@@ -29,9 +30,6 @@ VALID = timedelta(days=365)
 """How long certificates of brokers and clients are valid unless told otherwise."""
 AUTHORITY_VALID = timedelta(days=3650)
 """How long a new authority is valid."""
-OWN_NAME = "logbroker.logship.internal"
-"""The name in the certificate by which `logbroker run` itself connects to its server; nobody else may be called so."""
-
 _OPEN, _SECRET = 0o644, 0o600
 
 

@@ -3,7 +3,11 @@
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["Certificate", "Identity", "Kind", "Nkey", "Password", "Proof"]
+__all__ = ["OWN_NAME", "Certificate", "Identity", "Kind", "Nkey", "Password", "Proof"]
+
+
+OWN_NAME = "logbroker.logship.internal"
+"""The name in the certificate by which `logbroker run` itself connects to its server; nobody else may be called so."""
 
 
 class Kind(Enum):

@@ -28,6 +28,11 @@ def _account(account: Account, crossings: Sequence[Crossing]) -> Iterator[str]:
     yield f"{account.name} {{"
     if account.has_jetstream:
         yield "  jetstream: enabled"
+    if account.limits:
+        yield "  limits {"
+        yield f"    max_connections: {account.limits.connections}"
+        yield f"    max_subscriptions: {account.limits.subscriptions}"
+        yield "  }"
     yield from _listed("exports", _exports([one for one in crossings if one.of == account.name]))
     yield from _listed("imports", [_import(one) for one in crossings if one.into == account.name])
     yield from _listed("users", [_user(user) for user in account.users])

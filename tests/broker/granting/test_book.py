@@ -6,7 +6,7 @@ import pytest
 
 from broker.connecting.nkey import new_seed, user_key
 from broker.granting.book import Book, InvalidEntry, Key
-from broker.granting.identity import Certificate, Identity, Kind, Nkey, Password, Proof
+from broker.granting.identity import OWN_NAME, Certificate, Identity, Kind, Nkey, Password, Proof
 
 NOW = datetime(2026, 11, 21, 17, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -92,6 +92,7 @@ def test_what_is_over_leaves_the_book_at_its_next_change() -> None:
         pytest.param(host("c", Nkey(nkey("C").public[:-1] + "A")), "no proof", id="a damaged key"),
         pytest.param(host("c", Password("c", "s3cret")), "no proof", id="a password itself"),
         pytest.param(host("c", Certificate("")), "no proof", id="no subject"),
+        pytest.param(host("c", Certificate(OWN_NAME)), "no proof", id="the broker's own name"),
         pytest.param(host("c", nkey("A")), "the proof of two credentials", id="key of another"),
     ],
 )

@@ -1,0 +1,39 @@
+"""The settings of who gets in at the broker, beside the book of credentials itself."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from broker.granting.limits import Limits
+from broker.running.configuration import ProgramSettings
+
+__all__ = ["GrantSettings"]
+
+_HOST_SUBSCRIPTIONS = 100  # a shipper has a handful
+_RECEIVER_SUBSCRIPTIONS = 10_000  # and a receiver some for each partition
+Connections = Annotated[int, Field(ge=1, le=2**31 - 1)]
+
+
+class GrantSettings(ProgramSettings):
+    """How much those who get in may take."""
+
+    host_connections: Connections = Field(
+        50_000,
+        description="Most connections of all hosts together; what is left of nats-server's 65536 is for others.",
+        json_schema_extra={"metavar": "N"},
+    )
+    receiver_connections: Connections = Field(
+        10_000,
+        description="Most connections of all receivers together; one has a few, and some for each of Spark's cores.",
+        json_schema_extra={"metavar": "N"},
+    )
+
+    @property
+    def host_limits(self) -> Limits:
+        """What hosts may take."""
+        return Limits(self.host_connections, _HOST_SUBSCRIPTIONS)
+
+    @property
+    def receiver_limits(self) -> Limits:
+        """What receivers may take."""
+        return Limits(self.receiver_connections, _RECEIVER_SUBSCRIPTIONS)
