@@ -38,12 +38,16 @@ class Waiting:
         self._pause = _FIRST_PAUSE
 
     async def pause(self, reason: str, cause: Cause = Cause.LOST) -> None:
-        """Say `reason` unless it was the last thing said, and wait; longer each time, at most 5 s."""
-        if reason != self.reason:
-            logger.warning("waiting: %s", reason)
+        """Say `reason` unless it was the last thing said, and wait; longer each time, at most 5 s.
+
+        That nobody listens is no news the first time: so it is for a moment when a broker reads its accounts again.
+        """
+        if cause is not Cause.MISSING or self.since is not None:
+            if reason != self.reason:
+                logger.warning("waiting: %s", reason)
+            self.reason = reason
         if self.since is None:
             self.since = asyncio.get_running_loop().time()
-        self.reason = reason
         self.retries[cause] += 1
         await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
