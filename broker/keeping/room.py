@@ -14,8 +14,10 @@ from typing import Any
 
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.keeping.room_asking import State, ask
+from broker.keeping.room_disk import Disk
 from broker.keeping.room_dropped import iso
 from broker.keeping.room_expiry import ask_expiring, pause_of
+from broker.keeping.room_guard import DiskGuard
 from broker.keeping.room_making import Making
 from broker.keeping.room_marks import Amount, Bounds, Marks, Shortage, look_again_after, shortage
 from broker.keeping.room_plan import Memory
@@ -55,14 +57,19 @@ class RoomKeeper:
         name: str,
         policy: Policy,
         clock: Callable[[], int],
+        disk: Callable[[], Disk | None] = lambda: None,
     ) -> None:
-        """Do nothing yet. `name` is the own server's; `folder` the store's; `clock` tells nanoseconds since the epoch."""
+        """Do nothing yet. `name` is the own server's; `folder` the store's; `clock` tells nanoseconds since the epoch.
+
+        `disk` measures the store's disk, None where nothing of it is to stay free.
+        """
         self.policy = policy
         self.report = RoomReport(policy.on_full.value)
         self._connection = connection
         self._name = name
         self._clock = clock
         self._making = Making(connection, folder, clock)
+        self._guard = DiskGuard(connection, disk)
         self._speaker = Speaker()
         self._barren: object = None
         self._rest_until = 0.0
@@ -96,11 +103,12 @@ class RoomKeeper:
             return _ELSEWHERE
         await self._making.settle()
         await self._look_for_expiring(info)
-        held, bounds = Amount.held(info), Bounds.of(info)
-        short = shortage(held, bounds, self.policy.marks)
+        held, bounds = Amount.held(info), await self._guard.attend(info)
+        short = shortage(held, bounds, self.policy.marks).at_least(self._guard.missing)
         if short:
             if self.report.short_since is None:
                 self.report = replace(self.report, short_since=iso(self._clock()))
+            self._speaker.making(held, bounds)
             await self._make_room(info, short)
         elif self.report.short_since is not None:
             self.report = replace(self.report, short_since=None, waits=False)
@@ -128,22 +136,27 @@ class RoomKeeper:
         state = await ask(self._connection, info)
         if self._barren == _signs(info, state, self.policy):
             return  # nothing has changed since there was nothing to take
-        self._speaker.making(Amount.held(info), Bounds.of(info))
         is_enough = await self._purge(info, state, short)
-        if not is_enough and self.policy.on_full is OnFull.DROP_OLDEST:
-            is_enough = await self._drop(info, state, short)
+        if not is_enough and self._may_drop:
+            is_enough = await self._drop(info, state)
         self.report = replace(self.report, waits=not is_enough)
         if is_enough:
             self._barren = None
             return
         self._barren = _signs(info, state, self.policy)
         self._rest_until = clock() + _SHARE * (clock() - began)
-        self._speaker.waits(state.behind, self.policy.on_full is OnFull.DROP_OLDEST)
+        self._speaker.waits(state.behind, self._may_drop)
+
+    @property
+    def _may_drop(self) -> bool:
+        # files of the server become smaller by and by, not with each message that goes: for the sake of the disk
+        # much more would be dropped than must
+        return self.policy.on_full is OnFull.DROP_OLDEST and not self._guard.missing
 
     async def _purge(self, info: Mapping[str, Any], state: State, short: Shortage) -> bool:
         gone = await self._making.purge(info, state.received, short.to_low, Memory.FILES)
         self._purged(gone)
-        if gone.covers(short.to_high) or self.policy.on_full is OnFull.BACKPRESSURE:
+        if gone.covers(short.to_high) or not self._may_drop:
             return gone.covers(short.to_high)
         rest = short.to_high.less(gone)
         more = await self._making.purge(info, state.received, rest, Memory.OWNERS)
@@ -159,7 +172,7 @@ class RoomKeeper:
             purged_bytes=self.report.purged_bytes + gone.size,
         )
 
-    async def _drop(self, info: Mapping[str, Any], state: State, short: Shortage) -> bool:
+    async def _drop(self, info: Mapping[str, Any], state: State) -> bool:
         now = await self._connection.api(f"STREAM.INFO.{STREAM}")
         left = shortage(Amount.held(now), Bounds.of(now), self.policy.marks)
         if not left or now["created"] != info["created"]:

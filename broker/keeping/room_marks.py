@@ -6,7 +6,7 @@ from typing import Any
 
 from broker.topology import MAX_PAYLOAD
 
-__all__ = ["Amount", "Bounds", "Marks", "Shortage", "look_again_after", "shortage"]
+__all__ = ["Amount", "Bounds", "Marks", "Shortage", "limit_of", "look_again_after", "shortage"]
 
 _ROUND_BYTES = 2 * MAX_PAYLOAD  # what the rounds of a host or two may bring between two looks
 _ROUND_MESSAGES = 2000
@@ -49,10 +49,11 @@ class Bounds:
     def of(cls, info: Mapping[str, Any]) -> "Bounds":
         """Return the limits of a stream, by what STREAM.INFO tells of it."""
         config = info["config"]
-        return cls(_limit(config.get("max_bytes", -1)), _limit(config.get("max_msgs", -1)))
+        return cls(limit_of(config.get("max_bytes", -1)), limit_of(config.get("max_msgs", -1)))
 
 
-def _limit(number: int) -> int | None:
+def limit_of(number: int) -> int | None:
+    """Return a limit as the server's configuration has it; None for none."""
     return number if number > 0 else None
 
 
@@ -74,6 +75,13 @@ class Shortage:
     def __bool__(self) -> bool:
         """Whether anything must go."""
         return bool(self.to_high.size or self.to_high.messages)
+
+    def at_least(self, size: int) -> "Shortage":
+        """Return this, or as many bytes where that is more."""
+        low, high = (
+            Amount(max(one.size, size), one.messages) for one in (self.to_low, self.to_high)
+        )
+        return Shortage(low, high)
 
 
 def shortage(held: Amount, bounds: Bounds, marks: Marks) -> Shortage:
