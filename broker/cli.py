@@ -5,12 +5,14 @@ import sys
 import click
 
 from broker.commands.backing_up import backup, restore
+from broker.commands.checking import check
 from broker.commands.credentials import credentials
 from broker.commands.declaring import apply
 from broker.commands.following import tail_lines
 from broker.commands.looking import get, hosts, status
 from broker.commands.running import run
 from broker.commands.tls import tls
+from broker.connecting.servers import looks_like_server
 from broker.running import program
 from broker.running.options import spread
 
@@ -30,6 +32,7 @@ for command in (
     hosts,
     get,
     tail_lines,
+    check,
     tls,
     backup,
     restore,
@@ -39,4 +42,5 @@ for command in (
 
 def main() -> None:
     """Run logbroker."""
-    program.run(group, spread(sys.argv[1:], {"--server"}, group.commands))
+    arguments = spread(sys.argv[1:], {"--server"}, group.commands, looks_like_server)
+    program.run(group, arguments)

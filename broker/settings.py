@@ -11,6 +11,7 @@ from broker.address import Address, Listen, OptionalListen
 from broker.connecting.access_settings import ACCESS, AccessSettings, Servers
 from broker.settings_cluster import ClusterSettings
 from broker.settings_grant import GrantSettings
+from broker.settings_looking import CHECK_FIELDS, LookingSettings
 from broker.settings_room import RoomSettings
 from broker.settings_tls import TlsSettings
 from broker.settings_topology import TopologySettings
@@ -22,7 +23,13 @@ _IN_A_CLUSTER = 3  # servers with each line: one of them may be lost
 
 
 class BrokerSettings(
-    TopologySettings, RoomSettings, ClusterSettings, GrantSettings, TlsSettings, AccessSettings
+    TopologySettings,
+    RoomSettings,
+    ClusterSettings,
+    GrantSettings,
+    TlsSettings,
+    LookingSettings,
+    AccessSettings,
 ):
     """The settings of logbroker; a command uses those that concern it."""
 
@@ -93,6 +100,6 @@ class BrokerSettings(
 _LOG = {"log_level", "log_format"}
 _TOPOLOGY = set(TopologySettings.model_fields)  # those of the log among them
 _CLIENT = ACCESS | {"server"}
-RUN_FIELDS = frozenset(BrokerSettings.model_fields) - _CLIENT
+RUN_FIELDS = frozenset(BrokerSettings.model_fields) - _CLIENT - CHECK_FIELDS
 APPLY_FIELDS = frozenset(_TOPOLOGY | _CLIENT)
 STATUS_FIELDS = frozenset(_LOG | _CLIENT)

@@ -6,7 +6,7 @@ offers none.
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -175,6 +175,13 @@ class BrokerClient(ReceivingClient, SendingClient):
         # close() would first send what is pending: on a dead line that fails, and nobody would hear of the end
         self._pending, self._pending_data_size = [], 0
         await super()._process_op_err(e)
+
+    @property
+    def certificate(self) -> Mapping[str, Any]:
+        """What the server's certificate says, as `SSLObject.getpeercert` tells it; empty in the clear."""
+        writer = getattr(self._transport, "_io_writer", None)
+        secured = writer.get_extra_info("ssl_object") if writer is not None else None
+        return (secured.getpeercert() or {}) if secured is not None else {}
 
     def _is_secured(self) -> bool:
         writer = getattr(self._transport, "_io_writer", None)

@@ -1,10 +1,12 @@
 """The addresses of the broker as a client is told them: URLs, checked before anything is sent."""
 
+import re
 from urllib.parse import urlsplit
 
-__all__ = ["check_servers", "public"]
+__all__ = ["check_servers", "looks_like_server", "public"]
 
 _SCHEMES = {"nats", "tls"}
+_ADDRESS = re.compile(r"[a-z]+://.*|[^/]+:[0-9]{1,5}")
 
 
 def check_servers(servers: tuple[str, ...]) -> tuple[str, ...]:
@@ -18,6 +20,11 @@ def check_servers(servers: tuple[str, ...]) -> tuple[str, ...]:
         if reason := _objection(server):
             raise ValueError(f"{_shown(server)!r} {reason}; write nats://host:port")
     return servers
+
+
+def looks_like_server(word: str) -> bool:
+    """Whether a word behind `--server URL` is meant as one more address: it has a scheme or a port."""
+    return _ADDRESS.fullmatch(word) is not None
 
 
 def public(address: str) -> str:

@@ -14,7 +14,7 @@ from broker.looking.feed import EACH_LAST, Feed, Start, Taken, at_sequence
 from broker.looking.message import nanoseconds
 from broker.topology import STREAM
 
-__all__ = ["COUNTED", "Found", "ask", "subjects"]
+__all__ = ["COUNTED", "Found", "ask", "last_seen", "subjects"]
 
 COUNTED = 100_000
 """How many of the newest messages are read for lines and bytes unless all are."""
@@ -69,6 +69,15 @@ async def ask(connection: Connection, *, count_all: bool) -> Found:
     finally:
         await feed.close()
     return Found(census.hosts(whole=begin <= state["first_seq"]), nanoseconds(info["ts"]))
+
+
+async def last_seen(connection: Connection) -> list[HostTraffic]:
+    """Return the hosts with when they were last seen; nothing else is counted."""
+    census = Census()
+    state = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
+    for delivery, message in await _read(connection, EACH_LAST, state["last_seq"]):
+        census.last(message.subject, delivery.stored_at, message.headers or {})
+    return census.hosts(whole=False)
 
 
 async def _read(connection: Connection, start: Start, last: int) -> list[Taken]:

@@ -58,21 +58,25 @@ def given(model: type[Model], options: dict[str, Any]) -> Model:
 
 
 def spread(
-    arguments: Sequence[str], options: Collection[str], commands: Collection[str]
+    arguments: Sequence[str],
+    options: Collection[str],
+    commands: Collection[str],
+    fits: Callable[[str], bool] = lambda word: True,
 ) -> list[str]:
     """Return the arguments with `--file a b` written as `--file a --file b`, for the options named.
 
-    A shell's glob expands to that form. A word that is a command, or starts with a dash, ends the run.
+    A shell's glob expands to that form. A word that is a command, starts with a dash, or does not fit as a further value
+    ends the run: it is an argument of the command's own.
     """
     result: list[str] = []
     flag, taken = "", False
     for word in arguments:
         if word.startswith("-") and word != "-":
             flag, taken = word if word in options else "", False
-        elif word in commands and taken:
-            flag = ""
-        elif flag and taken:
+        elif flag and taken and word not in commands and fits(word):
             result.append(flag)
+        elif taken:
+            flag = ""
         else:
             taken = True
         result.append(word)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.connecting.servers import check_servers
+from broker.connecting.servers import check_servers, looks_like_server
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,19 @@ def test_a_password_is_not_repeated() -> None:
         check_servers(("nats://user:secret@broker1:port",))
 
     assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "is_one"),
+    [
+        ("nats://b2:4222", True),
+        ("tls://b2", True),
+        ("b2:4222", True),
+        ("lag", False),
+        ("17", False),
+        ("backups/today", False),
+        ("/srv/backups:4222", False),
+    ],
+)
+def test_a_command_s_own_argument_is_not_taken_for_one_more_server(word: str, is_one: bool) -> None:
+    assert looks_like_server(word) is is_one

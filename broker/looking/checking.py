@@ -1,0 +1,69 @@
+"""Learns what the checks go by: asks the broker, and says why where it does not answer. Changes nothing."""
+
+import asyncio
+import ssl
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.exits import ConfigurationError, OperatorError
+from broker.looking.checks import Reached, Seen
+from broker.looking.findings import Check
+from broker.looking.hosts import last_seen
+from broker.looking.status import ask
+
+__all__ = ["look"]
+
+_ONLY_REACHED = {Check.CONNECTION}
+
+
+async def look(
+    connection: Connection, checks: Collection[Check], patience: float, now: datetime
+) -> Seen:
+    """Return what was learnt within `patience` seconds; never raises for a broker that is away, or will not tell.
+
+    Raises `ConfigurationError` for a setting of our own.
+    """
+    seen = Seen(now, connection.servers)
+    try:
+        async with asyncio.timeout(patience):
+            seen = await _reach(connection, seen)
+            return await _learn(connection, checks, seen)
+    except ConfigurationError:
+        raise  # it says nothing of the broker
+    except TimeoutError:
+        return _troubled(seen, f"no answer within {patience:g} s")
+    except Rejected as error:
+        return _troubled(seen, f"the broker refuses: {error.description}")
+    except (OperatorError, ConnectionLost) as error:
+        return _troubled(seen, str(error))
+
+
+def _troubled(seen: Seen, trouble: str) -> Seen:
+    return Seen(seen.now, seen.server, seen.reached, seen.status, seen.hosts, trouble)
+
+
+async def _reach(connection: Connection, seen: Seen) -> Seen:
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    client = await connection.once()
+    connected = clock()
+    await connection.guard(client.flush(), 5.0)
+    reached = Reached(connected - began, clock() - connected, _end_of(client.certificate))
+    return Seen(seen.now, client.address, reached)
+
+
+def _end_of(certificate: Mapping[str, Any]) -> str | None:
+    end = certificate.get("notAfter")
+    if not isinstance(end, str):
+        return None
+    return datetime.fromtimestamp(ssl.cert_time_to_seconds(end), UTC).isoformat()
+
+
+async def _learn(connection: Connection, checks: Collection[Check], seen: Seen) -> Seen:
+    if not set(checks) - _ONLY_REACHED:
+        return seen
+    status = await ask(connection)
+    hosts = await last_seen(connection) if Check.HOSTS in checks else None
+    return Seen(seen.now, seen.server, seen.reached, status, hosts)
