@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import nats.errors
@@ -24,6 +25,7 @@ from broker.connecting.client import BrokerClient
 from broker.connecting.denials import Denials
 from broker.connecting.door import BrokerAway, Door
 from broker.connecting.receiving import Arrived, Tap
+from broker.connecting.repeating import repeated
 from broker.connecting.trust import Trust
 from broker.exits import ConfigurationError
 
@@ -214,9 +216,15 @@ class Connection:
     async def api(
         self, name: str, body: Mapping[str, Any] | None = None, patience: float | None = None
     ) -> dict[str, Any]:
-        """Call the JetStream API, e.g. `api("STREAM.INFO.LOGS")`; raises `Rejected` for an error answer."""
+        """Call the JetStream API, e.g. `api("STREAM.INFO.LOGS")`; raises `Rejected` for an error answer.
+
+        While a leader is being elected nobody answers; of several servers what only asks is asked again and again.
+        """
         payload = b"" if body is None else json.dumps(body).encode()
-        return await self.ask(f"$JS.API.{name}", payload, patience=patience)
+        ask = partial(self.ask, f"$JS.API.{name}", payload)
+        if not self.has_choice or ".INFO." not in name:
+            return await ask(patience=patience)
+        return await repeated(ask, patience or _PATIENCE_AMONG)
 
     async def publish(
         self,

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 import nats.errors
 
@@ -11,7 +12,7 @@ from broker.connecting.client import BrokerClient
 from broker.connecting.credentials import read_credentials
 from broker.connecting.failure import Failure, failure_of, summary
 from broker.connecting.servers import public
-from broker.connecting.trust import attempts
+from broker.connecting.trust import attempts, is_cut_off
 from broker.exits import OperatorError
 
 __all__ = ["BrokerAway", "Door"]
@@ -33,6 +34,7 @@ class Door:
         self._inbox_prefix = inbox_prefix
         self._access = access
         self._last = ""
+        self._most_known = 0
 
     def __str__(self) -> str:
         """Name the addresses, without the passwords that may stand in them."""
@@ -46,12 +48,14 @@ class Door:
     async def enter(self, hear: Callable[[Exception], Awaitable[None]]) -> BrokerClient:
         """Return a client of the first server that lets us in, the one that did before being the last to be asked.
 
-        `hear` is told what goes wrong later. Raises `BrokerAway` with what kept us out of each server, or
-        ConfigurationError for files that cannot be read.
+        One that is cut off from its cluster, as far as can be told, is taken only where there is no other. `hear` is told
+        what goes wrong later. Raises `BrokerAway` with what kept us out of each server, or ConfigurationError for files
+        that cannot be read.
         """
         credentials = await asyncio.to_thread(read_credentials, self._access)
         failures: dict[str, Failure] = {}
         slow: list[str] = []
+        alone: BrokerClient | None = None
         order = random.sample(self._servers, len(self._servers))
         for server, patience in attempts(order, self._last, slow):
             client = BrokerClient(
@@ -63,7 +67,23 @@ class Door:
                 failures[server] = failure_of(error, server, self._access)
                 if isinstance(error, TimeoutError | nats.errors.TimeoutError):
                     slow.append(server)
-            else:
-                self._last = server
-                return client
+                continue
+            if not is_cut_off(client.known, self._most_known):
+                await _end(alone)
+                return self._entered(client, server)
+            await _end(alone)
+            alone, self._last = client, server
+        if alone is not None:
+            return alone
         raise BrokerAway(summary([failures[server] for server in dict.fromkeys(self._servers)]))
+
+    def _entered(self, client: BrokerClient, server: str) -> BrokerClient:
+        self._last = server
+        self._most_known = client.known
+        return client
+
+
+async def _end(client: BrokerClient | None) -> None:
+    if client is not None:
+        with suppress(nats.errors.Error, OSError, TimeoutError):
+            await client.end()

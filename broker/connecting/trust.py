@@ -7,14 +7,16 @@ from collections.abc import Iterator, Sequence
 
 from broker.connecting.answer import ConnectionLost, Rejected
 
-__all__ = ["CONNECT_TIMEOUT", "Trust", "attempts"]
+__all__ = ["CONNECT_TIMEOUT", "Trust", "attempts", "is_cut_off"]
 
 CONNECT_TIMEOUT = 3
 """Seconds for each step of a connect."""
 _HASTE = 1  # the same while there are others to try
 
-_MOST_SILENCE = 2.5  # seconds in all for which answers were waited for in vain
-_MOST_REFUSALS = 5.0  # seconds for which it has said that nobody leads; elections take four to nine
+_MOST_SILENCE = 4.5  # seconds in all for which answers were waited for in vain; until then it may not know who died
+_MOST_REFUSALS = (
+    12.0  # seconds for which it has said that nobody leads; elections take four to nine
+)
 _NO_LEADER = {0, 10008}  # errors of code 503: nobody listens, and nobody leads
 
 
@@ -37,6 +39,11 @@ class Trust:
                 self._silence, self._refused = 0.0, None
         waited = 0.0 if self._refused is None else now - self._refused
         return self._silence >= _MOST_SILENCE or waited >= _MOST_REFUSALS
+
+
+def is_cut_off(known: int, most: int) -> bool:
+    """Whether a server that knows so many addresses of its cluster, once `most`, is no longer among the majority."""
+    return 2 * known < most
 
 
 def attempts(shuffled: Sequence[str], last: str, slow: Sequence[str]) -> Iterator[tuple[str, int]]:

@@ -30,7 +30,7 @@ def render_cluster(conf: ClusterConf) -> list[str]:
     """Return the lines of the section.
 
     Servers look for each other every second: what is sent on to one that has gone without a word is lost until they
-    notice, and clients, who are told that nobody leads from then on, ask in vain. Clients keep to the addresses that they were given, which need not be those that servers use.
+    notice, and then they tell clients how many of them they still know (in `connect_urls`), who go elsewhere by it.
     """
     secret = json.dumps(conf.secret, ensure_ascii=False)
     credentials = f"{_USER}:{quote(conf.secret, safe='')}@" if conf.secret else ""
@@ -47,7 +47,6 @@ def render_cluster(conf: ClusterConf) -> list[str]:
         "  routes: [",
         *(f"    {json.dumps(f'nats-route://{credentials}{route}')}" for route in conf.routes),
         "  ]",
-        "  no_advertise: true",
         "  compression: { mode: s2_auto }  # only where they are far from each other",
         '  ping_interval: "1s"',
         "  ping_max: 3",

@@ -5,7 +5,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from math import inf
@@ -20,6 +20,7 @@ from receiver.following.account import Account
 from receiver.following.jobs import Jobs
 from receiver.following.ledger import Ledger
 from receiver.following.offsets import StreamMismatch, StreamRestored
+from receiver.following.pace import Pace
 from receiver.following.patience import pause, unless
 from receiver.following.turns import Turns
 from receiver.following.wake import Wake
@@ -29,6 +30,7 @@ from receiver.writing.calendar import Calendar
 __all__ = ["Follower", "Pace"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between attempts of a blocked partition
+_ELECTION = 20  # attempts after short pauses while a broker of several servers may elect a leader
 _CHECK = 5.0  # seconds between looks at the stream while lines come
 _ONCE_ATTEMPTS = 3  # blocked attempts after which --once gives up
 
@@ -40,26 +42,6 @@ _INSIST = 0.5  # seconds between words to a task that is to leave: it may not he
 _LEAVE = "logship.leave"  # the subjects on which tasks are asked to leave
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How large batches are, `limit` and `pull` in bytes, and how long tasks stay.
-
-    With `once` a follower ends when nothing is left. A task that has not reported `patience` seconds after its time is
-    told of.
-    """
-
-    limit: int
-    pull: int
-    stay: Stay
-    once: bool
-    patience: float = 60.0
-
-    @property
-    def overdue(self) -> float:
-        """Seconds after which a task that has not reported is a matter of concern."""
-        return self.stay.longest + self.patience
 
 
 class Follower:
@@ -291,11 +273,15 @@ class Follower:
     async def _wait_blocked(self, blocked: Blocked, stop: asyncio.Event) -> None:
         self._attempts += 1
         detail = f"{blocked.cause.value}: {blocked.detail}"
-        if self.pace.once and (blocked.cause is Cause.STATE or self._attempts >= _ONCE_ATTEMPTS):
+        elects = blocked.cause is Cause.BROKER and self._connection.has_choice
+        most = _ELECTION if elects else _ONCE_ATTEMPTS
+        if self.pace.once and (blocked.cause is Cause.STATE or self._attempts >= most):
             raise OperatorError(f"partition {self._partition} is blocked, {detail}")
         self._account.blocked(blocked)
-        await unless(stop, self._count())
-        await pause(stop, _blocked_pause(self._attempts))
+        if not elects:
+            await unless(stop, self._count())
+        is_brisk = elects and self._attempts <= _ELECTION
+        await pause(stop, _blocked_pause(1 if is_brisk else self._attempts))
 
 
 def _blocked_pause(attempts: int) -> float:

@@ -16,7 +16,10 @@ __all__ = ["Wake"]
 _EXPIRES = 30  # seconds that a pull waits at the broker before it is asked again
 _LIVES = 120  # seconds for which the broker keeps the consumer without a pull
 _PATIENCE = 5.0  # seconds
+_AGAIN = 0.1  # seconds between pulls: one may be refused at once
 _CLOSE_PATIENCE = 1.0  # seconds
+_BEAT = 2  # seconds between signs of life, where the server of the consumer may die and another one take its place
+_ALIVE = "100"
 _NANOSECONDS = 1_000_000_000
 _NO_CONSUMER = 10014
 
@@ -55,31 +58,48 @@ class Wake:
         while not await self.pending(sequence):
             if await self._rings():
                 return
+            await asyncio.sleep(_AGAIN)
 
     async def _rings(self) -> bool:
         """Pull once; False when nothing has come in the time. Everything is made anew then, on whatever client there is."""
-        rang = asyncio.Event()
+        said: asyncio.Queue[str] = asyncio.Queue()
 
-        async def ring(message: Message) -> None:
-            if message.reply:  # what has none is a status
-                rang.set()
+        async def hear(message: Message) -> None:
+            # what has no reply is a status
+            said.put_nowait("" if message.reply else (message.headers or {}).get("Status", ""))
 
         inbox = self._connection.new_inbox()
-        subscription = await self._connection.subscribe(inbox, ring)
-        request = {"batch": 1, "expires": _EXPIRES * _NANOSECONDS}
+        subscription = await self._connection.subscribe(inbox, hear)
         try:
             await self._connection.publish(
                 f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{self._name}",
-                json.dumps(request).encode(),
+                json.dumps(self._request()).encode(),
                 reply=inbox,
             )
-            await self._connection.guard(rang.wait(), _EXPIRES)
+            return await self._connection.guard(self._ring(said), _EXPIRES)
         except ConnectionLost:
             return False
         finally:
             with suppress(ConnectionLost):
                 await self._connection.guard(subscription.unsubscribe(), _PATIENCE)
-        return True
+
+    def _request(self) -> dict[str, int]:
+        request = {"batch": 1, "expires": _EXPIRES * _NANOSECONDS}
+        if self._connection.has_choice:
+            request["idle_heartbeat"] = _BEAT * _NANOSECONDS
+        return request
+
+    async def _ring(self, said: "asyncio.Queue[str]") -> bool:
+        """Return True for a message, False when the pull has ended or its server gives no sign of life."""
+        patience = 2 * _BEAT if self._connection.has_choice else _EXPIRES
+        while True:
+            try:
+                async with asyncio.timeout(patience):
+                    status = await said.get()
+            except TimeoutError:
+                return False
+            if status != _ALIVE:
+                return not status
 
     async def _forget(self) -> None:
         try:

@@ -27,10 +27,13 @@ _LEAST = (
 )  # bytes; less is asked for only where many partitions share the memory
 _PULL_MESSAGES = 8192  # the bundled broker refuses more than 10,000
 _PATIENCE = 30.0  # seconds without a message; those of a pull are there already, or it ends at once
+_PATIENCE_AMONG = 5.0  # the same where the leader may have died and others elect a new one
+_BEAT = 1.5  # seconds between the signs of life that are asked for then
 _LONGEST = 600.0  # seconds for a pull to end
 _NO_CONSUMER = 10014
 _NOTHING_THERE = ("404", "408")
 _TOO_LARGE = "Exceeds MaxBytes"
+_ALIVE = "100"
 _LARGEST = 3 * LARGEST_PULL  # for a single message, of a broker that takes larger ones than ours
 _NANOSECONDS = 1_000_000_000
 _LEFT = "408 left"  # the broker's own word for a pull whose time is up, and ours for one that is given up
@@ -118,7 +121,7 @@ class _Source:
         self._assignment = assignment
         self._first = first
         self._consumer = consumer_name(assignment.partition)
-        self._pulls = 0
+        self._pulls = self._beats = 0
         self._inbox = ""
         self._number = 1
         self._sequence = first
@@ -218,6 +221,8 @@ class _Source:
             request |= {"batch": 1, "max_bytes": _LARGEST}
         if wait > 0:
             request["expires"] = int(wait * _NANOSECONDS)
+        if self._has_beats(wait):
+            request["idle_heartbeat"] = int(_BEAT * _NANOSECONDS)
         await self._connection.publish(
             f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{self._consumer}",
             json.dumps(request).encode(),
@@ -234,13 +239,22 @@ class _Source:
 
     async def _end_of(self, ended: "asyncio.Future[str]", wait: float) -> str:
         """Return the status that ends a pull, however slow the line is, as long as something comes."""
-        taken, patience = -1, _PATIENCE + wait
+        came, patience = -1, self._patience(wait)
         while not ended.done():
-            if len(self._taken) == taken:
+            if len(self._taken) + self._beats == came:
                 raise ConnectionLost(f"nothing came for {patience:g} s")
-            taken = len(self._taken)
+            came = len(self._taken) + self._beats
             await asyncio.wait({ended}, timeout=patience)
         return ended.result()
+
+    def _has_beats(self, wait: float) -> bool:
+        # the broker takes none that are longer than half of the time
+        return self._connection.has_choice and wait >= 2 * _BEAT
+
+    def _patience(self, wait: float) -> float:
+        if self._has_beats(wait):
+            return 2 * _BEAT
+        return wait + (_PATIENCE_AMONG if self._connection.has_choice else _PATIENCE)
 
     def _checked(self) -> Chunk:
         number, sequence = self._number, self._sequence
@@ -263,6 +277,9 @@ class _Source:
             and not self._ended.done()
         ):
             headers = message.headers or {}
+            if headers.get("Status") == _ALIVE:
+                self._beats += 1
+                return
             self._ended.set_result(f"{headers.get('Status', '')} {headers.get('Description', '')}")
 
     def _leave(self, message: Arrived) -> None:

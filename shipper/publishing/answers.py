@@ -1,12 +1,16 @@
 """The broker's answer to the round in flight, over one subscription for as long as a client lives."""
 
 import asyncio
+from typing import Any
 
 from nats.aio.client import Client
 
-from broker.connecting.connection import Connection, Message, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Message, Rejected
 
 __all__ = ["Answers"]
+
+_SOON = 0.3  # seconds in which answers mostly come
+_LONGEST = 60  # seconds; who waits for it gives up before
 
 
 class Answers:
@@ -32,14 +36,46 @@ class Answers:
         self._answer = asyncio.get_running_loop().create_future()
         return self._reply
 
-    async def wait(self, patience: float, subject: str) -> bytes:
-        """Return the answer; raises `ConnectionLost`, `Rejected` where nobody listens, `Denied` on `subject`."""
-        return await self._connection.guard(self._wait(), patience, subject)
+    @property
+    def is_there(self) -> bool:
+        """Whether there is an answer already: of what was asked then, the rest need not be sent."""
+        return self._answer is not None and self._answer.done()
 
-    async def _wait(self) -> bytes:
-        if self._answer is None:
+    async def wait(self, patience: float, subject: str, due: float | None = None) -> bytes:
+        """Return the answer; raises `ConnectionLost`, `Rejected` where nobody listens, `Denied` on `subject`.
+
+        It must come within `patience` seconds, and within `due` seconds from when the server has read the whole question,
+        where that is given: what is sent on to a leader that died is never answered.
+        """
+        began = asyncio.get_running_loop().time()
+        try:
+            answer = await self._connection.guard(self._wait(due), patience, subject)
+        except (ConnectionLost, Rejected) as error:
+            self._connection.judge(asyncio.get_running_loop().time() - began, error)
+            raise
+        self._connection.judge(0.0, None)
+        return answer
+
+    async def _wait(self, due: float | None) -> bytes:
+        answer = self._answer
+        if answer is None or self._client is None:
             raise RuntimeError("wait() before expect()")
-        return await self._answer
+        if due is not None and not (await asyncio.wait({answer}, timeout=_SOON))[0]:
+            await self._until_read(self._client, answer)
+            await asyncio.wait({answer}, timeout=due)
+            if not answer.done():
+                raise ConnectionLost(f"no answer in {due:g} s")
+        return await answer
+
+    async def _until_read(self, client: Client, answer: "asyncio.Future[bytes]") -> None:
+        """Return when the server has read all that it was sent, however slow the line is, or has answered."""
+        read: asyncio.Future[None] = asyncio.ensure_future(client.flush(_LONGEST))
+        either: set[asyncio.Future[Any]] = {answer, read}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            read.add_done_callback(_look)
+            read.cancel()
 
     async def _hear(self, message: Message) -> None:
         answer = self._answer
@@ -51,3 +87,9 @@ class Answers:
             message.data
         ):  # the start of a batch is answered with nothing, which only says that it began
             answer.set_result(message.data)
+
+
+def _look(read: "asyncio.Future[None]") -> None:
+    """Look at how it ended, of which the line's own end tells as well."""
+    if not read.cancelled():
+        read.exception()

@@ -1,6 +1,6 @@
 """Hands the messages of a round to the connection, in order, no faster than the line takes them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from broker.connecting.connection import Connection
 from shipper.publishing.rounds import Outgoing
@@ -9,16 +9,23 @@ __all__ = ["hand_over"]
 
 
 async def hand_over(
-    connection: Connection, subject: str, messages: Iterable[Outgoing], reply: str, patience: float
+    connection: Connection,
+    subject: str,
+    messages: Iterable[Outgoing],
+    reply: str,
+    patience: float,
+    is_answered: Callable[[], bool] = lambda: False,
 ) -> None:
     """Return once all but what the sockets hold is on its way; those that are to be answered name `reply`.
 
-    Raises `ConnectionLost` when the line took less within `patience` seconds, `Denied`.
+    Nothing more is sent as soon as it `is_answered`: that is a refusal then, or nobody is there. Raises `ConnectionLost` when the line took less within `patience` seconds, `Denied`.
     """
 
     async def send() -> None:
         # waits for ever when nobody reads at the line's other end, so it is guarded
         for message in messages:
+            if is_answered():
+                return
             await connection.publish(
                 subject, message.payload, reply if message.answered else "", message.headers
             )

@@ -24,6 +24,7 @@ from shipper.publishing.waiting import Cause, Waiting, cause_of, reason_of
 __all__ = ["Publisher"]
 
 _PATIENCE = 30.0  # seconds; a round of some MiB over a slow line takes its time, a dead one is noticed by pings
+_LEAST_DUE = 1.5  # seconds for an answer by a server of several, once it has read a round; it grows as answers come late
 _WRONG_LAST_SEQUENCE = {10071, 10164}
 _MESSAGE_TOO_LARGE = 10054
 _LEAST_ROOM = 1024
@@ -54,6 +55,7 @@ class Publisher:
         self._answers = Answers(connection)
         self._attempts = 0
         self._largest: int | None = None
+        self._due = _LEAST_DUE
 
     async def publish(self, round_: Round) -> int:
         """Return the stream sequence of the round's last message, once the round is stored and on disk.
@@ -126,9 +128,14 @@ class Publisher:
         self._attempts += 1
         batch = f"{self._agent}-{self._attempts}"
         messages = outgoing(fitted, self._expected, batch)
-        await hand_over(self._connection, self._registry.subject, messages, reply, _PATIENCE)
-        answer = await self._answers.wait(_PATIENCE, self._registry.subject)
-        return stored_at(answer_of(answer))
+        subject, answers = self._registry.subject, self._answers
+        await hand_over(
+            self._connection, subject, messages, reply, _PATIENCE, lambda: answers.is_there
+        )
+        due = self._due if self._connection.has_choice else None
+        sequence = stored_at(answer_of(await answers.wait(_PATIENCE, subject, due)))
+        self._due = max(_LEAST_DUE, 0.9 * self._due)
+        return sequence
 
     async def _fit(self, round_: Round) -> Round:
         room = room_in((await self._connection.client()).max_payload)
@@ -144,6 +151,7 @@ class Publisher:
         verdict = await self._inquire(round_)
         match verdict.ruling:
             case Ruling.GO_ON:
+                self._due = min(2 * self._due, _PATIENCE)  # its answer may only have been late
                 return verdict.last
             case Ruling.AGAIN | Ruling.LOOK_BACK:
                 if verdict.last == self._expected:

@@ -10,9 +10,14 @@ from broker.connecting.connection import Rejected
 
 __all__ = ["Cause", "Waiting", "cause_of", "reason_of"]
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds
+_SHORT_PAUSE, _ELECTION = (
+    0.5,
+    20.0,
+)  # seconds: while a new leader may be elected, nobody waits for longer than that
 _FULL = {10077, 10023, 10002, 10047}
 _NOT_ATOMIC = {10174}
+_NO_LEADER = {0, 10008}  # of code 503
 logger = logging.getLogger(__name__)
 
 
@@ -40,16 +45,20 @@ class Waiting:
     async def pause(self, reason: str, cause: Cause = Cause.LOST) -> None:
         """Say `reason` unless it was the last thing said, and wait; longer each time, at most 5 s.
 
-        That nobody listens is no news the first time: so it is for a moment when a broker reads its accounts again.
+        That nobody listens is no news the first time: so it is for a moment when a broker reads its accounts again. Where
+        a leader may be missing that others are about to elect, no pause is long at first.
         """
+        now = asyncio.get_running_loop().time()
         if cause is not Cause.MISSING or self.since is not None:
             if reason != self.reason:
                 logger.warning("waiting: %s", reason)
             self.reason = reason
         if self.since is None:
-            self.since = asyncio.get_running_loop().time()
+            self.since = now
         self.retries[cause] += 1
-        await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))
+        is_short = cause in {Cause.LOST, Cause.MISSING} and now - self.since < _ELECTION
+        pause = min(self._pause, _SHORT_PAUSE) if is_short else self._pause
+        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
     def over(self) -> None:
@@ -63,7 +72,7 @@ def cause_of(error: Rejected) -> Cause:
     """Return what a refusal is counted as."""
     if error.error in _FULL:
         return Cause.FULL
-    return Cause.MISSING if error.error == 0 and error.code == 503 else Cause.REFUSED
+    return Cause.MISSING if _is_leaderless(error) else Cause.REFUSED
 
 
 def reason_of(error: Rejected) -> str:
@@ -72,8 +81,12 @@ def reason_of(error: Rejected) -> str:
         return f"the broker is full ({error}); goes on when it has room"
     if error.error in _NOT_ATOMIC:
         return f"the stream takes no atomic batches ({error}); run `logbroker apply`"
-    if error.error == 0 and error.code == 503:
+    if _is_leaderless(error):
         return (
             "the stream or its buckets are not there, or have no leader yet; run `logbroker apply`"
         )
     return f"the broker refuses: {error}"
+
+
+def _is_leaderless(error: Rejected) -> bool:
+    return error.code == 503 and error.error in _NO_LEADER

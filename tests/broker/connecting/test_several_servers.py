@@ -51,10 +51,10 @@ async def test_a_server_from_which_no_answer_comes_is_left_for_another_one(
     while (await connection.client()).address != own_server.url:
         await connection.close()
     with pytest.raises(ConnectionLost):
-        await connection.ask("$JS.API.LEADER", patience=1.3)
+        await connection.ask("$JS.API.LEADER", patience=2.3)
     assert (await connection.client()).address == own_server.url
     with pytest.raises(ConnectionLost):
-        await connection.ask("$JS.API.LEADER", patience=1.3)
+        await connection.ask("$JS.API.LEADER", patience=2.3)
     moved_to = (await connection.client()).address
     await connection.close()
     await silent.close()
@@ -71,7 +71,7 @@ async def test_what_is_under_way_on_a_server_that_is_left_ends_at_once(
     waiting = asyncio.ensure_future(connection.guard(asyncio.sleep(60), 60))
     await asyncio.sleep(0)
 
-    connection.judge(3.0, ConnectionLost("no answer"))
+    connection.judge(5.0, ConnectionLost("no answer"))
 
     with pytest.raises(ConnectionLost):
         await asyncio.wait_for(waiting, 10)
@@ -84,7 +84,7 @@ async def test_the_only_server_is_never_left(fresh_url: str) -> None:
     client = await connection.client()
 
     for _ in range(10):
-        connection.judge(3.0, ConnectionLost("no answer"))
+        connection.judge(5.0, ConnectionLost("no answer"))
 
     assert await connection.client() is client
     await connection.close()
