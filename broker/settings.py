@@ -13,6 +13,7 @@ from broker.settings_cluster import ClusterSettings
 from broker.settings_grant import GrantSettings
 from broker.settings_looking import CHECK_FIELDS, LookingSettings
 from broker.settings_room import RoomSettings
+from broker.settings_sites import SitesSettings
 from broker.settings_tls import TlsSettings
 from broker.settings_topology import TopologySettings
 from broker.topology import Topology
@@ -25,6 +26,7 @@ _IN_A_CLUSTER = 3  # servers with each line: one of them may be lost
 class BrokerSettings(
     TopologySettings,
     RoomSettings,
+    SitesSettings,
     ClusterSettings,
     GrantSettings,
     TlsSettings,
@@ -91,7 +93,9 @@ class BrokerSettings(
 
     def topology(self) -> Topology:
         """Return what must exist on the broker."""
-        declared = super().topology()
+        declared = replace(
+            super().topology(), mirror=self.mirror, sources=self.source if self.site else None
+        )
         if declared.replicas is None and self.cluster:
             return replace(declared, replicas=_IN_A_CLUSTER)
         return declared
@@ -101,5 +105,5 @@ _LOG = {"log_level", "log_format"}
 _TOPOLOGY = set(TopologySettings.model_fields)  # those of the log among them
 _CLIENT = ACCESS | {"server"}
 RUN_FIELDS = frozenset(BrokerSettings.model_fields) - _CLIENT - CHECK_FIELDS
-APPLY_FIELDS = frozenset(_TOPOLOGY | _CLIENT)
+APPLY_FIELDS = frozenset(_TOPOLOGY | {"site", "mirror", "source"} | _CLIENT)
 STATUS_FIELDS = frozenset(_LOG | _CLIENT)

@@ -1,9 +1,9 @@
 """The settings of a broker that exchanges lines with brokers of other sites."""
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from broker.address import OptionalListen
 from broker.running.configuration import Many, ProgramSettings
@@ -53,11 +53,11 @@ class SitesSettings(ProgramSettings):
         description="File with the seed that --site-remote knows this site by (`logbroker credentials add site`).",
         json_schema_extra={"metavar": "FILE"},
     )
-    mirror: Annotated[str, Field(pattern=_NAME)] = Field(
-        "",
+    mirror: Annotated[str, Field(pattern=_NAME)] | None = Field(
+        None,
         description=(
-            "Hold a copy of that site's lines, same sequences and all, and take none of one's own; without it again, "
-            "the copy becomes a stream that takes lines."
+            "Hold a copy of that site's lines, same sequences and all, and take none of one's own, until "
+            "`logbroker promote`."
         ),
         json_schema_extra={"metavar": "SITE"},
     )
@@ -67,18 +67,17 @@ class SitesSettings(ProgramSettings):
         json_schema_extra={"metavar": "SITE"},
     )
 
-    @model_validator(mode="after")
-    def _belongs_together(self) -> Self:
+    def contradiction(self) -> str:
+        """Return what does not go together among these settings; empty when all does."""
         if not self.site:
-            for name in sorted(SITES_FIELDS - {"site"}):
-                if getattr(self, name):
-                    raise ValueError(
-                        f"--{name.replace('_', '-')} takes a --site, the name of this one"
-                    )
-        if self.mirror and self.source:
-            raise ValueError(
-                "--mirror and --source exclude each other: a copy takes in nothing else"
+            alone = [name for name in sorted(SITES_FIELDS - {"site"}) if getattr(self, name)]
+            return (
+                f"--{alone[0].replace('_', '-')} takes a --site, the name of this one"
+                if alone
+                else ""
             )
-        if self.site and self.site in (self.mirror, *self.source):
-            raise ValueError(f"--mirror and --source name other sites, and this one is {self.site}")
-        return self
+        if self.mirror and self.source:
+            return "--mirror and --source exclude each other: a copy takes in nothing else"
+        if self.site in (self.mirror, *self.source):
+            return f"--mirror and --source name other sites, and this one is {self.site}"
+        return ""

@@ -1,5 +1,6 @@
 """What must exist on the broker, as values: the stream, the buckets, the consumers. Declares; never talks to a server."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
@@ -16,6 +17,7 @@ __all__ = [
     "STREAM",
     "UNBOUNDED",
     "Topology",
+    "mirrored_site",
     "offset_key",
     "room_in",
 ]
@@ -53,7 +55,9 @@ class Topology:
     """The whole declaration, from which `streams`, `consumer` and the bucket entries follow.
 
     A limit of -1 does not limit, and None leaves what is there (of `replicas`, 1 at first). Sizes are bytes; messages
-    are blocks of lines, and a subject is a host. `metadata` holds texts of the form `NAME=VALUE`.
+    are blocks of lines, and a subject is a host. `metadata` holds texts of the form `NAME=VALUE`. `mirror` is another
+    site: the stream and the number of partitions are copies of those there, and take nothing else; '' ends that. `sources`
+    are sites whose lines come in beside one's own.
     """
 
     partitions: int = 10
@@ -73,13 +77,21 @@ class Topology:
     duplicate_window: timedelta | None = None
     description: str | None = None
     metadata: tuple[str, ...] = ()
+    mirror: str | None = None
+    sources: tuple[str, ...] | None = None
 
     def streams(self) -> tuple[dict[str, Any], ...]:
         """Return the configurations of the stream and of the buckets, as the JetStream API takes them."""
         return (
             self._logs(),
-            self._bucket(OFFSETS_BUCKET, history=16),
-            self._bucket(CONFIG_BUCKET, history=4),
+            {
+                **self._bucket(OFFSETS_BUCKET, history=16),
+                "subjects": [f"$KV.{OFFSETS_BUCKET}.>"],  # a site's receivers are its own
+            },
+            {
+                **self._bucket(CONFIG_BUCKET, history=4),
+                **self._origin(f"KV_{CONFIG_BUCKET}", f"$KV.{CONFIG_BUCKET}.>"),
+            },
         )
 
     def consumer(self, partition: int) -> dict[str, Any]:
@@ -100,14 +112,14 @@ class Topology:
     def _logs(self) -> dict[str, Any]:
         return {
             "name": STREAM,
-            "subjects": ["logs.>"],
             "retention": "limits",
             "discard": self.discard,
             "discard_new_per_subject": self.discard_new_per_subject,
             "max_age": self._nanoseconds(self.max_age),
             "duplicate_window": self._nanoseconds(self._window()),
             "allow_direct": True,
-            "allow_atomic": True,
+            **self._origin(STREAM, "logs.>"),
+            "allow_atomic": not self.mirror,
             "no_ack": False,
             "sealed": False,
             **self._place(),
@@ -119,7 +131,16 @@ class Topology:
                 max_consumers=self.max_consumers,
                 description=self.description,
                 metadata=dict(one.split("=", 1) for one in self.metadata) or None,
+                sources=None if self.sources is None else [*map(_copied(STREAM), self.sources)],
             ),
+        }
+
+    def _origin(self, name: str, subject: str) -> dict[str, Any]:
+        """Return whence a stream has its messages: from publishers, or from another site."""
+        return {
+            "subjects": [] if self.mirror else [subject],
+            "mirror": _copied(name)(self.mirror) if self.mirror else None,
+            "mirror_direct": bool(self.mirror),
         }
 
     def _window(self) -> timedelta:
@@ -149,7 +170,6 @@ class Topology:
         # the same configuration that clients give a key-value bucket, ADR-8
         return {
             "name": f"KV_{name}",
-            "subjects": [f"$KV.{name}.>"],
             "retention": "limits",
             "discard": "new",
             "max_msgs_per_subject": history,
@@ -158,6 +178,17 @@ class Topology:
             "deny_delete": True,
             **self._place(),
         }
+
+
+def _copied(name: str) -> Callable[[str], dict[str, Any]]:
+    """Return what makes of a site's name the place that a stream of this name is copied from."""
+    return lambda site: {"name": name, "external": {"api": f"$JS.{site}.API", "deliver": ""}}
+
+
+def mirrored_site(config: Mapping[str, Any]) -> str | None:
+    """Return the site that a stream's configuration makes it a copy of, if any."""
+    api = ((config.get("mirror") or {}).get("external") or {}).get("api", "")
+    return api.removeprefix("$JS.").removesuffix(".API") or None
 
 
 def _asked_for(**values: Any) -> dict[str, Any]:

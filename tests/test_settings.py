@@ -57,6 +57,8 @@ WRITTEN = {
     "max_line": "64KiB",
     "replicas": "3",
     "cluster_listen": "127.0.0.1:7222",
+    "site_listen": "127.0.0.1:7422",
+    "site_remote": "nats-leaf://hub:7422",
     "route": "nats-route://b2:6222,b3:6222",
     "partitions": "4",
     "keep": "7",

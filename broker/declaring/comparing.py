@@ -160,7 +160,10 @@ _STREAM_RULES: Mapping[str, _Rule] = {
     "allow_msg_counter": _Rule(_any, _BACK_UP),
     "persist_mode": _Rule(_any, _BACK_UP),
     "first_seq": _Rule(_any, "it counts only when a stream is made; leave it out"),
-    "mirror": _Rule(_another, "remove the stream and apply again: a mirror fills itself anew"),
+    "mirror": _Rule(
+        _another,
+        "leave --mirror out where it was promoted; to make a copy of it, remove the stream and apply again",
+    ),
 }
 _CONSUMER_RULES: Mapping[str, _Rule] = {
     field: _Rule(_any, _MAKE_ANEW)

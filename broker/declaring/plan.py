@@ -5,14 +5,14 @@ Only fields that we declare are compared; a server adds defaults of its own.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from broker.declaring.comparing import Wanted, compare
 from broker.declaring.steps import Action, Change, Kind, Plan, Step
 from broker.descent import is_being_restored
 from broker.subjects import consumer_name
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, Topology
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, Topology, mirrored_site
 
 __all__ = ["Actual", "merge", "plan", "plan_entry"]
 
@@ -42,6 +42,8 @@ def plan(desired: Topology, actual: Actual) -> Plan:
     """
     if any(is_being_restored(config) for config in actual.streams.values()):
         return Plan(())
+    if desired.mirror is None:  # only who says so ends a copy
+        desired = replace(desired, mirror=mirrored_site(actual.streams.get(STREAM, {})))
     streams = [Wanted(Kind.STREAM, config["name"], config) for config in desired.streams()]
     consumers = [
         Wanted(Kind.CONSUMER, consumer_name(number), desired.consumer(number), STREAM)
@@ -49,7 +51,9 @@ def plan(desired: Topology, actual: Actual) -> Plan:
     ]
     made = merge((one, actual.streams.get(one.name)) for one in streams)
     of_consumers = merge((one, actual.consumers.get(one.name)) for one in consumers)
-    entry = plan_entry(desired.partitions, actual)
+    entry = (
+        _copied_entry(desired, actual) if desired.mirror else plan_entry(desired.partitions, actual)
+    )
     removals = () if entry.refusals else _removals(desired, actual)
     return Plan(
         (*made.steps, *of_consumers.steps, *removals, *entry.steps),
@@ -80,6 +84,17 @@ def plan_entry(partitions: int, actual: Actual) -> Plan:
         return Plan((), (_moved_hosts(before, after, actual),))
     change = Change("value", before, after)
     return Plan((Step(Action.UPDATE, Kind.ENTRY, name, {"value": after}, (change,)),))
+
+
+def _copied_entry(desired: Topology, actual: Actual) -> Plan:
+    """Return what to do about the number of partitions of a copy: it comes from the other site, sooner or later."""
+    if actual.partitions in (None, str(desired.partitions)):
+        return Plan(())
+    refusal = (
+        f"site {desired.mirror} has {actual.partitions} partitions, so its copy cannot have {desired.partitions}; "
+        f"give --partitions {actual.partitions}"
+    )
+    return Plan((), (refusal,))
 
 
 def _moved_hosts(before: str, after: str, actual: Actual) -> str:
