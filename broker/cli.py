@@ -8,6 +8,7 @@ from broker.commands.backing_up import backup, restore
 from broker.commands.checking import check
 from broker.commands.credentials import credentials
 from broker.commands.declaring import apply
+from broker.commands.exchanging import export, import_
 from broker.commands.following import tail_lines
 from broker.commands.looking import get, hosts, status
 from broker.commands.running import run
@@ -28,6 +29,8 @@ for command in (
     run,
     credentials,
     apply,
+    export,
+    import_,
     status,
     hosts,
     get,

@@ -19,7 +19,7 @@ from broker.running import consent, program
 from broker.running.options import given, settings_options
 from broker.settings import APPLY_FIELDS, BrokerSettings
 
-__all__ = ["apply"]
+__all__ = ["apply", "connected", "propose"]
 
 logger = logging.getLogger(__name__)
 
@@ -34,17 +34,17 @@ def apply(dry_run: bool, yes: bool, **options: Any) -> None:
     program.log_to_stderr(settings)
     for words in cautions(settings.topology()):
         logger.warning("%s", words)
-    asyncio.run(_connected(settings, lambda c: _apply(c, settings, dry_run=dry_run, yes=yes)))
+    asyncio.run(connected(settings, lambda c: _apply(c, settings, dry_run=dry_run, yes=yes)))
 
 
 async def _apply(
     connection: Connection, settings: BrokerSettings, *, dry_run: bool, yes: bool
 ) -> None:
     made = plan(settings.topology(), await look(connection, settings.topology()))
-    await _propose(connection, made, dry_run=dry_run, yes=yes)
+    await propose(connection, made, dry_run=dry_run, yes=yes)
 
 
-async def _propose(connection: Connection, made: Plan, *, dry_run: bool, yes: bool) -> None:
+async def propose(connection: Connection, made: Plan, *, dry_run: bool, yes: bool) -> None:
     """Show a plan, ask where it deletes something, and carry it out."""
     refuse(made)
     losses = await weigh(connection, made)
@@ -58,9 +58,10 @@ async def _propose(connection: Connection, made: Plan, *, dry_run: bool, yes: bo
     await carry_out(connection, made)
 
 
-async def _connected(
+async def connected(
     settings: BrokerSettings, work: Callable[[Connection], Awaitable[None]]
 ) -> None:
+    """Do something with a running broker; raises `OperatorError` when there is none, or it does not answer well."""
     connection = Connection(settings.server, "logbroker", access=settings.access)
     try:
         await connection.once()

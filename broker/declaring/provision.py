@@ -90,11 +90,11 @@ async def _stream(connection: Connection, name: str) -> dict[str, Any] | None:
         ) from None
 
 
-async def consumers_of(connection: Connection) -> list[dict[str, Any]]:
-    """Return what the server tells of every consumer of the stream."""
+async def consumers_of(connection: Connection, stream: str = STREAM) -> list[dict[str, Any]]:
+    """Return what the server tells of every consumer of a stream."""
     found: list[dict[str, Any]] = []
     while True:
-        page = await connection.api(f"CONSUMER.LIST.{STREAM}", {"offset": len(found)})
+        page = await connection.api(f"CONSUMER.LIST.{stream}", {"offset": len(found)})
         consumers = page.get("consumers") or []
         found.extend(consumers)
         if not consumers or len(found) >= page.get("total", 0):

@@ -1,0 +1,90 @@
+"""Takes configurations from a broker, and plans how one gets those of a document. Changes nothing."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from broker.connecting.connection import Connection
+from broker.declaring.comparing import Wanted, compare
+from broker.declaring.document import Document, cleaned
+from broker.declaring.plan import merge, plan_entry
+from broker.declaring.provision import consumers_of, look
+from broker.declaring.steps import Change, Kind, Plan
+from broker.exits import ConfigurationError
+from broker.topology import CONFIG_BUCKET, Topology
+
+__all__ = ["gather", "overruled", "plan_document"]
+
+
+async def gather(connection: Connection, only: Collection[str]) -> Document:
+    """Return the configurations of all streams and their durable consumers, or of the streams in `only`.
+
+    Raises `ConfigurationError` for a stream that is not there, `Rejected`, `ConnectionLost`.
+    """
+    streams = await _streams(connection)
+    if missing := sorted(set(only) - streams.keys()):
+        raise ConfigurationError(f"no such stream: {', '.join(missing)}")
+    names = [name for name in sorted(streams) if name in only or not only]
+    consumers = await asyncio.gather(*(consumers_of(connection, name) for name in names))
+    return Document(
+        (
+            *(Wanted(Kind.STREAM, name, cleaned(streams[name])) for name in names),
+            *(
+                Wanted(Kind.CONSUMER, info["name"], cleaned(info["config"]), name)
+                for name, infos in zip(names, consumers, strict=True)
+                for info in sorted(infos, key=_by_number)
+                if info["config"].get("durable_name")
+            ),
+        ),
+        await _partitions(connection) if f"KV_{CONFIG_BUCKET}" in names else None,
+    )
+
+
+def _by_number(info: Mapping[str, Any]) -> tuple[int, str]:
+    return len(info["name"]), info["name"]  # p2 before p10
+
+
+async def _streams(connection: Connection) -> dict[str, Mapping[str, Any]]:
+    found: dict[str, Mapping[str, Any]] = {}
+    while True:
+        page = await connection.api("STREAM.LIST", {"offset": len(found)})
+        streams = page.get("streams") or []
+        found |= {info["config"]["name"]: info["config"] for info in streams}
+        if not streams or len(found) >= page.get("total", 0):
+            return found
+
+
+async def _partitions(connection: Connection) -> int | None:
+    there = (await look(connection, Topology())).partitions
+    return int(there) if there and there.isdecimal() else None
+
+
+async def plan_document(connection: Connection, document: Document) -> Plan:
+    """Return what gives the broker what a document holds; what it does not name stays. Raises `Rejected`, `ConnectionLost`."""
+    streams = await _streams(connection)
+    consumers = {
+        (name, info["name"]): info["config"]
+        for name in {one.stream for one in document.wanted if one.stream} & streams.keys()
+        for info in await consumers_of(connection, name)
+    }
+    made = merge(
+        (one, consumers.get((one.stream, one.name)) if one.stream else streams.get(one.name))
+        for one in document.wanted
+    )
+    if document.partitions is None:
+        return made
+    entry = plan_entry(document.partitions, await look(connection, Topology()))
+    return Plan((*made.steps, *entry.steps), (*made.refusals, *entry.refusals), made.left)
+
+
+def overruled(declared: Topology, document: Document) -> tuple[Change, ...]:
+    """Return what of a document the settings say otherwise: `logbroker run` and `apply` would set it back."""
+    ours = {config["name"]: config for config in declared.streams()}
+    found: list[Change] = []
+    for one in document.wanted:
+        if one.name not in ours:
+            continue
+        config = {field: value for field, value in ours[one.name].items() if field in one.config}
+        step = compare(Wanted(Kind.STREAM, one.name, config), one.config).step
+        found.extend(step.changes if step else ())
+    return tuple(found)
