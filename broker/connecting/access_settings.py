@@ -15,7 +15,19 @@ Servers = Annotated[Many, AfterValidator(check_servers)]
 """A setting of one or more addresses of the broker."""
 
 ACCESS = frozenset(
-    {"creds", "nkey", "nkey_seed", "user", "password", "tls_ca", "tls_cert", "tls_key", "tls_first"}
+    {
+        "creds",
+        "nkey",
+        "nkey_seed",
+        "user",
+        "password",
+        "tls_ca",
+        "tls_cert",
+        "tls_key",
+        "tls_ca_pem",
+        "tls_cert_pem",
+        "tls_first",
+    }
 )
 """The names of the settings below, for commands that take some settings and not others."""
 
@@ -69,6 +81,19 @@ class AccessSettings(ProgramSettings):
         description="Private key of --tls-cert, unless it stands in that file.",
         json_schema_extra={"metavar": "FILE"},
     )
+    tls_ca_pem: str = Field(
+        "",
+        description="The text of --tls-ca itself, for a --config file that holds all that it takes.",
+        json_schema_extra={"metavar": "PEM"},
+    )
+    tls_cert_pem: SecretStr | None = Field(
+        None,
+        description=(
+            "The text of --tls-cert itself, with its key; all processes see an option, so give it in the "
+            "environment or the --config file."
+        ),
+        json_schema_extra={"metavar": "PEM"},
+    )
     tls_first: bool = Field(
         False,
         description="Begin with TLS, for a broker with handshake_first; others say hello first.",
@@ -86,5 +111,7 @@ class AccessSettings(ProgramSettings):
             tls_ca=self.tls_ca,
             tls_cert=self.tls_cert,
             tls_key=self.tls_key,
+            tls_ca_pem=self.tls_ca_pem,
+            tls_cert_pem=self.tls_cert_pem.get_secret_value() if self.tls_cert_pem else "",
             tls_first=self.tls_first,
         )

@@ -6,6 +6,7 @@ Blocks on the disk, and says what is wrong with a file in one line; never shows 
 import logging
 import ssl
 import stat
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,6 +74,10 @@ def _contradiction(access: Access) -> str:
         return "--user and --password come together"
     if access.tls_key and not access.tls_cert:
         return "--tls-key is the key of a certificate; give that with --tls-cert"
+    if access.tls_ca and access.tls_ca_pem:
+        return "--tls-ca and --tls-ca-pem are two ways to say the same; give one of them"
+    if access.tls_cert and access.tls_cert_pem:
+        return "--tls-cert and --tls-cert-pem are two ways to say the same; give one of them"
     return ""
 
 
@@ -98,18 +103,40 @@ def _context(access: Access) -> ssl.SSLContext:
     context = ssl.create_default_context()  # checks the chain and the host's name
     if access.tls_ca:
         _bytes(access.tls_ca, "--tls-ca")
-        try:
-            context = ssl.create_default_context(cafile=str(access.tls_ca))
-        except ssl.SSLError:
-            raise ConfigurationError(
-                f"{access.tls_ca} holds no certificate; check --tls-ca"
-            ) from None
-        # a certificate that is named is trusted, also where it is not that of an authority
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        wrong = f"{access.tls_ca} holds no certificate; check --tls-ca"
+        context = _trusting(wrong, cafile=str(access.tls_ca))
+    elif access.tls_ca_pem:
+        context = _trusting("tls_ca_pem holds no certificate", cadata=access.tls_ca_pem)
     if access.tls_cert:
         _bytes(access.tls_cert, "--tls-cert")
         _load_own(context, access.tls_cert, access.tls_key)
+    elif access.tls_cert_pem:
+        _load_text(context, access.tls_cert_pem)
     return context
+
+
+def _trusting(wrong: str, cafile: str | None = None, cadata: str | None = None) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=cafile, cadata=cadata)
+    except (ssl.SSLError, ValueError, TypeError):  # the last two of a text that is not ASCII
+        raise ConfigurationError(wrong) from None
+    # a certificate that is named is trusted, also where it is not that of an authority
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
+
+
+def _load_text(context: ssl.SSLContext, text: str) -> None:
+    # OpenSSL takes a certificate with its key from a file alone; this one is nobody else's, and gone at once
+    with tempfile.NamedTemporaryFile("w", prefix="logship-", suffix=".pem") as file:
+        file.write(text)
+        file.flush()
+        try:
+            context.load_cert_chain(file.name, password=lambda: b"")
+        except (ssl.SSLError, ValueError) as error:
+            reason = (
+                getattr(error, "reason", None) or "no certificate, or no key that is not locked"
+            )
+            raise ConfigurationError(f"cannot use tls_cert_pem: {reason}") from None
 
 
 def _load_own(context: ssl.SSLContext, cert: Path, key: Path | None) -> None:

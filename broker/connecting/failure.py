@@ -39,6 +39,11 @@ def failure_of(error: BaseException, server: str, access: Access) -> Failure:
         case ssl.SSLError():
             reason = (error.reason or "TLS failed").replace("_", " ").lower()
             answer = f"ends the TLS handshake: {reason}; check the --tls options"
+        case _ if "maximum" in text.lower():
+            answer = (
+                f"lets in nobody more: {text}; see there who connects so often, or raise --host-connections, "
+                "--receiver-connections"
+            )
         case _ if any(word in text.lower() for word in _REFUSALS):
             answer = f"refuses {_visitor(server, access)}: {text}"
         case _:

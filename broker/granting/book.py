@@ -78,6 +78,11 @@ class Book:
     secured: bool = False
     entries: tuple[Entry, ...] = ()
 
+    @property
+    def is_mapped(self) -> bool:
+        """Whether names in certificates are credentials; then every client has to show a certificate."""
+        return any(isinstance(one, Certificate) for entry in self.entries for one in entry.proofs())
+
     def identities(self, now: datetime) -> tuple[Identity, ...]:
         """Return who gets in at `now`, once for each proof that is good."""
         return tuple(

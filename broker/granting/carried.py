@@ -21,17 +21,22 @@ _HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What one credential's bearer needs: `servers` may be unknown, `secret` are the settings that prove who it is."""
+    """What one credential's bearer needs: `servers` may be unknown.
+
+    `secret` are the settings that prove who it is, `authority` is what the broker's certificate is checked against (PEM).
+    """
 
     identity: Identity
     servers: Sequence[str]
     secret: Mapping[str, str] = field(repr=False)
+    authority: str = ""
 
     def settings(self) -> dict[str, Any]:
         """Return the settings for the program of this kind, by name."""
         return {
             **({"server": list(self.servers)} if self.servers else {}),
             **_own(self.identity),
+            **({"tls_ca_pem": self.authority} if self.authority else {}),
             **self.secret,
         }
 
@@ -41,12 +46,9 @@ class Carried:
         lines = [
             f"# {kind.value} {name}: whoever has this file gets in as that, so nobody else may read it",
             f"# {self.hint(file)}",
-            *(
-                f"{key} = {json.dumps(value, ensure_ascii=False)}"
-                for key, value in self.settings().items()
-            ),
+            *(f"{key} = {_toml(value)}" for key, value in self.settings().items()),
         ]
-        if isinstance(self.identity.proof, Certificate):
+        if isinstance(self.identity.proof, Certificate) and not self.secret:
             lines.append(
                 f"# tls_cert and tls_key: a certificate for {json.dumps(self.identity.proof.subject)}, and its key"
             )
@@ -66,6 +68,14 @@ def file_name(identity: Identity, ending: str) -> str:
     """Return what the file of a credential is called by default, e.g. `host-web01.toml`."""
     kind, name = identity.kind.value, identity.name
     return f"{kind}.{ending}" if name == kind else f"{kind}-{name}.{ending}"
+
+
+def _toml(value: Any) -> str:
+    if (
+        isinstance(value, str) and "\n" in value
+    ):  # PEM, which has no signs that TOML reads otherwise
+        return f'"""\n{value}"""'
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _own(identity: Identity) -> dict[str, Any]:

@@ -5,7 +5,7 @@ looks at each of them again at every reload, so that the least cost keeps thousa
 """
 
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain, count
@@ -16,7 +16,7 @@ from broker.connecting.nkey import new_seed, user_key
 from broker.granting.book import Key
 from broker.granting.identity import Certificate, Nkey, Password, Proof
 
-__all__ = ["Issued", "Way", "issue"]
+__all__ = ["Issued", "Sign", "Way", "issue"]
 
 _SEED_BYTES = 32
 _PASSWORD_BYTES = 24
@@ -39,10 +39,17 @@ class Issued:
     secret: Mapping[str, str] = field(repr=False)
 
 
-def issue(way: Way, key: Key, subject: str = "", taken: Collection[str] = ()) -> Issued:
+Sign = Callable[[str], Mapping[str, str]]
+"""What makes a certificate for a name: the settings that show it."""
+
+
+def issue(
+    way: Way, key: Key, subject: str = "", taken: Collection[str] = (), sign: Sign | None = None
+) -> Issued:
     """Make a new secret; `subject` is the name in a certificate, by default the identity's.
 
-    `taken` are names of users that a password cannot go by. Raises `ConfigurationError` without PyNaCl.
+    `taken` are names of users that are not free, `sign` makes a certificate where that is possible here. Raises
+    `ConfigurationError` without PyNaCl, and what `sign` raises.
     """
     match way:
         case Way.NKEY:
@@ -51,14 +58,16 @@ def issue(way: Way, key: Key, subject: str = "", taken: Collection[str] = ()) ->
         case Way.PASSWORD:
             password = secrets.token_urlsafe(_PASSWORD_BYTES)
             hashed = bcrypt.hashpw(password.encode(), bcrypt.gensalt(_COST)).decode()
-            user = _user(key, taken)
+            user = _free(
+                f"{key.kind.value}/{key.name}", "/{}", taken
+            )  # a slash is in no host's name
             return Issued(Password(user, hashed), {"user": user, "password": password})
         case Way.CERTIFICATE:
-            return Issued(Certificate(subject or key.name), {})
+            name = _free(subject or key.name, ".{}", taken)
+            return Issued(Certificate(name), sign(name) if sign else {})
 
 
-def _user(key: Key, taken: Collection[str]) -> str:
-    # users of a server share one space of names, and a slash is in no host's
-    name = f"{key.kind.value}/{key.name}"
-    names = chain([name], (f"{name}/{number}" for number in count(2)))
+def _free(name: str, more: str, taken: Collection[str]) -> str:
+    # users of a server share one space of names
+    names = chain([name], (name + more.format(number) for number in count(2)))
     return next(one for one in names if one not in taken)

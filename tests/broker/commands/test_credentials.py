@@ -11,7 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from broker.cli import group
+from broker.connecting.access import Access
+from broker.connecting.credentials import verify
 from broker.exits import ConfigurationError, Exit, OperatorError
+from broker.granting.authority import names_in
 from broker.granting.bookfile import load_book
 from broker.granting.identity import Certificate, Kind, Password
 
@@ -173,13 +176,38 @@ def test_a_rotation_without_grace_ends_the_old_secret(call: Call) -> None:
 
 
 def test_a_name_in_a_certificate_is_no_secret_and_is_not_rotated(call: Call) -> None:
-    done(call("add", "host", "a", "--with", "certificate", "--subject", "a.example.net"))
+    said = done(call("add", "host", "a", "--with", "certificate", "--subject", "a.example.net"))
+
+    assert "asks every client for a certificate" in said
 
     assert load_book(Path("store")).entries[0].identity.proof == Certificate("a.example.net")
     assert "renewed by who signed it" in refused(call("rotate", "host", "a"))
     assert "passwords and certificates do not go together" in refused(
         call("add", "host", "b", "--with", "password")
     )
+
+
+def test_with_an_authority_here_certificates_are_made_and_rotated(call: Call) -> None:
+    done(CliRunner().invoke(group, ["tls", "init", "--store-dir", "store"]))
+
+    done(call("add", "host", "a", "--with", "certificate"))
+    done(call("rotate", "host", "a", "--output", "b.toml"))
+    done(call("add", "host", "c"))
+
+    old, new, key = (
+        tomllib.loads(Path(p).read_text()) for p in ("host-a.toml", "b.toml", "host-c.toml")
+    )
+    entry = load_book(Path("store")).entries[0]
+    assert [entry.identity.proof, entry.former[0].proof] == [Certificate("a.2"), Certificate("a")]
+    assert names_in(old["tls_cert_pem"].encode()) == ("a",)
+    assert names_in(new["tls_cert_pem"].encode()) == ("a.2",)
+    authority = Path("store/tls/authority.pem").read_text()
+    assert {old["tls_ca_pem"], new["tls_ca_pem"], key["tls_ca_pem"]} == {authority}
+    for access in (
+        Access(tls_ca_pem=authority, tls_cert_pem=new["tls_cert_pem"]),
+        Access(tls_ca_pem=authority, nkey_seed=key["nkey_seed"]),
+    ):
+        verify(access)
 
 
 def test_the_last_one_leaves_a_broker_that_lets_in_nobody(call: Call) -> None:

@@ -166,7 +166,11 @@ async def test_both_ends_show_their_certificates(serve: Serve, tls: Path, first:
 
     access = Access(tls_ca=authority, tls_first=first, **own(tls, "client"))
 
+    pair = "".join((tls / f"client.{ending}").read_text() for ending in ("pem", "key"))
+    in_text = Access(tls_ca_pem=authority.read_text(), tls_cert_pem=pair, tls_first=first)
+
     assert await enter(f"nats://{where}", access)
+    assert await enter(f"nats://{where}", in_text)
 
 
 async def test_tls_is_used_where_the_server_leaves_the_choice(serve: Serve, tls: Path) -> None:

@@ -133,6 +133,29 @@ def test_certificates_that_do_not_go_together_are_refused(
     assert words in said
 
 
+@pytest.mark.parametrize(
+    ("access", "words"),
+    [
+        pytest.param({"tls_ca_pem": "-----"}, "tls_ca_pem holds no certificate", id="no authority"),
+        pytest.param({"tls_ca_pem": "é"}, "tls_ca_pem holds no certificate", id="not ASCII"),
+        pytest.param({"tls_cert_pem": "s3cret"}, "cannot use tls_cert_pem", id="no certificate"),
+        pytest.param(
+            {"tls_ca": Path("a"), "tls_ca_pem": "s3cret"}, "two ways", id="two authorities"
+        ),
+        pytest.param(
+            {"tls_cert": Path("a"), "tls_cert_pem": "s3cret"}, "two ways", id="two of one"
+        ),
+    ],
+)
+def test_certificates_of_the_settings_that_will_not_do_are_refused_and_not_shown(
+    access: dict[str, Any], words: str
+) -> None:
+    said = fails(Access(**access))
+
+    assert words in said
+    assert "s3cret" not in said
+
+
 def test_a_secret_that_everybody_can_read_is_warned_about(
     tls: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -152,5 +175,9 @@ def test_a_secret_that_everybody_can_read_is_warned_about(
 
 
 def test_a_password_shows_in_no_text_of_it() -> None:
-    for access in (Access(user="web01", password="s3cret"), Access(nkey_seed="s3cret")):
+    for access in (
+        Access(user="web01", password="s3cret"),
+        Access(nkey_seed="s3cret"),
+        Access(tls_cert_pem="s3cret"),
+    ):
         assert "s3cret" not in f"{access} {access!r}"
