@@ -9,7 +9,7 @@ from broker.commands.checking import check
 from broker.commands.credentials import credentials
 from broker.commands.declaring import apply
 from broker.commands.exchanging import export, import_
-from broker.commands.following import tail_lines
+from broker.commands.following import events, tail_lines
 from broker.commands.looking import get, hosts, status
 from broker.commands.running import run
 from broker.commands.tls import tls
@@ -35,6 +35,7 @@ for command in (
     hosts,
     get,
     tail_lines,
+    events,
     check,
     tls,
     backup,

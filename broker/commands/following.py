@@ -1,26 +1,33 @@
-"""`logbroker tail`."""
+"""`logbroker tail` and `events`."""
 
 import asyncio
+import json
 import os
 import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from typing import Any
 
 import click
 
 from broker.commands.asking import asking
 from broker.connecting.connection import Connection
+from broker.looking.event import Event, is_noise
+from broker.looking.events import listen
 from broker.looking.lines import Run
 from broker.looking.sink import Sink
 from broker.looking.tail import Wanted, tail
 from broker.moment import ACCEPTED, Moment, read_moment
+from broker.printable import printable
 from broker.running import program
 from broker.running.options import given, settings_options
 from broker.selection import Selection
 from broker.settings import STATUS_FIELDS, BrokerSettings
 from broker.topology import MAX_PARTITIONS
 
-__all__ = ["tail_lines"]
+__all__ = ["events", "tail_lines"]
 
 _LAST_LINES = 10
 
@@ -109,28 +116,83 @@ def tail_lines(
         prefixed=wanted.only_host is None if prefix is None else prefix,
         for_terminal=sys.stdout.isatty(),
     )
+    _follow(settings, "tail", lambda connection: tail(connection, wanted, run))
+
+
+@click.command()
+@settings_options(BrokerSettings, STATUS_FIELDS)
+@click.option("--json", "as_json", is_flag=True, help="An object a line, with all that was said.")
+@click.option(
+    "--kind",
+    multiple=True,
+    metavar="GLOB",
+    help="Only kinds that match, such as 'client_*' or auth_error; may be given several times.",
+)
+@click.option(
+    "--all", "everything", is_flag=True, help="Calls of the API and numbers by the clock, too."
+)
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many.")
+def events(
+    as_json: bool, kind: tuple[str, ...], everything: bool, count: int | None, **options: Any
+) -> None:
+    """Show what happens at the broker as it happens: who comes and goes, who is refused, what changes and fails."""
+    settings = given(BrokerSettings, options)
+    program.log_to_stderr(settings)
+
+    def is_wanted(event: Event) -> bool:
+        if kind:
+            return any(fnmatchcase(event.kind, glob) for glob in kind)
+        return everything or not is_noise(event)
+
+    async def shown(connection: Connection) -> AsyncGenerator[bytes, None]:
+        left = count
+        async with aclosing(listen(connection)) as heard:
+            async for event in heard:
+                if is_wanted(event):
+                    yield _line(event, as_json=as_json)
+                    left = None if left is None else left - 1
+                if left == 0:
+                    return
+
+    _follow(settings, "events", shown)
+
+
+def _line(event: Event, *, as_json: bool) -> bytes:
+    if as_json:
+        return f"{json.dumps(event.as_json())}\n".encode()
+    told = f"{event.time[:19]}Z {event.kind}: {event.text}"
+    return f"{printable(told)}\n".encode("utf-8", "backslashreplace")
+
+
+def _follow(
+    settings: BrokerSettings,
+    command: str,
+    show: Callable[[Connection], AsyncGenerator[bytes, None]],
+) -> None:
+    """Write what is shown until it ends, or until nobody reads it any more."""
     try:
-        asking(settings, "tail", lambda connection: _show(connection, wanted, run))
+        asking(settings, command, lambda connection: _watched(show(connection)))
     except BrokenPipeError:
         # whoever read it has had enough: `tail | head` is no failure; nothing of ours waits to be flushed into it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-async def _show(connection: Connection, wanted: Wanted, run: Run) -> None:
+async def _watched(shown: AsyncGenerator[bytes, None]) -> None:
     sink = Sink(sys.stdout.fileno())
     watching = asyncio.ensure_future(sink.until_nobody_reads())
-    showing = asyncio.ensure_future(_write(connection, wanted, run, sink))
+    writing = asyncio.ensure_future(_write(shown, sink))
     try:
-        await asyncio.wait({watching, showing}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({watching, writing}, return_when=asyncio.FIRST_COMPLETED)
         if watching.done():
             watching.result()
-        showing.result()
+        writing.result()
     finally:
-        for task in (showing, watching):
+        for task in (writing, watching):
             task.cancel()
-        await asyncio.gather(showing, watching, return_exceptions=True)
+        await asyncio.gather(writing, watching, return_exceptions=True)
 
 
-async def _write(connection: Connection, wanted: Wanted, run: Run, sink: Sink) -> None:
-    async for shown in tail(connection, wanted, run):
-        await sink.write(shown)
+async def _write(shown: AsyncGenerator[bytes, None], sink: Sink) -> None:
+    async with aclosing(shown):
+        async for lines in shown:
+            await sink.write(lines)

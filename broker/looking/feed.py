@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -104,25 +104,26 @@ class Feed:
             self._client = None
             raise
 
-    async def until_there(self) -> AsyncIterator[list[Taken]]:
-        """Yield what is there now, and end; raises what `take` raises."""
+    async def take_up_to(self, last: int) -> list[Taken]:
+        """Return more of what is there up to the sequence `last`, none when that was all; raises what `take` raises.
+
+        What came behind it meanwhile may be among it.
+        """
         if self._client is None:
             await self._open()
-        while self.pending:
-            yield await self.take()
+        return await self.take() if self.pending and self._next <= last else []
 
-    async def follow(self) -> AsyncIterator[list[Taken]]:
-        """Yield messages for ever, through restarts of the broker; raises `Rejected` for what no waiting mends."""
+    async def wait(self) -> list[Taken]:
+        """Return what has come since, through restarts of the broker; raises `Rejected` for what no waiting mends."""
         while True:
             try:
-                yield await self.take()
+                return await self.take()
             except ConnectionLost as error:
                 logger.debug("reading anew: %s", error)
-                await asyncio.sleep(_PAUSE)
             except Rejected as error:
                 if error.code != _UNAVAILABLE:
                     raise
-                await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_PAUSE)
 
     async def close(self) -> None:
         """Have the consumer removed; a broker that is away removes it by itself."""

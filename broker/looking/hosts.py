@@ -4,13 +4,13 @@ What it costs: for 100,000 hosts the list of subjects is 3.5 MB in one answer, t
 messages, and as many are counted unless all are asked for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from broker.connecting.connection import Connection
 from broker.looking.census import Census, HostTraffic
-from broker.looking.feed import EACH_LAST, Feed, Start, Taken, at_sequence
+from broker.looking.feed import EACH_LAST, Feed, Start, at_sequence
 from broker.looking.message import nanoseconds
 from broker.topology import STREAM
 
@@ -18,6 +18,9 @@ __all__ = ["COUNTED", "Found", "ask", "last_seen", "subjects"]
 
 COUNTED = 100_000
 """How many of the newest messages are read for lines and bytes unless all are."""
+
+
+_Note = Callable[[str, int, Mapping[str, str]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +54,13 @@ async def ask(connection: Connection, *, count_all: bool) -> Found:
     state = info["state"]
     for subject, messages in (await subjects(connection)).items():
         census.holds(subject, messages)
-    for delivery, message in await _read(connection, EACH_LAST, state["last_seq"]):
-        census.last(message.subject, delivery.stored_at, message.headers or {})
+    await _read(connection, EACH_LAST, state["last_seq"], census.last)
     begin = (
         state["first_seq"]
         if count_all
         else max(state["first_seq"], state["last_seq"] + 1 - COUNTED)
     )
-    feed = Feed(connection, at_sequence(begin), headers_only=True)
-    try:
-        async for taken in feed.until_there():
-            for delivery, message in taken:
-                if delivery.sequence <= state["last_seq"]:
-                    census.count(message.subject, delivery.stored_at, message.headers or {})
-            if taken[-1].delivery.sequence >= state["last_seq"]:
-                break
-    finally:
-        await feed.close()
+    await _read(connection, at_sequence(begin), state["last_seq"], census.count)
     return Found(census.hosts(whole=begin <= state["first_seq"]), nanoseconds(info["ts"]))
 
 
@@ -75,19 +68,16 @@ async def last_seen(connection: Connection) -> list[HostTraffic]:
     """Return the hosts with when they were last seen; nothing else is counted."""
     census = Census()
     state = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
-    for delivery, message in await _read(connection, EACH_LAST, state["last_seq"]):
-        census.last(message.subject, delivery.stored_at, message.headers or {})
+    await _read(connection, EACH_LAST, state["last_seq"], census.last)
     return census.hosts(whole=False)
 
 
-async def _read(connection: Connection, start: Start, last: int) -> list[Taken]:
+async def _read(connection: Connection, start: Start, last: int, note: _Note) -> None:
     feed = Feed(connection, start, headers_only=True)
-    found: list[Taken] = []
     try:
-        async for taken in feed.until_there():
-            found.extend(taken)
-            if taken[-1].delivery.sequence >= last:
-                break
+        while taken := await feed.take_up_to(last):
+            for delivery, message in taken:
+                if delivery.sequence <= last:
+                    note(message.subject, delivery.stored_at, message.headers or {})
     finally:
         await feed.close()
-    return found

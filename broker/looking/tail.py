@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -65,7 +65,7 @@ class Wanted:
         return self.selection.wants_host(message.host) and self.selection.wants_file(message.file)
 
 
-async def tail(connection: Connection, wanted: Wanted, run: Run) -> AsyncIterator[bytes]:
+async def tail(connection: Connection, wanted: Wanted, run: Run) -> AsyncGenerator[bytes, None]:
     """Yield the lines as bytes to be shown; raises `OperatorError`, `ConnectionLost` or `Rejected`.
 
     A broker that goes away later is waited for: nothing is shown twice, nothing left out.
@@ -75,14 +75,13 @@ async def tail(connection: Connection, wanted: Wanted, run: Run) -> AsyncIterato
     feed = Feed(connection, start, wanted.filters())
     try:
         if wanted.since is None and wanted.lines:
-            async for lines in _newest(feed, wanted, last):
+            for lines in await _newest(feed, wanted, last):
                 yield run.add(*lines)
         elif not wanted.follow:
-            async for taken in _until(feed, last):
+            while taken := await feed.take_up_to(last):
                 yield _shown(taken, wanted, run)
-        if wanted.follow:
-            async for taken in feed.follow():
-                yield _shown(taken, wanted, run)
+        while wanted.follow:
+            yield _shown(await feed.wait(), wanted, run)
     finally:
         await feed.close()
 
@@ -133,7 +132,7 @@ async def _place_of_last(connection: Connection, wanted: Wanted, state: dict[str
         places: deque[tuple[int, int]] = deque()
         feed = Feed(connection, at_sequence(begin), wanted.filters(), headers_only=True)
         try:
-            async for taken in _until(feed, last):
+            while taken := await feed.take_up_to(last):
                 _note(places, taken, wanted)
         finally:
             await feed.close()
@@ -154,10 +153,10 @@ def _note(places: "deque[tuple[int, int]]", taken: list[Taken], wanted: Wanted) 
         total -= places.popleft()[1]
 
 
-async def _newest(feed: Feed, wanted: Wanted, last: int) -> AsyncIterator[tuple[str, str, bytes]]:
-    """Yield the last lines of what is there, by host and file."""
+async def _newest(feed: Feed, wanted: Wanted, last: int) -> list[tuple[str, str, bytes]]:
+    """Return the last lines of what is there, by host and file."""
     pieces: list[tuple[str, str, bytes]] = []
-    async for taken in _until(feed, last):
+    while taken := await feed.take_up_to(last):
         pieces.extend((m.host, m.file, _lines(m)) for m in map(_read, taken) if wanted.has(m))
     left, kept = wanted.lines, []
     for host, file, lines in reversed(pieces):
@@ -166,13 +165,4 @@ async def _newest(feed: Feed, wanted: Wanted, last: int) -> AsyncIterator[tuple[
         cut = last_lines(lines, left)
         left -= cut.count(b"\n")
         kept.append((host, file, cut))
-    for piece in reversed(kept):
-        yield piece
-
-
-async def _until(feed: Feed, last: int) -> AsyncIterator[list[Taken]]:
-    """Yield what is there up to `last`; what came meanwhile may be among it."""
-    async for taken in feed.until_there():
-        yield taken
-        if taken[-1].delivery.sequence >= last:
-            return
+    return kept[::-1]
