@@ -29,6 +29,7 @@ class ServerConf:
     folder: str
     max_store: int
     cluster: ClusterConf | None = None
+    own: str = ""  # the line that includes an operator's own configuration, over which ours wins
 
 
 def store_limit(free: int, held: int, total: int, reserve: int | None) -> int:
@@ -56,6 +57,7 @@ def render(conf: ServerConf) -> str:
     """Return the text of the configuration file."""
     lines = [
         "# written by logbroker at every start: change its settings, not this file",
+        *([conf.own] if conf.own else []),
         f"server_name: {_quote(conf.name)}",
         f"listen: {_address(conf.listen)}",
         *([f"http: {_address(conf.http)}"] if conf.http else []),
