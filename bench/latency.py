@@ -41,7 +41,7 @@ async def _read(url: str, first: int, until: int) -> list[StoredBlock]:
 
 async def _block(connection: Connection, sequence: int) -> StoredBlock | None:
     question = json.dumps({"seq": sequence}).encode()
-    answer = await connection.request(f"$JS.API.DIRECT.GET.{STREAM}", question)
+    answer = await connection.call(f"DIRECT.GET.{STREAM}", question)
     headers = answer.headers or {}
     origin = decode_origin(headers)
     if origin is None or origin.span is None:

@@ -58,7 +58,7 @@ async def stored_lines(connection: Connection, subject: str) -> AsyncIterator[by
     sequence = 1
     while True:
         body = json.dumps({"seq": sequence, "next_by_subj": subject}).encode()
-        answer = await connection.request(f"$JS.API.DIRECT.GET.{STREAM}", body)
+        answer = await connection.call(f"DIRECT.GET.{STREAM}", body)
         headers = answer.headers or {}
         if "Status" in headers:
             return

@@ -89,7 +89,7 @@ async def _put(connection: Connection, bucket: str, key: str, value: bytes, revi
 
 
 async def _newest(connection: Connection, bucket: str, key: str) -> Message:
-    return await connection.request(f"$JS.API.DIRECT.GET.KV_{bucket}.$KV.{bucket}.{key}")
+    return await connection.call(f"DIRECT.GET.KV_{bucket}.$KV.{bucket}.{key}")
 
 
 def _is_gone(answer: Message) -> bool:

@@ -13,7 +13,6 @@ Everything is started and ended here; what happens in it is decided elsewhere.
 import asyncio
 import logging
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -217,7 +216,7 @@ class _Pipeline:
             follower.cancel()
 
     async def _one(self, partition: int, jobs: Jobs) -> None:
-        wake = Wake(self._connection, partition, secrets.token_hex(6))
+        wake = Wake(self._connection, partition)
         if self._settings.standby:
             await self._stand_by(partition, jobs, wake)
         else:

@@ -27,6 +27,7 @@ from broker.running.ending import Ending
 from broker.running.listening import Listening, Page
 from broker.running.notify import Notifier
 from broker.running.program import log_to_stderr
+from broker.subjects import inbox_of
 from shipper.cache import Cache
 from shipper.crew import Crew, Errand, follower_for, input_for, muster, pace_for
 from shipper.following.follower import Follower
@@ -59,7 +60,8 @@ def connection_for(settings: ShipperSettings, host: str) -> Connection:
     Raises `ConfigurationError` when the means of getting in cannot be used.
     """
     verify(settings.access)
-    return Connection(settings.server, f"logshipper {host}", f"_INBOX_{host}", settings.access)
+    inboxes = tuple(dict.fromkeys((inbox_of(host), f"_INBOX_{host}")))
+    return Connection(settings.server, f"logshipper {host}", inboxes, settings.access)
 
 
 class Agent:

@@ -103,7 +103,7 @@ def _findings(settings: ShipperSettings, host: str) -> Iterator["Finding"]:
     if settings.listen is not None:
         yield check_address(settings.listen, in_use=(folder / SOCKET_NAME).exists())
     connection = connection_for(settings, host)
-    yield from asyncio.run(check_broker(connection, host, settings.registry_api))
+    yield from asyncio.run(check_broker(connection, host))
 
 
 def _merged(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:

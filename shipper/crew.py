@@ -64,7 +64,7 @@ async def muster(errand: Errand, cached: Positions) -> Crew:
         agent = AgentId.following(None, errand.clock() // 1_000_000, errand.tag)
         plain = UnacknowledgedPublisher(errand.connection, heading, errand.waiting)
         return Crew(agent, plain.publish, cached, await _room(errand))
-    registry = Registry(errand.connection, subject, errand.settings.registry_api)
+    registry = Registry(errand.connection, subject)
     ownership = await take_over(registry, cached, errand.tag, errand.clock, errand.waiting)
     publisher = Publisher(errand.connection, registry, ownership, heading, errand.waiting)
     logger.info("agent %s ships on %s", ownership.agent, subject)

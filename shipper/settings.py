@@ -157,11 +157,6 @@ class ShipperSettings(AccessSettings):
         description="Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9464; none by default.",
         json_schema_extra={"metavar": "ADDR:PORT"},
     )
-    registry_api: str = Field(
-        "$JS.API",
-        description="Prefix of the JetStream API for reading back the own lines; another one in accounts that import it.",
-        json_schema_extra={"metavar": "PREFIX"},
-    )
 
     @property
     def selection(self) -> Selection:

@@ -104,6 +104,8 @@ WRITTEN = {
     "validity_critical": "14d",
     "require_certificates": "true",
     "tls_first": "true",
+    "inbox_prefix": "_INBOX_web01",
+    "api_prefix": "$JS.hub.API",
 }
 MODELS = [BrokerSettings, ShipperSettings, ReceiverSettings]
 CASES = [

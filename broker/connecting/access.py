@@ -3,10 +3,20 @@
 Opens no file and never shows a secret: what the files hold is read by `credentials`, at each connect.
 """
 
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-__all__ = ["Access"]
+__all__ = ["Access", "check_prefix"]
+
+_PREFIX = re.compile(r"([^\s.*>]+(\.[^\s.*>]+)*)?")
+
+
+def check_prefix(prefix: str) -> str:
+    """Return a prefix of subjects if it can be one, or nothing; raises ValueError."""
+    if not _PREFIX.fullmatch(prefix):
+        raise ValueError(f"{prefix!r} is no prefix of subjects: give tokens with dots between them")
+    return prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,10 @@ class Access:
     tls_first: bool = False
     tls_name: str = ""
     """The name that the server's certificate is to have, where it is not the host of the address."""
+    inbox_prefix: str = ""
+    """What the subjects begin with on which answers are heard; empty for what the program tries by itself."""
+    api_prefix: str = ""
+    """What the subjects of the JetStream API begin with; empty where the server's word on our rights tells."""
 
     @property
     def wants_tls(self) -> bool:

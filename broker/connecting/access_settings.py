@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from broker.connecting.access import Access
+from broker.connecting.access import Access, check_prefix
 from broker.connecting.servers import check_servers
 from broker.running.configuration import Many, ProgramSettings
 
@@ -21,6 +21,8 @@ ACCESS = frozenset(
         "nkey_seed",
         "user",
         "password",
+        "inbox_prefix",
+        "api_prefix",
         "tls_ca",
         "tls_cert",
         "tls_key",
@@ -98,6 +100,16 @@ class AccessSettings(ProgramSettings):
         False,
         description="Begin with TLS, for a broker with handshake_first; others say hello first.",
     )
+    inbox_prefix: Annotated[str, AfterValidator(check_prefix)] = Field(
+        "",
+        description="What the subjects begin with on which answers are heard; mostly found by itself.",
+        json_schema_extra={"metavar": "SUBJECT"},
+    )
+    api_prefix: Annotated[str, AfterValidator(check_prefix)] = Field(
+        "",
+        description="What the subjects of the JetStream API begin with, e.g. $JS.hub.API; mostly found by itself.",
+        json_schema_extra={"metavar": "SUBJECT"},
+    )
 
     @property
     def access(self) -> Access:
@@ -114,4 +126,6 @@ class AccessSettings(ProgramSettings):
             tls_ca_pem=self.tls_ca_pem,
             tls_cert_pem=self.tls_cert_pem.get_secret_value() if self.tls_cert_pem else "",
             tls_first=self.tls_first,
+            inbox_prefix=self.inbox_prefix,
+            api_prefix=self.api_prefix,
         )

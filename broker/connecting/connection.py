@@ -9,8 +9,8 @@ import asyncio
 import json
 import logging
 import random
+import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,9 +21,13 @@ from nats.aio.subscription import Subscription
 from broker import cancellation
 from broker.connecting.access import Access
 from broker.connecting.answer import ConnectionLost, Denied, Rejected, answer_of
+from broker.connecting.api import Api
 from broker.connecting.client import BrokerClient
 from broker.connecting.denials import Denials
 from broker.connecting.door import BrokerAway, Door
+from broker.connecting.ending import close_client, last_words, retrieve, translated
+from broker.connecting.finding import find
+from broker.connecting.inboxes import ANYBODY, Inboxes
 from broker.connecting.receiving import Arrived, Tap
 from broker.connecting.repeating import repeated
 from broker.connecting.trust import Trust
@@ -35,10 +39,7 @@ Message = Msg
 Answer = TypeVar("Answer")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts to connect
-_PATIENCE, _PATIENCE_AMONG = (
-    5.0,
-    3.0,
-)  # seconds for an answer; the second where others could be asked
+_PATIENCE, _PATIENCE_AMONG = 5.0, 3.0  # seconds; the second where others could be asked
 logger = logging.getLogger(__name__)
 
 
@@ -49,14 +50,18 @@ class Connection:
         self,
         servers: Sequence[str],
         name: str,
-        inbox_prefix: str = "_INBOX",
+        inbox_prefixes: Sequence[str] = (ANYBODY,),
         access: Access = Access(),  # noqa: B008 - a frozen value
     ) -> None:
         """Remember where to connect to, and how; nothing is sent and no file is read before the first call."""
-        self._door = Door(servers, name, inbox_prefix, access)
+        self._access = access
+        self._inboxes = Inboxes(access, servers, inbox_prefixes)
+        self._door = Door(servers, name, self._inboxes, access)
+        self._api: Api | None = None
+        self._finding = asyncio.Lock()
         self._client: BrokerClient | None = None
         self._connecting = asyncio.Lock()
-        self._denials = Denials(inbox_prefix)
+        self._denials = Denials()
         self._trust = Trust()
         self.away = ""
         """Why no broker is there for `client` just now; empty while one is, or nobody asks."""
@@ -114,8 +119,8 @@ class Connection:
             with cancellation.kept():
                 await self._drop()
                 self._client = await self._door.enter(self._hear)
-            self._trust = Trust()
-            self._denials.reset()
+            self._api, self._trust = None, Trust()
+            self._denials.reset(self._inboxes.prefix)
             return self._client
 
     def judge(self, seconds: float, error: ConnectionLost | Rejected | None) -> None:
@@ -137,7 +142,7 @@ class Connection:
 
     async def _drop(self) -> None:
         if self._client is not None:
-            await _close(self._client)
+            await close_client(self._client)
         self._client = None
 
     async def guard(
@@ -153,7 +158,7 @@ class Connection:
             call.close()
             raise ConnectionLost("not connected")
         work = asyncio.ensure_future(call)
-        work.add_done_callback(_retrieve)
+        work.add_done_callback(retrieve)
         try:
             with self._denials.watch(subject) as denied:
                 either: set[asyncio.Future[Any]] = {work, client.lost, denied}
@@ -162,7 +167,7 @@ class Connection:
                 raise Denied(denied.result())
             if not work.done():
                 raise ConnectionLost(
-                    _last_words(client) if client.lost.done() else f"no answer in {patience:g} s"
+                    last_words(client) if client.lost.done() else f"no answer in {patience:g} s"
                 )
             return work.result()
         except nats.errors.NoRespondersError:
@@ -221,10 +226,32 @@ class Connection:
         While a leader is being elected nobody answers; of several servers what only asks is asked again and again.
         """
         payload = b"" if body is None else json.dumps(body).encode()
-        ask = partial(self.ask, f"$JS.API.{name}", payload)
+        ask = partial(self.ask, await self.api_subject(name), payload)
         if not self.has_choice or ".INFO." not in name:
             return await ask(patience=patience)
         return await repeated(ask, patience or _PATIENCE_AMONG)
+
+    async def call(self, name: str, payload: bytes = b"", patience: float | None = None) -> Message:
+        """Call the JetStream API and return its answer as it is, for those that are no JSON; raises as `request`."""
+        return await self.request(await self.api_subject(name), payload, patience=patience)
+
+    async def api_subject(self, name: str) -> str:
+        """Return the subject of a call for the user that we are, who is asked for once for each client; raises as `request`."""
+        async with self._finding:
+            await self.client()
+            if self._api is None:
+                self._api = await find(self, self._access, self._inboxes, self._denials)
+            return self._api.subject(name)
+
+    def api_now(self, name: str) -> str:
+        """Return the subject of a call on the present client; raises `ConnectionLost` if none was made on it."""
+        if self._api is None:
+            raise ConnectionLost("connected anew")
+        return self._api.subject(name)
+
+    def private(self) -> str:
+        """Return the end of a new subject: our own name, where our rights are limited to such subjects, and a random token."""
+        return ".".join(filter(None, (self._inboxes.own, secrets.token_hex(8))))
 
     async def publish(
         self,
@@ -237,12 +264,10 @@ class Connection:
         client = self._client
         if client is None or not client.is_well:
             raise ConnectionLost("not connected")
-        try:
+        with translated():
             await client.publish(
                 subject, payload, reply=reply, headers=dict(headers) if headers else None
             )
-        except (nats.errors.Error, OSError) as error:
-            raise ConnectionLost(str(error) or type(error).__name__) from error
 
     async def subscribe(
         self,
@@ -252,20 +277,16 @@ class Connection:
     ) -> Subscription:
         """Subscribe on the present client; the subscription ends with it."""
         client = await self.client()
-        try:
+        with translated():
             return await client.subscribe(
                 subject, cb=callback, pending_msgs_limit=-1, pending_bytes_limit=pending_bytes
             )
-        except (nats.errors.Error, OSError) as error:
-            raise ConnectionLost(str(error) or type(error).__name__) from error
 
     async def tap(self, subject: str, tap: Tap) -> Subscription:
         """Subscribe on the present client, for many or large messages: `tap` is a plain function, told of each at once."""
         client = await self.client()
-        try:
+        with translated():
             return await client.tap(subject, tap)
-        except (nats.errors.Error, OSError) as error:
-            raise ConnectionLost(str(error) or type(error).__name__) from error
 
     def new_inbox(self) -> str:
         """Return a subject of our own for answers."""
@@ -276,19 +297,3 @@ class Connection:
     async def close(self) -> None:
         """Send what is still in hand and end; a broker that is away is no error."""
         await self._drop()
-
-
-def _last_words(client: BrokerClient) -> str:
-    words = client.last_error
-    return f"connection lost: {words}" if words else "connection lost"
-
-
-def _retrieve(work: "asyncio.Future[Any]") -> None:
-    """Look at how it ended: asyncio complains of an error that nobody looked at, also where nobody waits any more."""
-    if not work.cancelled():
-        work.exception()
-
-
-async def _close(client: BrokerClient) -> None:
-    with suppress(nats.errors.Error, OSError, TimeoutError):
-        await client.end()

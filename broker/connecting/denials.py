@@ -16,14 +16,15 @@ _VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "(
 class Denials:
     """Waits for violations on behalf of those who have sent something."""
 
-    def __init__(self, inbox_prefix: str) -> None:
-        """Begin without any; answers come to subjects that begin with `inbox_prefix`."""
-        self._inbox = inbox_prefix.lower()
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._inbox = ""
         self._watched: list[tuple[str, asyncio.Future[str]]] = []
         self.is_deaf = False
 
-    def reset(self) -> None:
-        """Forget what the last client was denied."""
+    def reset(self, inbox_prefix: str) -> None:
+        """Forget what the last client was denied; the next one hears answers on what begins with `inbox_prefix`."""
+        self._inbox = inbox_prefix.lower()
         self.is_deaf = False
 
     @contextmanager

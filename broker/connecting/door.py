@@ -11,6 +11,7 @@ from broker.connecting.access import Access
 from broker.connecting.client import BrokerClient
 from broker.connecting.credentials import read_credentials
 from broker.connecting.failure import Failure, failure_of, summary
+from broker.connecting.inboxes import Inboxes
 from broker.connecting.servers import public
 from broker.connecting.trust import attempts, is_cut_off
 from broker.exits import OperatorError
@@ -25,13 +26,11 @@ class BrokerAway(OperatorError):
 class Door:
     """The servers of one broker, and who asks to be let in there."""
 
-    def __init__(
-        self, servers: Sequence[str], name: str, inbox_prefix: str, access: Access
-    ) -> None:
+    def __init__(self, servers: Sequence[str], name: str, inboxes: Inboxes, access: Access) -> None:
         """Remember them; no file is read before the first `enter`."""
         self._servers = list(servers)
         self._name = name
-        self._inbox_prefix = inbox_prefix
+        self._inboxes = inboxes
         self._access = access
         self._last = ""
         self._most_known = 0
@@ -53,6 +52,7 @@ class Door:
         that cannot be read.
         """
         credentials = await asyncio.to_thread(read_credentials, self._access)
+        self._inboxes.know(credentials)
         failures: dict[str, Failure] = {}
         slow: list[str] = []
         alone: BrokerClient | None = None
@@ -62,7 +62,7 @@ class Door:
                 server, self._access, credentials, patience, among=self.is_one_of_several
             )
             try:
-                await client.open(hear, name=self._name, inbox_prefix=self._inbox_prefix)
+                await client.open(hear, name=self._name, inbox_prefix=self._inboxes.prefix)
             except (OSError, nats.errors.Error, TimeoutError) as error:
                 failures[server] = failure_of(error, server, self._access)
                 if isinstance(error, TimeoutError | nats.errors.TimeoutError):

@@ -6,7 +6,7 @@ right to the API of their own account, which has no JetStream and would answer t
 
 from dataclasses import dataclass
 
-from broker.granting.identity import Identity, Kind
+from broker.granting.identity import Certificate, Identity, Kind, Nkey, Password
 from broker.subjects import (
     bell_names,
     consumer_name,
@@ -68,8 +68,9 @@ def _of_host(host: str) -> Permissions:
 
 def _of_receiver(identity: Identity) -> Permissions:
     """Return the rights of a receiver: it answers at its own addresses only, and asks others at theirs."""
-    own = own_token(identity.name)
-    leave, life = f"logship.leave.{own}.*", f"logship.receiver.{own}.*"
+    names = _names(identity)
+    leave = [f"logship.leave.{own_token(name)}.*" for name in names]
+    life = [f"logship.receiver.{own_token(name)}.*" for name in names]
     lines = [
         right
         for partition in identity.partitions
@@ -80,12 +81,21 @@ def _of_receiver(identity: Identity) -> Permissions:
             *_api(f"STREAM.INFO.{STREAM}", _PARTITIONS),
             *(lines if identity.partitions else _all_partitions()),
             "logship.receiver.>",
-            leave,
+            *leave,
             _WHOAMI,
         ),
-        (f"{inbox_of(identity.name)}.>", leave, life),
+        (*(f"{inbox_of(name)}.>" for name in names), *leave, *life),
         responds=True,
     )
+
+
+def _names(identity: Identity) -> tuple[str, ...]:
+    """Return what an identity may call itself: its name, and that which its proof tells the program that shows it."""
+    match identity.proof:
+        case Nkey(name) | Password(name, _):
+            return tuple(dict.fromkeys((identity.name, name)))
+        case Certificate():
+            return (identity.name,)
 
 
 def _partition_api(partition: int) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ async def ask_expiring(connection: Connection, info: Mapping[str, Any], now: int
 async def _stored_from(connection: Connection, partition: int, begin: int) -> int | None:
     """Return when the first message of a partition from a sequence on was stored; None where there is none."""
     body = b'{"seq":%d,"next_by_subj":"%b"}' % (begin, partition_filter(partition).encode())
-    answer = await connection.request(f"$JS.API.DIRECT.GET.{STREAM}", body)
+    answer = await connection.call(f"DIRECT.GET.{STREAM}", body)
     stamp = (answer.headers or {}).get("Nats-Time-Stamp")
     return None if stamp is None else _time(stamp)
 

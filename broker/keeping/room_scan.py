@@ -63,6 +63,7 @@ class Scan:
     async def page(self) -> list[Seen]:
         """Return the next messages, none at the end; raises `ConnectionLost` when one is missing between them."""
         await self._connection.client()
+        subject = self._connection.api_now(f"CONSUMER.MSG.NEXT.{STREAM}.{self._name}")
         inbox = self._connection.new_inbox()
         taken: list[Seen] = []
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -71,7 +72,6 @@ class Scan:
             self._take(message, taken, ended)
 
         subscription = await self._connection.tap(inbox, take)
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{self._name}"
         try:
             await self._connection.publish(
                 subject, json.dumps({"batch": _PAGE, "no_wait": True}).encode(), reply=inbox

@@ -195,7 +195,7 @@ class Feed:
             "idle_heartbeat": _HEARTBEAT * _NANOSECONDS,
         }
         await self._connection.publish(
-            f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{self._consumer}",
+            self._connection.api_now(f"CONSUMER.MSG.NEXT.{STREAM}.{self._consumer}"),
             json.dumps(request).encode(),
             reply=self._inbox,
         )

@@ -94,7 +94,7 @@ async def time_of_next(connection: Connection, partition: int, sequence: int) ->
     """
     body = f'{{"seq": {max(1, sequence)}, "next_by_subj": "{partition_filter(partition)}"}}'
     try:
-        answer = await connection.request(f"$JS.API.DIRECT.GET.{STREAM}", body.encode())
+        answer = await connection.call(f"DIRECT.GET.{STREAM}", body.encode())
     except Rejected:
         return None  # of a stream without allow_direct
     return (answer.headers or {}).get("Nats-Time-Stamp")

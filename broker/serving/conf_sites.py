@@ -10,7 +10,7 @@ from broker.address import Address
 
 __all__ = ["KEPT_HERE", "SitesConf", "render_sites"]
 
-KEPT_HERE = ("logs.>", "$KV.>", "logship.>", "_INBOX.>", "SHIPAPI.>", "RECEIVEAPI.>")
+KEPT_HERE = ("logs.>", "$KV.>", "logship.>", "_INBOX.>", "JS.>")
 """Subjects that are this site's own affair, in either direction."""
 
 _ACCOUNT = "LOGS"

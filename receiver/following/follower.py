@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
@@ -99,6 +98,7 @@ class Follower:
         offset = await self._ledger.claim(self._clock(), revision)
         if offset is None:
             return False
+        self._wake.epoch = offset.epoch
         self._account.claimed(offset)
         await self._count()
         return True
@@ -223,7 +223,7 @@ class Follower:
         return replace(report, ended=Blocked(self._partition, Cause.BROKER, words))
 
     async def _report(self, turn: Turn, stop: asyncio.Event) -> Report:
-        leave, subject = asyncio.Event(), f"{_LEAVE}.{secrets.token_hex(8)}"
+        leave, subject = asyncio.Event(), f"{_LEAVE}.{self._connection.private()}"
         stay = asyncio.ensure_future(self._jobs.submit(self._assignment(turn, subject), leave))
         usher = asyncio.ensure_future(self._usher(subject, stop, leave))
         try:

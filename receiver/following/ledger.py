@@ -4,7 +4,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from broker import bucket
 from broker.bucket import Conflict
@@ -15,6 +15,7 @@ from broker.offset import Offset, UnreadableOffset
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.following import offsets
 from receiver.following.offsets import FilesMismatch, StreamState
+from receiver.following.wake import Wake
 from receiver.outcome import Done
 from receiver.writing.bond import Folders
 from receiver.writing.entry import iso
@@ -64,9 +65,7 @@ class Ledger:
                 return None
             before = offsets.carried_over(self._decode(entry), stream, iso(now))
             if before and offsets.has_witness(before, stream):
-                stream = replace(
-                    stream, witness=await _stored_at(self._connection, before.next - 1)
-                )
+                stream = replace(stream, witness=await self._witness(before))
             try:
                 offset = offsets.claimed(
                     before, stream, self._partition, self._owner, iso(now), evidence
@@ -88,6 +87,25 @@ class Ledger:
             self._clear_until = max(stream.first, offset.clear_until)
             self._tell(before, offset, stream, evidence)
             return offset
+
+    async def _witness(self, before: Offset) -> str:
+        """Return when the message was stored that stands where the last committed one was; nothing if nothing contradicts.
+
+        Where that one is gone, or is of another partition, any of ours before the offset that was stored after it tells
+        of a stream that was rewound as well.
+        """
+        bell = Wake(self._connection, self._partition, before.epoch + 1)
+        try:
+            found = await bell.first(before.next - 1)
+            if found is None or found.sequence != before.next - 1:
+                found = await bell.first_since(offsets.after(before.last_time))
+        except Denied:
+            return ""
+        finally:
+            await bell.close()
+        if found is None or found.sequence >= before.next:
+            return ""
+        return iso(datetime.fromtimestamp(found.stored_at / 1e9, UTC))
 
     async def _look(self) -> Evidence:
         if self._folders is None:
@@ -206,15 +224,6 @@ async def stream_state(connection: Connection) -> StreamState:
         int(state["last_seq"]) + 1,
         ancestors=ancestors(config),
     )
-
-
-async def _stored_at(connection: Connection, sequence: int) -> str:
-    """Return when a message was stored, nothing for one that is gone, or that we have no right to see."""
-    try:
-        answer = await connection.request(f"$JS.API.DIRECT.GET.{STREAM}", b'{"seq":%d}' % sequence)
-    except Denied:
-        return ""
-    return str((answer.headers or {}).get("Nats-Time-Stamp", ""))
 
 
 async def hold_against_stream(connection: Connection, offset: Offset, partition: int) -> None:

@@ -18,6 +18,7 @@ __all__ = [
     "StreamMismatch",
     "StreamRestored",
     "StreamState",
+    "after",
     "carried_over",
     "claimed",
     "elsewhere",
@@ -111,6 +112,11 @@ def has_witness(offset: Offset | None, stream: StreamState) -> bool:
         return False
     is_committed = offset.lineage[-1].next < offset.next and not offset.lineage[-1].by_hand
     return is_committed and stream.first < offset.next <= stream.until
+
+
+def after(time: str) -> str:
+    """Return a time (RFC 3339) at which what was stored at `time` is not stored any more, however entries round."""
+    return (datetime.fromisoformat(time) + _ROUNDED).isoformat()
 
 
 def _is_near(one: str, other: str) -> bool:

@@ -6,15 +6,16 @@ dead.
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable
 from enum import Enum
 
 from broker.connecting.connection import Connection, ConnectionLost, Message, Rejected
+from broker.topology import STREAM
 
 __all__ = ["Life", "Presence", "life_of", "report_of"]
 
 _PREFIX = "logship.receiver."
+_INBOXES = ("_INBOX", "_R_.")  # the second of who asks from another account
 _LOOK = 2.0  # seconds between looks whether the connection is still the one that we answer on
 _PATIENCE = 2.0  # seconds for an answer
 
@@ -38,7 +39,7 @@ class Presence:
         """Answer nobody yet; `report` says what whoever asks is told."""
         self._connection = connection
         self._report = report
-        self._name = secrets.token_hex(8)
+        self._name = ""
         self._client: object = None
         self.address = ""
 
@@ -74,11 +75,13 @@ class Presence:
 
     async def _subscribe(self) -> None:
         client = await self._connection.client()
+        self._name = self._name or self._connection.private()
         await self._connection.subscribe(f"{_PREFIX}{self._name}", self._answer)
         self._client = client
 
     async def _answer(self, message: Message) -> None:
-        if message.reply:
+        # whoever asks may have us answer to any subject, those included that only we have the right to
+        if message.reply.startswith(_INBOXES):
             try:
                 await self._connection.publish(message.reply, self._report())
             except ConnectionLost:
@@ -106,7 +109,7 @@ async def life_of(connection: Connection, name: str) -> Life:
 
 async def _nobody_or_nothing(connection: Connection) -> Life:
     try:
-        await connection.api("INFO", patience=_PATIENCE)
+        await connection.api(f"STREAM.INFO.{STREAM}", patience=_PATIENCE)
     except (ConnectionLost, Rejected):
         return Life.UNKNOWN
     return Life.NOBODY

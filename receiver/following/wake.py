@@ -5,10 +5,13 @@ The pull is on a throw-away consumer that delivers headers only, so that the dur
 
 import asyncio
 import json
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from broker.connecting.connection import Connection, ConnectionLost, Message, Rejected
-from broker.subjects import partition_filter
+from broker.delivery import Delivery, parse
+from broker.subjects import bell_name, partition_filter
 from broker.topology import STREAM
 
 __all__ = ["Wake"]
@@ -25,26 +28,39 @@ _NO_CONSUMER = 10014
 
 
 class Wake:
-    """The bell of one partition."""
+    """The bell of one partition, as its owner in one epoch hears it."""
 
-    def __init__(self, connection: Connection, partition: int, agent: str) -> None:
-        """Ask nothing yet; `agent` tells the consumers of several receivers apart."""
+    def __init__(self, connection: Connection, partition: int, epoch: int = 0) -> None:
+        """Ask nothing yet; `epoch` tells the consumers of several receivers apart, and may be set later."""
         self._connection = connection
+        self._partition = partition
         self._filter = partition_filter(partition)
-        self._name = f"wake-p{partition}-{agent}"
+        self.epoch = epoch
 
     async def pending(self, sequence: int) -> int:
         """Return how many messages of the partition there are from `sequence` on; raises `Rejected`, `ConnectionLost`."""
+        start = {"deliver_policy": "by_start_sequence", "opt_start_seq": max(sequence, 1)}
+        return await self._make(start)
+
+    async def first(self, sequence: int) -> Delivery | None:
+        """Return the place and time of the partition's first message from `sequence` on; raises as `pending`."""
+        return await self._first() if await self.pending(sequence) else None
+
+    async def first_since(self, time: str) -> Delivery | None:
+        """Return the place and time of the partition's first message stored at `time` (RFC 3339) or later; raises as `pending`."""
+        start = {"deliver_policy": "by_start_time", "opt_start_time": time}
+        return await self._first() if await self._make(start) else None
+
+    async def _make(self, start: Mapping[str, Any]) -> int:
         config = {
             "name": self._name,
             "ack_policy": "none",
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": sequence,
             "filter_subject": self._filter,
             "headers_only": True,
             "mem_storage": True,
             "num_replicas": 1,
             "inactive_threshold": _LIVES * _NANOSECONDS,
+            **start,
         }
         await self._forget()
         answer = await self._connection.api(
@@ -52,6 +68,10 @@ class Wake:
             {"stream_name": STREAM, "config": config},
         )
         return int(answer["num_pending"])
+
+    @property
+    def _name(self) -> str:
+        return bell_name(self._partition, self.epoch)
 
     async def wait(self, sequence: int) -> None:
         """Return when the partition has a message at `sequence` or later; raises `Rejected`, `ConnectionLost`."""
@@ -62,23 +82,26 @@ class Wake:
 
     async def _rings(self) -> bool:
         """Pull once; False when nothing has come in the time. Everything is made anew then, on whatever client there is."""
-        said: asyncio.Queue[str] = asyncio.Queue()
-
-        async def hear(message: Message) -> None:
-            # what has no reply is a status
-            said.put_nowait("" if message.reply else (message.headers or {}).get("Status", ""))
-
-        inbox = self._connection.new_inbox()
-        subscription = await self._connection.subscribe(inbox, hear)
         try:
-            await self._connection.publish(
-                f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{self._name}",
-                json.dumps(self._request()).encode(),
-                reply=inbox,
-            )
-            return await self._connection.guard(self._ring(said), _EXPIRES)
+            async with self._pulled(self._request()) as said:
+                return await self._connection.guard(self._ring(said), _EXPIRES)
         except ConnectionLost:
             return False
+
+    async def _first(self) -> Delivery | None:
+        async with self._pulled({"batch": 1, "no_wait": True}) as said:
+            return parse((await self._connection.guard(said.get(), _PATIENCE)).reply)
+
+    @asynccontextmanager
+    async def _pulled(self, request: Mapping[str, int]) -> "AsyncIterator[asyncio.Queue[Message]]":
+        """Pull, and yield what the broker says to it: messages, and the statuses, which have no reply."""
+        said: asyncio.Queue[Message] = asyncio.Queue()
+        inbox = self._connection.new_inbox()
+        subscription = await self._connection.subscribe(inbox, said.put)
+        subject = self._connection.api_now(f"CONSUMER.MSG.NEXT.{STREAM}.{self._name}")
+        try:
+            await self._connection.publish(subject, json.dumps(request).encode(), reply=inbox)
+            yield said
         finally:
             with suppress(ConnectionLost):
                 await self._connection.guard(subscription.unsubscribe(), _PATIENCE)
@@ -89,17 +112,19 @@ class Wake:
             request["idle_heartbeat"] = _BEAT * _NANOSECONDS
         return request
 
-    async def _ring(self, said: "asyncio.Queue[str]") -> bool:
+    async def _ring(self, said: "asyncio.Queue[Message]") -> bool:
         """Return True for a message, False when the pull has ended or its server gives no sign of life."""
         patience = 2 * _BEAT if self._connection.has_choice else _EXPIRES
         while True:
             try:
                 async with asyncio.timeout(patience):
-                    status = await said.get()
+                    message = await said.get()
             except TimeoutError:
                 return False
-            if status != _ALIVE:
-                return not status
+            if message.reply:
+                return True
+            if (message.headers or {}).get("Status") != _ALIVE:
+                return False
 
     async def _forget(self) -> None:
         try:

@@ -224,7 +224,7 @@ class _Source:
         if self._has_beats(wait):
             request["idle_heartbeat"] = int(_BEAT * _NANOSECONDS)
         await self._connection.publish(
-            f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{self._consumer}",
+            self._connection.api_now(f"CONSUMER.MSG.NEXT.{STREAM}.{self._consumer}"),
             json.dumps(request).encode(),
             reply=f"{self._inbox}.{self._pulls}",
         )

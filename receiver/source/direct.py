@@ -45,8 +45,8 @@ async def request_batch(
     """
     arrivals = _Arrivals(asyncio.get_running_loop().create_future())
     await connection.once()
+    subject = await connection.api_subject(f"DIRECT.GET.{stream}")
     inbox = connection.new_inbox()
-    subject = f"$JS.API.DIRECT.GET.{stream}"
     subscription = await connection.subscribe(inbox, arrivals.take)
     try:
         await connection.publish(subject, json.dumps(request).encode(), reply=inbox)

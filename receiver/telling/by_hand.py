@@ -73,7 +73,7 @@ def _time(to: str, now: datetime) -> datetime:
 async def _at(connection: Connection, moment: datetime, until: int) -> int:
     """Return the first sequence stored at a time or later."""
     request = json.dumps({"start_time": moment.astimezone(UTC).isoformat(), "batch": 1})
-    answer = await connection.request(f"$JS.API.DIRECT.GET.{STREAM}", request.encode())
+    answer = await connection.call(f"DIRECT.GET.{STREAM}", request.encode())
     found = int((answer.headers or {}).get("Nats-Sequence", 0))  # none: nothing came since
     return min(found, until) if found else until
 

@@ -27,12 +27,11 @@ _PATIENCE = 10.0  # seconds
 class ReadBack:
     """Reads what the stream holds on all subjects of one host, whatever the number of partitions was."""
 
-    def __init__(self, connection: Connection, host: str, api: str) -> None:
-        """Remember the host; `api` is the prefix of consumer requests where an account imports them renamed."""
+    def __init__(self, connection: Connection, host: str) -> None:
+        """Remember the host."""
         self._connection = connection
         self._filter = host_filter(host)
         self._consumer = registry_consumer(host)
-        self._api = f"{api}.CONSUMER"
 
     async def since(self, first: int, take: Callable[[Sequence[Stored]], None]) -> None:
         """Hand all messages from sequence `first` on to `take`, oldest first, in pages that are never empty.
@@ -65,9 +64,9 @@ class ReadBack:
         await self._remove()
 
     async def _create(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._connection.ask(
-            f"{self._api}.CREATE.{STREAM}.{self._consumer}.{self._filter}",
-            json.dumps({"stream_name": STREAM, "config": config, "action": "create"}).encode(),
+        return await self._connection.api(
+            f"CONSUMER.CREATE.{STREAM}.{self._consumer}.{self._filter}",
+            {"stream_name": STREAM, "config": config, "action": "create"},
             patience=_PATIENCE,
         )
 
@@ -84,13 +83,13 @@ class ReadBack:
 
     async def _remove(self) -> None:
         with suppress(Rejected):  # mostly there is none, and one left over ends by itself
-            await self._connection.ask(f"{self._api}.DELETE.{STREAM}.{self._consumer}")
+            await self._connection.api(f"CONSUMER.DELETE.{STREAM}.{self._consumer}")
 
     async def _pull(self) -> list[Stored]:
         answers: asyncio.Queue[Message] = asyncio.Queue()
+        subject = self._connection.api_now(f"CONSUMER.MSG.NEXT.{STREAM}.{self._consumer}")
         inbox = self._connection.new_inbox()
         subscription = await self._connection.subscribe(inbox, answers.put)
-        subject = f"{self._api}.MSG.NEXT.{STREAM}.{self._consumer}"
         try:
             await self._connection.publish(
                 subject, json.dumps({"batch": _PAGE, "no_wait": True}).encode(), reply=inbox

@@ -21,12 +21,11 @@ _NO_MESSAGE = "404"
 class Registry:
     """What the stream holds of one host, seen from the subject that its lines go to."""
 
-    def __init__(self, connection: Connection, subject: Subject, api: str = "$JS.API") -> None:
-        """Remember the subject; `api` is the prefix of consumer requests where an account imports them renamed."""
+    def __init__(self, connection: Connection, subject: Subject) -> None:
+        """Remember the subject."""
         self._connection = connection
         self._subject = subject
-        self._api = api
-        self.all = ReadBack(connection, subject.host, api)
+        self.all = ReadBack(connection, subject.host)
 
     @property
     def subject(self) -> str:
@@ -35,14 +34,14 @@ class Registry:
 
     def at(self, subject: Subject) -> "Registry":
         """Return the registry of another subject of the host."""
-        return Registry(self._connection, subject, self._api)
+        return Registry(self._connection, subject)
 
     async def newest(self) -> Stored | None:
         """Return the last message of the subject, None when there is none (any more).
 
         Raises `Rejected` when there is no such stream, `ConnectionLost`.
         """
-        answer = await self._connection.request(f"$JS.API.DIRECT.GET.{STREAM}.{self.subject}")
+        answer = await self._connection.call(f"DIRECT.GET.{STREAM}.{self.subject}")
         headers = answer.headers or {}
         if headers.get("Status") == _NO_MESSAGE:
             return None

@@ -22,7 +22,7 @@ from shipper.telling.finding import Finding, bad, fine, left_out
 __all__ = ["check_broker", "check_files", "seen_by"]
 
 
-async def check_broker(connection: Connection, host: str, registry_api: str) -> list[Finding]:
+async def check_broker(connection: Connection, host: str) -> list[Finding]:
     """Reach the broker, the number of partitions and the stream, and ask for the rights; publishes nothing."""
     try:
         await connection.once()
@@ -32,7 +32,7 @@ async def check_broker(connection: Connection, host: str, registry_api: str) -> 
         partitions = int(entry.value)
         subject = Subject.for_host(host, partitions)
         newest = await Registry(connection, subject).newest()
-        rights = await _rights(connection, subject, registry_api)
+        rights = await _rights(connection, subject)
     except BrokerAway as error:
         return [bad(str(error))]
     except ConnectionLost as error:
@@ -50,11 +50,11 @@ async def check_broker(connection: Connection, host: str, registry_api: str) -> 
     return [fine(f"{reached}, {last}"), *rights]
 
 
-async def _rights(connection: Connection, subject: Subject, api: str) -> list[Finding]:
-    needed = (
-        str(subject),
-        f"{api}.CONSUMER.CREATE.{STREAM}.{registry_consumer(subject.host)}.{host_filter(subject.host)}",
+async def _rights(connection: Connection, subject: Subject) -> list[Finding]:
+    reading = (
+        f"CONSUMER.CREATE.{STREAM}.{registry_consumer(subject.host)}.{host_filter(subject.host)}"
     )
+    needed = (str(subject), await connection.api_subject(reading))
     try:
         answer = json.loads((await connection.request("$SYS.REQ.USER.INFO", patience=2)).data)
         permissions = answer["data"].get("permissions")

@@ -56,7 +56,7 @@ class Loop:
         self.connection = Connection([partition.url], owner)
         self.closed: list[tuple[str, ...]] = []
         self.turns = Turns(Calendar(timedelta(hours=1)), time.time_ns)
-        self.wake = Wake(self.connection, partition.number, owner.replace(":", "-"))
+        self.wake = Wake(self.connection, partition.number)
         self.follower = Follower(
             partition.number,
             self.connection,

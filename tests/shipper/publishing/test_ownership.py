@@ -160,7 +160,7 @@ async def test_headers_that_another_agent_of_the_host_took_away_are_missed(
         other = Connection([logs_url], "other")
         try:
             with suppress(Killed):
-                await ReadBack(other, "web01", "$JS.API").since(5, stop)
+                await ReadBack(other, "web01").since(5, stop)
         finally:
             await other.close()
 
@@ -172,8 +172,8 @@ async def test_headers_that_another_agent_of_the_host_took_away_are_missed(
         found.extend(page)
 
     with pytest.raises((ConnectionLost, Rejected)):
-        await ReadBack(connection, "web01", "$JS.API").since(1, take)
+        await ReadBack(connection, "web01").since(1, take)
     found.clear()
-    await ReadBack(connection, "web01", "$JS.API").since(1, found.extend)
+    await ReadBack(connection, "web01").since(1, found.extend)
 
     assert len(found) == 2301

@@ -86,7 +86,7 @@ async def test_a_running_agent_goes_over_between_two_rounds(
 
     assert lines_of(await stream()) == [b.payload for r in rounds for b in r.blocks]
     found: list[Stored] = []
-    await ReadBack(connection, "web01", "$JS.API").since(1, found.extend)
+    await ReadBack(connection, "web01").since(1, found.extend)
     at = [m.subject for m in found if m.origin and m.origin.span]
     assert at == [str(OLD)] * 6 + [str(NEW)] * 6
 

@@ -1,0 +1,76 @@
+"""A real nats-server with the accounts and rights that logbroker grants, for whoever is to be let in."""
+
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import bcrypt
+
+import bench.ports
+from bench.processes import Process, Processes, wait_until
+from broker.connecting.access import Access
+from broker.granting.accounts import Accounts, accounts_of, open_accounts
+from broker.granting.identity import Identity, Kind, Password
+from broker.serving.conf_accounts import render_accounts
+from broker.topology import Topology
+from tests.conftest import apply_topology
+
+OWN = "logbroker"
+
+
+class Secured(NamedTuple):
+    """A running server, its log included; every name has itself as its password."""
+
+    port: int
+    process: Process
+    conf: Path
+
+    def url(self, name: str = OWN) -> str:
+        return f"nats://{name}:{name}@127.0.0.1:{self.port}"
+
+    @property
+    def address(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    def access(self, name: str) -> Access:
+        return Access(user=name, password=name)
+
+    def said(self) -> str:
+        return self.process.last_words()
+
+
+def hashed(name: str) -> Password:
+    return Password(name, bcrypt.hashpw(name.encode(), bcrypt.gensalt(4)).decode())
+
+
+def host(name: str) -> Identity:
+    return Identity(Kind.HOST, name, hashed(name))
+
+
+def receiver(name: str, *partitions: int) -> Identity:
+    return Identity(Kind.RECEIVER, name, hashed(name), partitions)
+
+
+def admin(name: str) -> Identity:
+    return Identity(Kind.ADMIN, name, hashed(name))
+
+
+def start_secured(processes: Processes, folder: Path, *identities: Identity) -> Secured:
+    """Start a server for these, open where there are none, with two partitions applied."""
+    own = hashed(OWN)
+    accounts = accounts_of(identities, own) if identities else open_accounts(own)
+    port, path = bench.ports.free_port(), folder / "secured.conf"
+    path.write_text(_conf(port, folder, accounts), "utf-8")
+    binary = Path(sys.executable).with_name("nats-server")
+    server = Secured(port, processes.start(f"secured-{port}", [binary, "-c", path]), path)
+    wait_until("is ready", lambda: "Server is ready" in server.said(), 20, [server.process])
+    apply_topology(server.url(), Topology(partitions=2))
+    return server
+
+
+def _conf(port: int, folder: Path, accounts: Accounts) -> str:
+    return (
+        f'listen: "127.0.0.1:{port}"\nmax_payload: 8MB\n'
+        f'jetstream {{ store_dir: "{folder}/secured-store", sync_interval: always }}\n'
+        "feature_flags { js_ack_fc_v2: false }\n" + "\n".join(render_accounts(accounts)) + "\n"
+    )
