@@ -156,7 +156,7 @@ def revoke(whom: Whom, open_again: bool, yes: bool, **options: Any) -> None:
     )
     if not change.book.entries:
         change.say(
-            "everybody on this machine gets in without a credential"
+            "from its next start on everybody on this machine gets in without a credential; until then nobody does"
             if open_again
             else "nobody gets in now; add a credential (or revoke with --open-again)"
         )

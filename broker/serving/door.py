@@ -35,7 +35,8 @@ class Door:
     def look(self, settings: GrantSettings, now: datetime) -> Admission:
         """Return who gets in at `now`; raises `ConfigurationError` for a book that will not do.
 
-        So does one that is gone while this broker runs: whoever opens a broker says so (`revoke --open-again`).
+        So does one that is gone while this broker runs: whoever opens a broker says so (`revoke --open-again`), and
+        starts it again, since nats-server takes nobody's user at a start only. Until then nobody gets in.
         """
         book = load_book(self._folder)
         if self._was_secured and book.revision == 0:
@@ -43,6 +44,7 @@ class Door:
                 f"{self._folder / BOOK} is gone; put back a copy of it, or add the credentials again"
             )
         self._was_secured |= book.secured
+        book = replace(book, secured=self._was_secured)
         house = House(
             self._password,
             Certificate(OWN_NAME),

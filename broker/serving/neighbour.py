@@ -13,7 +13,7 @@ from typing import Any
 
 from broker.exits import OperatorError
 
-__all__ = ["READY", "STORE_LOCK", "Taken", "Taking", "is_held", "read_ready", "tell"]
+__all__ = ["READY", "STORE_LOCK", "Taken", "Taking", "account_of", "is_held", "read_ready", "tell"]
 
 READY = "broker.json"
 """What a running broker says of itself, in its folder."""
@@ -38,6 +38,18 @@ class Taking:
 
     taken: Taken
     words: str = ""
+
+
+def account_of(
+    revision: int, secured: bool, refused: int | None = None, reason: str = ""
+) -> dict[str, Any]:
+    """Return what a broker puts into `READY` as `credentials`, for `tell` to read.
+
+    `revision` is that of the book in force; `refused` that of one which is not, for `reason` (a book that cannot even be
+    read has none, and counts as the one after `revision`).
+    """
+    found: dict[str, Any] = {"revision": revision, "secured": secured}
+    return found if refused is None else {**found, "refused": refused, "reason": reason}
 
 
 def is_held(folder: Path) -> bool:

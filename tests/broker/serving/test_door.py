@@ -47,11 +47,15 @@ def test_a_book_that_is_damaged_does_not_open_it(door: Door, tmp_path: Path) -> 
         door.look(SETTINGS, NOW)
 
 
-def test_who_says_so_opens_it(door: Door, tmp_path: Path) -> None:
+def test_who_says_so_opens_it_from_the_next_start_on(door: Door, tmp_path: Path) -> None:
     with held_book(tmp_path) as held:
         held.write(WRITTEN.revoked([WEB_A, WEB_B], NOW).opened())
 
-    assert not door.look(SETTINGS, NOW).secured
+    now, later = door.look(SETTINGS, NOW), Door(tmp_path).look(SETTINGS, NOW)
+
+    assert (now.secured, now.credentials, now.accounts.anybody) == (True, 0, "")
+    assert (now.revision, later.revision) == (3, 3)
+    assert not later.secured
 
 
 def test_two_processes_have_secrets_of_their_own(tmp_path: Path) -> None:
