@@ -45,8 +45,8 @@ def account_of(
 ) -> dict[str, Any]:
     """Return what a broker puts into `READY` as `credentials`, for `tell` to read.
 
-    `revision` is that of the book in force; `refused` that of one which is not, for `reason` (a book that cannot even be
-    read has none, and counts as the one after `revision`).
+    `revision` is that of the book in force; `refused` that of a newer one which is not, for `reason`: None where there is
+    none, or where it cannot even be read.
     """
     found: dict[str, Any] = {"revision": revision, "secured": secured}
     return found if refused is None else {**found, "refused": refused, "reason": reason}

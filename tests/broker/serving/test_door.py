@@ -45,6 +45,7 @@ def test_a_book_that_is_damaged_does_not_open_it(door: Door, tmp_path: Path) -> 
 
     with pytest.raises(ConfigurationError, match="is damaged"):
         door.look(SETTINGS, NOW)
+    assert door.asked() is None
 
 
 def test_who_says_so_opens_it_from_the_next_start_on(door: Door, tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_who_says_so_opens_it_from_the_next_start_on(door: Door, tmp_path: Path)
     now, later = door.look(SETTINGS, NOW), Door(tmp_path).look(SETTINGS, NOW)
 
     assert (now.secured, now.credentials, now.accounts.anybody) == (True, 0, "")
-    assert (now.revision, later.revision) == (3, 3)
+    assert (now.revision, later.revision, door.asked()) == (3, 3, 3)
     assert not later.secured
 
 
