@@ -1,19 +1,26 @@
 """Entries of a key-value bucket: read, and written by compare-and-set (ADR-8), with the least rights that this takes."""
 
 import base64
+import re
 from dataclasses import dataclass
 
-from broker.connecting.connection import Connection, Message, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Message, Rejected
 
-__all__ = ["Conflict", "Entry", "Revision", "history", "read", "write"]
+__all__ = ["Behind", "Conflict", "Entry", "Revision", "confirm", "history", "read", "write"]
 
-_WRONG_LAST_SEQUENCE = 10071
+_WRONG_LAST_SEQUENCES = {10071, 10164}  # the second one while another write of the key is under way
+_NEVER = 2**62  # a revision that no key comes to
+_LAST = re.compile(r"wrong last sequence: ([0-9]+)")
 _NO_MESSAGE = "404"
 _NO_MESSAGE_FOUND = 10037
 
 
 class Conflict(Exception):
     """Somebody else wrote the key since it was read."""
+
+
+class Behind(ConnectionLost):
+    """What was read is not the newest: a replica has answered that lags. To be read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +60,41 @@ async def history(connection: Connection, bucket: str, key: str) -> list[Revisio
 
 
 async def read(connection: Connection, bucket: str, key: str) -> Entry | None:
-    """Return the newest value of a key, None when there is none.
+    """Return the newest value of a key, None when there is none; of several servers one may answer that lags.
 
-    Raises `Rejected` when there is no such bucket, `ConnectionLost`.
+    So `write` by the revision, or `confirm`, before anything is concluded that cannot be taken back. Raises `Rejected` when there is no such bucket, `ConnectionLost`.
     """
     answer = await _newest(connection, bucket, key)
     return None if _is_gone(answer) else Entry(answer.data, _revision(answer))
+
+
+async def confirm(connection: Connection, bucket: str, key: str, entry: Entry | None) -> None:
+    """Return when `entry` is the newest of its key as the leader has it (None: there is none); raises `Behind` if not.
+
+    Asks by a write that is always refused, since a refusal comes from the leader and names the last revision; whoever
+    may write the key may ask. Raises `Rejected`, `ConnectionLost`.
+    """
+    last = await _last(connection, bucket, key)
+    if entry is not None or not last:
+        is_newest = last == (entry.revision if entry else 0)
+    else:
+        answer = await _newest(connection, bucket, key)
+        is_newest = _is_gone(answer) and _revision(answer) == last
+    if not is_newest:
+        raise Behind(f"a replica lags behind with {bucket}/{key}")
+
+
+async def _last(connection: Connection, bucket: str, key: str) -> int:
+    headers = {"Nats-Expected-Last-Subject-Sequence": str(_NEVER)}
+    try:
+        await connection.ask(f"$KV.{bucket}.{key}", b"", headers)
+    except Rejected as error:
+        if found := _LAST.search(error.description):
+            return int(found[1])
+        if error.error in _WRONG_LAST_SEQUENCES:  # another write of the key is under way
+            raise Behind(f"{bucket}/{key} is being written") from None
+        raise
+    raise ConnectionLost("a write that cannot be was answered as if it were")
 
 
 async def write(connection: Connection, bucket: str, key: str, value: bytes, revision: int) -> int:
@@ -82,7 +118,7 @@ async def _put(connection: Connection, bucket: str, key: str, value: bytes, revi
     try:
         answer = await connection.ask(f"$KV.{bucket}.{key}", value, headers)
     except Rejected as error:
-        if error.error == _WRONG_LAST_SEQUENCE:
+        if error.error in _WRONG_LAST_SEQUENCES:
             raise Conflict(f"{bucket}/{key} is no longer at revision {revision}") from None
         raise
     return int(answer["seq"])

@@ -74,7 +74,8 @@ class Stay:
         self._began = self._clock()
         connection = background.connection(self._destination.servers, self._destination.access)
         entry = Entry(connection, self._assignment.partition, _now)
-        offset = background.wait(entry.read(), _KV_PATIENCE)
+        known = (self._assignment.epoch, self._assignment.first)
+        offset = background.wait(entry.read(*known), _KV_PATIENCE)
         if objection := self._objection(offset):
             return objection
         assert offset is not None, "or there is an objection"

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 
 from broker import bucket
 from broker.bucket import Conflict
-from broker.connecting.connection import Connection, Denied, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Denied, Rejected
 from broker.descent import ancestors, is_being_restored
 from broker.exits import ConfigurationError, FencedError, OperatorError
 from broker.offset import Offset, UnreadableOffset
+from broker.quorum import is_certain
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.following import offsets
 from receiver.following.offsets import FilesMismatch, StreamState
@@ -23,7 +24,7 @@ from receiver.writing.evidence import Evidence
 
 __all__ = ["Ledger", "hold_against_stream", "stream_state"]
 
-_PAUSE = 0.5  # seconds
+_PAUSE, _LAG = 0.5, 0.05  # seconds
 
 logger = logging.getLogger(__name__)
 
@@ -63,30 +64,47 @@ class Ledger:
             seen = entry.revision if entry else 0
             if revision is not None and seen != revision:
                 return None
-            before = offsets.carried_over(self._decode(entry), stream, iso(now))
-            if before and offsets.has_witness(before, stream):
-                stream = replace(stream, witness=await self._witness(before))
             try:
-                offset = offsets.claimed(
-                    before, stream, self._partition, self._owner, iso(now), evidence
-                )
-                offset = replace(offset, presence=self._presence)
+                before, offset = await self._next(entry, stream, evidence, iso(now))
                 await self._write(offset, seen)
             except FilesMismatch:
                 if doubt == (seen, evidence):
+                    await self._confirm(entry)
                     raise
                 doubt = (seen, evidence)
                 await asyncio.sleep(
                     _PAUSE
                 )  # they may have been seen a moment apart, under a living owner
-                continue
+            except ConfigurationError:
+                await self._confirm(entry)
+                raise
             except Conflict:
-                continue  # another receiver claims at this moment: the later one wins, so look again
-            await self._tie(offset)
-            self.offset = offset
-            self._clear_until = max(stream.first, offset.clear_until)
-            self._tell(before, offset, stream, evidence)
-            return offset
+                # another receiver claims at this moment, and the later one wins; or a replica has answered that lags
+                await asyncio.sleep(_LAG)
+            else:
+                await self._tie(offset)
+                self.offset = offset
+                self._clear_until = max(stream.first, offset.clear_until)
+                self._tell(before, offset, stream, evidence)
+                return offset
+
+    async def _next(
+        self, entry: bucket.Entry | None, stream: StreamState, evidence: Evidence, now: str
+    ) -> tuple[Offset | None, Offset]:
+        """Return the offset as it counts now, and as it is once it is ours; raises what `claim` raises."""
+        before = offsets.carried_over(self._decode(entry), stream, now)
+        stream = await self._witnessed(stream, before)
+        offset = offsets.claimed(before, stream, self._partition, self._owner, now, evidence)
+        return before, replace(offset, presence=self._presence)
+
+    async def _witnessed(self, stream: StreamState, offset: Offset | None) -> StreamState:
+        if offset is None or not offsets.has_witness(offset, stream):
+            return stream
+        return replace(stream, witness=await self._witness(offset))
+
+    async def _confirm(self, entry: bucket.Entry | None) -> None:
+        """Return when the entry is the newest; raises `Behind`: then whatever it contradicts is to be asked again."""
+        await bucket.confirm(self._connection, OFFSETS_BUCKET, self._key, entry)
 
     async def _witness(self, before: Offset) -> str:
         """Return when the message was stored that stands where the last committed one was; nothing if nothing contradicts.
@@ -182,6 +200,8 @@ class Ledger:
     async def confirm(self) -> None:
         """Raise `FencedError` when somebody else owns the partition by now; `Rejected`, `ConnectionLost`."""
         found = self._decode(await bucket.read(self._connection, OFFSETS_BUCKET, self._key))
+        if found is None:
+            await self._confirm(None)
         if self.offset is None or found is None or found.epoch > self.offset.epoch:
             raise FencedError(
                 f"partition {self._partition}: {found.owner if found else 'somebody who deleted its offset'} has "
@@ -213,9 +233,14 @@ class Ledger:
 
 
 async def stream_state(connection: Connection) -> StreamState:
-    """Ask the broker what the stream holds; raises `Rejected` when there is none, or only a part of a backup yet."""
+    """Ask the broker what the stream holds; raises `Rejected` when there is none, or only a part of a backup yet.
+
+    Raises `ConnectionLost` when nobody can say so for sure: a stream that seems shorter than it is would look rewound.
+    """
     info = await connection.api(f"STREAM.INFO.{STREAM}")
     state, config = info["state"], info["config"]
+    if not is_certain(info):
+        raise ConnectionLost(f"stream {STREAM} has no leader that is sure of it")
     if is_being_restored(config):
         raise Rejected(503, 0, f"stream {STREAM} is being restored from a backup")
     return StreamState(

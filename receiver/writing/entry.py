@@ -18,6 +18,10 @@ __all__ = ["Entry", "Taken", "nanoseconds"]
 
 _PATIENCE = 20.0  # seconds for a move; then the stay ends, and the next one finds out how it went
 _PAUSE = 0.5  # seconds between attempts
+_LAG, _AGAIN = (
+    3.0,
+    0.05,
+)  # seconds for a replica of the broker to come up with the others, and between looks
 
 
 class Taken(Exception):
@@ -42,12 +46,27 @@ class Entry:
         self._revision = 0
         self.offset: Offset | None = None
 
-    async def read(self) -> Offset | None:
-        """Ask KV; raises `UnreadableOffset`, `Rejected`, `ConnectionLost`."""
-        entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
-        self._revision = entry.revision if entry else 0
-        self.offset = Offset.decode(entry.value) if entry else None
-        return self.offset
+    async def read(self, epoch: int = 0, first: int = 0) -> Offset | None:
+        """Ask KV, of which it is known that `epoch` has begun and that all before `first` was committed then.
+
+        A replica that has not come so far is asked again for a while. Raises `UnreadableOffset`, `Rejected`,
+        `ConnectionLost`.
+        """
+        give_up = asyncio.get_running_loop().time() + _LAG
+        while True:
+            entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
+            self._revision = entry.revision if entry else 0
+            self.offset = Offset.decode(entry.value) if entry else None
+            if self.offset and (self.offset.epoch, self.offset.next) >= (epoch, first):
+                return self.offset
+            try:
+                await bucket.confirm(self._connection, OFFSETS_BUCKET, self._key, entry)
+            except bucket.Behind:
+                if asyncio.get_running_loop().time() > give_up:
+                    raise
+                await asyncio.sleep(_AGAIN)
+            else:
+                return self.offset
 
     async def move(self, done: Done) -> None:
         """Move the offset over a batch that is on disk; this is the moment from which it counts.
@@ -82,7 +101,9 @@ class Entry:
             except (Conflict, ConnectionLost, Rejected) as error:
                 if await self._is_stored(moved, give_up):
                     break
-                if loop.time() > give_up and not isinstance(error, Conflict):
+                if loop.time() > give_up and isinstance(error, Conflict):
+                    raise bucket.Behind(str(error)) from None
+                if loop.time() > give_up:
                     raise
             await asyncio.sleep(_PAUSE)
         self.offset = moved
@@ -97,11 +118,21 @@ class Entry:
             return False
         if entry and entry.revision == self._revision:
             return False
-        found = Offset.decode(entry.value) if entry else None
-        if entry is None or found != moved:
+        if entry is None or entry.revision < self._revision:
+            return await self._is_behind(entry)
+        found = Offset.decode(entry.value)
+        if found != moved:
             raise Taken(found)
         self._revision = entry.revision
         return True
+
+    async def _is_behind(self, entry: bucket.Entry | None) -> bool:
+        """Return False for an entry of a replica that lags, which says nothing; raises `Taken` for one that counts."""
+        try:
+            await bucket.confirm(self._connection, OFFSETS_BUCKET, self._key, entry)
+        except (ConnectionLost, Rejected):
+            return False
+        raise Taken(Offset.decode(entry.value) if entry else None)
 
 
 def nanoseconds(moment: str) -> int:

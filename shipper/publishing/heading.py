@@ -31,6 +31,7 @@ class Heading:
         self._connection = connection
         self._subject = subject
         self._ask_every = ask_every
+        self._revision = 0
         self._asked = asyncio.get_running_loop().time()
 
     async def subject(self) -> Subject:
@@ -40,7 +41,10 @@ class Heading:
             return self._subject
         self._asked = now
         try:
-            if entry := await read(self._connection, CONFIG_BUCKET, PARTITIONS_KEY):
+            entry = await read(self._connection, CONFIG_BUCKET, PARTITIONS_KEY)
+            # a replica that lags tells what was; who believed it would go back and forth
+            if entry and entry.revision > self._revision:
+                self._revision = entry.revision
                 self._subject = Subject.for_host(self._subject.host, _number(entry.value))
         except (ConnectionLost, Rejected, ConfigurationError) as error:
             logger.debug("the number of partitions is as it was: %s", error)

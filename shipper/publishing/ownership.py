@@ -3,6 +3,7 @@
 In any doubt everything is forgotten and asked of the stream again.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,12 +14,13 @@ from broker.exits import FencedError
 from broker.subjects import InvalidSubject, Subject
 from shipper.positions import Positions
 from shipper.publishing.agent_id import AgentId
-from shipper.publishing.registry import Registry
+from shipper.publishing.registry import WRONG_LAST_SEQUENCE, Registry
 from shipper.publishing.verdict import Ruling, Stored, Verdict, review
 from shipper.publishing.waiting import Waiting, cause_of, reason_of
 
 __all__ = ["Ownership", "OwnershipLost", "fenced_by", "hold", "take_over"]
 
+_LOOKS, _LAG = 5, 0.1  # how often, and seconds between looks
 logger = logging.getLogger(__name__)
 
 
@@ -66,9 +68,7 @@ async def take_over(
 async def _attempt(
     registry: Registry, cached: Positions, tag: str, clock: Callable[[], int]
 ) -> Ownership:
-    newest = await registry.newest()
-    agent = AgentId.following(newest.agent if newest else None, clock() // 1_000_000, tag)
-    claim = await registry.claim(agent, clock())
+    agent, claim = await _claim(registry, tag, clock)
     heads = await _heads(registry, claim)
     strongest = max((head.agent for head in heads if head.agent), default=agent)
     if strongest > agent:  # of another subject, by a clock that ran ahead
@@ -79,6 +79,25 @@ async def _attempt(
     if positions.sequence < max(claim, last):
         raise ConnectionLost("the stream did not give back all of the own lines")
     return Ownership(agent, claim, positions)
+
+
+async def _claim(registry: Registry, tag: str, clock: Callable[[], int]) -> tuple[AgentId, int]:
+    """Claim the subject as an agent above the last one there, which a replica that lags may not tell: then look again.
+
+    Somebody who publishes without a pause must not keep us from it, so in the end it is claimed whatever comes between.
+    """
+    for attempt in range(_LOOKS):
+        newest = await registry.newest()
+        agent = AgentId.following(newest.agent if newest else None, clock() // 1_000_000, tag)
+        expected = newest.sequence if newest else 0
+        is_last = attempt == _LOOKS - 1
+        try:
+            return agent, await registry.claim(agent, clock(), None if is_last else expected)
+        except Rejected as error:
+            if is_last or error.error not in WRONG_LAST_SEQUENCE:
+                raise
+        await asyncio.sleep(_LAG)
+    raise AssertionError("the last attempt returns or raises")
 
 
 async def _heads(registry: Registry, claim: int) -> list[Stored]:

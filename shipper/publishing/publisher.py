@@ -16,7 +16,7 @@ from shipper.publishing.fitting import fit
 from shipper.publishing.handover import hand_over
 from shipper.publishing.heading import Heading
 from shipper.publishing.ownership import Ownership, fenced_by, hold
-from shipper.publishing.registry import Registry
+from shipper.publishing.registry import WRONG_LAST_SEQUENCE, Registry
 from shipper.publishing.rounds import MAX_BLOCKS, Round, outgoing
 from shipper.publishing.verdict import Ruling, Stored, Verdict, judge
 from shipper.publishing.waiting import Cause, Waiting, cause_of, reason_of
@@ -25,7 +25,6 @@ __all__ = ["Publisher"]
 
 _PATIENCE = 30.0  # seconds; a round of some MiB over a slow line takes its time, a dead one is noticed by pings
 _LEAST_DUE = 1.5  # seconds for an answer by a server of several, once it has read a round; it grows as answers come late
-_WRONG_LAST_SEQUENCE = {10071, 10164}
 _MESSAGE_TOO_LARGE = 10054
 _LEAST_ROOM = 1024
 _MOST_PIECES = 2 * MAX_BLOCKS  # what servers take in a batch unless they are told otherwise
@@ -110,7 +109,7 @@ class Publisher:
         try:
             return await self._send(round_)
         except Rejected as error:
-            if error.error not in _WRONG_LAST_SEQUENCE:
+            if error.error not in WRONG_LAST_SEQUENCE:
                 raise
         return await self._settle(round_)
 

@@ -13,7 +13,10 @@ from shipper.publishing.agent_id import AgentId
 from shipper.publishing.readback import ReadBack, origin_of
 from shipper.publishing.verdict import Stored
 
-__all__ = ["Registry"]
+__all__ = ["WRONG_LAST_SEQUENCE", "Registry"]
+
+WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
+"""Errors of JetStream for an expected sequence that is not the subject's last, the second while another write is under way."""
 
 _NO_MESSAGE = "404"
 

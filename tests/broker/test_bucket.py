@@ -54,3 +54,25 @@ async def test_a_deleted_key_is_none(connection: Connection) -> None:
 async def test_a_bucket_that_is_not_there_is_rejected(connection: Connection) -> None:
     with pytest.raises(Rejected):
         await bucket.read(connection, "NOWHERE", "p0")
+
+
+async def test_what_is_the_newest_of_a_key_is_confirmed_and_nothing_is_written(
+    connection: Connection,
+) -> None:
+    await bucket.confirm(connection, "LOGS_OFFSETS", "p0", None)
+    await bucket.write(connection, "LOGS_OFFSETS", "p0", b"one", 0)
+    entry = await bucket.read(connection, "LOGS_OFFSETS", "p0")
+    await bucket.confirm(connection, "LOGS_OFFSETS", "p0", entry)
+
+    assert await bucket.read(connection, "LOGS_OFFSETS", "p0") == entry
+    await connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
+    await bucket.confirm(connection, "LOGS_OFFSETS", "p0", None)
+
+
+async def test_what_a_replica_that_lags_has_is_not_confirmed(connection: Connection) -> None:
+    revision = await bucket.write(connection, "LOGS_OFFSETS", "p0", b"one", 0)
+    await bucket.write(connection, "LOGS_OFFSETS", "p0", b"two", revision)
+
+    for stale in (None, bucket.Entry(b"one", revision)):
+        with pytest.raises(bucket.Behind):
+            await bucket.confirm(connection, "LOGS_OFFSETS", "p0", stale)

@@ -1,0 +1,174 @@
+"""A replica of the broker that lags answers with what was: that costs a receiver a question more, and never its partition."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from broker import bucket
+from broker.exits import ConfigurationError, FencedError
+from broker.offset import Offset
+from broker.topology import OFFSETS_BUCKET
+from receiver.following.ledger import Ledger
+from receiver.outcome import Done
+from receiver.writing import entry as room
+from receiver.writing.entry import Entry, Taken
+from tests.lagging import Lagging
+from tests.receiver.flaky import Flaky
+
+pytestmark = pytest.mark.nats
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+FIRST = Done(0, 1, 5, lines=3, size=30, stored_at=10**18)
+SECOND = Done(0, 5, 9, lines=4, size=40, stored_at=10**18)
+ENTRY = f"KV_{OFFSETS_BUCKET}.$KV.{OFFSETS_BUCKET}.p0"
+
+
+class Replica(Lagging, Flaky):
+    """One that lags, on a line that breaks."""
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "_PAUSE", 0.01)
+
+
+@pytest.fixture
+async def replica(logs_url: str) -> AsyncIterator[Replica]:
+    connection = Replica([logs_url], "tests")
+    for _ in range(9):
+        await connection.ask("logs.p0.web01", b"x\n")
+    yield connection
+    await connection.close()
+
+
+async def claimed(replica: Replica, owner: str = "a:1") -> Offset:
+    offset = await Ledger(replica, 0, owner).claim(NOW)
+    assert offset is not None
+    return offset
+
+
+async def moved(replica: Replica, done: Done) -> Entry:
+    entry = Entry(replica, 0, lambda: NOW)
+    await entry.read()
+    await entry.move(done)
+    return entry
+
+
+@pytest.mark.parametrize("before", ["nothing", "an older epoch"])
+async def test_a_task_waits_for_its_own_epoch_to_be_seen(replica: Replica, before: str) -> None:
+    if before == "an older epoch":
+        await claimed(replica, "before:0")
+    await replica.remember(ENTRY)
+    offset = await claimed(replica)
+
+    replica.lags = 3
+
+    assert await Entry(replica, 0, lambda: NOW).read(offset.epoch, offset.next) == offset
+
+
+async def test_a_task_waits_for_what_its_receiver_knows_to_be_committed(replica: Replica) -> None:
+    offset = await claimed(replica)
+    await replica.remember(ENTRY)
+    await moved(replica, FIRST)
+
+    replica.lags = 3
+    found = await Entry(replica, 0, lambda: NOW).read(offset.epoch, FIRST.until)
+
+    assert found is not None
+    assert found.next == FIRST.until
+
+
+async def test_a_replica_that_stays_behind_is_told_of_and_not_believed(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_LAG", 0.1)
+    await replica.remember(ENTRY)
+    offset = await claimed(replica)
+
+    replica.lags = 1000
+
+    with pytest.raises(bucket.Behind):
+        await Entry(replica, 0, lambda: NOW).read(offset.epoch, offset.next)
+
+
+async def test_an_entry_that_is_gone_indeed_is_found_gone(replica: Replica) -> None:
+    offset = await claimed(replica)
+    await replica.ask(f"$KV.{OFFSETS_BUCKET}.p0", b"", {"KV-Operation": "DEL"})
+
+    assert await Entry(replica, 0, lambda: NOW).read(offset.epoch, offset.next) is None
+
+
+@pytest.mark.parametrize("when", ["stored", "not stored"])
+@pytest.mark.parametrize("before", ["nothing", "an older epoch"])
+async def test_a_move_in_doubt_is_not_given_up_for_what_was_before(
+    replica: Replica, when: str, before: str
+) -> None:
+    if before == "an older epoch":
+        await claimed(replica, "before:0")
+    await replica.remember(ENTRY)
+    await claimed(replica)
+    entry = await moved(replica, FIRST)
+
+    replica.breaks, replica.lags = when, 3
+    await entry.move(SECOND)
+
+    assert entry.offset is not None
+    assert (entry.offset.next, entry.offset.lines) == (9, 7)
+
+
+async def test_an_entry_that_went_back_indeed_ends_a_move(replica: Replica) -> None:
+    """Somebody has removed the bucket and made it anew: its revisions begin again."""
+    offset = await claimed(replica)
+    await moved(replica, FIRST)
+    entry = Entry(replica, 0, lambda: NOW)
+    await entry.read()
+    await replica.api(f"STREAM.PURGE.KV_{OFFSETS_BUCKET}", {"filter": f"$KV.{OFFSETS_BUCKET}.p0"})
+
+    with pytest.raises(Taken):
+        await entry.move(replace(SECOND, first=offset.next))
+
+
+async def test_a_claim_is_not_refused_for_what_an_entry_was(replica: Replica) -> None:
+    revision = await bucket.write(replica, OFFSETS_BUCKET, "p0", b"damaged", 0)
+    await replica.remember(ENTRY)
+    await bucket.write(
+        replica,
+        OFFSETS_BUCKET,
+        "p0",
+        Offset(3, 7, await created(replica), "b:2").encode(),
+        revision,
+    )
+
+    replica.lags = 1
+    with pytest.raises(bucket.Behind):  # and so is made again
+        await claimed(replica)
+
+    assert (await claimed(replica)).epoch == 8
+
+
+async def test_a_claim_is_refused_for_what_an_entry_is(replica: Replica) -> None:
+    await bucket.write(replica, OFFSETS_BUCKET, "p0", b"damaged", 0)
+
+    with pytest.raises(ConfigurationError, match="not an offset"):
+        await claimed(replica)
+
+
+async def test_an_owner_does_not_end_since_a_replica_has_not_seen_it_yet(replica: Replica) -> None:
+    await replica.remember(ENTRY)
+    ledger = Ledger(replica, 0, "a:1")
+    await ledger.claim(NOW)
+
+    replica.lags = 1
+    with pytest.raises(bucket.Behind):
+        await ledger.confirm()
+
+    await ledger.confirm()
+    await replica.ask(f"$KV.{OFFSETS_BUCKET}.p0", b"", {"KV-Operation": "DEL"})
+    with pytest.raises(FencedError):
+        await ledger.confirm()
+
+
+async def created(replica: Replica) -> str:
+    return str((await replica.api("STREAM.INFO.LOGS"))["created"])
