@@ -44,7 +44,7 @@ async def main(output: Path, state: Path, partitions: int, servers: tuple[str, .
                 connection,
                 jobs,
                 Ledger(connection, number, "tests:1", Folders(output, state, number)),
-                Wake(connection, number, "tests"),
+                Wake(connection, number),
                 PACE,
                 Account(number, Meter(lambda: 0)),
                 lambda: datetime.fromtimestamp(time.time_ns() / 1e9, UTC),
