@@ -3,11 +3,11 @@
 Every name here was checked with `nats-server -t` of 2.15.1, which the server start repeats.
 """
 
-import json
 from dataclasses import dataclass
 
 from broker.address import Address
 from broker.serving.conf_cluster import ClusterConf, render_cluster
+from broker.serving.quoting import quoted
 from broker.topology import MAX_PAYLOAD
 
 __all__ = ["ServerConf", "render", "store_limit", "stream_limit"]
@@ -58,10 +58,10 @@ def render(conf: ServerConf) -> str:
     lines = [
         "# written by logbroker at every start: change its settings, not this file",
         *([conf.own] if conf.own else []),
-        f"server_name: {_quote(conf.name)}",
+        f"server_name: {quoted(conf.name)}",
         f"listen: {_address(conf.listen)}",
         *([f"http: {_address(conf.http)}"] if conf.http else []),
-        f"ports_file_dir: {_quote(conf.folder)}",
+        f"ports_file_dir: {quoted(conf.folder)}",
         "logtime: false",
         f"max_payload: {MAX_PAYLOAD}",
         'write_deadline: "10s"',
@@ -71,7 +71,7 @@ def render(conf: ServerConf) -> str:
         'lame_duck_duration: "30s"',
         "feature_flags { js_ack_fc_v2: false }  # nats-py cannot read these acknowledgements yet",
         "jetstream {",
-        f"  store_dir: {_quote(conf.folder)}",
+        f"  store_dir: {quoted(conf.folder)}",
         f"  max_file_store: {conf.max_store}",
         "  max_memory_store: 67108864",
         "  sync_interval: always  # acknowledged means on disk",
@@ -92,8 +92,4 @@ def render(conf: ServerConf) -> str:
 
 def _address(address: Address) -> str:
     # nats-server takes 0 as its default port, and -1 as any free one
-    return _quote(str(Address(address.host, address.port or -1)))
-
-
-def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    return quoted(str(Address(address.host, address.port or -1)))

@@ -1,11 +1,11 @@
 """The accounts in the configuration of nats-server: values in, text out."""
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from broker.granting.accounts import SYS, Account, Accounts, Crossing, Traffic, User
 from broker.granting.identity import Certificate, Nkey, Password
 from broker.granting.permissions import Permissions
+from broker.serving.quoting import quoted
 
 __all__ = ["render_accounts"]
 
@@ -17,7 +17,7 @@ def render_accounts(accounts: Accounts) -> list[str]:
     """Return the lines of the accounts, the system account and who comes in without a proof."""
     return [
         f"system_account: {SYS}",
-        *([f"no_auth_user: {_quote(accounts.anybody)}"] if accounts.anybody else []),
+        *([f"no_auth_user: {quoted(accounts.anybody)}"] if accounts.anybody else []),
         "accounts {",
         *(f"  {line}" for one in accounts.accounts for line in _account(one, accounts.crossings)),
         "}",
@@ -48,7 +48,7 @@ def _exports(crossings: Sequence[Crossing]) -> Iterator[str]:
     for subject in dict.fromkeys(one.subject for one in crossings):
         same = [one for one in crossings if one.subject == subject]
         into = ", ".join(one.into for one in same)
-        yield f"{{ {_kind(same[0])}: {_quote(subject)}, {_answers(same[0])}accounts: [{into}] }}"
+        yield f"{{ {_kind(same[0])}: {quoted(subject)}, {_answers(same[0])}accounts: [{into}] }}"
 
 
 def _answers(crossing: Crossing) -> str:
@@ -58,8 +58,8 @@ def _answers(crossing: Crossing) -> str:
 
 
 def _import(crossing: Crossing) -> str:
-    whence = f"{{ account: {crossing.of}, subject: {_quote(crossing.subject)} }}"
-    renamed = f", to: {_quote(crossing.local)}" if crossing.local != crossing.subject else ""
+    whence = f"{{ account: {crossing.of}, subject: {quoted(crossing.subject)} }}"
+    renamed = f", to: {quoted(crossing.local)}" if crossing.local != crossing.subject else ""
     return f"{{ {_kind(crossing)}: {whence}{renamed} }}"
 
 
@@ -70,11 +70,11 @@ def _kind(crossing: Crossing) -> str:
 def _user(user: User) -> str:
     match user.proof:
         case Nkey(public):
-            who = f"nkey: {_quote(public)}"
+            who = f"nkey: {quoted(public)}"
         case Password(name, hashed):
-            who = f"user: {_quote(name)}, password: {_quote(hashed)}"
+            who = f"user: {quoted(name)}, password: {quoted(hashed)}"
         case Certificate(subject):
-            who = f"user: {_quote(subject)}"
+            who = f"user: {quoted(subject)}"
     return f"{{ {who}{_permissions(user.permissions)} }}"
 
 
@@ -90,8 +90,4 @@ def _permissions(permissions: Permissions | None) -> str:
 
 
 def _subjects(subjects: Sequence[str]) -> str:
-    return f"[{', '.join(map(_quote, subjects))}]"
-
-
-def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    return f"[{', '.join(map(quoted, subjects))}]"

@@ -1,10 +1,10 @@
 """The cluster section of nats-server's configuration, rendered from a value; never reads or writes a file."""
 
-import json
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from broker.address import Address
+from broker.serving.quoting import quoted
 
 __all__ = ["ClusterConf", "render_cluster"]
 
@@ -32,20 +32,20 @@ def render_cluster(conf: ClusterConf) -> list[str]:
     Servers look for each other every second: what is sent on to one that has gone without a word is lost until they
     notice, and then they tell clients how many of them they still know (in `connect_urls`), who go elsewhere by it.
     """
-    secret = json.dumps(conf.secret, ensure_ascii=False)
+    secret = quoted(conf.secret)
     credentials = f"{_USER}:{quote(conf.secret, safe='')}@" if conf.secret else ""
     listen = Address(conf.listen.host, conf.listen.port or -1)
     return [
         "cluster {",
-        f"  name: {json.dumps(conf.name, ensure_ascii=False)}",
-        f"  listen: {json.dumps(str(listen))}",
+        f"  name: {quoted(conf.name)}",
+        f"  listen: {quoted(str(listen))}",
         *(
             [f"  authorization {{ user: {_USER}, password: {secret}, timeout: 3 }}"]
             if conf.secret
             else []
         ),
         "  routes: [",
-        *(f"    {json.dumps(f'nats-route://{credentials}{route}')}" for route in conf.routes),
+        *(f"    {quoted(f'nats-route://{credentials}{route}')}" for route in conf.routes),
         "  ]",
         "  compression: { mode: s2_auto }  # only where they are far from each other",
         '  ping_interval: "1s"',

@@ -3,10 +3,10 @@
 The stream's subjects must not cross, or a line would be stored at both ends by its publisher and once more by the copy.
 """
 
-import json
 from dataclasses import dataclass, field
 
 from broker.address import Address
+from broker.serving.quoting import quoted
 
 __all__ = ["KEPT_HERE", "SitesConf", "render_sites"]
 
@@ -49,23 +49,19 @@ def _listening(conf: SitesConf) -> list[str]:
         return []
     listen = Address(conf.listen.host, conf.listen.port or -1)
     door = [f"authorization {{ account: {_ACCOUNT} }}"] if conf.is_open else []
-    return [f"listen: {_quote(str(listen))}", *door, *conf.tls]
+    return [f"listen: {quoted(str(listen))}", *door, *conf.tls]
 
 
 def _remote(remote: Address, conf: SitesConf) -> list[str]:
-    kept = ", ".join(map(_quote, KEPT_HERE))
+    kept = ", ".join(map(quoted, KEPT_HERE))
     scheme = "tls" if conf.tls else "nats-leaf"
     return [
         "{",
-        f"  url: {_quote(f'{scheme}://{remote}')}",
+        f"  url: {quoted(f'{scheme}://{remote}')}",
         f"  account: {_ACCOUNT}",
-        *([f"  nkey: {_quote(conf.seed)}"] if conf.seed else []),
+        *([f"  nkey: {quoted(conf.seed)}"] if conf.seed else []),
         f"  deny_imports: [{kept}]",
         f"  deny_exports: [{kept}]",
         *(f"  {line}" for line in conf.tls),
         "}",
     ]
-
-
-def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)

@@ -1,8 +1,9 @@
 """TLS in the configuration of nats-server: what it shows, and what it asks of clients and of other brokers."""
 
-import json
 from dataclasses import dataclass
 from enum import Enum
+
+from broker.serving.quoting import quoted
 
 __all__ = ["Clients", "TlsConf", "client_section", "route_section"]
 
@@ -42,10 +43,10 @@ def route_section(tls: TlsConf) -> list[str]:
 
 
 def _section(tls: TlsConf, demands: list[str]) -> list[str]:
-    authorities = [f"ca_file: {json.dumps(tls.authorities)}"] if tls.authorities else []
+    authorities = [f"ca_file: {quoted(tls.authorities)}"] if tls.authorities else []
     lines = [
-        f"cert_file: {json.dumps(tls.certificate)}",
-        f"key_file: {json.dumps(tls.key)}",
+        f"cert_file: {quoted(tls.certificate)}",
+        f"key_file: {quoted(tls.key)}",
         *authorities,
         *demands,
         'min_version: "1.3"',
