@@ -13,6 +13,7 @@ from broker.commands.following import events, tail_lines
 from broker.commands.looking import get, hosts, status
 from broker.commands.running import run
 from broker.commands.tls import tls
+from broker.commands.watching import top
 from broker.connecting.servers import looks_like_server
 from broker.running import program
 from broker.running.options import spread
@@ -32,6 +33,7 @@ for command in (
     export,
     import_,
     status,
+    top,
     hosts,
     get,
     tail_lines,

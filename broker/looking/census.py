@@ -18,7 +18,7 @@ from broker.block import file_of
 from broker.looking.message import rfc3339
 from broker.subjects import InvalidHost, InvalidSubject, Subject
 
-__all__ = ["Census", "HostTraffic", "size_of"]
+__all__ = ["Census", "HostTraffic", "lines_of", "size_of"]
 
 _MOST_FILES = 20  # by host; what is more is counted
 
@@ -65,10 +65,11 @@ def size_of(headers: Mapping[str, str], payload: bytes = b"") -> int:
     return int(text) if text.isascii() and text.isdigit() else len(payload)
 
 
-def _lines_of(headers: Mapping[str, str]) -> int:
+def lines_of(headers: Mapping[str, str]) -> int:
+    """Return how many lines a message has, as its headers say; those of other clients do not say, and count as one."""
     text = headers.get("Log-Lines", "")
     ours = text.isascii() and text.isdigit() and len(text) < 20
-    return int(text) if ours else 1  # other clients do not say
+    return int(text) if ours else 1
 
 
 @dataclass(slots=True)
@@ -107,7 +108,7 @@ class Census:
         found = self._of(subject)
         if found and stored_at >= found.last_seen:
             found.last_seen = stored_at
-            found.last_size, found.last_lines = size_of(headers), _lines_of(headers)
+            found.last_size, found.last_lines = size_of(headers), lines_of(headers)
             found.agent, found.file = headers.get("Log-Agent", ""), file_of(headers)
 
     def count(self, subject: str, stored_at: int, headers: Mapping[str, str]) -> None:
@@ -116,7 +117,7 @@ class Census:
         if found is None:
             return
         found.counted += 1
-        found.lines += _lines_of(headers)
+        found.lines += lines_of(headers)
         found.bytes += size_of(headers)
         if found.first_seen is None or stored_at < found.first_seen:
             found.first_seen = stored_at
