@@ -4,6 +4,7 @@ Reads what the programs promise to everybody (files, the broker's own state), ne
 """
 
 import asyncio
+import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -86,6 +87,16 @@ class Suite:
     def start_program(self, program: str, name: str, arguments: Sequence[str]) -> Process:
         """Start one of the programs with arguments of the caller's own."""
         return self._processes.start(name, [*_program(program), *arguments])
+
+    def administer(self, command: str, *words: str) -> str:
+        """Run a command of logbroker against the broker and return what it says; raises CalledProcessError."""
+        return subprocess.run(
+            [*_program("logbroker"), command, *words, "--server", self.url],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        ).stdout
 
     def wait_for_receiver(
         self, receiver: Process, partitions: Sequence[int], epoch: int = 1, seconds: float = 60

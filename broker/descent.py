@@ -19,7 +19,7 @@ _REMEMBERED = 8
 
 @dataclass(frozen=True, slots=True)
 class Ancestor:
-    """A stream, by its time of creation (RFC 3339), that was restored with its sequences below `until`."""
+    """A stream, by its time of creation (RFC 3339), with which a restored one has the sequences below `until` in common."""
 
     created: str
     until: int
@@ -39,15 +39,35 @@ def is_being_restored(config: Mapping[str, Any]) -> bool:
     return _RESTORING in _metadata(config)
 
 
-def restoring(config: Mapping[str, Any], ancestor: Ancestor) -> dict[str, Any]:
-    """Return the configuration of a stream while its archive is read in: no subject that anybody publishes to is its own."""
-    line = [*ancestors(config), ancestor][-_REMEMBERED:]
+def restoring(
+    config: Mapping[str, Any], ancestor: Ancestor, replaced: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the configuration of a stream while its archive is read in: no subject that anybody publishes to is its own.
+
+    `ancestor` is the stream that was archived, `replaced` describes the one in whose place it comes (STREAM.INFO).
+    """
+    line = [
+        *(Ancestor(one.created, min(one.until, ancestor.until)) for one in ancestors(config)),
+        *_kin(ancestor, replaced),
+        ancestor,
+    ]
     metadata = _own(config) | {
-        _FROM: json.dumps([[one.created, one.until] for one in line]),
+        _FROM: json.dumps([[one.created, one.until] for one in line[-_REMEMBERED:]]),
         _RESTORING: _WORDS,
     }
     subjects = {"subjects": [f"logship.restoring.{config['name']}"]} if "subjects" in config else {}
     return {**config, **subjects, "metadata": metadata}
+
+
+def _kin(ancestor: Ancestor, replaced: Mapping[str, Any] | None) -> list[Ancestor]:
+    """Return a replaced stream that was restored from the same one: they have in common what both have of that."""
+    if replaced is None:
+        return []
+    return [
+        Ancestor(replaced["created"], min(one.until, ancestor.until))
+        for one in ancestors(replaced["config"])
+        if one.created == ancestor.created
+    ]
 
 
 def marked(config: Mapping[str, Any]) -> dict[str, Any]:

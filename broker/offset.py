@@ -17,6 +17,7 @@ class UnreadableOffset(ValueError):
 class Beginning:
     """Where the offset stood, `next`, when an epoch began; `by_hand` when it was then moved elsewhere by a person.
 
+    `restored` says that the stream came out of a backup then: what files held by that time cannot be read again, and stays.
     `files` is the mark of the folder that this owner's journal is in, empty where it has none.
     Whoever wrote files in an earlier epoch tells by it how much of them counts, however far others have come since.
     """
@@ -25,6 +26,7 @@ class Beginning:
     next: int
     by_hand: bool = False
     files: str = ""
+    restored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ def _lineage(entries: object) -> tuple[Beginning, ...]:
 def _beginning(entry: object) -> Beginning:
     match entry:
         case {"epoch": int(epoch), "next": int(sequence), "by_hand": bool(by_hand), **rest}:
-            return Beginning(epoch, sequence, by_hand, str(rest.get("files", "")))
+            files, restored = str(rest.get("files", "")), rest.get("restored") is True
+            return Beginning(epoch, sequence, by_hand, files, restored)
         case _:
             raise TypeError("a beginning has an epoch, a sequence and whether it was made by hand")

@@ -129,4 +129,4 @@ def closed_config(
         config["num_replicas"] = change.replicas
     if change.max_age is not None and archive.stream == STREAM:
         config["max_age"] = int(change.max_age.total_seconds()) * _NANOSECONDS
-    return restoring(config, Ancestor(archive.created, archive.until))
+    return restoring(config, Ancestor(archive.created, archive.until), present)

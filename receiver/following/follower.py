@@ -120,7 +120,7 @@ class Follower:
                 await self._while_ours(self._until_it_rings(self._next))
             except StreamRestored as error:
                 await self._ledger.confirm()
-                logger.warning("%s; going on", error)
+                logger.warning("%s; going on behind the lines that the files have", error)
                 await self._claim(None)
             except StreamMismatch as error:
                 if self.pace.once:
@@ -133,11 +133,14 @@ class Follower:
         return False
 
     async def _while_ours(self, call: Coroutine[Any, Any, None]) -> None:
-        """Wait for `call`; raises `FencedError` as soon as a look shows that somebody else owns the partition."""
+        """Wait for `call`; raises `FencedError` as soon as a look shows that somebody else owns the partition.
+
+        Raises `StreamMismatch` as soon as one shows that the broker was set back: what is waited for may be there already.
+        """
         waiting = asyncio.ensure_future(call)
         try:
             while not (await asyncio.wait({waiting}, timeout=_LOOK_AROUND))[0]:
-                await self._ledger.confirm()
+                await self._ledger.look_around()
             await waiting
         finally:
             waiting.cancel()

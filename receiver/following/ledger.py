@@ -199,6 +199,15 @@ class Ledger:
 
     async def confirm(self) -> None:
         """Raise `FencedError` when somebody else owns the partition by now; `Rejected`, `ConnectionLost`."""
+        await self._confirmed()
+
+    async def look_around(self) -> None:
+        """Raise what `confirm` raises, and what `check` raises where the entry was set back: its bucket was restored then."""
+        found = await self._confirmed()
+        if self.offset is not None and found.next < self.offset.next:
+            await self.check(is_silent=False)
+
+    async def _confirmed(self) -> Offset:
         found = self._decode(await bucket.read(self._connection, OFFSETS_BUCKET, self._key))
         if found is None:
             await self._confirm(None)
@@ -208,6 +217,7 @@ class Ledger:
                 "taken it over; only one receiver may own a partition, so this one stops"
                 + ("" if found else " (start it again: it says how to go on behind the files)")
             )
+        return found
 
     async def release(self) -> None:
         """Leave the entry to whoever waits for it; a task of ours that is still at work can commit nothing any more.

@@ -58,20 +58,17 @@ class StreamState:
     witness: str = ""
     ancestors: tuple[Ancestor, ...] = ()
 
-    def descends_from(self, created: str) -> bool:
-        """Whether it was restored from a stream, by that one's time of creation."""
-        return any(ancestor.created == created for ancestor in self.ancestors)
+    def in_common_with(self, created: str) -> int | None:
+        """Return the end of what it has in common with a stream that it was restored from; None for any other."""
+        return next((one.until for one in self.ancestors if one.created == created), None)
 
 
 def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
     """Return the first sequence to receive; raises `StreamMismatch` when the stream was recreated or rewound."""
     if offset is None:
         return max(stream.first, 1)
-    if offset.stream_created != stream.created and stream.descends_from(offset.stream_created):
-        raise StreamRestored(
-            f"partition {partition}: stream LOGS was restored from a backup; a receiver that is started now goes on "
-            "behind the lines that its files have"
-        )
+    if stream.in_common_with(offset.stream_created) is not None:
+        raise StreamRestored(f"partition {partition}: stream LOGS was restored from a backup")
     if offset.stream_created != stream.created:
         raise StreamMismatch(
             f"partition {partition}: stream LOGS was made anew at {stream.created}, its offset {offset.next} belongs "
@@ -95,15 +92,13 @@ def carried_over(offset: Offset | None, stream: StreamState, now: str) -> Offset
 
     As if moved by a person, who has asked for the restore: the files may be ahead of it, and are judged by their spans.
     """
-    if (
-        offset is None
-        or offset.stream_created == stream.created
-        or not stream.descends_from(offset.stream_created)
-    ):
+    until = stream.in_common_with(offset.stream_created) if offset else None
+    if offset is None or until is None:
         return offset
     # behind the end of the backup the same sequences are other lines
-    to = min(offset.next, stream.ancestors[-1].until)
-    return moved(offset, stream, to, "logbroker restore", now)
+    carried = moved(offset, stream, min(offset.next, until), "logbroker restore", now)
+    *before, beginning = carried.lineage
+    return replace(carried, lineage=(*before, replace(beginning, restored=True)))
 
 
 def has_witness(offset: Offset | None, stream: StreamState) -> bool:

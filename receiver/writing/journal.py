@@ -99,11 +99,12 @@ def decide(
     if last.epoch > epoch:
         return Verdict.NEWER
     later = [one for one in lineage if one.epoch > last.epoch]
+    if any(one.restored for one in later):
+        # the stream may lack what is in the files, so only what is torn is undone; spans tell what is there twice
+        return Verdict.UNDO if last.until is None else Verdict.CLEAN
     after = later[0] if later else Beginning(epoch, first)
-    if last.until == after.next:
-        return Verdict.CLEAN
-    if last.first == after.next:
-        return Verdict.UNDO
+    if after.next in {last.until, last.first}:
+        return Verdict.CLEAN if last.until == after.next else Verdict.UNDO
     by_hand = [number for number, one in enumerate(later, 1) if one.by_hand]
     if not by_hand:
         return Verdict.FOREIGN

@@ -186,7 +186,7 @@ RESTORED = StreamState("now", 1, 10, ancestors=(Ancestor("older", 5), Ancestor(C
     ("found", "next_", "by_hand"),
     [
         pytest.param(offset(6), 6, True, id="in the backup"),
-        pytest.param(offset(6, "older"), 6, True, id="in a backup of the backup"),
+        pytest.param(offset(6, "older"), 5, True, id="of what was backed up before"),
         pytest.param(offset(9), 8, True, id="beyond the backup"),
         pytest.param(offset(6, "now"), 6, False, id="claimed since"),
         pytest.param(offset(6, "other"), 6, False, id="of another stream"),

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.offset import Beginning
 from receiver.writing import journal
-from receiver.writing.journal import Batch, DamagedJournal, PreImage, Verdict
+from receiver.writing.journal import Batch, DamagedJournal, PreImage, Verdict, decide
 from receiver.writing.logbook import Logbook
 
 images = st.builds(
@@ -127,3 +128,13 @@ def test_a_journal_behind_a_symbolic_link_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="symbolic"):
         Logbook(tmp_path / "p0.journal")
+
+
+@pytest.mark.parametrize(
+    ("until", "verdict"), [(30, Verdict.CLEAN), (None, Verdict.UNDO)], ids=["whole", "torn"]
+)
+def test_after_a_restore_only_a_torn_batch_is_undone(until: int | None, verdict: Verdict) -> None:
+    last = Batch(3, 20, until, ())
+    lineage = (Beginning(4, 20, by_hand=True, restored=True), Beginning(5, 20))
+
+    assert decide(last, 20, 5, lineage) is verdict
