@@ -2,11 +2,14 @@
 
 import asyncio
 import logging
+import os
 from typing import Any
 
 import click
 
+from broker.exits import ConfigurationError
 from broker.running import program
+from broker.running.notify import notifier_from
 from broker.running.options import given, settings_options
 from broker.serving.service import serve
 from broker.settings import RUN_FIELDS, BrokerSettings
@@ -27,4 +30,12 @@ def run(**options: Any) -> None:
     logging.getLogger("nats-server").setLevel(
         logging.DEBUG if settings.log_level == "debug" else logging.WARNING
     )
-    asyncio.run(serve(settings, settings.store_dir.absolute()))
+    folder = settings.store_dir.absolute()
+    asyncio.run(serve(settings, folder, notifier_from(os.environ), lambda: _reread(options)))
+
+
+def _reread(options: dict[str, Any]) -> BrokerSettings:
+    try:
+        return given(BrokerSettings, options)
+    except click.UsageError as error:
+        raise ConfigurationError(error.format_message()) from None

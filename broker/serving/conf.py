@@ -6,7 +6,10 @@ Every name here was checked with `nats-server -t` of 2.15.1, which the server st
 from dataclasses import dataclass
 
 from broker.address import Address
+from broker.granting.accounts import Accounts
+from broker.serving.conf_accounts import render_accounts
 from broker.serving.conf_cluster import ClusterConf, render_cluster
+from broker.serving.conf_tls import TlsConf, client_section
 from broker.serving.quoting import quoted
 from broker.topology import MAX_PAYLOAD
 
@@ -29,6 +32,8 @@ class ServerConf:
     folder: str
     max_store: int
     cluster: ClusterConf | None = None
+    accounts: Accounts | None = None
+    tls: TlsConf | None = None
     own: str = ""  # the line that includes an operator's own configuration, over which ours wins
 
 
@@ -85,6 +90,8 @@ def render(conf: ServerConf) -> str:
         "    }",
         "  }",
         "}",
+        *(client_section(conf.tls) if conf.tls else []),
+        *(render_accounts(conf.accounts) if conf.accounts else []),
         *(render_cluster(conf.cluster) if conf.cluster else []),
     ]
     return "\n".join(lines) + "\n"

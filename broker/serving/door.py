@@ -29,7 +29,8 @@ class Door:
         self.own = Access(user=_OWN.name, password=own.secret["password"])
         """How logbroker itself gets in."""
         self._password, self._anybody = replace(own.proof, user=_OWN.name), anybody.proof
-        self._folder = folder
+        self.folder = folder
+        """The broker's folder, absolute."""
         self._was_secured = False
 
     def look(self, settings: GrantSettings, now: datetime) -> Admission:
@@ -38,10 +39,10 @@ class Door:
         So does one that is gone while this broker runs: whoever opens a broker says so (`revoke --open-again`), and
         starts it again, since nats-server takes nobody's user at a start only. Until then nobody gets in.
         """
-        book = load_book(self._folder)
+        book = load_book(self.folder)
         if self._was_secured and book.revision == 0:
             raise ConfigurationError(
-                f"{self._folder / BOOK} is gone; put back a copy of it, or add the credentials again"
+                f"{self.folder / BOOK} is gone; put back a copy of it, or add the credentials again"
             )
         self._was_secured |= book.secured
         book = replace(book, secured=self._was_secured)

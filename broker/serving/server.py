@@ -23,6 +23,9 @@ _LEASH = Path(__file__).with_name("leash.py")
 _LAST_WORDS = 50
 _LOOK_EVERY = 0.01  # seconds between two looks for the ports file
 _GARBAGE = "400"  # percent: little of what it holds lives on, so twice collecting it costs a third of its time
+_RELOAD = 30.0  # seconds
+_RELOADED = "Reloaded server configuration"
+_NOT_RELOADED = "Failed to reload server configuration"
 _CLEAN_STOP = 7.0  # seconds that SIGTERM is given; the whole program has ten
 logger = logging.getLogger("nats-server")
 
@@ -60,6 +63,7 @@ class Server:
         self._process = process
         self._folder = folder
         self._said: deque[Said] = deque(maxlen=_LAST_WORDS)
+        self._answer: asyncio.Future[str] | None = None
 
     @property
     def pid(self) -> int:
@@ -95,13 +99,31 @@ class Server:
     def _hear(self, line: bytes) -> None:
         said = read_line(line.decode("utf-8", "replace").rstrip())
         self._said.append(said)
+        if self._answer is not None and not self._answer.done():
+            if said.text.startswith(_RELOADED):
+                self._answer.set_result("")
+            elif said.text.startswith(_NOT_RELOADED):
+                self._answer.set_result(said.text)
         if said.level < Level.FATAL:  # what it dies of is said once, by whoever asks why it ended
             logger.log(said.level, "%s", said.text)
 
-    def reload(self) -> None:
-        """Make the server read its configuration again."""
+    async def reload(self, patience: float = _RELOAD) -> None:
+        """Make the server read its configuration again; returns when it has.
+
+        Raises `OperatorError` when it says that it goes on with the old one, or says nothing for `patience` seconds.
+        """
+        self._answer = asyncio.get_running_loop().create_future()
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGHUP)
+        try:
+            async with asyncio.timeout(patience):
+                refusal = await self._answer
+        except TimeoutError:
+            raise OperatorError(f"nats-server did not reload within {patience:g} s") from None
+        finally:
+            self._answer = None
+        if refusal:
+            raise OperatorError(f"nats-server goes on with its old configuration: {refusal}")
 
     async def end(self) -> None:
         """End the server: cleanly when it can within 7 s, at once otherwise."""

@@ -1,176 +1,112 @@
-"""`logbroker run`: a store, a nats-server and its topology, from the start to a signal. The wiring; decides nothing.
+"""`logbroker run`: a store and the lives of its nats-server, from the start to a signal. The wiring; decides nothing.
 
-settings ─▶ store (lock, room) ─▶ conf ─▶ server (check, start, ports) ─▶ provision ─▶ ready … signal ─▶ end
+lock ─▶ life of nats-server ─▶ (restart wanted) another life … signal ─▶ end
+
+A nats-server that ends by itself ends the broker, and the service manager starts both; one that was ended so that it starts
+again is started again here.
 """
 
-import asyncio
-import json
 import logging
-import os
-import platform
-import signal
-from collections.abc import Coroutine
-from dataclasses import replace
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.declaring.provision import apply
-from broker.exits import OperatorError
+from broker.exits import Exit, OperatorError
+from broker.running.desk import Desk
+from broker.running.ending import Ending
+from broker.running.notify import Notifier
+from broker.running.program import log_to_stderr
+from broker.running.reload import differences
 from broker.serving.binary import find
-from broker.serving.conf import ServerConf, render, store_limit, stream_limit
-from broker.serving.server import Ports, Server, check, started
-from broker.serving.store import Space, held_store, measure
+from broker.serving.door import Door
+from broker.serving.node import House, Node
+from broker.serving.ready import unready
+from broker.serving.store import adopt, held_store
 from broker.settings import BrokerSettings
-from broker.sizes import format_size
-from broker.topology import STREAM, Topology
-from broker.whole import write_whole
 
 __all__ = ["serve"]
 
-_READY = "broker.json"
-_CONF = "nats-server.conf"
-_PATIENCE = 10.0  # seconds between two words about a long recovery
+_AT_START = frozenset({"store_dir", "listen", "http", "server_name", "nats_server", "memory"})
 logger = logging.getLogger(__name__)
 
 
-async def serve(settings: BrokerSettings, folder: Path) -> None:
+class Service:
+    """The broker of one folder."""
+
+    def __init__(self, settings: BrokerSettings, folder: Path) -> None:
+        """Remember what to run; `folder` is absolute."""
+        self._settings = settings
+        self._folder = folder
+        self._node: Node | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether clients are served."""
+        return self._node is not None and self._node.is_ready
+
+    def news(self) -> object:
+        """Return what changes when the status does."""
+        return self.is_ready
+
+    def status(self) -> str:
+        """Return one line on how it goes."""
+        return "serving" if self.is_ready else "starting"
+
+    def is_moving(self, most: float) -> bool:
+        """Whether nothing is stuck."""
+        return most > 0
+
+    async def run(self) -> None:
+        """Serve until cancelled; raises `OperatorError` when that cannot be, or nats-server ends by itself."""
+        binary = find(self._settings.nats_server)
+        with held_store(self._folder) as lock:
+            unready(self._folder)
+            if adopt(self._folder):
+                logger.info("the streams of this store are in an account of their own from now on")
+            house = House(self._folder, lock, binary, Door(self._folder), _now)
+            settings = self._settings
+            while True:
+                self._node = Node(house, settings)
+                await self._node.live()
+                settings = self._node.settings
+
+    async def change(self, settings: BrokerSettings) -> None:
+        """Make new settings count, as far as a running broker can; raises `OperatorError` and goes on as before."""
+        if self._node is None:
+            raise OperatorError("nats-server is still starting; try again when it is ready")
+        at_once = set(type(settings).model_fields) - _AT_START
+        done = differences(self._node.settings, settings, at_once)
+        await self._node.reload(done.settings)
+        log_to_stderr(done.settings)
+        logger.info("settings read again; %s", done)
+
+
+async def serve(
+    settings: BrokerSettings,
+    folder: Path,
+    notifier: Notifier,
+    reread: Callable[[], BrokerSettings],
+) -> None:
     """Run the broker on `folder`, absolute, until SIGTERM or SIGINT; raises `OperatorError` when it cannot start or ends by itself."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # nothing to reload yet
-    binary = find(settings.nats_server)
-    with held_store(folder) as lock:
-        (folder / _READY).unlink(missing_ok=True)
-        space = measure(folder)
-        limit = _limit(settings, space)
-        conf = _configure(settings, folder, max(limit, space.promised))
-        topology = _topology(settings, limit)
-        path = folder / _CONF
-        write_whole(path, render(conf))
-        await check(binary, path)
-        try:
-            async with started(binary, path, int(settings.memory), lock) as server:
-                loop.add_signal_handler(signal.SIGHUP, server.reload)
-                await _first_of(stop.wait(), server.attend(), _work(conf, topology, server))
-                logger.info("stopping")
-        finally:
-            (folder / _READY).unlink(missing_ok=True)
-
-
-def _limit(settings: BrokerSettings, space: Space) -> int:
-    if settings.max_store is not None:
-        return int(settings.max_store)
-    reserve = None if settings.reserve is None else int(settings.reserve)
-    return store_limit(space.free, space.held, space.total, reserve)
-
-
-def _topology(settings: BrokerSettings, limit: int) -> Topology:
-    bound = stream_limit(limit, settings.partitions, settings.max_bytes)
-    if settings.max_bytes is not None and bound < settings.max_bytes:
-        logger.warning(
-            "the stream gets %s instead of --max-bytes %s: the store has no room for more",
-            format_size(bound),
-            format_size(settings.max_bytes),
-        )
-    return replace(settings.topology(), max_bytes=bound)
-
-
-def _configure(settings: BrokerSettings, folder: Path, max_store: int) -> ServerConf:
-    # a limit below what a stream was promised earlier makes the server refuse every change of that stream, the one
-    # to a smaller promise included; so it is at least that, and the stream's own limit follows the disk
-    for address in filter(None, (settings.listen, settings.http)):
-        if not address.is_loopback:
-            logger.warning("%s is open to the network, without credentials", address)
-    return ServerConf(
-        name=settings.server_name or _machine(),
-        listen=settings.listen,
-        http=settings.http,
-        folder=str(folder),
-        max_store=max_store,
-    )
-
-
-def _machine() -> str:
-    return platform.node().replace(".", "-") or "logbroker"
-
-
-async def _work(conf: ServerConf, topology: Topology, server: Server) -> None:
-    """Make the broker ready, say so, and wait for ever."""
-    ports = await _patiently(server.ports())
-    address = f"nats://{conf.listen.reached_at(ports.client)}"
-    connection = Connection([address], "logbroker")
+    service, ending = Service(settings, folder), Ending(Exit.DONE)
+    desk = Desk(service, notifier, reread, service.change)
+    ending.listen(lambda: _end(desk))
+    desk.hear_hang_ups()
     try:
-        await _provision(connection, topology)
-        info = await connection.api(f"STREAM.INFO.{STREAM}")
-    except (ConnectionLost, Rejected) as error:
-        raise OperatorError(
-            f"nats-server at {address} does not answer as it should: {error}"
-        ) from None
+        async with ending.limit:
+            await desk.attend(service.run())
+    except TimeoutError:
+        pass  # ended as asked
     finally:
-        await connection.close()
-    _write_ready(conf, ports, server)
-    logger.info(
-        "ready: %s, store %s, stream %s of at most %s, %d partitions, %d messages",
-        address,
-        conf.folder,
-        STREAM,
-        format_size(info["config"]["max_bytes"]),
-        topology.partitions,
-        info["state"]["messages"],
-    )
-    await asyncio.Event().wait()
+        desk.hear_no_hang_ups()
 
 
-async def _provision(connection: Connection, topology: Topology) -> None:
-    done = await apply(connection, topology)
-    for step in done.steps:
-        for change in step.changes:
-            logger.info(
-                "%s %s: %s is now %s, was %s",
-                step.kind.value,
-                step.name,
-                change.field,
-                change.after,
-                change.before,
-            )
+def _end(desk: Desk[BrokerSettings]) -> float:
+    logger.info("stopping")
+    desk.stopping()
+    return 0.0
 
 
-def _write_ready(conf: ServerConf, ports: Ports, server: Server) -> None:
-    http = conf.http.reached_at(ports.http) if conf.http and ports.http else None
-    content = {
-        "server": f"nats://{conf.listen.reached_at(ports.client)}",
-        "http": f"http://{http}" if http else None,
-        "store_dir": conf.folder,
-        "pid": os.getpid(),
-        "nats_server_pid": server.pid,
-    }
-    write_whole(Path(conf.folder) / _READY, json.dumps(content, indent=2) + "\n")
-
-
-async def _patiently(call: Coroutine[Any, Any, Ports]) -> Ports:
-    """Wait for the server to listen, and say now and then that it is still bringing back its store."""
-    waiting = asyncio.ensure_future(call)
-    try:
-        while True:
-            done, _ = await asyncio.wait([waiting], timeout=_PATIENCE)
-            if done:
-                return waiting.result()
-            logger.info("nats-server is still bringing back its store")
-    finally:
-        waiting.cancel()
-
-
-async def _first_of(*calls: Coroutine[Any, Any, object]) -> None:
-    """Return, or raise, as the first of the calls does, after the others have ended."""
-    tasks = [asyncio.ensure_future(call) for call in calls]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    for task in done:
-        task.result()
+def _now() -> datetime:
+    return datetime.fromtimestamp(time.time_ns() / 1e9, UTC)

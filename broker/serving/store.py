@@ -10,13 +10,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.exits import OperatorError
+from broker.exits import ConfigurationError, OperatorError
+from broker.granting.accounts import LOGS
 
-__all__ = ["Space", "held_store", "measure"]
+__all__ = ["Space", "adopt", "held_store", "measure"]
 
 _LOCK = "logbroker.lock"
 _PATIENCE = 2.0  # seconds: a broker that was killed just now needs a moment to let go
 _DATA = "jetstream"
+_NO_ACCOUNT = "$G"  # what nats-server calls the account where none are configured
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,30 @@ def _lock(descriptor: int, folder: Path) -> None:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         return
+
+
+def adopt(folder: Path) -> bool:
+    """Move the streams of a store from before there were accounts into the account that they are in now.
+
+    Returns whether there were any; one rename, so that a crash leaves either. Raises `ConfigurationError` when both have some.
+    """
+    before, now = folder / _DATA / _NO_ACCOUNT, folder / _DATA / LOGS
+    if not any(before.glob("streams/*")):
+        return False
+    if any(now.glob("streams/*")):
+        raise ConfigurationError(
+            f"{before} and {now} both hold streams, and only the latter are served; move the former out of the store, "
+            "and serve them by a broker of their own"
+        )
+    try:
+        if now.exists():
+            shutil.rmtree(now)  # holds no stream
+        before.rename(now)
+    except OSError as error:
+        raise OperatorError(
+            f"cannot move {before} to {now}: {error.strerror}; check the folder's owner"
+        ) from None
+    return True
 
 
 def measure(folder: Path) -> Space:

@@ -239,8 +239,22 @@ def test_a_server_is_quiet_unless_something_is_wrong(start_broker: Any) -> None:
     broker.end()
 
     assert [line.split(":")[0] for line in broker.said.splitlines()] == [
-        "INFO broker.serving.service"
-    ] * 2
+        "INFO broker.serving.node",
+        "INFO broker.serving.service",
+    ]
+
+
+def test_a_store_from_before_there_were_accounts_goes_on_as_it_was(start_broker: Any) -> None:
+    broker = start_broker()
+    assert fill(broker.wait_ready()["server"], 5) == 5
+    created = ask(broker.wait_ready()["server"], "STREAM.INFO.LOGS")["created"]
+    broker.end()
+    (broker.store / "jetstream" / "LOGS").rename(broker.store / "jetstream" / "$G")
+
+    again = start_broker()
+    info = ask(again.wait_ready()["server"], "STREAM.INFO.LOGS")
+
+    assert (info["state"]["messages"], info["created"]) == (5, created)
 
 
 def test_monitoring_answers_where_it_is_said_to(start_broker: Any) -> None:
@@ -258,4 +272,4 @@ def test_a_stream_larger_than_its_store_is_made_to_fit_and_said(start_broker: An
     info = ask(broker.wait_ready()["server"], "STREAM.INFO.LOGS")
 
     assert info["config"]["max_bytes"] < 10_000_000
-    assert "WARNING broker.serving.service: the stream gets" in broker.said
+    assert "WARNING broker.serving.outfit: the stream gets" in broker.said

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import OperatorError
-from broker.serving.store import held_store, measure
+from broker.exits import ConfigurationError, OperatorError
+from broker.serving.store import adopt, held_store, measure
 
 
 def test_a_store_has_one_owner_at_a_time(tmp_path: Path) -> None:
@@ -43,3 +43,30 @@ def test_what_streams_may_grow_to_is_read_from_the_store_and_damage_is_passed_ov
     assert space.promised == 700
     assert space.held == sum(map(len, contents.values()))
     assert 0 < space.free <= space.total
+
+
+def stream_of(store: Path, account: str) -> Path:
+    folder = store / "jetstream" / account / "streams" / "LOGS"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_streams_from_before_there_were_accounts_are_moved_once(tmp_path: Path) -> None:
+    stream_of(tmp_path, "$G")
+
+    assert adopt(tmp_path)
+    assert (tmp_path / "jetstream" / "LOGS" / "streams" / "LOGS").is_dir()
+    assert not (tmp_path / "jetstream" / "$G").exists()
+    assert not adopt(tmp_path)
+
+
+def test_streams_of_both_kinds_are_never_mixed_nor_hidden(tmp_path: Path) -> None:
+    stream_of(tmp_path, "$G")
+    stream_of(tmp_path, "LOGS")
+
+    with pytest.raises(ConfigurationError, match="both hold streams"):
+        adopt(tmp_path)
+
+
+def test_a_new_store_has_nothing_to_move(tmp_path: Path) -> None:
+    assert not adopt(tmp_path)

@@ -1,0 +1,239 @@
+"""One life of nats-server: from its configuration to ready, then reloaded as often as asked, to its end. The wiring.
+
+outfit ─▶ conf ─▶ check ─▶ start ─▶ ports ─▶ provision ─▶ ready … beside it: what is looked after … ─▶ end
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.declaring.provision import apply
+from broker.exits import OperatorError
+from broker.granting.bookfile import load_book
+from broker.granting.certificates import Pki
+from broker.serving.certwatch import Certwatch
+from broker.serving.conf import render
+from broker.serving.door import Door
+from broker.serving.outfit import Outfit, put_together
+from broker.serving.ready import Refusal, unready, write_ready
+from broker.serving.securing import TLS_FOLDER
+from broker.serving.server import Ports, Server, check, started
+from broker.serving.store import measure
+from broker.settings import BrokerSettings
+from broker.sizes import format_size
+from broker.topology import STREAM, Topology
+from broker.whole import write_whole
+
+__all__ = ["End", "House", "Node"]
+
+CONF = "nats-server.conf"
+_PATIENCE = 10.0  # seconds between two words about a long recovery
+logger = logging.getLogger(__name__)
+
+
+class End(Enum):
+    """Why a life is over, other than by an error."""
+
+    RESTART = "restart"
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What stays the same over all lives: the store and its lock, the program, whom the door lets in, the clock."""
+
+    folder: Path
+    lock: int
+    binary: Path
+    door: Door
+    now: Callable[[], datetime]
+
+
+class Node:
+    """A nats-server, from its start to its end."""
+
+    def __init__(self, house: House, settings: BrokerSettings) -> None:
+        """Remember what to run; `settings` may change by `reload`."""
+        self._house = house
+        self._space = measure(house.folder)
+        self._outfit = self._put_together(settings)
+        self._server: Server | None = None
+        self._ports: Ports | None = None
+        self._connection: Connection | None = None
+        self._certwatch = self._watch()
+        self._changing = asyncio.Lock()
+        self._again = asyncio.Event()
+        self._over = asyncio.Event()
+        self.is_ready = False
+
+    @property
+    def settings(self) -> BrokerSettings:
+        """The settings that count now."""
+        return self._outfit.settings
+
+    async def live(self) -> End:
+        """Run until a restart is wanted; cancel it for an end. Raises `OperatorError` when the server ends by itself."""
+        house, outfit = self._house, self._outfit
+        path = house.folder / CONF
+        write_whole(path, render(outfit.conf))
+        await check(house.binary, path)
+        try:
+            async with (
+                started(house.binary, path, int(outfit.settings.memory), house.lock) as server,
+                asyncio.TaskGroup() as group,
+            ):
+                self._server = server
+                tasks = [group.create_task(server.attend())]
+                await self._begin(server)
+                tasks.extend(group.create_task(one) for one in self._beside())
+                await self._over.wait()
+                for task in tasks:
+                    task.cancel()
+        finally:
+            unready(house.folder)
+            if self._connection is not None:
+                await self._connection.close()
+        return End.RESTART
+
+    def _beside(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """Make what runs beside the server for as long as it lives; whatever fails there ends the broker."""
+        yield self._watch_certificates()
+        yield self._expire()
+
+    def restart(self) -> None:
+        """End this life in order, so that another one begins."""
+        self._over.set()
+
+    async def _begin(self, server: Server) -> None:
+        outfit = self._outfit
+        self._ports = ports = await _patiently(server.ports())
+        scheme = "tls" if outfit.conf.tls else "nats"
+        address = f"{scheme}://{outfit.conf.listen.reached_at(ports.client)}"
+        self._connection = Connection([address], "logbroker", access=outfit.own)
+        held = await self._provision(self._connection, outfit.topology)
+        self._write_ready()
+        self.is_ready = True
+        logger.info(
+            "ready: %s, store %s, stream %s of at most %s, %d partitions, %d messages",
+            address,
+            outfit.conf.folder,
+            STREAM,
+            format_size(held["config"]["max_bytes"]),
+            outfit.topology.partitions,
+            held["state"]["messages"],
+        )
+
+    async def _provision(self, connection: Connection, topology: Topology) -> dict[str, Any]:
+        try:
+            done = await apply(connection, topology)
+            held = await connection.api(f"STREAM.INFO.{STREAM}")
+        except (ConnectionLost, Rejected) as error:
+            raise OperatorError(
+                f"nats-server at {connection.servers} does not answer as it should: {error}"
+            ) from None
+        for step in done.steps:
+            for change in step.changes:
+                logger.info(
+                    "%s %s: %s is now %s, was %s",
+                    step.kind.value,
+                    step.name,
+                    change.field,
+                    change.after,
+                    change.before,
+                )
+        return held
+
+    async def reload(self, settings: BrokerSettings) -> None:
+        """Take over settings, book and certificates as they are now; raises `OperatorError` and goes on as before."""
+        async with self._changing:
+            try:
+                await self._reload(settings)
+            except OperatorError as error:
+                self._write_ready(Refusal(_revision(self._house.folder), str(error)))
+                raise
+            self._write_ready()
+            self._again.set()
+
+    async def _reload(self, settings: BrokerSettings) -> None:
+        server, connection = self._server, self._connection
+        if server is None or connection is None or not self.is_ready:
+            raise OperatorError("nats-server is still starting; try again when it is ready")
+        outfit = self._put_together(settings)
+        new = self._house.folder / f"{CONF}.new"
+        write_whole(new, render(outfit.conf))
+        await check(self._house.binary, new)
+        new.replace(self._house.folder / CONF)
+        if outfit.own != self._outfit.own or outfit.conf.max_store != self._outfit.conf.max_store:
+            logger.info("restarting nats-server, since this cannot change while it runs")
+            self._outfit = outfit
+            self.restart()
+            return
+        try:
+            await server.reload()
+        except OperatorError:
+            write_whole(self._house.folder / CONF, render(self._outfit.conf))
+            raise
+        self._outfit, self._certwatch = outfit, self._watch(outfit)
+        await self._provision(connection, outfit.topology)
+
+    def _put_together(self, settings: BrokerSettings) -> Outfit:
+        # with the room that there was at the start: what the server holds since then is its own affair
+        return put_together(settings, self._house.door, self._space, self._house.now())
+
+    def _write_ready(self, refusal: Refusal | None = None) -> None:
+        if self._server is not None and self._ports is not None:
+            outfit = self._outfit
+            write_ready(outfit.conf, self._ports, self._server.pid, outfit.admission, refusal)
+
+    async def _again_as_it_is(self) -> None:
+        try:
+            await self.reload(self.settings)
+        except OperatorError as error:
+            logger.error("the old settings go on: %s", error)  # noqa: TRY400 - a person must mend it
+
+    def _watch(self, outfit: Outfit | None = None) -> Certwatch:
+        files = (outfit or self._outfit).security.files
+        pki = Pki(self._house.folder / TLS_FOLDER)
+        return Certwatch(files, pki, self._again_as_it_is, self._house.now)
+
+    async def _watch_certificates(self) -> None:
+        while True:
+            await self._certwatch.step()
+            await asyncio.sleep(2)
+
+    async def _expire(self) -> None:
+        """Turn away credentials at the end of their time."""
+        while True:
+            until = self._outfit.admission.until
+            left = None if until is None else (until - self._house.now()).total_seconds()
+            self._again.clear()
+            try:
+                async with asyncio.timeout(None if left is None else max(left, 0.0)):
+                    await self._again.wait()
+            except TimeoutError:
+                await self._again_as_it_is()
+
+
+def _revision(folder: Path) -> int | None:
+    try:
+        return load_book(folder).revision
+    except OperatorError:
+        return None
+
+
+async def _patiently(call: Coroutine[Any, Any, Ports]) -> Ports:
+    """Wait for the server to listen, and say now and then that it is still bringing back its store."""
+    waiting = asyncio.ensure_future(call)
+    try:
+        while True:
+            done, _ = await asyncio.wait([waiting], timeout=_PATIENCE)
+            if done:
+                return waiting.result()
+            logger.info("nats-server is still bringing back its store")
+    finally:
+        waiting.cancel()

@@ -1,0 +1,79 @@
+"""What a life of nats-server is given: read from settings, book, certificates and disk, all at one moment.
+
+Reads; changes nothing.
+"""
+
+import logging
+import platform
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from broker.connecting.access import Access
+from broker.granting.admission import Admission
+from broker.serving.conf import ServerConf, store_limit, stream_limit
+from broker.serving.door import Door
+from broker.serving.securing import Security, security_of
+from broker.serving.store import Space
+from broker.settings import BrokerSettings
+from broker.sizes import format_size
+from broker.topology import Topology
+
+__all__ = ["Outfit", "own_name", "put_together"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Outfit:
+    """The settings that count, and what they come to; `own` is how logbroker itself gets in."""
+
+    settings: BrokerSettings
+    conf: ServerConf
+    topology: Topology
+    admission: Admission
+    security: Security
+    own: Access
+
+
+def put_together(settings: BrokerSettings, door: Door, space: Space, now: datetime) -> Outfit:
+    """Return what the server is to be; raises `ConfigurationError` for what does not go together."""
+    admission = door.look(settings, now)
+    security = security_of(settings, door.folder, mapped=admission.mapped)
+    limit = _limit(settings, space)
+    conf = ServerConf(
+        name=own_name(settings),
+        listen=settings.listen,
+        http=settings.http,
+        folder=str(door.folder),
+        # a limit below what a stream was promised earlier makes the server refuse every change of that stream, the one
+        # to a smaller promise included; so it is at least that, and the stream's own limit follows the disk
+        max_store=max(limit, space.promised),
+        accounts=admission.accounts,
+        tls=security.tls,
+    )
+    own = replace(security.own, user=door.own.user, password=door.own.password)
+    return Outfit(settings, conf, _topology(settings, limit), admission, security, own)
+
+
+def own_name(settings: BrokerSettings) -> str:
+    """Return the name of the server."""
+    return settings.server_name or platform.node().replace(".", "-") or "logbroker"
+
+
+def _limit(settings: BrokerSettings, space: Space) -> int:
+    if settings.max_store is not None:
+        return int(settings.max_store)
+    reserve = None if settings.reserve is None else int(settings.reserve)
+    return store_limit(space.free, space.held, space.total, reserve)
+
+
+def _topology(settings: BrokerSettings, limit: int) -> Topology:
+    asked = None if settings.max_bytes is None else int(settings.max_bytes)
+    bound = stream_limit(limit, settings.partitions, asked)
+    if asked is not None and bound < asked:
+        logger.warning(
+            "the stream gets %s instead of --max-bytes %s: the store has no room for more",
+            format_size(bound),
+            format_size(asked),
+        )
+    return replace(settings.topology(), max_bytes=bound)

@@ -1,0 +1,48 @@
+"""What a running broker says of itself in its folder, for other programs of this machine: `broker.json`."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.granting.admission import Admission
+from broker.serving.conf import ServerConf
+from broker.serving.neighbour import READY
+from broker.serving.server import Ports
+from broker.whole import write_whole
+
+__all__ = ["Refusal", "unready", "write_ready"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A book that was not taken over: its revision, if that could be read, and why."""
+
+    revision: int | None
+    reason: str
+
+
+def write_ready(
+    conf: ServerConf, ports: Ports, pid: int, admission: Admission, refusal: Refusal | None
+) -> None:
+    """Say that clients are served, and by which credentials; `pid` is that of nats-server."""
+    http = conf.http.reached_at(ports.http) if conf.http and ports.http else None
+    scheme = "tls" if conf.tls else "nats"
+    content = {
+        "server": f"{scheme}://{conf.listen.reached_at(ports.client)}",
+        "http": f"http://{http}" if http else None,
+        "store_dir": conf.folder,
+        "pid": os.getpid(),
+        "nats_server_pid": pid,
+        "credentials": {
+            "revision": admission.revision,
+            "secured": admission.secured,
+            **({"refused": refusal.revision, "reason": refusal.reason} if refusal else {}),
+        },
+    }
+    write_whole(Path(conf.folder) / READY, json.dumps(content, indent=2) + "\n")
+
+
+def unready(folder: Path) -> None:
+    """Say so no longer."""
+    (folder / READY).unlink(missing_ok=True)
