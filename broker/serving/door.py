@@ -58,6 +58,6 @@ class Door:
     def asked(self) -> int | None:
         """Return the revision of the book as it stands there, whether it is in force or not; None for an unreadable one."""
         try:
-            return load_book(self._folder).revision
+            return load_book(self.folder).revision
         except ConfigurationError:
             return None
