@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.granting.identity import Certificate, Identity, Kind
+from broker.subjects import inbox_of
 
 __all__ = ["Carried", "file_name"]
 
@@ -70,6 +71,10 @@ def file_name(identity: Identity, ending: str) -> str:
     return f"{kind}.{ending}" if name == kind else f"{kind}-{name}.{ending}"
 
 
+def _is_certified(identity: Identity) -> bool:
+    return isinstance(identity.proof, Certificate)
+
+
 def _toml(value: Any) -> str:
     if (
         isinstance(value, str) and "\n" in value
@@ -83,6 +88,10 @@ def _own(identity: Identity) -> dict[str, Any]:
         case Kind.HOST:
             return {"host": identity.name}
         case Kind.RECEIVER:
-            return {"partition": [str(number) for number in identity.partitions] or ["all"]}
+            return {
+                "partition": [str(number) for number in identity.partitions] or ["all"],
+                # where answers are heard follows from a key or a user, and a certificate is not looked into
+                **({"inbox_prefix": inbox_of(identity.name)} if _is_certified(identity) else {}),
+            }
         case Kind.ADMIN:
             return {}

@@ -48,6 +48,13 @@ def test_a_program_takes_it_as_its_settings(
     assert given == {"server": SERVERS, **own}
 
 
+def test_a_receiver_with_a_certificate_is_told_where_it_hears_answers() -> None:
+    central = Identity(Kind.RECEIVER, "central", Certificate("central.example.net"))
+
+    assert carried(central).settings()["inbox_prefix"] == "_INBOX_central"
+    assert "inbox_prefix" not in carried(SOME).settings()
+
+
 @pytest.mark.parametrize("identity", [HOST, SOME, EVERY, ADMIN])
 def test_programs_get_the_same_as_an_object_in_a_line(identity: Identity) -> None:
     text = carried(identity).as_json()
