@@ -136,11 +136,9 @@ class RoomKeeper:
         state = await ask(self._connection, info)
         if self._barren == _signs(info, state, self.policy):
             return  # nothing has changed since there was nothing to take
-        is_enough = await self._purge(info, state, short)
-        if not is_enough and self._may_drop:
-            is_enough = await self._drop(info, state)
-        self.report = replace(self.report, waits=not is_enough)
-        if is_enough:
+        goes_on = await self._take(info, state, short)
+        self.report = replace(self.report, waits=not goes_on)
+        if goes_on:
             self._barren = None
             return
         self._barren = _signs(info, state, self.policy)
@@ -153,16 +151,21 @@ class RoomKeeper:
         # much more would be dropped than must
         return self.policy.on_full is OnFull.DROP_OLDEST and not self._guard.missing
 
-    async def _purge(self, info: Mapping[str, Any], state: State, short: Shortage) -> bool:
-        gone = await self._making.purge(info, state.received, short.to_low, Memory.FILES)
-        self._purged(gone)
-        if gone.covers(short.to_high) or not self._may_drop:
-            return gone.covers(short.to_high)
-        rest = short.to_high.less(gone)
-        more = await self._making.purge(info, state.received, rest, Memory.OWNERS)
-        self._purged(more)
-        self._speaker.forgot(more)
-        return more.covers(rest)
+    async def _take(self, info: Mapping[str, Any], state: State, short: Shortage) -> bool:
+        """Take what may go, each kind only where nothing is left of the one before; return whether that got anywhere."""
+        spare = await self._making.purge(info, state.received, short.to_low, Memory.FILES)
+        self._purged(spare.amount)
+        if spare.amount.covers(short.to_high) or not spare.is_all:
+            return True
+        if not self._may_drop:
+            return False
+        need = short.to_high.less(spare.amount)
+        files = await self._making.purge(info, state.received, need, Memory.OWNERS)
+        self._purged(files.amount)
+        self._speaker.forgot(files.amount)
+        if files.amount.covers(need) or not files.is_all:
+            return True
+        return await self._drop(info, state)
 
     def _purged(self, gone: Amount) -> None:
         self._speaker.purged(gone)

@@ -21,9 +21,17 @@ from broker.keeping.room_removing import remove
 from broker.keeping.room_scan import Scan
 from broker.topology import STREAM
 
-__all__ = ["Drop", "Making"]
+__all__ = ["Drop", "Making", "Purge"]
 
 _NO_MESSAGE_FOUND = 10037
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """What went of what is received; `is_all` says that nothing like it is left."""
+
+    amount: Amount
+    is_all: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,7 @@ class Making:
 
     async def purge(
         self, info: Mapping[str, Any], received: Received, need: Amount, memory: Memory
-    ) -> Amount:
+    ) -> Purge:
         """Take out received messages that are no `memory`, the oldest first, as much as is needed or as there is.
 
         Raises `Rejected`, `ConnectionLost`: some of it may have gone then.
@@ -57,7 +65,8 @@ class Making:
             await self._look_through(sweep, segment.first, segment.until, segment.filters)
             if sweep.is_done:
                 break
-        return await remove(self._connection, sweep.removals(), info["created"])
+        gone = await remove(self._connection, sweep.removals(), info["created"])
+        return Purge(gone, not sweep.is_done)
 
     async def drop(self, info: Mapping[str, Any], received: Received, need: Amount) -> Drop:
         """Take out the oldest messages, whoever has them, but for what tells who owns a subject; name them before.

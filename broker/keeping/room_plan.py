@@ -21,7 +21,7 @@ from broker.keeping.room_received import Received
 __all__ = ["Memory", "Removal", "Seen", "Sweep", "by_subject"]
 
 _PARTITION = re.compile(r"logs\.p(0|[1-9][0-9]{0,5})\..")
-_MOST = 20_000  # messages of one sweep, which all wait in memory to be removed
+_MOST = 10_000  # messages of one sweep, which all wait in memory to be removed
 
 
 @dataclass(frozen=True, slots=True)
