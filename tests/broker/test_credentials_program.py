@@ -1,0 +1,209 @@
+"""Credentials given and taken while a broker runs: it takes each change at once, and lets go nobody but whom it concerns."""
+
+import asyncio
+import json
+import os
+import signal
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bench.processes import wait_until
+from broker.cli import group
+from broker.connecting.access import Access
+from broker.connecting.client import BrokerClient
+from broker.connecting.connection import BrokerAway, Connection
+from broker.exits import OperatorError
+from tests.broker.conftest import Broker
+
+pytestmark = pytest.mark.nats
+
+
+class Secured:
+    """A running broker, and its credentials."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = folder / "store"
+        self.broker = Broker(self.store, folder / "broker.log", "--http", "127.0.0.1:0")
+        self.server: str = self.broker.wait_ready()["server"]
+
+    def call(self, command: str, *arguments: str) -> str:
+        words = ["credentials", command, *arguments, "--store-dir", str(self.store)]
+        result = CliRunner().invoke(group, words)
+        if isinstance(result.exception, OperatorError):
+            raise result.exception
+        assert result.exit_code == 0, (result.output, result.exception)
+        return result.output
+
+    def add(self, kind: str, *names: str) -> list[Access]:
+        """Add credentials and return how their bearers get in."""
+        output = self.folder / "carried"
+        said = self.call("add", kind, *names, "--output", f"{output}/", "--force")
+        assert said.endswith("the broker has taken it\n")
+        return [self.access(output / f"{kind}-{name}.toml") for name in names]
+
+    @staticmethod
+    def access(file: Path) -> Access:
+        return Access(nkey_seed=tomllib.loads(file.read_text())["nkey_seed"])
+
+    def connection(self, access: Access = Access()) -> Connection:  # noqa: B008 - a frozen value
+        return Connection([self.server], "test", access=access)
+
+    async def gets_in(self, access: Access = Access()) -> bool:  # noqa: B008 - a frozen value
+        connection = self.connection(access)
+        try:
+            await (await connection.once()).flush()
+        except BrokerAway as error:
+            if "refuses" not in str(error):
+                raise
+            return False
+        finally:
+            await connection.close()
+        return True
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    made = Secured(tmp_path_factory.mktemp("secured"))
+    try:
+        made.add("admin", "first")
+        yield made
+    finally:
+        made.broker.popen.kill()
+        made.broker.popen.wait()
+
+
+async def until_gone(client: BrokerClient) -> None:
+    await asyncio.to_thread(wait_until, "it is let go", lambda: not client.is_connected, 20)
+
+
+async def test_the_first_credential_lets_go_who_came_without_one(tmp_path: Path) -> None:
+    broker = Secured(tmp_path)
+    try:
+        anybody = broker.connection()
+        client = await anybody.once()
+
+        (admin,) = broker.add("admin", "ops")
+
+        await until_gone(client)
+        await anybody.close()
+        assert not await broker.gets_in()
+        assert await broker.gets_in(admin)
+        broker.call("revoke", "admin", "ops", "--open-again", "--yes")
+        assert not await broker.gets_in(admin)
+        assert not await broker.gets_in()  # nats-server opens at a start only
+    finally:
+        broker.broker.popen.kill()
+        broker.broker.popen.wait()
+
+
+async def test_who_is_connected_stays_so_while_others_come_and_go(secured: Secured) -> None:
+    stay = [secured.connection(one) for one in secured.add("host", "stay1", "stay2")]
+    stay += [secured.connection(secured.add("receiver", "7")[0])]
+    clients = [await connection.once() for connection in stay]
+
+    for number in range(8):
+        secured.add("host", f"come{number}")
+    secured.add("host", *(f"many{number}" for number in range(200)))
+    secured.call("rotate", "host", "come1", "--output", f"{secured.folder}/rotated.toml")
+    secured.call("revoke", "host", *(f"many{number}" for number in range(200)))
+
+    for connection, client in zip(stay, clients, strict=True):
+        assert await connection.once() is client
+        await client.flush()
+        await connection.close()
+
+
+async def test_who_is_revoked_is_let_go_and_does_not_get_in_again(secured: Secured) -> None:
+    goes, stays = secured.add("host", "goes", "stays")
+    gone, there = secured.connection(goes), secured.connection(stays)
+    leaves = await gone.once()
+    client = await there.once()
+
+    secured.call("revoke", "host", "goes")
+
+    await until_gone(leaves)
+    assert not await secured.gets_in(goes)
+    assert await there.once() is client
+    await gone.close()
+    await there.close()
+
+
+async def test_both_secrets_get_in_until_the_old_one_is_over(secured: Secured) -> None:
+    (old,) = secured.add("host", "turns")
+    connected = secured.connection(old)
+    client = await connected.once()
+
+    file = secured.folder / "new.toml"
+    secured.call("rotate", "host", "turns", "--grace", "3s", "--output", str(file))
+    both = await secured.gets_in(old), await secured.gets_in(secured.access(file))
+
+    assert both == (True, True)
+    await until_gone(client)  # by the broker's own clock: nobody tells it
+    assert not await secured.gets_in(old)
+    assert await secured.gets_in(secured.access(file))
+    await connected.close()
+
+
+async def test_a_password_gets_in(secured: Secured) -> None:
+    file = secured.folder / "password.toml"
+    secured.call("add", "admin", "typist", "--with", "password", "--output", str(file))
+    settings = tomllib.loads(file.read_text())
+
+    assert await secured.gets_in(Access(user=settings["user"], password=settings["password"]))
+    assert not await secured.gets_in(Access(user=settings["user"], password="guess"))
+
+
+async def test_the_list_tells_who_is_connected(secured: Secured) -> None:
+    connection = secured.connection(secured.add("host", "present")[0])
+    await connection.once()
+
+    listed = json.loads(secured.call("list", "--json"))["credentials"]
+
+    there = {one["name"]: one["connections"] for one in listed if one["kind"] == "host"}
+    assert there["present"] == 1
+    assert await connection.once()
+    await connection.close()
+
+
+async def test_a_broken_book_neither_opens_nor_closes_a_running_broker(secured: Secured) -> None:
+    (admin,) = secured.add("admin", "keeper")
+    book = secured.store / "credentials.json"
+    text, pid = book.read_text(), json.loads((secured.store / "broker.json").read_text())["pid"]
+
+    for broken in ('{"version": 1', text.replace('"version": 1', '"version": 9'), None):
+        said = len(secured.broker.said)
+        book.write_text(broken) if broken is not None else book.unlink()
+        os.kill(pid, signal.SIGHUP)
+        wait_until("it is said", lambda: "the old" in secured.broker.said[said:], 20)  # noqa: B023 - called at once
+        assert (await secured.gets_in(), await secured.gets_in(admin)) == (False, True)
+
+    book.write_text(text)
+    secured.add("host", "afterwards")
+
+
+def test_a_change_that_nobody_was_told_of_counts_from_the_next_start(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    words = [
+        "credentials",
+        "add",
+        "admin",
+        "--store-dir",
+        str(store),
+        "--output",
+        str(tmp_path / "a.toml"),
+    ]
+    assert "counts from the next start" in CliRunner().invoke(group, words).output
+
+    broker = Broker(store, tmp_path / "broker.log")
+    try:
+        ready = broker.wait_ready()
+        assert (ready["credentials"]["revision"], ready["credentials"]["secured"]) == (1, True)
+        assert broker.end() == 0
+    finally:
+        broker.popen.kill()
+        broker.popen.wait()

@@ -1,0 +1,104 @@
+"""A host, a receiver and an admin do their work with nothing but the files of their credentials."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bench.processes import Process, Processes, wait_until
+from broker.cli import group
+
+pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(120)]
+
+ROOT = Path(__file__).parents[2]
+LINES = [b"line %d of web01\n" % number for number in range(30_000)]
+
+
+class Site:
+    """A broker with credentials, and whatever comes in by them."""
+
+    def __init__(self, folder: Path, programs: Processes) -> None:
+        self.folder, self.programs = folder, programs
+        self.store = folder / "store"
+        self.credentials("add", "admin", "ops")
+        run = ["run", "--store-dir", self.store, "--listen", "127.0.0.1:0", "--http", ""]
+        broker = self.start("broker", "broker", *run, "--partitions", "2")
+        wait_until("the broker is ready", (self.store / "broker.json").exists, 30, [broker])
+        server = json.loads((self.store / "broker.json").read_text())["server"]
+        self.credentials("rotate", "admin", "ops", "--server", server, "--force")
+
+    def credentials(self, *words: str) -> None:
+        carried = ["--output", f"{self.folder}/"] if words[0] != "revoke" else []
+        done = CliRunner().invoke(
+            group, ["credentials", *words, *carried, "--store-dir", str(self.store)]
+        )
+        assert done.exit_code == 0, (done.output, done.exception)
+
+    def start(self, name: str, program: str, *arguments: object) -> Process:
+        command = [sys.executable, "-m", program, *map(str, arguments)]
+        return self.programs.start(name, command, folder=ROOT)
+
+    def ship(self, name: str, file: str, *options: object) -> Process:
+        state = ("--state-dir", self.folder / name, "--file", self.folder / "app.log")
+        return self.start(name, "shipper", "--config", self.folder / file, *state, *options)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    with Processes(folder) as programs:
+        yield Site(folder, programs)
+
+
+def test_files_of_credentials_suffice_to_ship_receive_and_look_while_others_are_given(
+    site: Site,
+) -> None:
+    folder = site.folder
+    site.credentials("add", "host", "web01")
+    site.credentials("add", "receiver", "all")
+    receiver = site.start(
+        "receiver",
+        "receiver",
+        "--config",
+        folder / "receiver-all.toml",
+        "--output",
+        folder / "out",
+    )
+    shipper = site.ship("web01", "host-web01.toml")
+
+    with (folder / "app.log").open("ab", buffering=0) as log:
+        for number in range(30):
+            log.write(b"".join(LINES[number * 1000 : (number + 1) * 1000]))
+            site.credentials("add", "host", f"other{number}")
+    site.credentials("rotate", "host", "web01", "--force")
+    received = folder / "out" / "web01.log"
+    wait_until(
+        "every line is received",
+        lambda: received.exists() and received.stat().st_size >= sum(map(len, LINES)),
+        60,
+        [receiver, shipper],
+    )
+
+    assert received.read_bytes() == b"".join(LINES)
+    status = site.start("status", "broker", "status", "--config", folder / "admin-ops.toml")
+    assert status.wait(20) == 0
+    assert "LOGS, 1 host" in status.last_words()
+    assert (shipper.stop(10), receiver.stop(20)) == (0, 0)
+    assert "waiting" not in shipper.last_words()
+    assert "permissions violation" not in receiver.last_words() + status.last_words()
+
+
+def test_who_is_not_let_in_is_told_so_with_what_it_came_by(site: Site) -> None:
+    site.credentials("add", "host", "web02", "web03")
+    (site.folder / "app.log").touch()
+    site.credentials("revoke", "host", "web02")
+
+    revoked = site.ship("web02", "host-web02.toml", "--once", "--patience", "1s")
+    another = site.ship("web03", "host-web03.toml", "--once", "--patience", "1s", "--host", "db01")
+
+    assert (revoked.wait(30), another.wait(30)) == (1, 1)
+    assert "refuses the key of its settings (nkey_seed)" in revoked.last_words()
+    assert "permissions violation" in another.last_words()
