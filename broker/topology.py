@@ -87,6 +87,8 @@ class Topology:
             {
                 **self._bucket(OFFSETS_BUCKET, history=16),
                 "subjects": [f"$KV.{OFFSETS_BUCKET}.>"],  # a site's receivers are its own
+                # with the header `Nats-Rollup: all` the writer of one key would remove those of all others
+                "allow_rollup_hdrs": False,
             },
             {
                 **self._bucket(CONFIG_BUCKET, history=4),

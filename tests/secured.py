@@ -9,7 +9,7 @@ import bcrypt
 import bench.ports
 from bench.processes import Process, Processes, wait_until
 from broker.connecting.access import Access
-from broker.granting.accounts import Accounts, accounts_of, open_accounts
+from broker.granting.accounts import accounts_of
 from broker.granting.identity import Identity, Kind, Password
 from broker.serving.conf_accounts import render_accounts
 from broker.topology import Topology
@@ -36,7 +36,8 @@ class Secured(NamedTuple):
         return Access(user=name, password=name)
 
     def said(self) -> str:
-        return self.process.last_words()
+        """Return all that it has logged."""
+        return self.process.log.read_text("utf-8") if self.process.log.exists() else ""
 
 
 def hashed(name: str) -> Password:
@@ -56,11 +57,9 @@ def admin(name: str) -> Identity:
 
 
 def start_secured(processes: Processes, folder: Path, *identities: Identity) -> Secured:
-    """Start a server for these, open where there are none, with two partitions applied."""
-    own = hashed(OWN)
-    accounts = accounts_of(identities, own) if identities else open_accounts(own)
+    """Start a server for these, with two partitions applied."""
     port, path = bench.ports.free_port(), folder / "secured.conf"
-    path.write_text(_conf(port, folder, accounts), "utf-8")
+    write_conf(path, port, *identities)
     binary = Path(sys.executable).with_name("nats-server")
     server = Secured(port, processes.start(f"secured-{port}", [binary, "-c", path]), path)
     wait_until("is ready", lambda: "Server is ready" in server.said(), 20, [server.process])
@@ -68,9 +67,12 @@ def start_secured(processes: Processes, folder: Path, *identities: Identity) -> 
     return server
 
 
-def _conf(port: int, folder: Path, accounts: Accounts) -> str:
-    return (
+def write_conf(path: Path, port: int, *identities: Identity) -> None:
+    """Write the configuration of a server that lets in these, and itself; it is told by a SIGHUP to read it again."""
+    accounts = accounts_of(identities, hashed(OWN))
+    path.write_text(
         f'listen: "127.0.0.1:{port}"\nmax_payload: 8MB\n'
-        f'jetstream {{ store_dir: "{folder}/secured-store", sync_interval: always }}\n'
-        "feature_flags { js_ack_fc_v2: false }\n" + "\n".join(render_accounts(accounts)) + "\n"
+        f'jetstream {{ store_dir: "{path.parent}/secured-store", sync_interval: always }}\n'
+        "feature_flags { js_ack_fc_v2: false }\n" + "\n".join(render_accounts(accounts)) + "\n",
+        "utf-8",
     )

@@ -40,4 +40,4 @@ async def test_least_rights_suffice_to_receive_and_to_be_told_to_leave(
     assert [report.ended for report in loop.reports] == [Ending.ASKED]
     offset = await asyncio.to_thread(anybody.offset)
     assert (offset.next, offset.released) == (3, True)
-    assert "Violation" not in server.process.log.read_text("utf-8")
+    assert "Violation" not in server.said()

@@ -35,7 +35,7 @@ def test_least_rights_suffice_to_ship_and_to_rebuild(
         assert process.wait(30) == 0, process.last_words()
 
     assert read_back(server.url()) == lines
-    assert "Violation" not in server.process.log.read_text("utf-8")
+    assert "Violation" not in server.said()
 
 
 def test_a_check_finds_that_these_rights_are_enough(processes: Processes, tmp_path: Path) -> None:
@@ -49,4 +49,4 @@ def test_a_check_finds_that_these_rights_are_enough(processes: Processes, tmp_pa
     process = processes.start("check", [*command, *state], folder=Path(__file__).parents[2])
 
     assert process.wait(30) == 0, process.last_words()
-    assert "Violation" not in server.process.log.read_text("utf-8")
+    assert "Violation" not in server.said()

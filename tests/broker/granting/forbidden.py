@@ -1,0 +1,127 @@
+"""What nobody may do but who is meant to: by who tries it, the subjects to publish to and those to subscribe."""
+
+from broker.granting.permissions import API
+
+OTHER_HOSTS = (
+    "logs.p0.web02",
+    "logs.p1.web02",
+    "logs.p0.WEB01",
+    "logs.p0.web",
+    "logs.p0.web01.example.net",
+    "logs.web01",
+    "logs.p0.*",
+    "logs.p0.>",
+    "logs.>",
+    f"{API}.DIRECT.GET.LOGS.logs.p0.web02",
+    f"{API}.DIRECT.GET.LOGS.logs.>",
+    f"{API}.DIRECT.GET.LOGS",
+    f"{API}.CONSUMER.CREATE.LOGS.shipper-web01.logs.p0.web02",
+    f"{API}.CONSUMER.CREATE.LOGS.shipper-web01.logs.>",
+    f"{API}.CONSUMER.CREATE.LOGS.shipper-web01",
+    f"{API}.CONSUMER.CREATE.LOGS",
+    f"{API}.CONSUMER.CREATE.LOGS.shipper-web02.logs.*.web01",
+    f"{API}.CONSUMER.CREATE.LOGS.receiver-p0.logs.*.web01",
+    f"{API}.CONSUMER.DURABLE.CREATE.LOGS.shipper-web01",
+    f"{API}.CONSUMER.DELETE.LOGS.shipper-web02",
+    f"{API}.CONSUMER.DELETE.LOGS.receiver-p0",
+    f"{API}.CONSUMER.MSG.NEXT.LOGS.shipper-web02",
+    f"{API}.CONSUMER.MSG.NEXT.LOGS.receiver-p0",
+    f"{API}.CONSUMER.INFO.LOGS.receiver-p0",
+    f"{API}.CONSUMER.RESET.LOGS.receiver-p0",
+    f"{API}.CONSUMER.PAUSE.LOGS.receiver-p0",
+    "$JS.ACK.LOGS.receiver-p0.1.1.1.1.0",
+    "_INBOX_web02.x",
+    "_INBOX.x",
+)
+
+STREAMS = tuple(
+    f"{prefix}.{call}"
+    for prefix in (API, "$JS.API")
+    for call in (
+        "INFO",
+        "STREAM.NAMES",
+        "STREAM.LIST",
+        "STREAM.CREATE.MINE",
+        "STREAM.UPDATE.LOGS",
+        "STREAM.DELETE.LOGS",
+        "STREAM.PURGE.LOGS",
+        "STREAM.MSG.DELETE.LOGS",
+        "STREAM.SNAPSHOT.LOGS",
+        "STREAM.RESTORE.MINE",
+        "CONSUMER.LIST.LOGS",
+        "STREAM.INFO.KV_LOGS_OFFSETS",
+        "STREAM.PURGE.KV_LOGS_OFFSETS",
+        "STREAM.MSG.DELETE.KV_LOGS_OFFSETS",
+    )
+)
+
+SYSTEM = (
+    "$SYS.REQ.SERVER.PING",
+    "$SYS.REQ.SERVER.PING.CONNZ",
+    "$SYS.REQ.ACCOUNT.LOGS.CONNS",
+    "$SYS.REQ.CLAIMS.UPDATE",
+    "$SYS.ACCOUNT.LOGS.CONNECT",
+    "$KV.LOGS_CONFIG.partitions",
+    "$LDS.x",
+    "$NRG.x",
+    "_R_.x",
+    "logship.broker",
+)
+
+OF_NO_RECEIVER = (
+    "$KV.LOGS_OFFSETS.p0",
+    f"{API}.DIRECT.GET.KV_LOGS_OFFSETS.$KV.LOGS_OFFSETS.p0",
+    f"{API}.STREAM.INFO.LOGS",
+    f"{API}.STREAM.MSG.GET.LOGS",
+    "logship.leave.r0.x",
+    "logship.receiver.r0.x",
+)
+
+OTHER_PARTITIONS = (
+    "logs.p0.web01",
+    "logs.p1.web01",
+    "$KV.LOGS_OFFSETS.p1",
+    "$KV.LOGS_OFFSETS.>",
+    f"{API}.DIRECT.GET.KV_LOGS_OFFSETS.$KV.LOGS_OFFSETS.p1",
+    f"{API}.DIRECT.GET.KV_LOGS_OFFSETS",
+    f"{API}.DIRECT.GET.LOGS",
+    f"{API}.DIRECT.GET.LOGS.logs.p0.web01",
+    f"{API}.STREAM.MSG.GET.LOGS",
+    f"{API}.STREAM.MSG.GET.KV_LOGS_OFFSETS",
+    f"{API}.CONSUMER.CREATE.LOGS",
+    f"{API}.CONSUMER.CREATE.LOGS.receiver-p0",
+    f"{API}.CONSUMER.CREATE.LOGS.receiver-p0.logs.p1.>",
+    f"{API}.CONSUMER.CREATE.LOGS.receiver-p0.logs.>",
+    f"{API}.CONSUMER.CREATE.LOGS.receiver-p1.logs.p0.>",
+    f"{API}.CONSUMER.CREATE.LOGS.wake-p0-0.logs.p1.>",
+    f"{API}.CONSUMER.CREATE.LOGS.wake-p1-0.logs.p0.>",
+    f"{API}.CONSUMER.CREATE.LOGS.mine.logs.p0.>",
+    f"{API}.CONSUMER.DELETE.LOGS.receiver-p1",
+    f"{API}.CONSUMER.DELETE.LOGS.wake-p1-0",
+    f"{API}.CONSUMER.DELETE.LOGS.shipper-web01",
+    f"{API}.CONSUMER.MSG.NEXT.LOGS.receiver-p1",
+    f"{API}.CONSUMER.MSG.NEXT.LOGS.wake-p1-0",
+    f"{API}.CONSUMER.INFO.LOGS.receiver-p1",
+    f"{API}.CONSUMER.RESET.LOGS.receiver-p1",
+    f"{API}.CONSUMER.PAUSE.LOGS.receiver-p0",
+    "$JS.ACK.LOGS.receiver-p1.1.1.1.1.0",
+    "$JS.ACK.LOGS.>",
+    "logship.leave.r1.x",
+    "_INBOX_r1.x",
+)
+
+LINES = ("logs.p0.web01", "logs.p0.*", "logs.>")
+
+WIDE = (">", "*", "*.>", "_INBOX.>", "_R_.>", "logs.>", "$JS.>", "$KV.>", "$SYS.>", "logship.>")
+
+PUBLISHED = {
+    "web01": (*OTHER_HOSTS, *OF_NO_RECEIVER, *STREAMS, *SYSTEM),
+    "r0": (*OTHER_PARTITIONS, *STREAMS, *SYSTEM),
+    "everything": (*LINES, *STREAMS, *SYSTEM),
+}
+
+SUBSCRIBED = {
+    "web01": (*WIDE, "_INBOX_web02.>", "_INBOX_*.>", "_INBOX_web01*.>", "logs.*.web01"),
+    "r0": (*WIDE, "_INBOX_r1.>", "logship.receiver.r1.*", "logship.receiver.>", "logship.leave.>"),
+    "everything": (*WIDE, "_INBOX_r0.>", "logship.receiver.r0.*"),
+}

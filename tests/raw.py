@@ -1,0 +1,115 @@
+"""A client that says to a nats-server exactly what it is told to, and tells all that the server says to that."""
+
+import json
+import socket
+import time
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What came before the server's answer to a ping: errors (`-ERR`), and messages as (subject, payload)."""
+
+    errors: tuple[str, ...]
+    messages: tuple[tuple[str, bytes], ...]
+    is_over: bool = False
+    """Whether the server has hung up."""
+
+
+@dataclass(slots=True)
+class Raw:
+    """A connection; `heard` is what the server said to the CONNECT."""
+
+    port: int
+    user: str = ""
+    password: str = ""
+    heard: Heard = field(init=False)
+    _socket: socket.socket = field(init=False)
+    _rest: bytes = field(init=False, default=b"")
+    _sid: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", self.port), 10)
+        options = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
+        if self.user:
+            options |= {"user": self.user, "pass": self.password or self.user}
+        self.heard = self.say(f"CONNECT {json.dumps(options)}\r\n".encode())
+
+    def __enter__(self) -> "Raw":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._socket.close()
+
+    def publish(
+        self, subject: str, payload: bytes = b"{}", reply: str = "", header: str = ""
+    ) -> Heard:
+        """Publish, with at most one header (`Name: value`)."""
+        if not header:
+            return self.say(
+                f"PUB {subject} {reply} {len(payload)}\r\n".encode() + payload + b"\r\n"
+            )
+        head = f"NATS/1.0\r\n{header}\r\n\r\n".encode()
+        sizes = f"{len(head)} {len(head) + len(payload)}"
+        return self.say(f"HPUB {subject} {reply} {sizes}\r\n".encode() + head + payload + b"\r\n")
+
+    def subscribe(self, subject: str, queue: str = "") -> Heard:
+        self._sid += 1
+        return self.say(f"SUB {subject} {queue} {self._sid}\r\n".encode())
+
+    def ask(self, subject: str, body: Any = None, inbox: str = "_INBOX.raw") -> dict[str, Any]:
+        """Return an answer in JSON; raises AssertionError for none."""
+        self._sid += 1
+        reply = f"{inbox}.{self._sid}"
+        self.say(f"SUB {reply} {self._sid}\r\n".encode())
+        heard = self.publish(subject, b"" if body is None else json.dumps(body).encode(), reply)
+        deadline = time.monotonic() + 10
+        while not heard.messages:
+            assert not heard.errors, heard.errors
+            assert time.monotonic() < deadline, f"no answer to {subject}"
+            time.sleep(0.001)
+            heard = self.say(b"")
+        return dict(json.loads(heard.messages[0][1]))
+
+    def say(self, words: bytes) -> Heard:
+        """Say it, and hear the server out."""
+        errors: list[str] = []
+        messages: list[tuple[str, bytes]] = []
+        try:
+            self._socket.sendall(words + b"PING\r\n")
+            while (line := self._line()) != b"PONG":
+                if line.startswith(b"-ERR"):
+                    errors.append(line[5:].decode().strip("'"))
+                elif line.startswith((b"MSG", b"HMSG")):
+                    words = line.split()
+                    body = self._bytes(int(words[-1]) + 2)[:-2]
+                    head = int(words[-2]) if line.startswith(b"HMSG") else 0
+                    messages.append((words[1].decode(), body[head:]))
+        except (ConnectionError, EOFError):
+            return Heard(tuple(errors), tuple(messages), is_over=True)
+        return Heard(tuple(errors), tuple(messages))
+
+    def _line(self) -> bytes:
+        while b"\r\n" not in self._rest:
+            self._read()
+        line, self._rest = self._rest.split(b"\r\n", 1)
+        return line
+
+    def _bytes(self, number: int) -> bytes:
+        while len(self._rest) < number:
+            self._read()
+        found, self._rest = self._rest[:number], self._rest[number:]
+        return found
+
+    def _read(self) -> None:
+        data = self._socket.recv(65536)
+        if not data:
+            raise EOFError
+        self._rest += data
