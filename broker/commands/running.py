@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from broker.exits import ConfigurationError
+from broker.keeping.room_service import keep_room
 from broker.running import program
 from broker.running.notify import notifier_from
 from broker.running.options import given, settings_options
@@ -31,7 +32,15 @@ def run(**options: Any) -> None:
         logging.DEBUG if settings.log_level == "debug" else logging.WARNING
     )
     folder = settings.store_dir.absolute()
-    asyncio.run(serve(settings, folder, notifier_from(os.environ), lambda: _reread(options)))
+    asyncio.run(
+        serve(
+            settings,
+            folder,
+            notifier_from(os.environ),
+            lambda: _reread(options),
+            beside=(keep_room,),
+        )
+    )
 
 
 def _reread(options: dict[str, Any]) -> BrokerSettings:

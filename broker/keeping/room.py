@@ -48,23 +48,24 @@ class Policy:
 
 
 class RoomKeeper:
-    """The keeper; `report` is what it has done so far, `policy` may be changed while it runs."""
+    """The keeper; `report` is what it has done so far."""
 
     def __init__(
         self,
         connection: Connection,
         folder: Path,
         name: str,
-        policy: Policy,
+        policy: Callable[[], Policy],
         clock: Callable[[], int],
         disk: Callable[[], Disk | None] = lambda: None,
     ) -> None:
         """Do nothing yet. `name` is the own server's; `folder` the store's; `clock` tells nanoseconds since the epoch.
 
-        `disk` measures the store's disk, None where nothing of it is to stay free.
+        `policy` is asked before each look, as settings may be read again; `disk` measures the store's disk, None where nothing of it is to stay free.
         """
-        self.policy = policy
-        self.report = RoomReport(policy.on_full.value)
+        self._ask_policy = policy
+        self._policy = policy()
+        self.report = RoomReport(self._policy.on_full.value)
         self._connection = connection
         self._name = name
         self._clock = clock
@@ -95,16 +96,17 @@ class RoomKeeper:
         return pause
 
     async def _look(self) -> float:
+        self._policy = self._ask_policy()
         info = await self._connection.api(f"STREAM.INFO.{STREAM}")
         is_keeper = self._is_at_home(info.get("cluster") or {})
-        self.report = replace(self.report, is_keeper=is_keeper, on_full=self.policy.on_full.value)
+        self.report = replace(self.report, is_keeper=is_keeper, on_full=self._policy.on_full.value)
         if not is_keeper:
             self.report = replace(self.report, short_since=None, waits=False, nearest=None)
             return _ELSEWHERE
         await self._making.settle()
         await self._look_for_expiring(info)
         held, bounds = Amount.held(info), await self._guard.attend(info)
-        short = shortage(held, bounds, self.policy.marks).at_least(self._guard.missing)
+        short = shortage(held, bounds, self._policy.marks).at_least(self._guard.missing)
         if short:
             if self.report.short_since is None:
                 self.report = replace(self.report, short_since=iso(self._clock()))
@@ -113,7 +115,7 @@ class RoomKeeper:
         elif self.report.short_since is not None:
             self.report = replace(self.report, short_since=None, waits=False)
             self._speaker.has_room()
-        return look_again_after(held, bounds, self.policy.marks)
+        return look_again_after(held, bounds, self._policy.marks)
 
     def _is_at_home(self, cluster: Mapping[str, Any]) -> bool:
         # a server on its own has no name of a cluster, and is the leader of all that it holds
@@ -134,14 +136,14 @@ class RoomKeeper:
         if began < self._rest_until:
             return
         state = await ask(self._connection, info)
-        if self._barren == _signs(info, state, self.policy):
+        if self._barren == _signs(info, state, self._policy):
             return  # nothing has changed since there was nothing to take
         goes_on = await self._take(info, state, short)
         self.report = replace(self.report, waits=not goes_on)
         if goes_on:
             self._barren = None
             return
-        self._barren = _signs(info, state, self.policy)
+        self._barren = _signs(info, state, self._policy)
         self._rest_until = clock() + _SHARE * (clock() - began)
         self._speaker.waits(state.behind, self._may_drop)
 
@@ -149,7 +151,7 @@ class RoomKeeper:
     def _may_drop(self) -> bool:
         # files of the server become smaller by and by, not with each message that goes: for the sake of the disk
         # much more would be dropped than must
-        return self.policy.on_full is OnFull.DROP_OLDEST and not self._guard.missing
+        return self._policy.on_full is OnFull.DROP_OLDEST and not self._guard.missing
 
     async def _take(self, info: Mapping[str, Any], state: State, short: Shortage) -> bool:
         """Take what may go, each kind only where nothing is left of the one before; return whether that got anywhere."""
@@ -177,7 +179,7 @@ class RoomKeeper:
 
     async def _drop(self, info: Mapping[str, Any], state: State) -> bool:
         now = await self._connection.api(f"STREAM.INFO.{STREAM}")
-        left = shortage(Amount.held(now), Bounds.of(now), self.policy.marks)
+        left = shortage(Amount.held(now), Bounds.of(now), self._policy.marks)
         if not left or now["created"] != info["created"]:
             return True
         drop = await self._making.drop(now, state.received, left.to_high)

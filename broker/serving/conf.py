@@ -13,7 +13,7 @@ from broker.serving.conf_tls import TlsConf, client_section
 from broker.serving.quoting import quoted
 from broker.topology import MAX_PAYLOAD
 
-__all__ = ["ServerConf", "render", "store_limit", "stream_limit"]
+__all__ = ["ServerConf", "kept_free", "render", "store_limit", "stream_limit"]
 
 _LARGEST_RESERVE = 20 * 1024**3
 _BUCKETS_SHARE = (
@@ -44,8 +44,12 @@ def store_limit(free: int, held: int, total: int, reserve: int | None) -> int:
     `held`: a server that is over its limit would refuse to bring back what it has. A limit that is reached is a clean
     negative answer; a full disk freezes a stream until the server is restarted.
     """
-    kept = min(total // 20, _LARGEST_RESERVE) if reserve is None else reserve
-    return max(held + max(0, free - kept), 1)
+    return max(held + max(0, free - kept_free(total, reserve)), 1)
+
+
+def kept_free(total: int, reserve: int | None) -> int:
+    """Return what of a disk of `total` bytes is to stay free: `reserve`, where that is told."""
+    return min(total // 20, _LARGEST_RESERVE) if reserve is None else reserve
 
 
 def stream_limit(store: int, partitions: int, asked: int | None) -> int:

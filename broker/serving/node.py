@@ -30,7 +30,7 @@ from broker.sizes import format_size
 from broker.topology import STREAM, Topology
 from broker.whole import write_whole
 
-__all__ = ["End", "House", "Node"]
+__all__ = ["Beside", "End", "House", "Node"]
 
 CONF = "nats-server.conf"
 _PATIENCE = 10.0  # seconds between two words about a long recovery
@@ -52,6 +52,8 @@ class House:
     binary: Path
     door: Door
     now: Callable[[], datetime]
+    beside: tuple["Beside", ...] = ()
+    """What is made to run beside each server once it is ready, for as long as it lives."""
 
 
 class Node:
@@ -59,7 +61,7 @@ class Node:
 
     def __init__(self, house: House, settings: BrokerSettings) -> None:
         """Remember what to run; `settings` may change by `reload`."""
-        self._house = house
+        self.house = house
         self._space = measure(house.folder)
         self._outfit = self._put_together(settings)
         self._server: Server | None = None
@@ -72,13 +74,20 @@ class Node:
         self.is_ready = False
 
     @property
+    def connection(self) -> Connection:
+        """The own connection to the server, once that is ready."""
+        if self._connection is None:
+            raise OperatorError("nats-server is still starting; try again when it is ready")
+        return self._connection
+
+    @property
     def settings(self) -> BrokerSettings:
         """The settings that count now."""
         return self._outfit.settings
 
     async def live(self) -> End:
         """Run until a restart is wanted; cancel it for an end. Raises `OperatorError` when the server ends by itself."""
-        house, outfit = self._house, self._outfit
+        house, outfit = self.house, self._outfit
         path = house.folder / CONF
         write_whole(path, render(outfit.conf))
         await check(house.binary, path)
@@ -104,6 +113,8 @@ class Node:
         """Make what runs beside the server for as long as it lives; whatever fails there ends the broker."""
         yield self._watch_certificates()
         yield self._expire()
+        for make in self.house.beside:
+            yield make(self)
 
     def restart(self) -> None:
         """End this life in order, so that another one begins."""
@@ -154,7 +165,7 @@ class Node:
             try:
                 await self._reload(settings)
             except OperatorError as error:
-                self._write_ready(Refusal(_revision(self._house.folder), str(error)))
+                self._write_ready(Refusal(_revision(self.house.folder), str(error)))
                 raise
             self._write_ready()
             self._again.set()
@@ -164,10 +175,10 @@ class Node:
         if server is None or connection is None or not self.is_ready:
             raise OperatorError("nats-server is still starting; try again when it is ready")
         outfit = self._put_together(settings)
-        new = self._house.folder / f"{CONF}.new"
+        new = self.house.folder / f"{CONF}.new"
         write_whole(new, render(outfit.conf))
-        await check(self._house.binary, new)
-        new.replace(self._house.folder / CONF)
+        await check(self.house.binary, new)
+        new.replace(self.house.folder / CONF)
         if outfit.own != self._outfit.own or outfit.conf.max_store != self._outfit.conf.max_store:
             logger.info("restarting nats-server, since this cannot change while it runs")
             self._outfit = outfit
@@ -176,14 +187,14 @@ class Node:
         try:
             await server.reload()
         except OperatorError:
-            write_whole(self._house.folder / CONF, render(self._outfit.conf))
+            write_whole(self.house.folder / CONF, render(self._outfit.conf))
             raise
         self._outfit, self._certwatch = outfit, self._watch(outfit)
         await self._provision(connection, outfit.topology)
 
     def _put_together(self, settings: BrokerSettings) -> Outfit:
         # with the room that there was at the start: what the server holds since then is its own affair
-        return put_together(settings, self._house.door, self._space, self._house.now())
+        return put_together(settings, self.house.door, self._space, self.house.now())
 
     def _write_ready(self, refusal: Refusal | None = None) -> None:
         if self._server is not None and self._ports is not None:
@@ -198,8 +209,8 @@ class Node:
 
     def _watch(self, outfit: Outfit | None = None) -> Certwatch:
         files = (outfit or self._outfit).security.files
-        pki = Pki(self._house.folder / TLS_FOLDER)
-        return Certwatch(files, pki, self._again_as_it_is, self._house.now)
+        pki = Pki(self.house.folder / TLS_FOLDER)
+        return Certwatch(files, pki, self._again_as_it_is, self.house.now)
 
     async def _watch_certificates(self) -> None:
         while True:
@@ -210,13 +221,17 @@ class Node:
         """Turn away credentials at the end of their time."""
         while True:
             until = self._outfit.admission.until
-            left = None if until is None else (until - self._house.now()).total_seconds()
+            left = None if until is None else (until - self.house.now()).total_seconds()
             self._again.clear()
             try:
                 async with asyncio.timeout(None if left is None else max(left, 0.0)):
                     await self._again.wait()
             except TimeoutError:
                 await self._again_as_it_is()
+
+
+Beside = Callable[[Node], Coroutine[Any, Any, None]]
+"""Makes what runs beside a server."""
 
 
 def _revision(folder: Path) -> int | None:

@@ -8,7 +8,7 @@ again is started again here.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from broker.running.program import log_to_stderr
 from broker.running.reload import differences
 from broker.serving.binary import find
 from broker.serving.door import Door
-from broker.serving.node import House, Node
+from broker.serving.node import Beside, House, Node
 from broker.serving.ready import unready
 from broker.serving.store import adopt, held_store
 from broker.settings import BrokerSettings
@@ -34,8 +34,9 @@ logger = logging.getLogger(__name__)
 class Service:
     """The broker of one folder."""
 
-    def __init__(self, settings: BrokerSettings, folder: Path) -> None:
+    def __init__(self, settings: BrokerSettings, folder: Path, beside: Sequence[Beside]) -> None:
         """Remember what to run; `folder` is absolute."""
+        self._beside = tuple(beside)
         self._settings = settings
         self._folder = folder
         self._node: Node | None = None
@@ -64,7 +65,7 @@ class Service:
             unready(self._folder)
             if adopt(self._folder):
                 logger.info("the streams of this store are in an account of their own from now on")
-            house = House(self._folder, lock, binary, Door(self._folder), _now)
+            house = House(self._folder, lock, binary, Door(self._folder), _now, self._beside)
             settings = self._settings
             while True:
                 self._node = Node(house, settings)
@@ -87,9 +88,13 @@ async def serve(
     folder: Path,
     notifier: Notifier,
     reread: Callable[[], BrokerSettings],
+    beside: Sequence[Beside] = (),
 ) -> None:
-    """Run the broker on `folder`, absolute, until SIGTERM or SIGINT; raises `OperatorError` when it cannot start or ends by itself."""
-    service, ending = Service(settings, folder), Ending(Exit.DONE)
+    """Run the broker on `folder`, absolute, until SIGTERM or SIGINT; raises `OperatorError` when it cannot start or ends by itself.
+
+    `beside` makes what runs beside each nats-server once that is ready.
+    """
+    service, ending = Service(settings, folder, beside), Ending(Exit.DONE)
     desk = Desk(service, notifier, reread, service.change)
     ending.listen(lambda: _end(desk))
     desk.hear_hang_ups()

@@ -29,7 +29,9 @@ def partition(fresh_url: str, tmp_path: Path) -> Partition:
 
 def make_room(partition: Partition, on_full: OnFull) -> RoomKeeper:
     async def look(connection: Connection) -> RoomKeeper:
-        keeper = RoomKeeper(connection, partition.folder, "one", Policy(on_full), time.time_ns)
+        keeper = RoomKeeper(
+            connection, partition.folder, "one", lambda: Policy(on_full), time.time_ns
+        )
         await keeper.look()
         return keeper
 

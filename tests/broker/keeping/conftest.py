@@ -94,7 +94,7 @@ class Stream:
         """Let a keeper that has just started look so many times, and return it."""
 
         async def look(connection: Connection) -> RoomKeeper:
-            keeper = RoomKeeper(connection, self.folder, "one", self.policy, time.time_ns)
+            keeper = RoomKeeper(connection, self.folder, "one", lambda: self.policy, time.time_ns)
             for _ in range(times):
                 await keeper.look()
             return keeper

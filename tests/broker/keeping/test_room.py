@@ -135,7 +135,7 @@ def test_two_keepers_at_once_leave_what_one_would(stream: Stream) -> None:
 
     async def both(connection: Any) -> None:
         keepers = [
-            RoomKeeper(connection, stream.folder, "one", stream.policy, time.time_ns)
+            RoomKeeper(connection, stream.folder, "one", lambda: stream.policy, time.time_ns)
             for _ in range(2)
         ]
         await asyncio.gather(*(keeper.look() for keeper in keepers))

@@ -38,7 +38,8 @@ def test_a_stream_takes_nothing_while_the_disk_is_short_and_goes_on_after(
 
     async def look(connection: Connection) -> RoomKeeper:
         keeper = RoomKeeper(
-            *(connection, dropping.folder, "one", dropping.policy, lambda: 1), lambda: disks.pop(0)
+            *(connection, dropping.folder, "one", lambda: dropping.policy, lambda: 1),
+            lambda: disks.pop(0),
         )
         while disks:
             await keeper.look()
