@@ -63,7 +63,8 @@ def _performance(verdict: Verdict, gauge: Gauge) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{round(value, 6):.15g}"
+    # Nagios knows no exponents
+    return "" if value is None else f"{value:.6f}".rstrip("0").rstrip(".")
 
 
 def _json(verdicts: Sequence[Verdict]) -> str:

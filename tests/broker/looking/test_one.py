@@ -2,10 +2,11 @@ import asyncio
 import base64
 import json
 import subprocess
-from collections.abc import Callable
 
 import pytest
+from click.testing import CliRunner
 
+from broker.commands.looking import get
 from broker.connecting.connection import Connection
 from broker.exits import OperatorError
 from broker.looking.message import held, nanoseconds, rfc3339
@@ -97,10 +98,8 @@ async def test_raw_is_the_payload_as_it_is_stored(logs_url: str, publish: Publis
 
 
 @pytest.mark.parametrize("sequence", ["0", "-1", "x", "", "99999999999999999999"])
-def test_what_is_no_sequence_is_refused(
-    logbroker: Callable[..., "subprocess.CompletedProcess[str]"], sequence: str
-) -> None:
-    ended = logbroker("get", "--", sequence)
+def test_what_is_no_sequence_is_refused(sequence: str) -> None:
+    ended = CliRunner().invoke(get, ["--", sequence])
 
-    assert ended.returncode == 2
-    assert ended.stderr.count("\n") == 1
+    assert ended.exit_code == 2
+    assert "is not the sequence of a message" in ended.output
