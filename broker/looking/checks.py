@@ -132,7 +132,7 @@ def _ends_of(nodes: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
         told = node.get("certificates")
         for one in told if isinstance(told, list) else ():
             if isinstance(one, Mapping) and isinstance(end := one.get("not_after"), str):
-                yield f"{one.get('name', '?')} on {node.get('name', '?')}", end
+                yield f"{one.get('path', '?')} on {node.get('name', '?')}", end
 
 
 def _ms(seconds: float) -> str:

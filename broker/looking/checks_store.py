@@ -8,6 +8,7 @@ from broker.looking.hosts_view import silence
 from broker.looking.sight import Replica, Status
 from broker.looking.thresholds import Thresholds
 from broker.printable import printable
+from broker.sizes import format_size
 
 __all__ = ["replicas", "room", "store"]
 
@@ -16,7 +17,6 @@ _NO_REPORT = "nobody tells: not a logbroker, or this user may not ask it"
 
 def store(status: Status, limits: Thresholds) -> Verdict:
     """Judge how full the store is, and whether it takes anything."""
-    frozen = [str(node.get("name", "?")) for node in status.nodes if node.get("frozen")]
     shares = list(_shares(status))
     worst = max((share for _, share in shares), default=0.0)
     # where received messages make room for new ones a store is full by and by, and that is fine
@@ -28,7 +28,7 @@ def store(status: Status, limits: Thresholds) -> Verdict:
     return Verdict(
         Check.STORE,
         (
-            *(Finding(Grade.CRITICAL, f"{n} takes no more: its disk was full") for n in frozen),
+            *(finding for node in status.nodes for finding in _disk(node)),
             Finding(grade, f"used: {told}"),
         ),
         (
@@ -36,6 +36,15 @@ def store(status: Status, limits: Thresholds) -> Verdict:
             Gauge("used_bytes", status.store_used, "Bytes in the store", Unit.BYTES),
         ),
     )
+
+
+def _disk(node: Mapping[str, Any]) -> Iterator[Finding]:
+    name, free, reserve = node.get("name", "?"), node.get("disk_free"), node.get("reserve")
+    if frozen := node.get("frozen"):
+        yield Finding(Grade.CRITICAL, printable(f"{name} takes no more: {frozen}"))
+    if isinstance(free, int) and isinstance(reserve, int) and free < reserve:
+        told = f"{format_size(free)} of its disk free, {format_size(reserve)} should stay"
+        yield Finding(Grade.WARNING, printable(f"{name} has {told}"))
 
 
 def _shares(status: Status) -> Iterator[tuple[str, float]]:

@@ -32,7 +32,8 @@ async def ask(connection: Connection) -> Status:
     return replace(
         seen,
         strays=strays_of(found, len(seen.partitions)) if seen.partitions else None,
-        nodes=await reports(connection, len(seen.replicas)),
+        # of how many servers a cluster is is not known here
+        nodes=await reports(connection, expected=0 if seen.cluster else 1),
     )
 
 

@@ -54,15 +54,22 @@ def _head(status: Status) -> list[tuple[str, str]]:
 
 
 def _node(node: Mapping[str, Any]) -> str:
+    """Return what a node tells; it may be of another version and tell other things."""
     told = [str(node.get("name", "?"))]
     if version := node.get("version"):
-        told.append(f"nats-server {version} ({node.get('provenance') or 'of unknown provenance'})")
+        commit = f" [{str(node['commit'])[:7]}]" if node.get("commit") else ""
+        told.append(f"nats-server {version}{commit} ({node.get('provenance') or 'unknown'})")
     if started := node.get("started"):
         told.append(f"since {_short(str(started))}")
-    if isinstance(free := node.get("free"), int):
-        told.append(f"{format_size(free)} free on its disk")
+    if isinstance(free := node.get("disk_free"), int):
+        told.append(f"{format_size(free)} of its disk free")
+    if node.get("encrypted"):
+        told.append("encrypted")
+    if "credentials" in node:
+        number = node["credentials"]
+        told.append("OPEN, no credentials" if number is None else f"{number} credentials")
     if node.get("frozen"):
-        told.append("FROZEN: its disk was full")
+        told.append(f"FROZEN: {node['frozen']}")
     return printable(", ".join(told))
 
 

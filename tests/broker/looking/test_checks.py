@@ -136,7 +136,12 @@ _ROOM = {"on_full": "backpressure", "is_keeper": True}
         pytest.param({"max_messages": 12}, Grade.WARNING, id="by messages"),
         pytest.param({"bytes": 950, "max_bytes": None}, Grade.OK, id="no limit"),
         pytest.param({"bytes": 950, "nodes": ({"room": _ROOM},)}, Grade.OK, id="received go first"),
-        pytest.param({"nodes": ({"name": "n", "frozen": True},)}, Grade.CRITICAL, id="frozen"),
+        pytest.param({"nodes": ({"name": "n", "frozen": "full"},)}, Grade.CRITICAL, id="frozen"),
+        pytest.param(
+            {"nodes": ({"disk_free": 9, "reserve": 10},)},
+            Grade.WARNING,
+            id="the disk fills otherwise",
+        ),
     ],
 )
 def test_the_store_is_judged_by_what_may_not_go(changed: dict[str, Any], grade: Grade) -> None:
@@ -214,13 +219,13 @@ def test_silent_hosts_are_named(limit: Limit, grade: Grade) -> None:
     ],
 )
 def test_certificates_are_judged_by_the_time_that_is_left(end: str, grade: Grade) -> None:
-    told = {"certificates": [{"name": "CN=broker", "not_after": end}], "name": "n1"}
+    told = {"certificates": [{"path": "/tls/broker.pem", "not_after": end}], "name": "n1"}
 
     shown = _judged(Check.CERTIFICATES, reached=Reached(0.0, 0.0, end))
     reported = _judged(Check.CERTIFICATES, seen(nodes=(told,)))
 
     assert shown.grade is reported.grade is grade
-    assert "CN=broker on n1" in reported.findings[0].text
+    assert "/tls/broker.pem on n1" in reported.findings[0].text
 
 
 @pytest.mark.parametrize(

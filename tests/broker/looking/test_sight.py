@@ -91,11 +91,24 @@ def test_lines_that_nobody_reads_are_found() -> None:
     [
         pytest.param({}, "not a logbroker", id="a bare nats-server"),
         pytest.param(
-            {"nodes": ({"name": "n1", "version": "2.15.1", "provenance": "pinned"},)},
-            "n1, nats-server 2.15.1 (pinned)",
+            {
+                "nodes": (
+                    {
+                        "name": "n1",
+                        "version": "2.15.1",
+                        "commit": "b2fd3efc",
+                        "provenance": "pinned",
+                        "disk_free": 2**30,
+                        "credentials": None,
+                    },
+                )
+            },
+            "n1, nats-server 2.15.1 [b2fd3ef] (pinned), 1.0 GiB of its disk free, OPEN, no credentials",
             id="a node",
         ),
-        pytest.param({"nodes": ({"name": "n1", "frozen": True},)}, "FROZEN", id="a frozen disk"),
+        pytest.param(
+            {"nodes": ({"name": "n1", "frozen": "full"},)}, "FROZEN: full", id="a frozen disk"
+        ),
         pytest.param({"nodes": ({"odd": 1},)}, "?", id="a node of another version"),
         pytest.param({"lost_messages": 2}, "2 messages of the store were damaged", id="damage"),
         pytest.param({"partitions": ()}, "logbroker apply", id="no partitions"),
