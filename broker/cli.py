@@ -11,6 +11,7 @@ from broker.commands.declaring import apply
 from broker.commands.exchanging import export, import_
 from broker.commands.following import events, tail_lines
 from broker.commands.looking import get, hosts, status
+from broker.commands.removing import purge, rm
 from broker.commands.running import run
 from broker.commands.tls import tls
 from broker.commands.watching import top
@@ -42,6 +43,8 @@ for command in (
     tls,
     backup,
     restore,
+    purge,
+    rm,
 ):
     group.add_command(command)
 

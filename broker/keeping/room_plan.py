@@ -13,12 +13,12 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from operator import attrgetter
+from typing import Protocol
 
 from broker.block import Origin
 from broker.keeping.room_marks import Amount
-from broker.keeping.room_received import Received
 
-__all__ = ["Memory", "Removal", "Seen", "Sweep", "by_subject"]
+__all__ = ["Choice", "Memory", "Removal", "Seen", "Sweep", "by_subject"]
 
 _PARTITION = re.compile(r"logs\.p(0|[1-9][0-9]{0,5})\..")
 _MOST = 10_000  # messages of one sweep, which all wait in memory to be removed
@@ -51,6 +51,8 @@ class Memory(Enum):
     """Who owns each subject, and where each file goes on."""
     OWNERS = auto()
     """Who owns each subject."""
+    NOTHING = auto()
+    """None: shippers learn from the stream no more of what goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,18 @@ class Removal:
     amount: Amount
 
 
+class Choice(Protocol):
+    """What may go, by what is known of a message without its lines."""
+
+    def has(self, partition: int | None, subject: str, sequence: int, stored_at: int) -> bool:
+        """Whether a message is among it; `stored_at` is in nanoseconds since the epoch."""
+        ...
+
+
 class Sweep:
     """Takes messages in the order of the stream and chooses which go, the oldest first, until as much went as must."""
 
-    def __init__(self, need: Amount, memory: Memory, received: Received | None = None) -> None:
+    def __init__(self, need: Amount, memory: Memory, received: Choice | None = None) -> None:
         """Choose what is `received` only; all that is no memory where that is None."""
         self._need = need
         self._memory = memory
@@ -84,6 +94,9 @@ class Sweep:
 
     def take(self, seen: Seen) -> None:
         """Look at the next message."""
+        if self._memory is Memory.NOTHING:
+            self._judge(seen)
+            return
         self._give(("end", seen.subject), seen)
         origin = seen.origin
         if origin is None:

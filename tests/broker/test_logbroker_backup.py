@@ -83,8 +83,6 @@ def test_a_damaged_backup_is_refused_before_anything_is_deleted(
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (["backup"], 2),
-        (["backup", "here", "--keep", "0"], 2),
         (["restore", "here", "--max-age", "soon"], 2),
         (["restore", "here"], 1),
         (["backup", "here/file/below"], 1),

@@ -74,11 +74,20 @@ def test_the_last_block_of_each_file_stays_for_a_shipper_that_loses_its_position
     assert sequences(swept(messages, Sweep(ALL, Memory.OWNERS, received(100)))) == [1, 2, 3, 4]
 
 
+def test_where_nothing_is_to_be_remembered_all_that_is_chosen_goes() -> None:
+    messages = [seen(1, end=None), seen(2), seen(3, "logs.p1.db"), seen(4, agent=None)]
+
+    sweep = swept(messages, Sweep(ALL, Memory.NOTHING, received(4)))
+
+    assert sequences(sweep) == [1, 2, 3]
+    assert left_by(messages, sweep.removals()) == messages[3:]
+
+
 def test_the_last_word_of_an_agent_stays_below_plain_clients_messages() -> None:
     claim = seen(3, end=None, agent="2-00000002")
     messages = [seen(1), seen(2, agent=None), claim, seen(4, agent=None), seen(5, agent=None)]
 
-    for memory in Memory:
+    for memory in (Memory.FILES, Memory.OWNERS):
         assert 3 not in sequences(swept(messages, Sweep(ALL, memory, received(100))))
 
 

@@ -1,0 +1,157 @@
+"""`logbroker purge` and `logbroker rm`."""
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from broker.commands.asking import asking
+from broker.connecting.connection import Connection
+from broker.exits import OperatorError
+from broker.keeping.purge import Look, consequences, erase, look
+from broker.keeping.purge import purge as take_out
+from broker.keeping.room_marks import Amount
+from broker.keeping.room_plan import Memory
+from broker.keeping.wanted import Wanted
+from broker.looking.message import Held
+from broker.looking.one import as_text, fetch
+from broker.moment import ACCEPTED, Moment, read_moment
+from broker.running import program
+from broker.running.consent import YES, ask
+from broker.running.options import given, settings_options
+from broker.settings import STATUS_FIELDS, BrokerSettings
+from broker.sizes import format_size
+from broker.topology import MAX_PARTITIONS
+
+__all__ = ["purge", "rm"]
+
+_NO_END = 2**63
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would go; do nothing.")
+_SEQUENCE = click.IntRange(1, _NO_END)
+logger = logging.getLogger(__name__)
+
+
+def _moment(context: click.Context, parameter: click.Parameter, text: str | None) -> Moment | None:
+    try:
+        return None if text is None else read_moment(text, datetime.now(UTC))  # noqa: TID251 - the shell's clock
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.command()
+@settings_options(BrokerSettings, STATUS_FIELDS)
+@click.option(
+    "--host",
+    multiple=True,
+    metavar="GLOB",
+    help="Only of hosts that match; may be given several times.",
+)
+@click.option(
+    "--partition",
+    multiple=True,
+    metavar="N",
+    type=click.IntRange(0, MAX_PARTITIONS - 1),
+    help="Only of this partition; may be given several times.",
+)
+@click.option(
+    "--before",
+    metavar="PLACE",
+    callback=_moment,
+    help=f"Only what was stored before: {ACCEPTED}.",
+)
+@click.option(
+    "--until-seq", type=_SEQUENCE, metavar="SEQ", help="Only what is below this sequence."
+)
+@click.option("--received", is_flag=True, help="Only what all receivers have.")
+@click.option(
+    "--everything",
+    is_flag=True,
+    help=(
+        "Also the messages by which a shipper that lost its state folder learns how far it has come; it then ships its "
+        "files again."
+    ),
+)
+@_DRY_RUN
+@YES
+def purge(
+    host: tuple[str, ...],
+    partition: tuple[int, ...],
+    before: Moment | None,
+    until_seq: int | None,
+    received: bool,
+    everything: bool,
+    dry_run: bool,
+    yes: bool,
+    **options: Any,
+) -> None:
+    """Remove messages of the stream, after showing which: by host, partition, time, or what was received."""
+    settings = given(BrokerSettings, options)
+    program.log_to_stderr(settings)
+    if not (host or partition or before is not None or until_seq or received or everything):
+        raise click.UsageError(
+            "say what is to go: --host, --partition, --before, --until-seq, --received, or --everything"
+        )
+    wanted = _wanted(host, partition, before, until_seq)
+    memory = Memory.NOTHING if everything else Memory.FILES
+    seen = asking(
+        settings, "purge", lambda connection: look(connection, wanted, memory, received=received)
+    )
+    for line in seen.tally.lines():
+        click.echo(line)
+    if dry_run or not seen.tally.amount.messages:
+        return
+    if not yes:
+        ask("Remove that?")
+    gone = asking(settings, "purge", lambda connection: take_out(connection, seen, memory))
+    _report(seen, gone)
+
+
+def _wanted(
+    host: tuple[str, ...], partition: tuple[int, ...], before: Moment | None, until_seq: int | None
+) -> Wanted:
+    until = until_seq or _NO_END
+    if isinstance(before, int):
+        return Wanted(min(until, before), None, host, partition)
+    stored = None if before is None else int(before.timestamp() * 1_000_000) * 1000
+    return Wanted(until, stored, host, partition)
+
+
+def _report(seen: Look, gone: Amount) -> None:
+    words = f"removed {gone.messages} messages ({format_size(gone.size)})"
+    click.echo(words)
+    logger.info(
+        "%s, on request; not received of those chosen: %d", words, seen.tally.unreceived.messages
+    )
+
+
+@click.command()
+@settings_options(BrokerSettings, STATUS_FIELDS)
+@click.option("--seq", type=_SEQUENCE, required=True, metavar="SEQ", help="The message's sequence.")
+@click.option("--host", metavar="HOST", help="Whose it must be, or nothing is done.")
+@_DRY_RUN
+@YES
+def rm(seq: int, host: str | None, dry_run: bool, yes: bool, **options: Any) -> None:
+    """Remove one message and overwrite it in the store, after showing it: a block of one or more lines."""
+    settings = given(BrokerSettings, options)
+    program.log_to_stderr(settings)
+
+    async def look_at(connection: Connection) -> tuple[Held, list[str]]:
+        message = await fetch(connection, seq)
+        return message, await consequences(connection, message)
+
+    message, words = asking(settings, "rm", look_at)
+    if host is not None and message.host != host:
+        raise OperatorError(f"message {seq} is of host {message.host}; nothing was removed")
+    sys.stdout.buffer.write(as_text(message) + b"\n")
+    sys.stdout.flush()
+    for line in words:
+        click.echo(line)
+    if dry_run:
+        return
+    if not yes:
+        ask(f"Remove message {seq} for good?")
+    asking(settings, "rm", lambda connection: erase(connection, message))
+    click.echo(f"removed message {seq} of {message.host}")
+    logger.info("removed message %d of %s, on request", seq, message.name)

@@ -1,0 +1,66 @@
+"""`logbroker purge` and `logbroker rm` as programs: what they show, what they ask, and how they end."""
+
+import asyncio
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from broker.connecting.connection import Connection
+from tests.receiver.partition import ours
+
+pytestmark = pytest.mark.nats
+
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def url(logs_url: str) -> str:
+    """Return a broker that holds three blocks of web01 and one of db01."""
+
+    async def store() -> None:
+        connection = Connection([logs_url], "tests")
+        for number in range(3):
+            await connection.ask(*ours("web01", "a", number * 7, b"line %d\n" % number))
+        await connection.ask(*ours("db01", "a", 0, b"secret\x1b[2J\n"))
+        await connection.close()
+
+    asyncio.run(store())
+    return logs_url
+
+
+def test_a_purge_shows_what_goes_and_asks_first(logbroker: Call, url: str) -> None:
+    purge = ("purge", "--server", url, "--host", "web*")
+
+    aimless, dry, unasked = (
+        logbroker(*words) for words in [purge[:3], (*purge, "--dry-run"), purge]
+    )
+    done = logbroker(*purge, "--yes")
+    again = logbroker(*purge)
+
+    assert [one.returncode for one in (aimless, dry, unasked, done, again)] == [2, 0, 2, 0, 0]
+    assert "say what is to go" in aimless.stderr
+    assert dry.stdout == unasked.stdout
+    assert "2 messages" in dry.stdout
+    assert "NOT RECEIVED of that: 2 messages" in dry.stdout
+    assert "logs.p0.web01" in dry.stdout
+    assert "--yes" in unasked.stderr
+    assert "removed 2 messages" in done.stdout
+    assert again.stdout == "nothing in the stream is meant\n"
+
+
+def test_one_message_is_shown_and_goes_for_good(logbroker: Call, url: str) -> None:
+    rm = ("rm", "--server", url, "--seq", "4")
+
+    other, unasked = logbroker(*rm, "--host", "web01"), logbroker(*rm)
+    done = logbroker(*rm, "--host", "db01", "--yes")
+    gone = logbroker(*rm)
+
+    assert [one.returncode for one in (other, unasked, done, gone)] == [1, 2, 0, 1]
+    assert "is of host db01" in other.stderr
+    assert "secret\\x1b[2J" in unasked.stdout
+    assert "newest of its host" in unasked.stdout
+    assert "--yes" in unasked.stderr
+    assert "removed message 4 of db01" in done.stdout
+    assert "message 4" in gone.stderr
+    assert [one.stderr.count("\n") for one in (other, unasked, gone)] == [1, 1, 1]
