@@ -261,3 +261,21 @@ async def test_a_dead_server_of_several_costs_nothing(serve: Serve) -> None:
         connection = Connection(["nats://127.0.0.1:1", f"nats://{where}"], "test")
         await connection.once()
         await connection.close()
+
+
+async def test_a_broker_that_is_full_is_told_from_one_that_is_not_there(serve: Serve) -> None:
+    where = serve(
+        """accounts { SHIP {
+             users: [ { user: "web01", password: "s3cret" } ]
+             limits { max_connections: 1 }
+           } }"""
+    )
+    access = Access(user="web01", password="s3cret")
+    first = Connection([f"nats://{where}"], "test", access=access)
+    await first.once()
+
+    said = await refusal(f"nats://{where}", access)
+
+    assert "lets in nobody more: maximum account active connections exceeded" in said
+    assert "--host-connections" in said
+    await first.close()
