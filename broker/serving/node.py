@@ -174,9 +174,10 @@ class Node:
         server, connection = self._server, self._connection
         if server is None or connection is None or not self.is_ready:
             raise OperatorError("nats-server is still starting; try again when it is ready")
-        outfit = self._put_together(settings)
+        # thousands of credentials take a second, in which nobody else is to wait
+        outfit = await asyncio.to_thread(self._put_together, settings)
         new = self.house.folder / f"{CONF}.new"
-        write_whole(new, render(outfit.conf))
+        write_whole(new, await asyncio.to_thread(render, outfit.conf))
         await check(self.house.binary, new)
         new.replace(self.house.folder / CONF)
         if outfit.own != self._outfit.own or outfit.conf.max_store != self._outfit.conf.max_store:
@@ -189,6 +190,8 @@ class Node:
         except OperatorError:
             write_whole(self.house.folder / CONF, render(self._outfit.conf))
             raise
+        if outfit.admission.revision != self._outfit.admission.revision:
+            logger.info("took over the book of credentials: %d in it", outfit.admission.credentials)
         self._outfit, self._certwatch = outfit, self._watch(outfit)
         await self._provision(connection, outfit.topology)
 

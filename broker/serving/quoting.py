@@ -2,15 +2,12 @@
 
 __all__ = ["quoted"]
 
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_ESCAPES = {
+    **{number: f"\\x{number:02x}" for number in (*range(32), 127)},
+    **{ord(sign): f"\\{letter}" for sign, letter in zip('"\\\n\r\t', '"\\nrt', strict=True)},
+}
 
 
 def quoted(text: str) -> str:
     """Return a text as a string of the configuration, whatever is in it."""
-    return f'"{"".join(map(_escaped, text))}"'
-
-
-def _escaped(character: str) -> str:
-    if character in _ESCAPES:
-        return _ESCAPES[character]
-    return character if character >= " " and character != "\x7f" else f"\\x{ord(character):02x}"
+    return f'"{text.translate(_ESCAPES)}"'  # thousands of rights are written at each reload
