@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from broker import bucket
-from broker.connecting.connection import Connection, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.declaring.cautions import cautions
 from broker.declaring.deletion import without
 from broker.declaring.plan import Actual, plan
@@ -14,11 +14,13 @@ from broker.declaring.steps import Action, Kind, Plan, Step
 from broker.declaring.weighing import weigh
 from broker.descent import is_being_restored
 from broker.exits import ConfigurationError, OperatorError
+from broker.quorum import is_certain
 from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, Topology
 
-__all__ = ["apply", "carry_out", "consumers_of", "look", "refuse"]
+__all__ = ["STREAM_NOT_FOUND", "Refused", "apply", "carry_out", "consumers_of", "look", "refuse"]
 
-_STREAM_NOT_FOUND = 10059
+STREAM_NOT_FOUND = 10059
+"""The error of JetStream for a stream that is not there."""
 _WAYS = {  # what to do about an answer that does not say it
     10074: "; run three servers as a cluster (--cluster), or keep --replicas 1",
     10005: "; fewer servers than --replicas are there, or have the --placement-tags",
@@ -27,6 +29,10 @@ _WAYS = {  # what to do about an answer that does not say it
 }
 _AT_ONCE = 64  # requests under way; thousands of partitions would otherwise wait for thousands of round trips
 logger = logging.getLogger(__name__)
+
+
+class Refused(ConfigurationError):
+    """The server does not do what a plan has it do; of a cluster one may that comes up later, or leads by then."""
 
 
 async def apply(connection: Connection, desired: Topology) -> Plan:
@@ -80,14 +86,17 @@ async def look(connection: Connection, desired: Topology) -> Actual:
 
 async def _stream(connection: Connection, name: str) -> dict[str, Any] | None:
     try:
-        return await connection.api(f"STREAM.INFO.{name}")
+        info = await connection.api(f"STREAM.INFO.{name}")
     except Rejected as error:
-        if error.error == _STREAM_NOT_FOUND:
+        if error.error == STREAM_NOT_FOUND:
             return None
         raise OperatorError(
             f"{connection.servers} does not tell about stream {name}: {error.description}; "
             "is JetStream on, and may this user see it?"
         ) from None
+    if not is_certain(info):  # a stream that seems empty would let the number of partitions change
+        raise ConnectionLost(f"stream {name} has no leader that is sure of it")
+    return info
 
 
 async def consumers_of(connection: Connection, stream: str = STREAM) -> list[dict[str, Any]]:
@@ -134,7 +143,7 @@ async def _take(step: Step, connection: Connection) -> None:
             f"{step.name} was changed by somebody else meanwhile; try again"
         ) from None
     except Rejected as error:
-        raise ConfigurationError(
+        raise Refused(
             f"{connection.servers} refuses to {step.action.value} {step.kind.value} {step.name}: "
             f"{error.description}{_WAYS.get(error.error, '')}"
         ) from None

@@ -82,7 +82,10 @@ class Cluster:
             section = ClusterConf("c", place.route, routes, SECRET)
             conf = ServerConf(name, place.client, None, str(own), 10**9, section)
             path = own / "nats-server.conf"
-            path.write_text(render(conf), "utf-8")
+            text = render(conf).replace(
+                "logtime: false", "logtime: true"
+            )  # to tell what took how long
+            path.write_text(text, "utf-8")
             process = processes.start(name, [*place.within, find(None), "-c", path])
             self.nodes[name] = Node(name, place, own, process)
 
