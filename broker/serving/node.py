@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.declaring.joining import join
 from broker.declaring.provision import apply
 from broker.exits import OperatorError
 from broker.granting.bookfile import load_book
@@ -27,13 +28,14 @@ from broker.serving.server import Ports, Server, check, started
 from broker.serving.store import measure
 from broker.settings import BrokerSettings
 from broker.sizes import format_size
-from broker.topology import STREAM, Topology
+from broker.topology import STREAM
 from broker.whole import write_whole
 
 __all__ = ["Beside", "End", "House", "Node"]
 
 CONF = "nats-server.conf"
 _PATIENCE = 10.0  # seconds between two words about a long recovery
+_CLUSTER_PATIENCE = 10.0  # seconds for a cluster that has a leader to be as it is declared
 logger = logging.getLogger(__name__)
 
 
@@ -72,6 +74,7 @@ class Node:
         self._again = asyncio.Event()
         self._over = asyncio.Event()
         self.is_ready = False
+        self.waits_for = ""
 
     @property
     def connection(self) -> Connection:
@@ -126,7 +129,7 @@ class Node:
         scheme = "tls" if outfit.conf.tls else "nats"
         address = f"{scheme}://{outfit.conf.listen.reached_at(ports.client)}"
         self._connection = Connection([address], "logbroker", access=outfit.own)
-        held = await self._provision(self._connection, outfit.topology)
+        held = await self._provision(self._connection, outfit)
         self._write_ready()
         self.is_ready = True
         logger.info(
@@ -139,9 +142,12 @@ class Node:
             held["state"]["messages"],
         )
 
-    async def _provision(self, connection: Connection, topology: Topology) -> dict[str, Any]:
+    async def _provision(self, connection: Connection, outfit: Outfit) -> dict[str, Any]:
         try:
-            done = await apply(connection, topology)
+            if outfit.conf.cluster:
+                done = await join(connection, outfit.topology, self._wait)
+            else:
+                done = await apply(connection, outfit.topology)
             held = await connection.api(f"STREAM.INFO.{STREAM}")
         except (ConnectionLost, Rejected) as error:
             raise OperatorError(
@@ -158,6 +164,12 @@ class Node:
                     change.before,
                 )
         return held
+
+    def _wait(self, reason: str) -> None:
+        """Take note of what the cluster is waited for, and say it; it may be that the other servers start later."""
+        if reason and not self.waits_for:
+            logger.info("waiting for its cluster: %s", reason)
+        self.waits_for = reason
 
     async def reload(self, settings: BrokerSettings) -> None:
         """Take over settings, book and certificates as they are now; raises `OperatorError` and goes on as before."""
@@ -193,7 +205,11 @@ class Node:
         if outfit.admission.revision != self._outfit.admission.revision:
             logger.info("took over the book of credentials: %d in it", outfit.admission.credentials)
         self._outfit, self._certwatch = outfit, self._watch(outfit)
-        await self._provision(connection, outfit.topology)
+        try:
+            async with asyncio.timeout(_CLUSTER_PATIENCE):
+                await self._provision(connection, outfit)
+        except TimeoutError:
+            raise OperatorError(f"the cluster does not answer: {self.waits_for}") from None
 
     def _put_together(self, settings: BrokerSettings) -> Outfit:
         # with the room that there was at the start: what the server holds since then is its own affair

@@ -10,7 +10,9 @@ from datetime import datetime
 
 from broker.connecting.access import Access
 from broker.granting.admission import Admission
+from broker.serving.clustering import cluster_of
 from broker.serving.conf import ServerConf, store_limit, stream_limit
+from broker.serving.conf_tls import route_section
 from broker.serving.door import Door
 from broker.serving.securing import Security, security_of
 from broker.serving.store import Space
@@ -39,6 +41,7 @@ def put_together(settings: BrokerSettings, door: Door, space: Space, now: dateti
     """Return what the server is to be; raises `ConfigurationError` for what does not go together."""
     admission = door.look(settings, now)
     security = security_of(settings, door.folder, mapped=admission.mapped)
+    between = route_section(security.tls) if security.tls and security.tls.authorities else []
     limit = _limit(settings, space)
     conf = ServerConf(
         name=own_name(settings),
@@ -48,6 +51,7 @@ def put_together(settings: BrokerSettings, door: Door, space: Space, now: dateti
         # a limit below what a stream was promised earlier makes the server refuse every change of that stream, the one
         # to a smaller promise included; so it is at least that, and the stream's own limit follows the disk
         max_store=max(limit, space.promised),
+        cluster=cluster_of(settings, tuple(between)),
         accounts=admission.accounts,
         tls=security.tls,
     )

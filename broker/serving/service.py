@@ -20,14 +20,21 @@ from broker.running.program import log_to_stderr
 from broker.running.reload import differences
 from broker.serving.binary import find
 from broker.serving.door import Door
+from broker.serving.membership import check_membership, remember_membership
 from broker.serving.node import Beside, House, Node
+from broker.serving.outfit import own_name
 from broker.serving.ready import unready
 from broker.serving.store import adopt, held_store
 from broker.settings import BrokerSettings
 
 __all__ = ["serve"]
 
-_AT_START = frozenset({"store_dir", "listen", "http", "server_name", "nats_server", "memory"})
+_AT_START = frozenset(
+    {
+        *("store_dir", "listen", "http", "server_name", "nats_server", "memory"),
+        *("cluster", "cluster_listen"),
+    }
+)
 logger = logging.getLogger(__name__)
 
 
@@ -48,10 +55,12 @@ class Service:
 
     def news(self) -> object:
         """Return what changes when the status does."""
-        return self.is_ready
+        return self.is_ready, self._node and self._node.waits_for
 
     def status(self) -> str:
         """Return one line on how it goes."""
+        if self._node is not None and self._node.waits_for:
+            return f"waiting for its cluster: {self._node.waits_for}"
         return "serving" if self.is_ready else "starting"
 
     def is_moving(self, most: float) -> bool:
@@ -63,10 +72,12 @@ class Service:
         binary = find(self._settings.nats_server)
         with held_store(self._folder) as lock:
             unready(self._folder)
+            settings = self._settings
+            check_membership(self._folder, settings.cluster, own_name(settings))
             if adopt(self._folder):
                 logger.info("the streams of this store are in an account of their own from now on")
+            remember_membership(self._folder, settings.cluster, own_name(settings))
             house = House(self._folder, lock, binary, Door(self._folder), _now, self._beside)
-            settings = self._settings
             while True:
                 self._node = Node(house, settings)
                 await self._node.live()
