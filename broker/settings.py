@@ -73,7 +73,7 @@ class BrokerSettings(
         description="Memory that nats-server tries to stay below, in bytes or as 512MiB (GOMEMLIMIT).",
         json_schema_extra={"metavar": "SIZE"},
     )
-    server_name: Annotated[str, Field(pattern=r"^[^\s.*>]*$")] = Field(
+    server_name: Annotated[str, Field(pattern=r"^[^\s.*>\x00-\x1f\x7f]*$")] = Field(
         "",
         description="Name of the server in logs and clusters; default: this machine's name.",
         json_schema_extra={"metavar": "NAME"},

@@ -59,7 +59,7 @@ def _metadata(values: tuple[str, ...]) -> tuple[str, ...]:
 Count = Annotated[int, AfterValidator(_count)]
 MessageSize = Annotated[int, BeforeValidator(_message_size)]
 Metadata = Annotated[Many, AfterValidator(_metadata)]
-PlacementName = Annotated[str, Field(pattern=r"^[^\s.*>]*$")]
+PlacementName = Annotated[str, Field(pattern=r"^[^\s.*>\x00-\x1f\x7f]*$")]
 
 
 class TopologySettings(ProgramSettings):

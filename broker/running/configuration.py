@@ -6,12 +6,14 @@ can never disagree.
 
 import difflib
 import os
+import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import click
 from pydantic import AliasGenerator, BeforeValidator, Field, ValidationError
+from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -92,7 +94,7 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
     try:
         settings: Model = type(model.__name__, (model,), reading)(**named)
     except ValidationError as error:
-        raise _translate(error, named, prefix, file) from None
+        raise _translate(error.errors()[0], named, model, file) from None
     return settings
 
 
@@ -124,19 +126,30 @@ def _suggest(word: str, known: Iterable[str]) -> str:
 
 
 def _translate(
-    error: ValidationError, options: Mapping[str, Any], prefix: str, file: ConfigFile | None
+    first: ErrorDetails,
+    options: Mapping[str, Any],
+    model: type[ProgramSettings],
+    file: ConfigFile | None,
 ) -> click.UsageError | ConfigurationError:
-    first = error.errors()[0]
+    """Return the error for a person: it names the place to mend, for what contradicts another setting one of the two."""
+    prefix, known = model.model_config.get("env_prefix", ""), _names(model)
     name = str(first["loc"][0]) if first["loc"] else ""
     reason = first["msg"].removeprefix("Value error, ")
-    flag = f"--{name.replace('_', '-')}"
-    variable = f"{prefix}{name}".upper()
+    set_there = {there.upper() for there, value in os.environ.items() if value}
     if first["type"] == "missing":
+        flag, variable = f"--{name.replace('_', '-')}", f"{prefix}{name}".upper()
         return click.UsageError(
             f"{flag} is required (or {variable}, or {name} in the --config file)"
         )
-    if name in options or not name:
-        return click.UsageError(f"{flag}: {reason}" if name else reason)
-    set_there = variable in {there.upper() for there, value in os.environ.items() if value}
-    place = variable if set_there or file is None else f"{file.line(name)}: {name}"
-    return ConfigurationError(f"{place}: {reason}")
+    for one in (name, *(other for other in known if _is_named(other, reason))):
+        if one in options:
+            return click.UsageError(f"--{one.replace('_', '-')}: {reason}")
+        if f"{prefix}{one}".upper() in set_there:
+            return ConfigurationError(f"{prefix}{one}".upper() + f": {reason}")
+        if file and one in file.content:
+            return ConfigurationError(f"{file.line(one)}: {one}: {reason}")
+    return click.UsageError(f"--{name.replace('_', '-')}: {reason}" if name else reason)
+
+
+def _is_named(name: str, reason: str) -> bool:
+    return re.search(rf"(?<!\w){name.replace('_', '[-_]')}(?!\w)", reason) is not None

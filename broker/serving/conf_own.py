@@ -16,7 +16,8 @@ _STRING = re.compile(r'"(?:\\.|[^"\\])*"|\'[^\']*\'', re.DOTALL)
 _BLOCK = re.compile(r"\(.*?\n\)(?=\n|\Z)", re.DOTALL)
 _KEY = re.compile(r'"[^"]*"|\'[^\']*\'|[^\s:=]+')
 _BARE = re.compile(r"[^\s,;\]}]*")
-_NESTED = re.compile(r"[^\[\]{}\"'(#/]+")
+_GAPS = re.compile(r"[\s,;:=]+")
+_WORD = re.compile(r"[^\s,;:=\[\]{}\"'(][^\s,;:=\[\]{}]*(?:://[^\s,;\[\]{}]*)?")
 _COMMENT = re.compile(r"(?:#|//)[^\n]*")
 
 _FAMILIES: Mapping[str, tuple[str, str]] = {
@@ -156,7 +157,7 @@ def _after_value(text: str, place: int) -> int:
 def _after_nested(text: str, place: int) -> int:
     depth = 0
     while place < len(text):
-        for pattern in (_NESTED, _COMMENT, _STRING, _BLOCK):
+        for pattern in (_GAPS, _COMMENT, _STRING, _BLOCK, _WORD):
             if found := pattern.match(text, place):
                 place = found.end()
                 break

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import click
 import pytest
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from broker.durations import Duration
@@ -22,6 +22,13 @@ class Example(ProgramSettings):
     names: Many = Field((), description="Names.")
     wait: Duration = Field(timedelta(seconds=1), description="A time.")
     needed: int = Field(description="A number.")
+    enough: int = Field(100, description="A larger number.")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Example":
+        if self.needed > self.enough:
+            raise ValueError(f"needed ({self.needed}) must not be more than enough")
+        return self
 
 
 @pytest.fixture
@@ -77,6 +84,23 @@ def test_who_must_mend_a_value_depends_on_where_it_stands(
     monkeypatch.setenv("EXAMPLE_WAIT", "later")
     with pytest.raises(ConfigurationError, match="EXAMPLE_WAIT"):
         load(Example, {"needed": 1}, path)
+
+
+def test_settings_that_contradict_each_other_are_told_where_one_of_them_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text("\nenough = 3\n", "utf-8")
+
+    with pytest.raises(click.UsageError, match=r"^--needed: needed \(9\) must not"):
+        load(Example, {"needed": 9}, path)
+    monkeypatch.setenv("EXAMPLE_NEEDED", "9")
+    with pytest.raises(ConfigurationError, match=r"^EXAMPLE_NEEDED: needed"):
+        load(Example, {}, path)
+    path.write_text("\nneeded = 9\nenough = 3\n", "utf-8")
+    monkeypatch.delenv("EXAMPLE_NEEDED")
+    with pytest.raises(ConfigurationError, match=r"x\.toml:2: needed: needed"):
+        load(Example, {}, path)
 
 
 def test_a_missing_value_names_all_three_places() -> None:

@@ -1,0 +1,155 @@
+"""Any settings file either gives settings that a real nats-server takes, or is refused with the line to mend."""
+
+import asyncio
+import json
+import re
+import subprocess
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from broker.connecting.connection import Connection, Rejected
+from broker.declaring.provision import apply
+from broker.exits import ConfigurationError
+from broker.running.configuration import load, name_of
+from broker.serving.binary import find
+from broker.serving.conf import ServerConf, render, stream_limit
+from broker.settings import BrokerSettings
+
+NAMES = sorted(name_of(field) for field in BrokerSettings.model_fields)
+PLACE = r"logbroker\.toml:\d+(:\d+)?: "
+
+hostile = st.one_of(
+    st.integers(),
+    st.floats(),
+    st.booleans(),
+    st.text(max_size=30),
+    st.lists(st.text(max_size=5) | st.integers(), max_size=3),
+    st.sampled_from(["1979-05-27", "07:32:00", "{ a = 1 }", "[[1]]", "inf", "nan", "0x10"]),
+)
+possible = {
+    "partitions": st.integers(1, 20),
+    "max_age": st.sampled_from(["1s", "90m", "1d", "100000d", "0.5d"]),
+    "max_bytes": st.sampled_from(["1", "5GB", "100MiB"]) | st.integers(1, 2**62),
+    "max_msgs": st.integers(-1, 9) | st.just(2**63 - 1),
+    "max_msg_size": st.sampled_from(["-1", "4096", "1MiB", "2GiB"]),
+    "max_consumers": st.integers(-1, 30),
+    "max_msgs_per_subject": st.integers(-1, 5),
+    "discard": st.sampled_from(["old", "new"]),
+    "discard_new_per_subject": st.booleans(),
+    "storage": st.sampled_from(["file", "memory"]),
+    "compression": st.sampled_from(["none", "s2"]),
+    "duplicate_window": st.sampled_from(["100ms", "2m", "1d"]),
+    "placement_cluster": st.sampled_from(["", "east", "x" * 50]),
+    "placement_tags": st.lists(st.sampled_from(["ssd", "a:b", "é"]), max_size=2),
+    "description": st.text(max_size=50),
+    "metadata": st.lists(st.sampled_from(["a=b", "ü==", "a b=\n"]), max_size=2),
+    "listen": st.sampled_from(["127.0.0.1:0", "[::1]:4222", "localhost:9"]),
+    "server_name": st.text(max_size=20),
+    "memory": st.sampled_from(["64MiB", "1GB"]),
+    "on_full": st.sampled_from(["backpressure", "drop-oldest"]),
+    "high_water": st.integers(1, 99),
+    "low_water": st.integers(1, 99),
+}
+likely = st.sampled_from(sorted(possible)).flatmap(
+    lambda name: st.tuples(st.just(name), possible[name])
+)
+unlikely = st.tuples(st.sampled_from([*NAMES, "max_agee", "a.b", "[table]", ""]), hostile)
+
+
+def written(name: str, value: object) -> str:
+    return f"{name} = {value if name in {'inf', 'nan'} else json.dumps(value, ensure_ascii=False)}"
+
+
+lines = st.lists(likely, max_size=6, unique_by=lambda pair: pair[0]).map(
+    lambda pairs: [written(*pair) for pair in pairs]
+)
+comments = st.sampled_from(["", "# max_age = 1", "  "])
+texts = st.builds(
+    lambda good, more, odd: "\n".join([*good, *more, *(written(*pair) for pair in odd)]),
+    lines,
+    st.lists(comments, max_size=2),
+    st.lists(unlikely, max_size=1),
+)
+broken = st.builds(
+    lambda text, place, junk: (
+        text[: place % (len(text) + 1)] + junk + text[place % (len(text) + 1) :]
+    ),
+    texts,
+    st.integers(0, 300),
+    st.text(alphabet="[]{}=\"'#\n\\,.\x00é", min_size=1, max_size=3),
+)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fuzz") / "logbroker.toml"
+
+
+def read(path: Path, text: str) -> BrokerSettings | None:
+    """Return the settings of a text, None where it is refused with a line; anything else fails the test."""
+    path.write_text(text, "utf-8", newline="")
+    try:
+        return load(BrokerSettings, {}, path)
+    except ConfigurationError as error:
+        said = str(error)
+    assert re.match(rf".*/{PLACE}", said), (text, said)
+    return None
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(texts | broken)
+def test_any_file_gives_settings_or_is_refused_with_its_line(path: Path, text: str) -> None:
+    read(path, text)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(lines)
+def test_settings_that_are_taken_make_a_configuration_that_nats_server_takes(
+    path: Path, text: list[str]
+) -> None:
+    taken = read(path, "\n".join(text))
+    if taken is None:
+        return
+    limit = stream_limit(10**9, taken.partitions, taken.max_bytes)
+    conf = ServerConf(taken.server_name or "one", taken.listen, taken.http, str(path.parent), limit)
+    whole = path.with_name("nats-server.conf")
+    whole.write_text(render(conf), "utf-8")
+
+    checked = subprocess.run([find(None), "-t", "-c", whole], capture_output=True, check=False)
+
+    assert checked.returncode == 0, (text, checked.stderr)
+
+
+@pytest.mark.nats
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@given(lines)
+def test_settings_that_are_taken_are_applied_or_refused_in_words(
+    path: Path, fresh_url: str, text: list[str]
+) -> None:
+    taken = read(path, "\n".join(text))
+    if taken is None:
+        return
+    declared = replace(taken.topology(), replicas=None)
+
+    async def work() -> str:
+        connection = Connection([fresh_url], "test")
+        try:
+            await apply(connection, declared)
+            again = await apply(connection, declared)
+        except ConfigurationError as error:
+            return str(error)
+        else:
+            return "not stable" if again.steps else ""
+        finally:
+            for stream in declared.streams():
+                with suppress(Rejected):
+                    await connection.api(f"STREAM.DELETE.{stream['name']}")
+            await connection.close()
+
+    said = asyncio.run(work())
+    assert not said or "refuses to" in said, (text, said)
