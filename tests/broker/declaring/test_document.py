@@ -11,7 +11,8 @@ from broker.declaring.steps import Kind
 from broker.topology import Topology
 
 TOPOLOGY = Topology(partitions=2)
-STREAMS = tuple(Wanted(Kind.STREAM, one["name"], one) for one in TOPOLOGY.streams())
+CONFIGS = [cleaned(one) for one in TOPOLOGY.streams()]
+STREAMS = tuple(Wanted(Kind.STREAM, one["name"], one) for one in CONFIGS)
 CONSUMERS = tuple(
     Wanted(Kind.CONSUMER, f"receiver-p{n}", TOPOLOGY.consumer(n), "LOGS") for n in range(2)
 )
@@ -41,8 +42,8 @@ def test_files_hold_everything_in_any_order() -> None:
 @pytest.mark.parametrize(
     ("content", "stream"),
     [
-        ({"type": "x", "config": TOPOLOGY.streams()[0], "state": {}}, ""),
-        (TOPOLOGY.streams()[0], ""),
+        ({"type": "x", "config": CONFIGS[0], "state": {}}, ""),
+        (CONFIGS[0], ""),
         ({"stream_name": "LOGS", "name": "receiver-p0", "config": TOPOLOGY.consumer(0)}, "LOGS"),
     ],
     ids=["stream info", "stream", "consumer info"],
