@@ -1,6 +1,5 @@
 """What a logbroker tells of itself and of its nats-server, to whoever asks on the subject. Values only."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,19 +11,20 @@ SUBJECT = "logship.broker"
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """When a certificate of the broker ends: its file, and the time in RFC 3339."""
+    """When a certificate of the broker ends: its subject, its file, and the time in RFC 3339."""
 
+    name: str
     path: str
     not_after: str
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One broker; sizes in bytes, times in RFC 3339.
+    """One broker and its server, whose `name` is first; sizes in bytes, times in RFC 3339.
 
     `provenance` says where the binary is from: pinned, own or unknown. `held` is what the store takes of its disk, of
-    which `disk_free` is left; `reserve` of it is to stay free. `frozen` says why the stream takes nothing more, None when
-    it does. `credentials` is their number, None for an open broker. `room` is what the keeper of the stream's room did.
+    which `free` is left of `total`; `reserve` of it is to stay free. `frozen` says why the stream takes nothing more, None
+    when it does. `credentials` is their number, None for an open broker. Keepers add parts of their own, such as `room`.
     """
 
     name: str
@@ -39,8 +39,8 @@ class Report:
     started: str
     restarts: int
     store_dir: str
-    disk_total: int
-    disk_free: int
+    total: int
+    free: int
     reserve: int
     max_store: int
     held: int
@@ -49,7 +49,6 @@ class Report:
     credentials: int | None
     certificates: tuple[End, ...]
     cluster: str | None
-    room: Mapping[str, Any] | None
 
     def as_json(self) -> dict[str, Any]:
         """Return the same as plain values; the keys are the field names, and stay."""

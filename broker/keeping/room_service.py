@@ -29,6 +29,7 @@ async def keep_room(node: Node) -> None:
         time.time_ns,
         lambda: _disk(node),
     )
+    node.parts["room"] = lambda: keeper.report.as_json()
     await keeper.run()
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.connecting.connection import Arrived, Connection
+from broker.report import SUBJECT
 
-__all__ = ["SUBJECT", "reports"]
+__all__ = ["reports"]
 
-SUBJECT = "logship.broker"
 _PATIENCE = 2.0  # seconds for the first answer
 _MORE = 0.3  # seconds for each further one
 _NOBODY = "503"

@@ -76,7 +76,8 @@ def render(conf: ServerConf) -> str:
         'write_deadline: "10s"',
         'ping_interval: "20s"',
         "ping_max: 2",
-        'lame_duck_grace_period: "2s"',
+        # clients are told to go elsewhere; where there is nowhere to go, waiting helps nobody
+        f'lame_duck_grace_period: "{"1s" if conf.cluster else "100ms"}"',
         'lame_duck_duration: "30s"',
         "feature_flags { js_ack_fc_v2: false }  # nats-py cannot read these acknowledgements yet",
         "jetstream {",

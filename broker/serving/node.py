@@ -5,10 +5,9 @@ outfit ─▶ conf ─▶ check ─▶ start ─▶ ports ─▶ provision ─�
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -18,31 +17,30 @@ from broker.declaring.provision import apply
 from broker.exits import OperatorError
 from broker.granting.bookfile import load_book
 from broker.granting.certificates import Pki
+from broker.serving.binary import Binary
 from broker.serving.certwatch import Certwatch
-from broker.serving.conf import render
+from broker.serving.conf import kept_free, render
 from broker.serving.door import Door
+from broker.serving.healing import Disk, Watch
+from broker.serving.health import Healing
 from broker.serving.outfit import Outfit, put_together
 from broker.serving.ready import Refusal, unready, write_ready
 from broker.serving.securing import TLS_FOLDER
 from broker.serving.server import Ports, Server, check, started
+from broker.serving.speaking import Speaking
 from broker.serving.store import measure
+from broker.serving.telling import Known, Telling
 from broker.settings import BrokerSettings
 from broker.sizes import format_size
 from broker.topology import STREAM
 from broker.whole import write_whole
 
-__all__ = ["Beside", "End", "House", "Node"]
+__all__ = ["Beside", "House", "Node", "Past"]
 
 CONF = "nats-server.conf"
 _PATIENCE = 10.0  # seconds between two words about a long recovery
 _CLUSTER_PATIENCE = 10.0  # seconds for a cluster that has a leader to be as it is declared
 logger = logging.getLogger(__name__)
-
-
-class End(Enum):
-    """Why a life is over, other than by an error."""
-
-    RESTART = "restart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +49,32 @@ class House:
 
     folder: Path
     lock: int
-    binary: Path
+    binary: Binary
     door: Door
     now: Callable[[], datetime]
     beside: tuple["Beside", ...] = ()
     """What is made to run beside each server once it is ready, for as long as it lives."""
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The lives before this one: how many, and those that were begun for the sake of a full disk."""
+
+    lives: int = 0
+    healing: Healing = Healing()  # noqa: RUF009 - a frozen value
+
+
 class Node:
     """A nats-server, from its start to its end."""
 
-    def __init__(self, house: House, settings: BrokerSettings) -> None:
+    def __init__(self, house: House, settings: BrokerSettings, past: Past) -> None:
         """Remember what to run; `settings` may change by `reload`."""
         self.house = house
+        self.parts: dict[str, Callable[[], Mapping[str, Any]]] = {}
+        """What others add to the report, by its key."""
+        self._past = past
+        self._telling = Telling(house.folder, house.binary, house.now(), past.lives)
+        self._health: Watch | None = None
         self._space = measure(house.folder)
         self._outfit = self._put_together(settings)
         self._server: Server | None = None
@@ -88,21 +99,37 @@ class Node:
         """The settings that count now."""
         return self._outfit.settings
 
-    async def live(self) -> End:
+    @property
+    def past(self) -> Past:
+        """What the next life has behind it."""
+        healing = self._health.healing if self._health else self._past.healing
+        return Past(self._past.lives + 1, healing)
+
+    @property
+    def frozen(self) -> str:
+        """The write that failed, for which nothing more is stored; empty when all is well."""
+        return self._health.health.frozen if self._health else ""
+
+    @property
+    def answered(self) -> float | None:
+        """When the server last answered, by the monotonic clock; None while it starts."""
+        return self._health.answered if self._health else None
+
+    async def live(self) -> None:
         """Run until a restart is wanted; cancel it for an end. Raises `OperatorError` when the server ends by itself."""
         house, outfit = self.house, self._outfit
         path = house.folder / CONF
         write_whole(path, render(outfit.conf))
-        await check(house.binary, path)
+        await check(house.binary.path, path)
         try:
             async with (
-                started(house.binary, path, int(outfit.settings.memory), house.lock) as server,
+                started(house.binary.path, path, int(outfit.settings.memory), house.lock) as server,
                 asyncio.TaskGroup() as group,
             ):
                 self._server = server
                 tasks = [group.create_task(server.attend())]
                 await self._begin(server)
-                tasks.extend(group.create_task(one) for one in self._beside())
+                tasks.extend(group.create_task(one) for one in self._beside(server))
                 await self._over.wait()
                 for task in tasks:
                     task.cancel()
@@ -110,14 +137,34 @@ class Node:
             unready(house.folder)
             if self._connection is not None:
                 await self._connection.close()
-        return End.RESTART
 
-    def _beside(self) -> Iterator[Coroutine[Any, Any, None]]:
+    def _beside(self, server: Server) -> Iterator[Coroutine[Any, Any, None]]:
         """Make what runs beside the server for as long as it lives; whatever fails there ends the broker."""
+        self._health = Watch(
+            self.connection,
+            self._outfit.conf.name,
+            Disk(self.house.folder, self._kept_free),
+            self._past.healing,
+            self.restart,
+        )
+        server.on_failed_write = self._health.alarm
+        yield self._health.run()
+        yield Speaking(self.connection, self._report).run()
         yield self._watch_certificates()
         yield self._expire()
         for make in self.house.beside:
             yield make(self)
+
+    def _kept_free(self) -> int:
+        asked = self.settings.reserve
+        return kept_free(self._space.total, None if asked is None else int(asked))
+
+    async def _report(self) -> dict[str, Any]:
+        if self._server is None:
+            raise OperatorError("nats-server is not there yet")
+        ends = self._certwatch.ends()
+        known = Known(self._outfit, self._server, self.frozen, ends, self.parts)
+        return await self._telling.report(known)
 
     def restart(self) -> None:
         """End this life in order, so that another one begins."""
@@ -190,7 +237,7 @@ class Node:
         outfit = await asyncio.to_thread(self._put_together, settings)
         new = self.house.folder / f"{CONF}.new"
         write_whole(new, await asyncio.to_thread(render, outfit.conf))
-        await check(self.house.binary, new)
+        await check(self.house.binary.path, new)
         new.replace(self.house.folder / CONF)
         if outfit.own != self._outfit.own or outfit.conf.max_store != self._outfit.conf.max_store:
             logger.info("restarting nats-server, since this cannot change while it runs")

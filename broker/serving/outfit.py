@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from broker.connecting.access import Access
+from broker.exits import ConfigurationError
 from broker.granting.admission import Admission
 from broker.serving.clustering import cluster_of
 from broker.serving.conf import ServerConf, store_limit, stream_limit
@@ -40,6 +41,7 @@ class Outfit:
 def put_together(settings: BrokerSettings, door: Door, space: Space, now: datetime) -> Outfit:
     """Return what the server is to be; raises `ConfigurationError` for what does not go together."""
     admission = door.look(settings, now)
+    _refuse_strangers(settings, admission)
     security = security_of(settings, door.folder, mapped=admission.mapped)
     between = route_section(security.tls) if security.tls and security.tls.authorities else []
     limit = _limit(settings, space)
@@ -57,6 +59,23 @@ def put_together(settings: BrokerSettings, door: Door, space: Space, now: dateti
     )
     own = replace(security.own, user=door.own.user, password=door.own.password)
     return Outfit(settings, conf, _topology(settings, limit), admission, security, own)
+
+
+def _refuse_strangers(settings: BrokerSettings, admission: Admission) -> None:
+    """Let nobody in from other machines by accident: that takes credentials, or a word of the operator's."""
+    if settings.allow_anonymous:
+        return
+    if not admission.secured and not settings.listen.is_loopback:
+        raise ConfigurationError(
+            f"--listen {settings.listen} reaches beyond this machine, and there are no credentials; add some with "
+            f"`logbroker credentials add admin NAME --store-dir {settings.store_dir}`, "
+            "or give --allow-anonymous in a closed network"
+        )
+    if settings.http is not None and not settings.http.is_loopback:
+        raise ConfigurationError(
+            f"--http {settings.http} tells names of hosts to whoever asks, as it knows no credentials; keep it on "
+            "127.0.0.1, or give --allow-anonymous in a closed network"
+        )
 
 
 def own_name(settings: BrokerSettings) -> str:

@@ -9,13 +9,13 @@ import subprocess
 import sys
 from asyncio.subprocess import Process
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from broker.exits import ConfigurationError, OperatorError
-from broker.serving.serverlog import Level, Said, explain, read_line
+from broker.serving.serverlog import Level, News, Said, explain, read_line, what
 
 __all__ = ["Ports", "Server", "check", "started"]
 
@@ -24,9 +24,8 @@ _LAST_WORDS = 50
 _LOOK_EVERY = 0.01  # seconds between two looks for the ports file
 _GARBAGE = "400"  # percent: little of what it holds lives on, so twice collecting it costs a third of its time
 _RELOAD = 30.0  # seconds
-_RELOADED = "Reloaded server configuration"
-_NOT_RELOADED = "Failed to reload server configuration"
-_CLEAN_STOP = 7.0  # seconds that SIGTERM is given; the whole program has ten
+_LAME_DUCK = 3.5  # seconds for leaders to move away and clients to be told
+_CLEAN_STOP = 7.0  # seconds for that and the stop itself; the whole program has ten
 logger = logging.getLogger("nats-server")
 
 
@@ -64,6 +63,11 @@ class Server:
         self._folder = folder
         self._said: deque[Said] = deque(maxlen=_LAST_WORDS)
         self._answer: asyncio.Future[str] | None = None
+        self._closing = asyncio.Event()
+        self.commit = ""
+        """Of nats-server's source, as it says."""
+        self.on_failed_write: Callable[[], None] = lambda: None
+        """Called when the server says that it could not write."""
 
     @property
     def pid(self) -> int:
@@ -99,13 +103,28 @@ class Server:
     def _hear(self, line: bytes) -> None:
         said = read_line(line.decode("utf-8", "replace").rstrip())
         self._said.append(said)
-        if self._answer is not None and not self._answer.done():
-            if said.text.startswith(_RELOADED):
-                self._answer.set_result("")
-            elif said.text.startswith(_NOT_RELOADED):
-                self._answer.set_result(said.text)
+        self._understand(said)
         if said.level < Level.FATAL:  # what it dies of is said once, by whoever asks why it ended
             logger.log(said.level, "%s", said.text)
+
+    def _understand(self, said: Said) -> None:
+        match what(said):
+            case News.RELOADED:
+                self._reloaded("")
+            case News.NOT_RELOADED:
+                self._reloaded(said.text)
+            case News.FAILED_WRITE:
+                self.on_failed_write()
+            case News.CLOSING:
+                self._closing.set()
+            case News.COMMIT:
+                self.commit = said.text.split("[")[-1].rstrip("]")
+            case News.NOTHING:
+                pass
+
+    def _reloaded(self, refusal: str) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(refusal)
 
     async def reload(self, patience: float = _RELOAD) -> None:
         """Make the server read its configuration again; returns when it has.
@@ -126,19 +145,39 @@ class Server:
             raise OperatorError(f"nats-server goes on with its old configuration: {refusal}")
 
     async def end(self) -> None:
-        """End the server: cleanly when it can within 7 s, at once otherwise."""
+        """End the server: in order when it can within 7 s, at once otherwise.
+
+        In order is as a lame duck first: what it leads in a cluster goes to others, clients are told, nobody new is let in.
+        """
         if self._process.returncode is not None:
             return
-        with suppress(ProcessLookupError):
-            self._process.terminate()
         try:
             async with asyncio.timeout(_CLEAN_STOP):
-                await self._drained()
+                await self._end_in_order()
         except TimeoutError:
             logger.warning("nats-server does not stop; killing it")
-            with suppress(ProcessLookupError):
-                self._process.kill()
+            self._signal(signal.SIGKILL)
             await self._process.wait()
+
+    async def _end_in_order(self) -> None:
+        ended = asyncio.ensure_future(self._drained())
+        closing = asyncio.ensure_future(self._closing.wait())
+        try:
+            self._signal(signal.SIGUSR2)
+            # by itself it would close one client after the other, over half a minute
+            await asyncio.wait(
+                {ended, closing}, timeout=_LAME_DUCK, return_when=asyncio.FIRST_COMPLETED
+            )
+            self._signal(signal.SIGTERM)
+            await ended
+        finally:
+            closing.cancel()
+            ended.cancel()
+
+    def _signal(self, number: int) -> None:
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(number)
 
     async def _drained(self) -> None:
         if self._process.stdout is not None:

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 
-__all__ = ["Level", "Said", "explain", "read_line"]
+__all__ = ["Level", "News", "Said", "explain", "read_line", "what"]
 
 
 class Level(IntEnum):
@@ -46,6 +46,25 @@ def read_line(line: str) -> Said:
     if found is None:
         return Said(Level.ERROR if _TROUBLE.match(line) else Level.INFO, line)
     return Said(_LEVELS.get(found["level"], Level.INFO), found["text"])
+
+
+class News(Enum):
+    """What a line tells that somebody waits for."""
+
+    NOTHING = "nothing"
+    COMMIT = "Git: "
+    RELOADED = "Reloaded server configuration"
+    NOT_RELOADED = "Failed to reload server configuration"
+    FAILED_WRITE = "ritical write error"
+    CLOSING = "Closing existing clients"
+
+
+def what(said: Said) -> News:
+    """Return what a line tells; the texts are those of 2.15."""
+    return next(
+        (news for news in News if news is not News.NOTHING and news.value in said.text),
+        News.NOTHING,
+    )
 
 
 def explain(said: Sequence[Said]) -> str:

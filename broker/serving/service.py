@@ -18,10 +18,10 @@ from broker.running.ending import Ending
 from broker.running.notify import Notifier
 from broker.running.program import log_to_stderr
 from broker.running.reload import differences
-from broker.serving.binary import find
+from broker.serving.binary import examine
 from broker.serving.door import Door
 from broker.serving.membership import check_membership, remember_membership
-from broker.serving.node import Beside, House, Node
+from broker.serving.node import Beside, House, Node, Past
 from broker.serving.outfit import own_name
 from broker.serving.ready import unready
 from broker.serving.store import adopt, held_store
@@ -55,21 +55,32 @@ class Service:
 
     def news(self) -> object:
         """Return what changes when the status does."""
-        return self.is_ready, self._node and self._node.waits_for
+        return self.status()
 
     def status(self) -> str:
         """Return one line on how it goes."""
         if self._node is not None and self._node.waits_for:
             return f"waiting for its cluster: {self._node.waits_for}"
+        if self._node is not None and self._node.frozen:
+            return f"FROZEN, nothing is stored: {self._node.frozen}"
         return "serving" if self.is_ready else "starting"
 
     def is_moving(self, most: float) -> bool:
-        """Whether nothing is stuck."""
-        return most > 0
+        """Whether nats-server has answered within `most` seconds; one that brings back its store may take its time."""
+        answered = self._node.answered if self._node else None
+        return answered is None or time.monotonic() - answered < most
 
     async def run(self) -> None:
         """Serve until cancelled; raises `OperatorError` when that cannot be, or nats-server ends by itself."""
-        binary = find(self._settings.nats_server)
+        binary = examine(self._settings.nats_server)
+        if binary.is_unknown:
+            logger.warning(
+                "%s (version %s) is not the nats-server of this release: its hash is %s; "
+                "if it is meant, name it with --nats-server",
+                binary.path,
+                binary.version,
+                binary.sha256,
+            )
         with held_store(self._folder) as lock:
             unready(self._folder)
             settings = self._settings
@@ -78,10 +89,11 @@ class Service:
                 logger.info("the streams of this store are in an account of their own from now on")
             remember_membership(self._folder, settings.cluster, own_name(settings))
             house = House(self._folder, lock, binary, Door(self._folder), _now, self._beside)
+            past = Past()
             while True:
-                self._node = Node(house, settings)
+                self._node = Node(house, settings, past)
                 await self._node.live()
-                settings = self._node.settings
+                settings, past = self._node.settings, self._node.past
 
     async def change(self, settings: BrokerSettings) -> None:
         """Make new settings count, as far as a running broker can; raises `OperatorError` and goes on as before."""

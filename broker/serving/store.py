@@ -13,7 +13,7 @@ from pathlib import Path
 from broker.exits import ConfigurationError, OperatorError
 from broker.granting.accounts import LOGS
 
-__all__ = ["Space", "adopt", "held_store", "measure"]
+__all__ = ["Space", "adopt", "held_store", "measure", "size_of_data"]
 
 _LOCK = "logbroker.lock"
 _PATIENCE = 2.0  # seconds: a broker that was killed just now needs a moment to let go
@@ -96,6 +96,11 @@ def adopt(folder: Path) -> bool:
             f"cannot move {before} to {now}: {error.strerror}; check the folder's owner"
         ) from None
     return True
+
+
+def size_of_data(folder: Path) -> int:
+    """Return how many bytes the files of a store hold."""
+    return _size(folder / _DATA)
 
 
 def measure(folder: Path) -> Space:

@@ -13,6 +13,7 @@ import pytest
 
 from broker import bucket
 from broker.connecting.connection import Connection, Rejected
+from broker.looking.reports import reports
 
 pytestmark = pytest.mark.nats
 
@@ -273,3 +274,24 @@ def test_a_stream_larger_than_its_store_is_made_to_fit_and_said(start_broker: An
 
     assert info["config"]["max_bytes"] < 10_000_000
     assert "WARNING broker.serving.outfit: the stream gets" in broker.said
+
+
+def test_a_running_broker_answers_for_itself(start_broker: Any) -> None:
+    ready = start_broker("--server-name", "b1").wait_ready()
+
+    async def ask_for_it() -> Any:
+        connection = Connection([ready["server"]], "test")
+        try:
+            return await reports(connection, 1)
+        finally:
+            await connection.close()
+
+    (report,) = asyncio.run(ask_for_it())
+
+    assert report["name"] == "b1"
+    assert (report["version"], report["provenance"]) == ("2.15.1", "pinned")
+    assert report["commit"] == "b2fd3ef"
+    assert report["nats_server_pid"] == ready["nats_server_pid"]
+    assert report["frozen"] is report["credentials"] is None
+    assert 0 < report["free"] < report["total"]
+    assert report["room"]["on_full"] == "backpressure"

@@ -3,9 +3,10 @@ import json
 import pytest
 
 from broker.connecting.connection import Arrived, Connection, Rejected
-from broker.looking.reports import SUBJECT, reports
+from broker.looking.reports import reports
 from broker.looking.status import ask
 from broker.offset import Offset
+from broker.report import SUBJECT
 from broker.topology import Topology
 from tests.broker.looking.conftest import Publish
 

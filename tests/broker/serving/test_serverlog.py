@@ -1,6 +1,6 @@
 import pytest
 
-from broker.serving.serverlog import Level, Said, explain, read_line
+from broker.serving.serverlog import Level, News, Said, explain, read_line, what
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,19 @@ def test_the_last_trouble_is_the_reason_and_chatter_is_none() -> None:
     assert explain(said) == "last"
     assert explain([Said(Level.INFO, "Server is ready")]) == ""
     assert explain([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "news"),
+    [
+        ("  Git:      [b2fd3ef]", News.COMMIT),
+        ("Reloaded server configuration (sha256:f9473f)", News.RELOADED),
+        ("Failed to reload server configuration: no", News.NOT_RELOADED),
+        ("Filestore [LOGS] Critical write error: write /x", News.FAILED_WRITE),
+        ("JetStream stream 'LOGS > LOGS' critical write error: write /x", News.FAILED_WRITE),
+        ("Closing existing clients", News.CLOSING),
+        ("Server is ready", News.NOTHING),
+    ],
+)
+def test_what_somebody_waits_for_is_heard(text: str, news: News) -> None:
+    assert what(Said(Level.INFO, text)) is news
