@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes
+from broker.bucket import read
+from broker.connecting.connection import Connection
 from receiver.assignment import Stay
-from receiver.following.presence import Life, Presence, life_of
+from receiver.following.presence import Life, Presence, life_of, report_of
 from receiver.outcome import Ending
 from tests import secured
 from tests.receiver.following.test_follower import Loop
@@ -41,3 +43,29 @@ async def test_least_rights_suffice_to_receive_and_to_be_told_to_leave(
     offset = await asyncio.to_thread(anybody.offset)
     assert (offset.next, offset.released) == (3, True)
     assert "Violation" not in server.said()
+
+
+async def test_a_receiver_tells_admins_of_its_life_and_answers_to_nothing_but_inboxes(
+    processes: Processes, tmp_path: Path
+) -> None:
+    identities = (secured.receiver("r0", 0), secured.receiver("r1", 1), secured.admin("ops"))
+    server = await asyncio.to_thread(secured.start_secured, processes, tmp_path, *identities)
+    own, other, admin, second = (
+        Connection([server.url(name)], name) for name in ("r0", "r1", "ops", "ops")
+    )
+    present, of_admin = (Presence(one, lambda: b"alive") for one in (own, second))
+    for connection in (own, other, admin, second):
+        await connection.api("STREAM.INFO.LOGS")
+    await present.begin()
+    await of_admin.begin()
+
+    for asking in (other, admin):
+        assert await report_of(asking, present.address) == b"alive"
+        assert await life_of(asking, f"{present.address}x") is Life.NOBODY
+    assert await report_of(admin, of_admin.address) == b"alive"
+
+    await other.publish(f"logship.receiver.{present.address}", reply="$KV.LOGS_OFFSETS.p0")
+    assert await report_of(other, present.address) == b"alive"
+    assert await read(admin, "LOGS_OFFSETS", "p0") is None
+    for connection in (own, other, admin, second):
+        await connection.close()
