@@ -19,6 +19,7 @@ _RUNS = {
         *("--partitions", "1", "--rate", "200", "--seconds", "2", "--silent", "0.2"),
         *("--starts", "0"),
     ),
+    "rights": ("--size", "1", "--runs", "1", "--case", "16 x 256 KiB"),
     "wan": ("--size", "1", "--mode", "auto", "--runs", "1", "--round-trip", "0.01"),
 }
 
@@ -39,6 +40,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Process
         ("live", "5 lines a write"),
         ("receive", "zstd, 2 MB"),
         ("receive_live", "1 partition"),
+        ("rights", "16 x 256 KiB"),
     ],
 )
 def test_a_measurement_ends_with_its_table(runs: dict[str, Process], name: str, row: str) -> None:
