@@ -86,6 +86,12 @@ class BrokerSettings(
         json_schema_extra={"metavar": "PATH"},
     )
 
+    nats_config: Path | None = Field(
+        None,
+        description="Configuration of nats-server of your own, for what there is no option for; it is included.",
+        json_schema_extra={"metavar": "FILE"},
+    )
+
     @field_validator("max_store", "memory")
     @classmethod
     def _not_nothing(cls, size: ByteSize | None) -> ByteSize | None:

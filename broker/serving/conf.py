@@ -24,13 +24,14 @@ _PARTITION_SHARE = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ServerConf:
-    """What the configuration of a server is made of; `folder` is absolute, `max_store` in bytes."""
+    """What the configuration of a server is made of; `folder` is absolute, `max_store` and `max_memory` are bytes."""
 
     name: str
     listen: Address
     http: Address | None
     folder: str
     max_store: int
+    max_memory: int = 64 * 1024**2
     cluster: ClusterConf | None = None
     accounts: Accounts | None = None
     tls: TlsConf | None = None
@@ -83,7 +84,7 @@ def render(conf: ServerConf) -> str:
         "jetstream {",
         f"  store_dir: {quoted(conf.folder)}",
         f"  max_file_store: {conf.max_store}",
-        "  max_memory_store: 67108864",
+        f"  max_memory_store: {conf.max_memory}",
         "  sync_interval: always  # acknowledged means on disk",
         "  limits {",
         "    max_request_batch: 10000",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.declaring.difference import shown
 from broker.declaring.joining import join
 from broker.declaring.provision import apply
 from broker.exits import OperatorError
@@ -207,8 +208,8 @@ class Node:
                     step.kind.value,
                     step.name,
                     change.field,
-                    change.after,
-                    change.before,
+                    shown(change.field, change.after),
+                    shown(change.field, change.before),
                 )
         return held
 

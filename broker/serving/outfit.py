@@ -11,10 +11,12 @@ from datetime import datetime
 from broker.connecting.access import Access
 from broker.exits import ConfigurationError
 from broker.granting.admission import Admission
+from broker.serving.binary import find
 from broker.serving.clustering import cluster_of
-from broker.serving.conf import ServerConf, store_limit, stream_limit
+from broker.serving.conf import ServerConf, render, store_limit, stream_limit
 from broker.serving.conf_tls import route_section
 from broker.serving.door import Door
+from broker.serving.own import included
 from broker.serving.securing import Security, security_of
 from broker.serving.store import Space
 from broker.settings import BrokerSettings
@@ -23,6 +25,7 @@ from broker.topology import Topology
 
 __all__ = ["Outfit", "own_name", "put_together"]
 
+_SPARE_MEMORY = 64 * 1024**2  # bytes, for consumers that are kept in memory
 logger = logging.getLogger(__name__)
 
 
@@ -56,9 +59,14 @@ def put_together(settings: BrokerSettings, door: Door, space: Space, now: dateti
         cluster=cluster_of(settings, tuple(between)),
         accounts=admission.accounts,
         tls=security.tls,
+        max_memory=_memory(settings),
     )
+    if settings.nats_config is not None:
+        binary = find(settings.nats_server)
+        conf = replace(conf, own=included(binary, settings.nats_config, door.folder, render(conf)))
     own = replace(security.own, user=door.own.user, password=door.own.password)
-    return Outfit(settings, conf, _topology(settings, limit), admission, security, own)
+    room = _memory(settings) if settings.storage == "memory" else limit
+    return Outfit(settings, conf, _topology(settings, room), admission, security, own)
 
 
 def _refuse_strangers(settings: BrokerSettings, admission: Admission) -> None:
@@ -88,6 +96,11 @@ def _limit(settings: BrokerSettings, space: Space) -> int:
         return int(settings.max_store)
     reserve = None if settings.reserve is None else int(settings.reserve)
     return store_limit(space.free, space.held, space.total, reserve)
+
+
+def _memory(settings: BrokerSettings) -> int:
+    """Return what streams in memory may take: half of it all, as nats-server has to live beside them."""
+    return int(settings.memory) // 2 if settings.storage == "memory" else _SPARE_MEMORY
 
 
 def _topology(settings: BrokerSettings, limit: int) -> Topology:

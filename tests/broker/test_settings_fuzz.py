@@ -6,6 +6,7 @@ import re
 import subprocess
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,13 @@ from broker.declaring.provision import apply
 from broker.exits import ConfigurationError
 from broker.running.configuration import load, name_of
 from broker.serving.binary import find
-from broker.serving.conf import ServerConf, render, stream_limit
+from broker.serving.conf import render
+from broker.serving.door import Door
+from broker.serving.outfit import put_together
+from broker.serving.store import measure
 from broker.settings import BrokerSettings
 
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
 NAMES = sorted(name_of(field) for field in BrokerSettings.model_fields)
 PLACE = r"logbroker\.toml:\d+(:\d+)?: "
 
@@ -101,7 +106,7 @@ def read(path: Path, text: str) -> BrokerSettings | None:
     return None
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(texts | broken)
 def test_any_file_gives_settings_or_is_refused_with_its_line(path: Path, text: str) -> None:
     read(path, text)
@@ -115,10 +120,9 @@ def test_settings_that_are_taken_make_a_configuration_that_nats_server_takes(
     taken = read(path, "\n".join(text))
     if taken is None:
         return
-    limit = stream_limit(10**9, taken.partitions, taken.max_bytes)
-    conf = ServerConf(taken.server_name or "one", taken.listen, taken.http, str(path.parent), limit)
+    outfit = put_together(taken, Door(path.parent), measure(path.parent), NOW)
     whole = path.with_name("nats-server.conf")
-    whole.write_text(render(conf), "utf-8")
+    whole.write_text(render(outfit.conf), "utf-8")
 
     checked = subprocess.run([find(None), "-t", "-c", whole], capture_output=True, check=False)
 
