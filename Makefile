@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PIP := pip>=25.1,<27
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types bench bench-idle bench-live bench-agent bench-receive bench-receive-live bench-rights bench-wan constraints clean
+.PHONY: help venv demo test lint types bench bench-backup bench-idle bench-live bench-agent bench-receive bench-receive-live bench-rights bench-wan constraints clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ bench-idle: $(STAMP) ## Measure what a shipper costs while nothing is written to
 
 bench-live: $(STAMP) ## Measure what a shipper costs at 5,000 lines a second, and how soon they are stored
 	$(BIN)/python -m bench.live
+
+bench-backup: $(STAMP) ## Measure how fast a broker is backed up and restored, against cp of its store
+	$(BIN)/python -m bench.backup
 
 constraints: ## Write constraints.txt anew: the newest versions that pyproject.toml allows
 	rm -rf $(VENV)-fresh

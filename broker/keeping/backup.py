@@ -9,6 +9,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ STREAMS = (f"KV_{OFFSETS_BUCKET}", STREAM, f"KV_{CONFIG_BUCKET}")
 """What is backed up unless something else is asked for, in the order in which it has to be."""
 
 _ATTEMPTS = (WIDE, NARROW, NARROW)
+_SYNC_EVERY = 32 * 1024 * 1024  # bytes
 _READ = 1024 * 1024  # bytes
 _STREAM_NOT_FOUND = 10059
 logger = logging.getLogger(__name__)
@@ -119,13 +121,18 @@ async def _info(connection: Connection, stream: str) -> Mapping[str, Any]:
 
 
 class Sink:
-    """A file that is written once, with its size in bytes and its SHA-256 on the way."""
+    """A file that is written once, with its size in bytes and its SHA-256 on the way.
+
+    What was written is sent on to the disk all the while: all of it at the end would hold up a broker on the same disk.
+    """
 
     def __init__(self, path: Path, tell: Tell = lambda _: None) -> None:
         """Nothing is opened before it is entered; an earlier attempt's file is written over."""
         self._path = path
         self._tell = tell
         self._hash = hashlib.sha256()
+        self._syncing: Future[None] | None = None
+        self._unsynced = 0
         self.size = 0
 
     @property
@@ -135,26 +142,40 @@ class Sink:
 
     def __enter__(self) -> "Sink":
         """Open it, readable by its owner alone: it holds everybody's log lines."""
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        self._file = os.fdopen(descriptor, "wb", buffering=0)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._beside = ThreadPoolExecutor(1)
         return self
 
     def __exit__(self, *_: object) -> None:
         """Close it."""
-        self._file.close()
+        self._beside.shutdown()
+        os.close(self._file)
 
-    def write(self, data: bytes) -> None:
+    def write(self, chunks: Sequence[bytes]) -> None:
         """Append; raises OSError."""
-        view = memoryview(data)
-        while view:
-            view = view[self._file.write(view) :]
-        self._hash.update(data)
-        self.size += len(data)
-        self._tell(len(data))
+        size = sum(map(len, chunks))
+        written = os.writev(self._file, chunks)
+        rest = memoryview(b"".join(chunks))[written:] if written < size else b""
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+        for chunk in chunks:
+            self._hash.update(chunk)
+        self.size += size
+        self._tell(size)
+        self._sync_beside(size)
+
+    def _sync_beside(self, size: int) -> None:
+        self._unsynced += size
+        if self._unsynced < _SYNC_EVERY or (self._syncing and not self._syncing.done()):
+            return
+        self._unsynced = 0
+        self._syncing = self._beside.submit(os.fdatasync, self._file)
 
     def finish(self) -> None:
-        """Have it on disk."""
-        os.fsync(self._file.fileno())
+        """Have it on disk; raises OSError, also for what went wrong on the way."""
+        if self._syncing is not None:
+            self._syncing.result()
+        os.fsync(self._file)
 
 
 def check(folder: Path, archive: Archive) -> None:

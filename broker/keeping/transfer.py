@@ -5,7 +5,7 @@ for it, so the slower end sets the pace; a server gives an end up that is silent
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -48,7 +48,7 @@ async def take(
     connection: Connection,
     stream: str,
     window: Window,
-    write: Callable[[bytes], object],
+    write: Callable[[Sequence[bytes]], object],
 ) -> Mapping[str, Any]:
     """Have a stream's archive written, chunk by chunk in a thread, and return the answer with its `config` and `state`.
 
@@ -79,7 +79,9 @@ async def take(
 
 
 async def _write_what_came(
-    connection: Connection, arrived: "asyncio.Queue[Arrived]", write: Callable[[bytes], object]
+    connection: Connection,
+    arrived: "asyncio.Queue[Arrived]",
+    write: Callable[[Sequence[bytes]], object],
 ) -> bool:
     """Write and acknowledge the chunks that are there; return whether that was the end."""
     chunks = [await connection.guard(arrived.get(), _PATIENCE)]
@@ -90,7 +92,7 @@ async def _write_what_came(
     if last is not None:
         _check(last)
     if chunks:
-        await asyncio.to_thread(write, b"".join(chunk.data for chunk in chunks))
+        await asyncio.to_thread(write, [chunk.data for chunk in chunks])
     for chunk in chunks:
         if chunk.reply:
             await connection.publish(chunk.reply)
