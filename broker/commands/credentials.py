@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -11,9 +12,10 @@ from broker.commands.changing import Change, begin, now
 from broker.commands.handing import handing_of, handing_options
 from broker.commands.whom import Whom, whom
 from broker.durations import format_duration, parse_duration
-from broker.exits import OperatorError
-from broker.granting.book import Book, Entry, InvalidEntry, account_name
+from broker.exits import ConfigurationError, OperatorError
+from broker.granting.book import Book, Entry, InvalidEntry, account_name, named
 from broker.granting.bookfile import load_book
+from broker.granting.booktext import read_book
 from broker.granting.carried import Carried
 from broker.granting.identity import Certificate, Identity, Nkey
 from broker.granting.issue import Issued, Sign, Way, issue
@@ -160,6 +162,37 @@ def revoke(whom: Whom, open_again: bool, yes: bool, **options: Any) -> None:
             if open_again
             else "nobody gets in now; add a credential (or revoke with --open-again)"
         )
+    change.tell()
+
+
+@credentials.command(name="import")
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+@click.option("--force", is_flag=True, help="Take it although it is not newer.")
+@YES
+@settings_options(BrokerSettings, _LOCAL)
+def import_book(file: TextIO, force: bool, yes: bool, **options: Any) -> None:
+    """Take over the credentials of another broker of a cluster: its credentials.json, or - for standard input.
+
+    Each broker of a cluster has a book of its own; change one of them, and import that into the others.
+    """
+    change = Change.of(options)
+    try:
+        theirs = read_book(file.read())
+    except ValueError as error:  # BookUnreadable, and what is not UTF-8
+        raise ConfigurationError(f"{file.name} {error}") from None
+
+    def taken(book: Book) -> tuple[Book, list[Carried]]:
+        if force and theirs.secured >= book.secured:
+            new = replace(theirs, revision=max(theirs.revision, book.revision + 1))
+        else:
+            new = book.succeeded_by(theirs)
+        difference = book.compared(new)
+        change.say(str(difference))
+        if difference.gone and not yes:
+            ask(f"Take away {named(difference.gone)}?")
+        return new, []
+
+    change.make(taken)
     change.tell()
 
 

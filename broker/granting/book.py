@@ -16,7 +16,17 @@ from broker.granting.identity import OWN_NAME, Certificate, Identity, Kind, Nkey
 from broker.subjects import InvalidHost, validate_host
 from broker.topology import MAX_PARTITIONS
 
-__all__ = ["Book", "Entry", "Former", "InvalidEntry", "Key", "account_name", "check_identity"]
+__all__ = [
+    "Book",
+    "Difference",
+    "Entry",
+    "Former",
+    "InvalidEntry",
+    "Key",
+    "account_name",
+    "check_identity",
+    "named",
+]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HASHED = re.compile(r"\$2[abxy]\$[0-9]{2}\$[./A-Za-z0-9]{53}")
@@ -71,6 +81,18 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Difference:
+    """What tells one book from another."""
+
+    added: tuple[Key, ...]
+    gone: tuple[Key, ...]
+    changed: tuple[Key, ...]
+
+    def __str__(self) -> str:
+        return f"{len(self.added)} new, {len(self.gone)} gone, {len(self.changed)} changed"
+
+
+@dataclass(frozen=True, slots=True)
 class Book:
     """All credentials; `revision` counts its changes, `secured` says whether one is needed to get in."""
 
@@ -100,7 +122,7 @@ class Book:
         """Return the entries of the keys, in their order; raises `InvalidEntry` when one is not there or given twice."""
         there = {entry.key: entry for entry in self.entries}
         if missing := [key for key in keys if key not in there]:
-            raise InvalidEntry(f"there is no credential of {_named(missing)}")
+            raise InvalidEntry(f"there is no credential of {named(missing)}")
         _refuse_twice(keys)
         return tuple(there[key] for key in keys)
 
@@ -109,7 +131,7 @@ class Book:
         new = [Entry(identity, now) for identity in identities]
         there = {entry.key for entry in self.entries}
         if known := [entry.key for entry in new if entry.key in there]:
-            raise InvalidEntry(f"{_named(known)} has a credential already")
+            raise InvalidEntry(f"{named(known)} has a credential already")
         return self._with(chain(self.entries, new), now)
 
     def rotated(self, proofs: dict[Key, Proof], now: datetime, grace: timedelta) -> "Book":
@@ -140,6 +162,33 @@ class Book:
                 f"other credentials are left ({len(self.entries)}); revoke them all to open the broker again"
             )
         return Book(self.revision + 1)
+
+    def succeeded_by(self, other: "Book") -> "Book":
+        """Return `other`, the book of another broker of a cluster, as this one's successor; itself where they are alike.
+
+        Raises `InvalidEntry` for one that is older, or that would open a secured broker.
+        """
+        if other == self:
+            return self
+        if self.secured and not other.secured:
+            raise InvalidEntry(
+                "it would open this broker; `logbroker credentials revoke --open-again` does"
+            )
+        if other.revision <= self.revision:
+            raise InvalidEntry(
+                f"it is not newer than this broker's (revision {other.revision}, not above {self.revision}); "
+                "take the other way, or --force"
+            )
+        return other
+
+    def compared(self, after: "Book") -> "Difference":
+        """Return what another book changes."""
+        old, new = ({entry.key: entry for entry in book.entries} for book in (self, after))
+        return Difference(
+            tuple(key for key in new if key not in old),
+            tuple(key for key in old if key not in new),
+            tuple(key for key in new if key in old and new[key] != old[key]),
+        )
 
     def _with(self, entries: Iterable[Entry], now: datetime) -> "Book":
         book = Book(self.revision + 1, secured=True, entries=tuple(e.at(now) for e in entries))
@@ -209,9 +258,10 @@ def _is_text(text: str) -> bool:
 
 def _refuse_twice(keys: Collection[Key]) -> None:
     if twice := [key for key, count in Counter(keys).items() if count > 1]:
-        raise InvalidEntry(f"{_named(twice)} is there twice")
+        raise InvalidEntry(f"{named(twice)} is there twice")
 
 
-def _named(keys: Sequence[Key]) -> str:
+def named(keys: Sequence[Key]) -> str:
+    """Return the first of the keys in words, and how many more there are."""
     more = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
     return ", ".join(map(str, keys[:3])) + more

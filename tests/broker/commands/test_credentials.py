@@ -15,7 +15,9 @@ from broker.connecting.access import Access
 from broker.connecting.credentials import verify
 from broker.exits import ConfigurationError, Exit, OperatorError
 from broker.granting.authority import names_in
+from broker.granting.book import Book
 from broker.granting.bookfile import load_book
+from broker.granting.booktext import write_book
 from broker.granting.identity import Certificate, Kind, Password
 
 Call = Callable[..., Result]
@@ -239,6 +241,52 @@ def test_taking_away_all_of_a_kind_is_asked_for(call: Call) -> None:
     done(call("add", "host", "a"))
 
     assert "there is no terminal" in refused(call("revoke", "host", "--all"))
+    assert names() == ["host a"]
+
+
+def test_the_book_of_another_broker_is_taken_over(call: Call) -> None:
+    done(call("add", "host", "a", "b"))
+    done(call("rotate", "host", "a", "--force"))
+    theirs = Path("store").rename("theirs") / "credentials.json"
+
+    said = done(call("import", str(theirs)))
+
+    assert "2 new, 0 gone, 0 changed" in said
+    assert Path("store/credentials.json").read_bytes() == theirs.read_bytes()
+    assert "0 new, 0 gone, 0 changed" in done(call("import", "-", given=theirs.read_text()))
+    assert Path("store/credentials.json").read_bytes() == theirs.read_bytes()
+
+
+def test_an_older_book_is_taken_over_only_by_force_and_nobody_is_left_out_unasked(
+    call: Call,
+) -> None:
+    done(call("add", "host", "a"))
+    older = Path("store/credentials.json").read_text()
+    done(call("add", "host", "b"))
+
+    assert "it is not newer than this broker's" in refused(call("import", "-", given=older))
+    assert "no terminal" in refused(call("import", "-", "--force", given=older))
+    assert names() == ["host a", "host b"]
+    assert "1 gone" in done(call("import", "-", "--force", "--yes", given=older))
+
+    assert names() == ["host a"]
+    assert load_book(Path("store")).revision == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("{", "is damaged", id="damaged"),
+        pytest.param(write_book(Book(9)), "it would open this broker", id="open"),
+    ],
+)
+@pytest.mark.parametrize("force", [[], ["--force", "--yes"]], ids=["", "by force"])
+def test_no_book_that_opens_a_broker_or_cannot_be_read_is_taken_over(
+    call: Call, text: str, words: str, force: list[str]
+) -> None:
+    done(call("add", "host", "a"))
+
+    assert words in refused(call("import", "-", *force, given=text))
     assert names() == ["host a"]
 
 
