@@ -29,7 +29,7 @@ from broker.connecting.ending import close_client, last_words, retrieve, transla
 from broker.connecting.finding import find
 from broker.connecting.inboxes import ANYBODY, Inboxes
 from broker.connecting.receiving import Arrived, Tap
-from broker.connecting.repeating import repeated
+from broker.connecting.repeating import may_be_repeated, repeated
 from broker.connecting.trust import Trust
 from broker.exits import ConfigurationError
 
@@ -223,11 +223,11 @@ class Connection:
     ) -> dict[str, Any]:
         """Call the JetStream API, e.g. `api("STREAM.INFO.LOGS")`; raises `Rejected` for an error answer.
 
-        While a leader is being elected nobody answers; of several servers what only asks is asked again and again.
+        While a leader is being elected nobody answers; of several servers what may be asked twice is asked again and again.
         """
         payload = b"" if body is None else json.dumps(body).encode()
         ask = partial(self.ask, await self.api_subject(name), payload)
-        if not self.has_choice or ".INFO." not in name:
+        if not self.has_choice or not may_be_repeated(name):
             return await ask(patience=patience)
         return await repeated(ask, patience or _PATIENCE_AMONG)
 

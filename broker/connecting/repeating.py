@@ -1,14 +1,21 @@
-"""A question that changes nothing, asked again while nobody answers: whoever can may be there only by then."""
+"""A question that may be asked twice, asked again while nobody answers: whoever can may be there only by then."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-__all__ = ["repeated"]
+__all__ = ["may_be_repeated", "repeated"]
 
 Answer = TypeVar("Answer")
 
 _AGAIN = 0.5  # seconds
+_REPEATABLE = re.compile(r"(STREAM|CONSUMER)\.INFO\.|CONSUMER\.CREATE\.")
+
+
+def may_be_repeated(name: str) -> bool:
+    """Whether a call of the JetStream API changes nothing, or nothing more when it is done again."""
+    return _REPEATABLE.match(name) is not None
 
 
 async def repeated(ask: Callable[..., Awaitable[Answer]], patience: float) -> Answer:

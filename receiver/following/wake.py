@@ -21,6 +21,7 @@ _LIVES = 120  # seconds for which the broker keeps the consumer without a pull
 _PATIENCE = 5.0  # seconds
 _AGAIN = 0.1  # seconds between pulls: one may be refused at once
 _CLOSE_PATIENCE = 1.0  # seconds
+_SHORT = 0.7  # seconds for what may never be answered
 _BEAT = 2  # seconds between signs of life, where the server of the consumer may die and another one take its place
 _ALIVE = "100"
 _NANOSECONDS = 1_000_000_000
@@ -127,10 +128,15 @@ class Wake:
                 return False
 
     async def _forget(self) -> None:
+        patience = _SHORT if self._connection.has_choice else None
         try:
-            await self._connection.api(f"CONSUMER.DELETE.{STREAM}.{self._name}")
+            await self._connection.api(f"CONSUMER.DELETE.{STREAM}.{self._name}", patience=patience)
         except Rejected as error:
             if error.error != _NO_CONSUMER:
+                raise
+        except ConnectionLost:
+            # where its server has died it is taken away all the same, and nobody is left to say so
+            if not self._connection.has_choice:
                 raise
 
     async def close(self) -> None:

@@ -4,6 +4,7 @@ The revision in hand is the fence: whoever else has written the entry since make
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -22,6 +23,9 @@ _LAG, _AGAIN = (
     3.0,
     0.05,
 )  # seconds for a replica of the broker to come up with the others, and between looks
+
+
+logger = logging.getLogger(__name__)
 
 
 class Taken(Exception):
@@ -99,6 +103,7 @@ class Entry:
                 )
                 break
             except (Conflict, ConnectionLost, Rejected) as error:
+                logger.debug("%s was perhaps not written: %s", self._key, error)
                 if await self._is_stored(moved, give_up):
                     break
                 if loop.time() > give_up and isinstance(error, Conflict):

@@ -21,7 +21,12 @@ from shipper.publishing.verdict import Stored
 __all__ = ["ReadBack", "origin_of"]
 
 _PAGE = 2000  # messages
-_PATIENCE = 10.0  # seconds
+_PATIENCE, _PATIENCE_AMONG = (
+    10.0,
+    4.0,
+)  # seconds; the second where the server of the consumer may have died
+_SHORT = 1.0  # seconds for what may never be answered
+_END = {"404", "408"}
 
 
 class ReadBack:
@@ -67,8 +72,12 @@ class ReadBack:
         return await self._connection.api(
             f"CONSUMER.CREATE.{STREAM}.{self._consumer}.{self._filter}",
             {"stream_name": STREAM, "config": config, "action": "create"},
-            patience=_PATIENCE,
+            patience=self._patience,
         )
+
+    @property
+    def _patience(self) -> float:
+        return _PATIENCE_AMONG if self._connection.has_choice else _PATIENCE
 
     def _config(self) -> dict[str, Any]:
         return {
@@ -82,8 +91,16 @@ class ReadBack:
         }
 
     async def _remove(self) -> None:
-        with suppress(Rejected):  # mostly there is none, and one left over ends by itself
-            await self._connection.api(f"CONSUMER.DELETE.{STREAM}.{self._consumer}")
+        # mostly there is none, and one left over ends by itself; who would answer for it may have died with its server
+        try:
+            patience = _SHORT if self._connection.has_choice else None
+            name = f"CONSUMER.DELETE.{STREAM}.{self._consumer}"
+            await self._connection.api(name, patience=patience)
+        except Rejected:
+            return
+        except ConnectionLost:
+            if not self._connection.has_choice:
+                raise
 
     async def _pull(self) -> list[Stored]:
         answers: asyncio.Queue[Message] = asyncio.Queue()
@@ -94,7 +111,7 @@ class ReadBack:
             await self._connection.publish(
                 subject, json.dumps({"batch": _PAGE, "no_wait": True}).encode(), reply=inbox
             )
-            return await self._connection.guard(_collect(answers), _PATIENCE, subject)
+            return await self._connection.guard(_collect(answers), self._patience, subject)
         finally:
             with suppress(nats.errors.Error):  # gone with its client
                 await subscription.unsubscribe()
@@ -113,9 +130,9 @@ async def _collect(answers: "asyncio.Queue[Message]") -> list[Stored]:
     while len(page) < _PAGE:
         message = await answers.get()
         status = (message.headers or {}).get("Status")
-        if status == "409":
-            raise ConnectionLost("the consumer that reads back the own lines went away")
-        if status:
+        if status in _END:
             break
+        if status:
+            raise ConnectionLost(f"the consumer that reads back the own lines went away ({status})")
         page.append(Stored(message.metadata.sequence.stream, origin_of(message), message.subject))
     return page

@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bench.ports import free_port
-from bench.processes import Process, Processes
+from bench.processes import Process, Processes, wait_until
 from broker.address import Address
 from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
 from broker.declaring.provision import apply
@@ -71,23 +72,25 @@ class Cluster:
     def __init__(
         self, folder: Path, processes: Processes, places: Sequence[Place] = (), partitions: int = 2
     ) -> None:
-        places = places or [_on_loopback() for _ in range(3)]
-        routes = tuple(place.route for place in places)
+        places = places or [on_loopback() for _ in range(3)]
         self.partitions = partitions
-        self.nodes: dict[str, Node] = {}
-        for number, place in enumerate(places):
-            name = f"n{number}"
-            own = folder / name
-            own.mkdir(parents=True)
-            section = ClusterConf("c", place.route, routes, SECRET)
-            conf = ServerConf(name, place.client, None, str(own), 10**9, section)
-            path = own / "nats-server.conf"
-            text = render(conf).replace(
-                "logtime: false", "logtime: true"
-            )  # to tell what took how long
-            path.write_text(text, "utf-8")
-            process = processes.start(name, [*place.within, find(None), "-c", path])
-            self.nodes[name] = Node(name, place, own, process)
+        self._routes = tuple(place.route for place in places)
+        self._processes = processes
+        self.nodes = {
+            f"n{number}": self._node(f"n{number}", place, folder)
+            for number, place in enumerate(places)
+        }
+
+    def _node(self, name: str, place: Place, folder: Path) -> Node:
+        own = folder / name
+        own.mkdir(parents=True)
+        section = ClusterConf("c", place.route, self._routes, SECRET)
+        conf = ServerConf(name, place.client, None, str(own), 10**9, section)
+        path = own / "nats-server.conf"
+        text = render(conf).replace("logtime: false", "logtime: true")  # to tell what took how long
+        path.write_text(text, "utf-8")
+        process = self._processes.start(name, [*place.within, find(None), "-c", path])
+        return Node(name, place, own, process)
 
     @property
     def urls(self) -> list[str]:
@@ -123,6 +126,13 @@ class Cluster:
             time.sleep(0.1)
         return self.nodes[name]
 
+    def lead(self, node: Node, stream: str = STREAM) -> None:
+        """Have a server lead a stream."""
+        body = {"placement": {"preferred": node.name}}
+        while self.leader(stream) is not node:
+            self.insist(lambda connection: connection.api(f"STREAM.LEADER.STEPDOWN.{stream}", body))
+            time.sleep(0.5)
+
     def others(self, node: Node) -> list[Node]:
         return [other for other in self.nodes.values() if other is not node]
 
@@ -142,8 +152,41 @@ def _is_whole(info: dict[str, Any]) -> bool:
     )
 
 
-def _on_loopback() -> Place:
+def on_loopback() -> Place:
     return Place(Address("127.0.0.1", free_port()), Address("127.0.0.1", free_port()))
+
+
+class Brokers(Cluster):
+    """The same of three `logbroker run`, which set up all by themselves."""
+
+    def _node(self, name: str, place: Place, folder: Path) -> Node:
+        own = folder / name
+        own.mkdir(parents=True)
+        secret = own / "secret"
+        secret.touch(0o600)
+        secret.write_text(SECRET, "utf-8")
+        process = self._processes.start(
+            name,
+            [
+                *(sys.executable, "-m", "broker", "run", "--store-dir", own, "--http", ""),
+                *("--listen", str(place.client), "--server-name", name, "--cluster", "c"),
+                *("--cluster-listen", str(place.route), "--cluster-secret-file", secret),
+                *(word for route in self._routes for word in ("--route", str(route))),
+                *("--partitions", str(self.partitions), "--max-store", "1GB"),
+            ],
+        )
+        return Node(name, place, own, process)
+
+    def set_up(self) -> None:
+        """Wait until all of them are ready."""
+        for node in self.nodes.values():
+            self.wait_until_ready(node)
+        self.wait_until_whole()
+
+    def wait_until_ready(self, node: Node, seconds: float = 60) -> None:
+        wait_until(
+            f"{node.name} is ready", (node.folder / "broker.json").exists, seconds, [node.process]
+        )
 
 
 async def insist(

@@ -1,9 +1,10 @@
 """A cluster of three brokers under traffic: shippers of several hosts, a receiver, and faults; how long each host waited.
 
-`python -m tests.journeys.clusters [--rounds N] [--fault NAME]…` is the campaign: it prints a line for each fault. The
-tests run the same for one round.
+`python -m tests.journeys.clusters [--rounds N] [--fault NAME]… [--networks]` is the campaign: it prints a line for each
+fault. With networks, which takes root, lines between machines are cut as well. The tests run the same for one round.
 """
 
+import os
 import random
 import sys
 import tempfile
@@ -21,7 +22,9 @@ from bench.processes import Process, Processes, wait_until
 from bench.received import read_received
 from bench.traffic import Traffic
 from tests.broker.cluster import Cluster, Node
+from tests.broker.networks import Machine, machines
 
+INSIDE = "inside"  # a host that is the machine of server n0
 HOSTS = ("web01", "web02", "web03.example.net", "db1")
 RATE = 200  # lines a second and host
 
@@ -71,8 +74,14 @@ class Stage:
     """The cluster, the hosts and the receiver in one folder; `receiver` starts one, without Spark unless told otherwise."""
 
     def __init__(
-        self, folder: Path, processes: Processes, cluster: Cluster, hosts: Sequence[str] = HOSTS
+        self,
+        folder: Path,
+        processes: Processes,
+        cluster: Cluster,
+        hosts: Sequence[str] = HOSTS,
+        machines: Sequence[Machine] = (),
     ) -> None:
+        self.machines = machines
         self.folder, self.processes, self.cluster = folder, processes, cluster
         self.output = folder / "out"
         self.files = {host: folder / "hosts" / host / "app.log" for host in hosts}
@@ -116,10 +125,7 @@ class Stage:
         written = {host: traffic.written[file] for host, file in self.files.items()}
 
         def has_all() -> bool:
-            return all(
-                (self.output / f"{host}.log").stat().st_size >= len(data)
-                for host, data in written.items()
-            )
+            return all(size >= len(written[host]) for host, size in self.sizes().items())
 
         try:
             wait_until("all is received", has_all, seconds)
@@ -130,9 +136,14 @@ class Stage:
             host: judge([data], read_received(self.output, host)) for host, data in written.items()
         }
 
+    def sizes(self) -> dict[str, int]:
+        """Return how many bytes of each host have been received."""
+        files = {host: self.output / f"{host}.log" for host in self.files}
+        return {host: file.stat().st_size if file.exists() else 0 for host, file in files.items()}
+
     def wait_for_lines(self, seconds: float = 60) -> None:
         def flow() -> bool:
-            return all((self.output / f"{host}.log").exists() for host in self.files)
+            return all(self.sizes().values())
 
         wait_until("lines flow", flow, seconds)
 
@@ -175,10 +186,39 @@ def _dead_for(node: Node, seconds: float) -> None:
     node.start()
 
 
+def cut_off_leader(stage: Stage, chance: random.Random) -> None:
+    """Cut the leader off from the other servers; clients still get in there."""
+    _cut(stage, Machine.cut_from_servers, stage.cluster.leader())
+
+
+def cut_off_follower(stage: Stage, chance: random.Random) -> None:
+    """Cut another server off from the others; clients still get in there."""
+    _cut(
+        stage,
+        Machine.cut_from_servers,
+        chance.choice(stage.cluster.others(stage.cluster.leader())),
+    )
+
+
+def isolate(stage: Stage, chance: random.Random) -> None:
+    """Cut the leader off from everybody but the host that it runs on."""
+    node = stage.cluster.nodes["n0"]
+    stage.cluster.lead(node)
+    _cut(stage, Machine.cut_from_all, node)
+
+
+def _cut(stage: Stage, cut: Callable[[Machine], None], node: Node) -> None:
+    machine = stage.machines[int(node.name.removeprefix("n"))]
+    cut(machine)
+    time.sleep(18)
+    machine.heal()
+
+
 FAULTS: dict[str, Callable[[Stage, random.Random], None]] = {
     fault.__name__: fault
     for fault in (kill_leader, kill_follower, kill_offsets_leader, wipe, stand_still)
 }
+CUTS = {fault.__name__: fault for fault in (cut_off_leader, cut_off_follower, isolate)}
 
 
 @click.command()
@@ -186,26 +226,37 @@ FAULTS: dict[str, Callable[[Stage, random.Random], None]] = {
 @click.option("--fault", "faults", multiple=True)
 @click.option("--seed", default=1)
 @click.option("--spark", is_flag=True)
-def main(rounds: int, faults: Sequence[str], seed: int, *, spark: bool) -> None:
+@click.option("--networks", is_flag=True)
+def main(rounds: int, faults: Sequence[str], seed: int, *, spark: bool, networks: bool) -> None:
     """Run the campaign."""
+    if networks and "LOGSHIP_OWN_NETWORK" not in os.environ:
+        os.environ["LOGSHIP_OWN_NETWORK"] = "1"
+        words = [sys.executable, "-m", "tests.journeys.clusters", *sys.argv[1:]]
+        os.execvp("unshare", ["unshare", "--net", "--mount", "--fork", "--kill-child", *words])
     folder = Path(tempfile.mkdtemp(prefix="clusters"))
     print(folder)  # noqa: T201
     with Processes(folder) as processes:
-        cluster = Cluster(folder, processes)
+        three = machines(3) if networks else []
+        cluster = Cluster(folder, processes, [machine.place for machine in three])
         cluster.set_up()
-        stage = Stage(folder, processes, cluster)
+        hosts = (*HOSTS, INSIDE) if networks else HOSTS
+        stage = Stage(folder, processes, cluster, hosts, three)
+        known = FAULTS | (CUTS if networks else {})
         receiver = stage.start_real_receiver() if spark else stage.start_receiver()
         chance = random.Random(seed)
         with Traffic(list(stage.files.values()), RATE, seed) as traffic:
-            shippers = [stage.start_shipper(host) for host in stage.files]
+            shippers = [
+                stage.start_shipper(host, three[0].within if host == INSIDE else ())
+                for host in stage.files
+            ]
             stage.wait_for_lines()
             with stage.waits.watched():
                 for number in range(rounds):
-                    for name in faults or FAULTS:
+                    for name in faults or known:
                         cluster.wait_until_whole()
                         time.sleep(2)
                         stage.waits.clear()
-                        FAULTS[name](stage, chance)
+                        known[name](stage, chance)
                         time.sleep(8)
                         waits = {h: round(s, 1) for h, s in stage.waits.longest.items()}
                         print(number, name, waits, flush=True)  # noqa: T201

@@ -30,6 +30,8 @@ PACE = Pace(64_000_000, LARGEST_PULL, Stay(20.0, 5.0, 0.05, 4.0), once=False)
 
 async def main(output: Path, state: Path, partitions: int, servers: tuple[str, ...]) -> None:
     logging.basicConfig(level="INFO", format="%(asctime)s.%(msecs)03d %(message)s", datefmt="%T")
+    for room in ("receiver", "broker"):
+        logging.getLogger(room).setLevel("DEBUG")
     for folder in (output, state):
         folder.mkdir(exist_ok=True)
     stop = asyncio.Event()
