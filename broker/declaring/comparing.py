@@ -11,14 +11,18 @@ from broker.declaring.steps import Action, Change, Kind, Left, Step
 
 __all__ = ["Difference", "Wanted", "compare"]
 
-_BACK_UP = "back the stream up, remove it, and restore it under the new declaration"
+_MOVE = "back it up (logbroker backup), start on an empty store with the new setting, and restore it (logbroker restore)"
+_RESTORE = "back it up, remove it, and restore it with another configuration (nats stream restore --config FILE)"
 _MAKE_ANEW = "remove the consumer and apply again"
 
 _UNBOUNDED = frozenset(
     {"max_age", "max_bytes", "max_msgs", "max_msg_size", "max_msgs_per_subject", "max_consumers"}
     | {"max_deliver", "max_ack_pending"}
 )
-_OWN_METADATA = "_nats."  # what a server writes there of itself
+_OWN_METADATA = (
+    "_nats.",
+    "logship.",
+)  # what a server writes there of itself, and a restore of the stream's past
 _DEFAULTS: Mapping[str, Any] = {
     "retention": "limits",
     "discard": "old",
@@ -32,7 +36,9 @@ _DEFAULTS: Mapping[str, Any] = {
     "deliver_policy": "all",
     "replay_policy": "instant",
 }
-_NOT_A_SETTING = frozenset({"name", "durable_name", "subjects"})
+_NOT_A_SETTING = frozenset(
+    {"name", "durable_name", "subjects", "max_batch"}
+)  # the last is a server's limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +156,15 @@ def _another(change: Change) -> bool:
 
 
 _STREAM_RULES: Mapping[str, _Rule] = {
-    "storage": _Rule(_any, _BACK_UP),
-    "retention": _Rule(_to_or_from_queue, _BACK_UP),
-    "sealed": _Rule(_unset, _BACK_UP),
-    "deny_delete": _Rule(_unset, _BACK_UP),
-    "deny_purge": _Rule(_unset, _BACK_UP),
-    "allow_msg_ttl": _Rule(_unset, _BACK_UP),
-    "allow_msg_schedules": _Rule(_unset, _BACK_UP),
-    "allow_msg_counter": _Rule(_any, _BACK_UP),
-    "persist_mode": _Rule(_any, _BACK_UP),
+    "storage": _Rule(_any, _MOVE),
+    "retention": _Rule(_to_or_from_queue, _RESTORE),
+    "sealed": _Rule(_unset, _RESTORE),
+    "deny_delete": _Rule(_unset, _RESTORE),
+    "deny_purge": _Rule(_unset, _RESTORE),
+    "allow_msg_ttl": _Rule(_unset, _RESTORE),
+    "allow_msg_schedules": _Rule(_unset, _RESTORE),
+    "allow_msg_counter": _Rule(_any, _RESTORE),
+    "persist_mode": _Rule(_any, _RESTORE),
     "first_seq": _Rule(_any, "it counts only when a stream is made; leave it out"),
     "mirror": _Rule(
         _another,

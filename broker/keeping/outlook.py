@@ -120,11 +120,13 @@ def closed_config(
 ) -> dict[str, Any]:
     """Return the configuration under which an archive is read in: nobody can publish to it yet.
 
-    The bound in bytes is that of the `present` stream, where there is one (STREAM.INFO): it goes with the disk.
+    The bound in bytes and the storage are those of the `present` stream, where there is one (STREAM.INFO): they go with
+    the broker, and a restore is the way from one storage to the other.
     """
     config = dict(archive.config)
     if present is not None:
         config["max_bytes"] = present["config"].get("max_bytes", -1)
+        config["storage"] = present["config"].get("storage", "file")
     if change.replicas is not None:
         config["num_replicas"] = change.replicas
     if change.max_age is not None and archive.stream == STREAM:

@@ -191,7 +191,7 @@ def test_what_cannot_be_changed_in_place_is_refused_with_the_way_round(
 
     assert refused.returncode == 78
     assert "storage is file, should be memory, and cannot be changed in place" in refused.stderr
-    assert "back the stream up" in refused.stderr
+    assert "back it up (logbroker backup)" in refused.stderr
 
 
 async def _publish_and_commit(url: str) -> None:

@@ -109,6 +109,13 @@ def test_it_comes_back_as_it_was_but_for_what_was_asked() -> None:
     assert closed_config(one, KEEP)["max_bytes"] == 100
 
 
+def test_it_is_stored_where_the_broker_stores_it_now() -> None:
+    one = archive("LOGS", subjects=["logs.>"], storage="file")
+
+    assert closed_config(one, KEEP, info("LOGS", 0, storage="memory"))["storage"] == "memory"
+    assert closed_config(one, KEEP)["storage"] == "file"
+
+
 def test_other_streams_keep_their_age() -> None:
     bucket = replace(archive("KV_LOGS_OFFSETS"), config={"name": "KV_LOGS_OFFSETS", "max_age": 0})
 
