@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from broker import bucket
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Denied, Rejected
 from broker.exits import ConfigurationError, OperatorError
 from broker.running.options import given, settings_options
 from broker.running.program import log_to_stderr
@@ -124,6 +124,8 @@ def _asked(settings: ReceiverSettings, work: Callable[[Connection], Awaitable[An
         try:
             await connection.once()
             return await work(connection)
+        except Denied as error:
+            raise OperatorError(error.description) from None
         except (Rejected, ConnectionLost) as error:
             raise OperatorError(f"the broker refuses: {error}; run `logbroker apply`") from None
         finally:

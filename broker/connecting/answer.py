@@ -25,7 +25,9 @@ class Denied(Rejected):
     """The server did not take a message, or a subscription, since we have no right to its subject."""
 
     def __init__(self, violation: str) -> None:
-        super().__init__(403, 0, f"{violation}; give this user the right to it")
+        super().__init__(
+            403, 0, f"{violation}; give this user the right to it, or come as one that has it"
+        )
 
 
 def answer_of(data: bytes) -> dict[str, Any]:

@@ -95,6 +95,8 @@ async def sequence_at(connection: Connection, stream: str, time: datetime) -> in
     request = {"start_time": known.astimezone(UTC).isoformat(), "batch": 1}
     try:
         found = await request_batch(connection, stream, request)
+    except Denied as error:
+        raise StreamUnreadable(error.description) from None
     except ConnectionLost:
         raise StreamUnreadable(f"stream {stream}: no answer to where {time} lies in it") from None
     return found[0].sequence if found else None

@@ -12,7 +12,7 @@ from typing import Any
 
 from broker import bucket
 from broker.connecting.access import Access
-from broker.connecting.connection import Connection, Rejected
+from broker.connecting.connection import Connection, Denied, Rejected
 from broker.exits import OperatorError
 from broker.offset import Offset, UnreadableOffset
 from broker.subjects import partition_filter
@@ -79,6 +79,8 @@ async def gather(servers: Sequence[str], access: Access, now: datetime) -> list[
         asking = _Asking(connection, now, state["bytes"] / max(state["messages"], 1))
         count = int(entry.value) if entry else 0
         return [*await asyncio.gather(*(_partition(asking, number) for number in range(count)))]
+    except Denied as error:
+        raise OperatorError(error.description) from None
     except Rejected as error:
         raise OperatorError(
             f"the broker has no logship stream and buckets ({error}); run `logbroker apply`"

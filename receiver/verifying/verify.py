@@ -13,7 +13,7 @@ import click
 from pyspark import SparkContext
 
 from broker import bucket
-from broker.connecting.connection import Connection, Rejected
+from broker.connecting.connection import Connection, Denied, Rejected
 from broker.exits import ConfigurationError, OperatorError
 from broker.moment import read_moment
 from broker.offset import Offset, UnreadableOffset
@@ -123,6 +123,8 @@ async def _prepare(settings: VerifySettings) -> _Task:
             for number in span.partitions
             if (offset := await _offset(connection, number, created)) is not None
         }
+    except Denied as error:
+        raise OperatorError(error.description) from None
     except Rejected as error:
         raise OperatorError(
             f"the broker has no logship stream and buckets ({error}); run `logbroker apply`"

@@ -1,6 +1,8 @@
 """A receiver that may do nothing but receive its own partition: bell, stays, commits, the word to leave, sign of life."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,27 @@ async def test_a_receiver_tells_admins_of_its_life_and_answers_to_nothing_but_in
     assert await read(admin, "LOGS_OFFSETS", "p0") is None
     for connection in (own, other, admin, second):
         await connection.close()
+
+
+def test_who_receives_all_partitions_sees_how_all_stand_and_who_does_not_is_told_why(
+    processes: Processes, tmp_path: Path
+) -> None:
+    identities = (secured.receiver("r0", 0), secured.receiver("everything"))
+    server = secured.start_secured(processes, tmp_path, *identities)
+    Partition(server.url(), tmp_path).lines("web01", b"1\n")
+
+    def told(who: str, *command: str) -> "subprocess.CompletedProcess[str]":
+        words = (sys.executable, "-m", "receiver", *command, "--server", server.url(who))
+        return subprocess.run(words, capture_output=True, text=True, timeout=60)
+
+    commands = (("status",), ("offsets", "show"))
+    for command in commands:
+        seen = told("everything", *command)
+        assert seen.returncode == 0, seen.stderr
+        assert "Violation" not in server.said()
+    for command in commands:
+        denied = told("r0", *command)
+        assert denied.returncode == 1
+        assert "permissions violation" in denied.stderr
+        assert "come as one that has it" in denied.stderr
+        assert denied.stderr.count("\n") == 1

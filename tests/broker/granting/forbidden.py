@@ -1,6 +1,15 @@
 """What nobody may do but who is meant to: by who tries it, the subjects to publish to and those to subscribe."""
 
 from broker.granting.permissions import API
+from tests import secured
+
+IDENTITIES = (
+    *map(secured.host, ("web01", "web02", "web01.example.net")),
+    secured.receiver("r0", 0),
+    secured.receiver("r1", 1),
+    secured.receiver("everything"),
+    secured.admin("ops"),
+)
 
 OTHER_HOSTS = (
     "logs.p0.web02",

@@ -1,0 +1,46 @@
+"""What a broker holds, and what its server has reported."""
+
+from typing import Any
+
+from bench.processes import wait_until
+from broker.serving.serverlog import Level, read_line
+from tests.raw import Raw
+from tests.secured import Secured
+
+__all__ = ["OWN_LINE", "everything", "is_reported", "of_others"]
+
+OWN_LINE = "logs.p0.web01"
+
+
+def everything(own: Raw) -> dict[str, Any]:
+    """Return all that the broker holds: streams with their messages, consumers with where they stand."""
+    found: dict[str, Any] = {}
+    for stream in own.ask("$JS.API.STREAM.LIST")["streams"]:
+        name, state = stream["config"]["name"], stream["state"]
+        numbers = range(state["first_seq"], state["last_seq"] + 1)
+        messages = [own.ask(f"$JS.API.STREAM.MSG.GET.{name}", {"seq": n}) for n in numbers]
+        consumers = own.ask(f"$JS.API.CONSUMER.LIST.{name}").get("consumers") or []
+        for consumer in consumers:
+            consumer.pop("ts")
+        found[name] = [stream["config"], state, messages, consumers]
+    return found
+
+
+def of_others(found: dict[str, Any]) -> dict[str, Any]:
+    """Return configurations, the messages but for those of the own line, and which consumers there are."""
+    return {
+        name: [
+            config,
+            [one for one in messages if one["message"]["subject"] != OWN_LINE],
+            [consumer["config"] for consumer in consumers],
+        ]
+        for name, (config, _, messages, consumers) in found.items()
+    }
+
+
+def is_reported(server: Secured, who: str, words: str) -> None:
+    def is_said() -> bool:
+        told = (read_line(line) for line in server.said().splitlines() if words in line)
+        return any(f"user:{who}" in one.text and one.level is Level.ERROR for one in told)
+
+    wait_until("the denial is reported", is_said, 10, [server.process])
