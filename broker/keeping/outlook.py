@@ -11,7 +11,7 @@ from broker.keeping.manifest import Archive
 from broker.sizes import format_size
 from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, STREAM
 
-__all__ = ["Change", "Outlook", "closed_config", "outlook"]
+__all__ = ["Change", "Outlook", "bound", "closed_config", "outlook"]
 
 _NANOSECONDS = 1_000_000_000
 _LIVES = (STREAM, f"KV_{OFFSETS_BUCKET}")
@@ -115,17 +115,27 @@ def _short(time: str) -> str:
     return time[:19] + "Z"
 
 
+def bound(archive: Archive, present: Mapping[str, Any] | None = None) -> int:
+    """Return what a restored stream may hold, in bytes, -1 for no limit: as the `present` one, since it goes with the disk.
+
+    One that is being restored has no limit of its own; then that of the archive counts.
+    """
+    if present is not None and not is_being_restored(present["config"]):
+        return int(present["config"].get("max_bytes", -1))
+    return int(archive.config.get("max_bytes", -1))
+
+
 def closed_config(
     archive: Archive, change: Change, present: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the configuration under which an archive is read in: nobody can publish to it yet.
 
-    The bound in bytes and the storage are those of the `present` stream, where there is one (STREAM.INFO): they go with
-    the broker, and a restore is the way from one storage to the other.
+    The storage is that of the `present` stream, where there is one (STREAM.INFO): a restore is the way from one storage
+    to the other. It has no bound in bytes, for which a server would set store aside: after a crash that would stand in
+    its own way.
     """
-    config = dict(archive.config)
+    config = dict(archive.config) | {"max_bytes": -1}
     if present is not None:
-        config["max_bytes"] = present["config"].get("max_bytes", -1)
         config["storage"] = present["config"].get("storage", "file")
     if change.replicas is not None:
         config["num_replicas"] = change.replicas

@@ -18,7 +18,7 @@ from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.descent import marked, opened
 from broker.exits import OperatorError
 from broker.keeping.manifest import Archive
-from broker.keeping.outlook import Change, closed_config
+from broker.keeping.outlook import Change, bound, closed_config
 from broker.keeping.progress import progress
 from broker.keeping.transfer import WIDE, read_in
 from broker.sizes import format_size
@@ -27,6 +27,7 @@ from broker.topology import CONFIG_BUCKET, STREAM
 __all__ = ["restore", "there"]
 
 _STREAM_NOT_FOUND = 10059
+_NO_STORE = 10047
 _MARKED = f"KV_{CONFIG_BUCKET}"
 _PROBE = "logship-restore-probe"
 _SETTLING = (
@@ -61,17 +62,19 @@ async def restore(
         archive.stream: closed_config(archive, change, present.get(archive.stream))
         for archive in ordered
     }
+    bounds = {archive.stream: bound(archive, present.get(archive.stream)) for archive in ordered}
+    await _measure(connection, ordered, bounds, present)
     await _probe(connection, ordered, closed, present)
-    await _measure(connection, ordered, closed, present)
     try:
         await _mark(connection)
         for archive in ordered:
             await _delete(connection, archive.stream)
             await _fill(connection, folder, archive, closed[archive.stream])
         if _MARKED not in closed:
-            await _open(connection, _MARKED)
+            await _open(connection, _MARKED, {})
         for archive in reversed(ordered):
-            await _open(connection, archive.stream, archive.config)
+            changes = {"max_bytes": bounds[archive.stream]}
+            await _open(connection, archive.stream, changes, archive.config)
     except Rejected as error:
         raise OperatorError(f"nats-server refuses: {error.description}; {_AGAIN}") from None
     except (ConnectionLost, OSError) as error:
@@ -103,12 +106,11 @@ async def _probe(
         subjects = {"subjects": [f"logship.restoring.{_PROBE}"]} if "subjects" in config else {}
         try:
             await _delete(connection, _PROBE)
-            # what the present stream reserves of the store is still reserved
-            bound = -1 if archive.stream in present else config.get("max_bytes", -1)
-            probe = {**config, **subjects, "name": _PROBE, "max_bytes": bound}
-            await connection.api(f"STREAM.CREATE.{_PROBE}", probe)
+            await connection.api(f"STREAM.CREATE.{_PROBE}", {**config, **subjects, "name": _PROBE})
             await _delete(connection, _PROBE)
         except Rejected as error:
+            if error.error == _NO_STORE and archive.stream in present:
+                continue  # set aside for what is to be deleted; whether all fits was measured
             raise OperatorError(
                 f"nats-server refuses stream {archive.stream} as it was: {error.description}; nothing was changed"
                 f"{_way_round(error)}"
@@ -122,15 +124,15 @@ def _way_round(error: Rejected) -> str:
 async def _measure(
     connection: Connection,
     archives: Sequence[Archive],
-    closed: Mapping[str, dict[str, Any]],
+    bounds: Mapping[str, int],
     present: Mapping[str, Mapping[str, Any]],
 ) -> None:
     """Object to what would not fit, which a server notices in the middle only."""
     for archive in archives:
-        bound = closed[archive.stream].get("max_bytes", -1)
-        if 0 <= bound < archive.bytes:
+        limit = bounds[archive.stream]
+        if 0 <= limit < archive.bytes:
             raise OperatorError(
-                f"{archive.stream} takes {format_size(archive.bytes)}, more than its bound of {format_size(bound)}; "
+                f"{archive.stream} takes {format_size(archive.bytes)}, more than its bound of {format_size(limit)}; "
                 "raise that by `logbroker apply --max-bytes`; nothing was changed"
             )
     account = await connection.api("INFO")
@@ -169,15 +171,26 @@ async def _fill(
 
 
 async def _open(
-    connection: Connection, stream: str, archived: Mapping[str, Any] | None = None
+    connection: Connection,
+    stream: str,
+    changes: Mapping[str, Any],
+    archived: Mapping[str, Any] | None = None,
 ) -> None:
     for pause in (*_SETTLING, None):
         try:
             info = (await there(connection, [stream])).get(stream)
             if info is not None:
-                config = opened(info["config"], archived or info["config"])
+                config = {**opened(info["config"], archived or info["config"]), **changes}
                 await connection.api(f"STREAM.UPDATE.{stream}", config)
-        except Rejected:
+        except Rejected as error:
+            if error.error == _NO_STORE and changes:
+                logger.warning(
+                    "stream %s goes without its bound in bytes, which is more than this store has; "
+                    "`logbroker run` gives it one at its next start",
+                    stream,
+                )
+                changes = {}
+                continue
             if pause is None:
                 raise
         else:

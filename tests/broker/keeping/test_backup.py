@@ -157,16 +157,16 @@ async def test_a_restore_that_dies_leaves_nothing_that_can_be_written_to_and_can
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "bound", "words"),
     [
-        pytest.param(Change(replicas=3), "try --replicas 1", id="too few servers"),
-        pytest.param(KEEP, "more than its bound", id="too small a stream"),
+        pytest.param(Change(replicas=3), 900_000, "try --replicas 1", id="too few servers"),
+        pytest.param(KEEP, 90_000, "more than its bound", id="too small a stream"),
     ],
 )
 async def test_what_the_server_would_refuse_is_found_before_anything_is_deleted(
-    source: Connection, target: Connection, tmp_path: Path, change: Change, words: str
+    source: Connection, target: Connection, tmp_path: Path, change: Change, bound: int, words: str
 ) -> None:
-    await apply(target, Topology(partitions=3, max_bytes=90_000))
+    await apply(target, Topology(partitions=3, max_bytes=bound))
     await ship(source, 1)
     await ship(source, 2)
     backup = await taken(source, tmp_path)

@@ -8,7 +8,7 @@ import pytest
 
 from broker.descent import Ancestor, ancestors, restoring
 from broker.keeping.manifest import Archive
-from broker.keeping.outlook import Change, closed_config, outlook
+from broker.keeping.outlook import Change, bound, closed_config, outlook
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = 86_400_000_000_000
@@ -102,11 +102,19 @@ def test_an_objection_is_a_refusal() -> None:
 def test_it_comes_back_as_it_was_but_for_what_was_asked() -> None:
     one = archive("LOGS", subjects=["logs.>"], num_replicas=3, max_age=DAY, max_bytes=100)
 
-    closed = closed_config(one, Change(1, timedelta(days=2)), info("LOGS", 0, max_bytes=7))
+    closed = closed_config(one, Change(1, timedelta(days=2)))
 
-    assert (closed["num_replicas"], closed["max_age"], closed["max_bytes"]) == (1, 2 * DAY, 7)
+    assert (closed["num_replicas"], closed["max_age"]) == (1, 2 * DAY)
     assert ancestors(closed) == (Ancestor("then", 10),)
-    assert closed_config(one, KEEP)["max_bytes"] == 100
+
+
+def test_its_bound_is_that_of_the_present_stream_and_none_while_it_is_closed() -> None:
+    one = archive("LOGS", subjects=["logs.>"], max_bytes=100)
+
+    assert closed_config(one, KEEP)["max_bytes"] == -1
+    assert bound(one) == 100
+    assert bound(one, info("LOGS", 0, max_bytes=7)) == 7
+    assert bound(one, info("LOGS", 4) | {"config": HALF | {"max_bytes": -1}}) == 100
 
 
 def test_it_is_stored_where_the_broker_stores_it_now() -> None:
