@@ -31,11 +31,11 @@ class ServerConf:
     http: Address | None
     folder: str
     max_store: int
-    max_memory: int = 64 * 1024**2
     cluster: ClusterConf | None = None
     accounts: Accounts | None = None
     tls: TlsConf | None = None
     own: str = ""  # the line that includes an operator's own configuration, over which ours wins
+    max_memory: int = 64 * 1024**2
 
 
 def store_limit(free: int, held: int, total: int, reserve: int | None) -> int:
