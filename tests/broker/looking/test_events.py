@@ -1,57 +1,32 @@
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import bench.ports
 from bench.processes import Processes
 from broker.connecting.access import Access
-from broker.connecting.connection import BrokerAway, Connection
+from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
+from broker.looking import hosts
 from broker.looking.event import Event
 from broker.looking.events import listen
-from broker.topology import Topology
+from broker.looking.lines import Run
+from broker.looking.one import fetch
+from broker.looking.status import ask, glance
+from broker.looking.tail import Wanted, tail
+from broker.looking.top import watch
 from tests.broker.conftest import LOGBROKER
-from tests.conftest import Server, wait_for_server
+from tests.secured import Secured, admin, host, start_secured
 
 pytestmark = pytest.mark.nats
 
-_CONFIGURATION = """
-listen: "127.0.0.1:{port}"
-server_name: n1
-jetstream {{ store_dir: "{store}" }}
-system_account: SYS
-no_auth_user: anybody
-accounts {{
-  SYS {{ exports: [ {{ stream: "$SYS.ACCOUNT.>" }}, {{ stream: "$SYS.SERVER.>" }},
-                    {{ service: "$SYS.REQ.SERVER.PING.IDZ", response_type: stream }} ] }}
-  LOGS {{
-    jetstream: enabled
-    users: [ {{ user: anybody, password: anybody }} ]
-    imports: [ {{ stream: {{ account: SYS, subject: "$SYS.ACCOUNT.>" }} }},
-               {{ stream: {{ account: SYS, subject: "$SYS.SERVER.>" }} }},
-               {{ service: {{ account: SYS, subject: "$SYS.REQ.SERVER.PING.IDZ" }} }} ]
-  }}
-}}
-"""
-
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("events")
-    port = bench.ports.free_port()
-    path = folder / "nats-server.conf"
-    path.write_text(_CONFIGURATION.format(port=port, store=folder / "store"), "utf-8")
-    binary = Path(sys.executable).with_name("nats-server")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("secured")
     with Processes(folder) as processes:
-        started = Server(
-            f"nats://127.0.0.1:{port}", processes.start("nats-server", [binary, "-c", path])
-        )
-        wait_for_server(started)
-        yield started
+        yield start_secured(processes, folder, admin("ann"), host("web01"))
 
 
 async def _until(events: AsyncIterator[Event], fits: Callable[[Event], bool]) -> Event:
@@ -63,9 +38,12 @@ async def _until(events: AsyncIterator[Event], fits: Callable[[Event], bool]) ->
 
 
 async def test_clients_and_streams_that_come_and_go_are_told(
-    server: Server, caplog: pytest.LogCaptureFixture
+    server: Secured, caplog: pytest.LogCaptureFixture
 ) -> None:
-    listening, other = Connection([server.url], "listening"), Connection([server.url], "somebody")
+    listening, other = (
+        Connection([server.url("ann")], "listening"),
+        Connection([server.url("ann")], "somebody"),
+    )
     events = listen(listening)
     begun = asyncio.ensure_future(_until(events, lambda event: "somebody" in event.text))
     await asyncio.sleep(0)
@@ -74,13 +52,13 @@ async def test_clients_and_streams_that_come_and_go_are_told(
         await other.close()
         await asyncio.sleep(0.1)
     await other.once()
-    await other.api("STREAM.CREATE.LOGS", Topology().streams()[0])
+    await other.api("STREAM.CREATE.OTHER", {"name": "OTHER", "subjects": ["other"]})
     made = await _until(events, lambda event: event.kind == "stream_action")
     await other.close()
     gone = await _until(
         events, lambda event: event.kind == "client_disconnect" and "somebody" in event.text
     )
-    stranger = Connection([server.url], "stranger", access=Access(user="x", password="y"))
+    stranger = Connection([server.address], "stranger", access=Access(user="x", password="y"))
     with pytest.raises(BrokerAway):
         await stranger.once()
     refused = await _until(events, lambda event: event.kind == "auth_error")
@@ -88,11 +66,11 @@ async def test_clients_and_streams_that_come_and_go_are_told(
     await listening.close()
 
     assert (made.text, made.subject) == (
-        "stream LOGS was made",
-        "$JS.EVENT.ADVISORY.STREAM.CREATED.LOGS",
+        "stream OTHER was made",
+        "$JS.EVENT.ADVISORY.STREAM.CREATED.OTHER",
     )
     assert "of account LOGS" in gone.text
-    assert gone.server == "n1"
+    assert gone.server
     assert "was refused" in refused.text
     assert caplog.text == ""
 
@@ -112,15 +90,15 @@ async def test_what_cannot_be_heard_is_said(
     assert "no advisories" not in caplog.text
 
 
-async def test_the_program_ends_after_so_many_of_a_kind(server: Server) -> None:
+async def test_the_program_ends_after_so_many_of_a_kind(server: Secured) -> None:
     program = await asyncio.create_subprocess_exec(
-        *(*LOGBROKER, "events", "--server", server.url),
+        *(*LOGBROKER, "events", "--server", server.url("ann")),
         *("--kind", "client_connect", "--count", "2", "--json"),
         stdout=asyncio.subprocess.PIPE,
     )
     shown = asyncio.ensure_future(program.communicate())
     while not shown.done():
-        other = Connection([server.url], "somebody")
+        other = Connection([server.url("ann")], "somebody")
         await other.once()
         await other.close()
         await asyncio.sleep(0.1)
@@ -130,3 +108,30 @@ async def test_the_program_ends_after_so_many_of_a_kind(server: Server) -> None:
     assert [one["kind"] for one in found] == ["client_connect"] * 2
     assert found[0]["event"]["client"]["acc"] == "LOGS"
     assert program.returncode == 0
+
+
+async def test_an_admin_sees_all_and_a_host_nothing(server: Secured) -> None:
+    ann = Connection([server.address], "ann", access=server.access("ann"))
+    await ann.once()
+    sender = Connection([server.address], "web01", ("_INBOX_web01",), access=server.access("web01"))
+    await sender.once()
+    await sender.ask("logs.p1.web01", b"a line\n")
+
+    status, found = await ask(ann), await hosts.ask(ann, count_all=True)
+    shown = [lines async for lines in tail(ann, Wanted(follow=False), _plain())]
+    pictures = watch(ann, 0.05)
+    picture = await anext(pictures)
+    await pictures.aclose()
+    message = await fetch(ann, None)
+    with pytest.raises((Rejected, ConnectionLost)):
+        await glance(sender)
+    await sender.close()
+    await ann.close()
+
+    assert (status.messages, [one.host for one in found.hosts]) == (1, ["web01"])
+    assert b"".join(shown) == message.lines() == b"a line\n"
+    assert [one.host for one in picture.hosts] == ["web01"]
+
+
+def _plain() -> Run:
+    return Run(prefixed=False, for_terminal=False)
