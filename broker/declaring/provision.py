@@ -24,6 +24,7 @@ STREAM_NOT_FOUND = 10059
 _WAYS = {  # what to do about an answer that does not say it
     10074: "; run three servers as a cluster (--cluster), or keep --replicas 1",
     10005: "; fewer servers than --replicas are there, or have the --placement-tags",
+    10123: "; apply --replicas alone, and the placement when all servers have the stream",
     10047: "; the store has no room for so much: lower --max-bytes, or raise --max-store",
     10028: "; memory holds half of --memory: lower --max-bytes, or raise that",
 }
