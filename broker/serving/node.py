@@ -6,7 +6,7 @@ outfit ─▶ conf ─▶ check ─▶ start ─▶ ports ─▶ provision ─�
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from broker.serving.health import Healing
 from broker.serving.outfit import Outfit, put_together
 from broker.serving.ready import Refusal, unready, write_ready
 from broker.serving.securing import TLS_FOLDER
-from broker.serving.server import Ports, Server, check, started
+from broker.serving.server import Ports, Server, at_ports, check, started
 from broker.serving.speaking import Speaking
 from broker.serving.store import measure
 from broker.serving.telling import Known, Telling
@@ -59,9 +59,10 @@ class House:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The lives before this one: how many, and those that were begun for the sake of a full disk."""
+    """The lives before this one: how many, where the last one listened, and those begun for the sake of a full disk."""
 
     lives: int = 0
+    ports: Ports | None = None
     healing: Healing = Healing()  # noqa: RUF009 - a frozen value
 
 
@@ -104,7 +105,7 @@ class Node:
     def past(self) -> Past:
         """What the next life has behind it."""
         healing = self._health.healing if self._health else self._past.healing
-        return Past(self._past.lives + 1, healing)
+        return Past(self._past.lives + 1, self._ports, healing)
 
     @property
     def frozen(self) -> str:
@@ -261,7 +262,8 @@ class Node:
 
     def _put_together(self, settings: BrokerSettings) -> Outfit:
         # with the room that there was at the start: what the server holds since then is its own affair
-        return put_together(settings, self.house.door, self._space, self.house.now())
+        outfit = put_together(settings, self.house.door, self._space, self.house.now())
+        return replace(outfit, conf=at_ports(outfit.conf, self._past.ports))
 
     def _write_ready(self, refusal: Refusal | None = None) -> None:
         if self._server is not None and self._ports is not None:

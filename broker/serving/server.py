@@ -11,13 +11,16 @@ from asyncio.subprocess import Process
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from broker.address import Address
 from broker.exits import ConfigurationError, OperatorError
+from broker.serving.conf import ServerConf
 from broker.serving.serverlog import Level, News, Said, explain, read_line, what
 
-__all__ = ["Ports", "Server", "check", "started"]
+__all__ = ["Ports", "Server", "at_ports", "check", "started"]
 
 _LEASH = Path(__file__).with_name("leash.py")
 _LAST_WORDS = 50
@@ -54,6 +57,18 @@ async def check(binary: Path, conf: Path) -> None:
         raise ConfigurationError(f"{binary} refuses {conf}: {lines[-1]}")
 
 
+def at_ports(conf: ServerConf, before: Ports | None) -> ServerConf:
+    """Return the configuration of another life: free ports that the system chose `before` stay the same."""
+    if before is None:
+        return conf
+    listen, http = conf.listen, conf.http
+    if not listen.port:
+        listen = Address(listen.host, before.client)
+    if http is not None and not http.port and before.http:
+        http = Address(http.host, before.http)
+    return replace(conf, listen=listen, http=http)
+
+
 class Server:
     """A running nats-server."""
 
@@ -64,6 +79,7 @@ class Server:
         self._said: deque[Said] = deque(maxlen=_LAST_WORDS)
         self._answer: asyncio.Future[str] | None = None
         self._closing = asyncio.Event()
+        self._listens = False
         self.commit = ""
         """Of nats-server's source, as it says."""
         self.on_failed_write: Callable[[], None] = lambda: None
@@ -79,7 +95,9 @@ class Server:
         while True:
             for path in self._folder.glob(f"*_{self.pid}.ports"):
                 with suppress(ValueError, KeyError, IndexError):  # half written: look again
-                    return _read_ports(json.loads(path.read_text("utf-8")))
+                    ports = _read_ports(json.loads(path.read_text("utf-8")))
+                    self._listens = True
+                    return ports
             await asyncio.sleep(_LOOK_EVERY)
 
     async def attend(self) -> None:
@@ -163,12 +181,13 @@ class Server:
         ended = asyncio.ensure_future(self._drained())
         closing = asyncio.ensure_future(self._closing.wait())
         try:
-            self._signal(signal.SIGUSR2)
-            # by itself it would close one client after the other, over half a minute
-            await asyncio.wait(
-                {ended, closing}, timeout=_LAME_DUCK, return_when=asyncio.FIRST_COMPLETED
-            )
-            self._signal(signal.SIGTERM)
+            if self._listens:  # a duck that has no clients yet would not even say that it is one
+                self._signal(signal.SIGUSR2)
+                await asyncio.wait(
+                    {ended, closing}, timeout=_LAME_DUCK, return_when=asyncio.FIRST_COMPLETED
+                )
+            # by itself it would now close one client after the other, over half a minute; SIGTERM says nothing to a duck
+            self._signal(signal.SIGINT)
             await ended
         finally:
             closing.cancel()

@@ -73,6 +73,25 @@ def test_a_signal_ends_the_broker_and_its_server_cleanly(start_broker: Any, numb
     assert not list(broker.store.glob("*.ports"))
 
 
+def test_an_end_is_told_to_clients_and_does_not_wait_for_them(start_broker: Any) -> None:
+    broker = start_broker("--log-level", "debug")
+    url = broker.wait_ready()["server"]
+
+    async def stay() -> None:
+        connections = [Connection([url], "test") for _ in range(20)]
+        clients = [await one.client() for one in connections]
+        broker.popen.send_signal(signal.SIGTERM)
+        await asyncio.wait([client.lost for client in clients], timeout=8)
+        for one in connections:
+            await one.close()
+
+    asyncio.run(stay())
+
+    assert broker.popen.wait(10) == 0
+    assert "Entering lame duck mode" in broker.said
+    assert "does not stop" not in broker.said
+
+
 def test_the_server_ends_with_a_broker_that_is_killed(start_broker: Any) -> None:
     broker = start_broker()
     child = broker.wait_ready()["nats_server_pid"]
