@@ -13,7 +13,7 @@ from broker.topology import STREAM, Topology
 
 __all__ = ["join"]
 
-_PAUSE = 0.5  # seconds between attempts
+_PAUSE, _SHORT = 0.5, 1.0  # seconds between attempts, and for an answer
 logger = logging.getLogger(__name__)
 
 
@@ -40,11 +40,13 @@ async def join(connection: Connection, desired: Topology, tell: Callable[[str], 
 
 async def _within(connection: Connection, desired: Topology) -> Topology:
     try:
-        held = (await connection.api(f"STREAM.INFO.{STREAM}"))["config"].get("max_bytes", -1)
+        # nobody answers while there is no leader, so it is asked often rather than for long
+        info = await connection.api(f"STREAM.INFO.{STREAM}", patience=_SHORT)
     except Rejected as error:
         if error.error == STREAM_NOT_FOUND:
             return desired
         raise
+    held = info["config"].get("max_bytes", -1)
     if desired.max_bytes is None or held <= 0:
         return desired
     bound = held if desired.max_bytes <= 0 else min(held, desired.max_bytes)

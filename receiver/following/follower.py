@@ -116,7 +116,7 @@ class Follower:
                 if self._goes_on:
                     return True
                 if self.pace.once:
-                    return await self._wake.pending(self._next) > 0
+                    return not await self._wake.is_none_left(self._next)
                 await self._while_ours(self._until_it_rings(self._next))
             except StreamRestored as error:
                 await self._ledger.confirm()

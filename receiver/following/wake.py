@@ -11,6 +11,7 @@ from typing import Any
 
 from broker.connecting.connection import Connection, ConnectionLost, Message, Rejected
 from broker.delivery import Delivery, parse
+from broker.quorum import is_level
 from broker.subjects import bell_name, partition_filter
 from broker.topology import STREAM
 
@@ -42,6 +43,16 @@ class Wake:
         """Return how many messages of the partition there are from `sequence` on; raises `Rejected`, `ConnectionLost`."""
         start = {"deliver_policy": "by_start_sequence", "opt_start_seq": max(sequence, 1)}
         return await self._make(start)
+
+    async def is_none_left(self, sequence: int) -> bool:
+        """Whether the partition has nothing from `sequence` on for sure, whichever replica of the broker counts it.
+
+        Raises as `pending`, and `ConnectionLost` while a replica lags.
+        """
+        info = await self._connection.api(f"STREAM.INFO.{STREAM}")
+        if not is_level(info):
+            raise ConnectionLost("a replica lags, and may not have all that there is")
+        return not await self.pending(sequence)
 
     async def first(self, sequence: int) -> Delivery | None:
         """Return the place and time of the partition's first message from `sequence` on; raises as `pending`."""

@@ -64,6 +64,7 @@ class Node:
     def wipe(self) -> None:
         """Lose the disk; the server must not be running."""
         shutil.rmtree(self.folder / "jetstream")
+        (self.folder / "broker.json").unlink(missing_ok=True)
 
 
 class Cluster:
@@ -85,7 +86,7 @@ class Cluster:
         own = folder / name
         own.mkdir(parents=True)
         section = ClusterConf("c", place.route, self._routes, SECRET)
-        conf = ServerConf(name, place.client, None, str(own), 10**9, section)
+        conf = ServerConf(name, place.client, None, str(own), 10**9, cluster=section)
         path = own / "nats-server.conf"
         text = render(conf).replace("logtime: false", "logtime: true")  # to tell what took how long
         path.write_text(text, "utf-8")

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from broker.quorum import is_certain
+from broker.quorum import is_certain, is_level
 
 SECOND = 1_000_000_000
 
@@ -42,3 +42,23 @@ def test_only_a_leader_in_touch_with_the_majority_is_sure_of_what_a_stream_holds
     told: dict[str, Any], certain: bool
 ) -> None:
     assert is_certain(told) is certain
+
+
+def lagging(told: dict[str, Any], **replica: Any) -> dict[str, Any]:
+    told["cluster"]["replicas"][0] |= replica
+    return told
+
+
+@pytest.mark.parametrize(
+    ("told", "level"),
+    [
+        pytest.param({"config": {"num_replicas": 1}}, True, id="one-replica"),
+        pytest.param(info(3, "n9", 0.1, 0.1), True, id="whole"),
+        pytest.param(lagging(info(3, "n9", 0.1, 0.1), lag=1), False, id="one-lags"),
+        pytest.param(lagging(info(3, "n9", 0.1, 0.1), current=False), False, id="one-catches-up"),
+        pytest.param(lagging(info(3, "n9", 900, 0.1), lag=9), True, id="who-lags-is-down"),
+        pytest.param(info(3, "", 0.1, 0.1), False, id="no-leader"),
+    ],
+)
+def test_replicas_are_level_when_none_that_answers_lags(told: dict[str, Any], level: bool) -> None:
+    assert is_level(told) is level

@@ -23,7 +23,7 @@ def test_nothing_is_lost_when_the_leader_is_killed_and_its_disk_is_gone(tmp_path
     with Processes(tmp_path) as processes:
         cluster = Brokers(tmp_path, processes)
         stage = Stage(tmp_path, processes, cluster, HOSTS)
-        with Traffic(list(stage.files.values()), 1000, 1) as traffic:
+        with Traffic(list(stage.files.values()), 500, 1) as traffic:
             cluster.set_up()
             programs = [stage.start_receiver(), *map(stage.start_shipper, HOSTS)]
             stage.wait_for_lines()
