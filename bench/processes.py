@@ -105,6 +105,10 @@ class Process:
         """Ask it to end (SIGTERM); does not wait."""
         self._signal(signal.SIGTERM)
 
+    def hang_up(self) -> None:
+        """Ask it to read its settings again (SIGHUP); does not wait."""
+        self._signal(signal.SIGHUP)
+
     def wait(self, seconds: float) -> int:
         """Wait for its end and return its exit code; raises `TookTooLong`."""
         if self.popen is None:

@@ -35,7 +35,7 @@ class Suite:
         for name in ("out", "state", "hosts"):
             (folder / name).mkdir(parents=True, exist_ok=True)
 
-    def start_broker(self) -> Process:
+    def start_broker(self, *options: str) -> Process:
         """Start the broker and wait until it is set up."""
         broker = self._processes.start(
             "logbroker",
@@ -44,6 +44,7 @@ class Suite:
                 *("run", "--store-dir", self.folder / "store"),
                 *("--listen", self.url.removeprefix("nats://"), "--http", ""),
                 *("--partitions", str(self.partitions)),
+                *options,
             ],
         )
         self.wait_for_broker(broker)

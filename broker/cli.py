@@ -11,6 +11,7 @@ from broker.commands.declaring import apply
 from broker.commands.exchanging import export, import_
 from broker.commands.following import events, tail_lines
 from broker.commands.looking import get, hosts, status
+from broker.commands.promoting import promote
 from broker.commands.removing import purge, rm
 from broker.commands.running import run
 from broker.commands.tls import tls
@@ -45,6 +46,7 @@ for command in (
     restore,
     purge,
     rm,
+    promote,
 ):
     group.add_command(command)
 

@@ -9,7 +9,7 @@ from broker.address import OptionalListen
 from broker.running.configuration import Many, ProgramSettings
 from broker.settings_cluster import parse_route
 
-__all__ = ["SITES_FIELDS", "SitesSettings"]
+__all__ = ["SCHEME", "SITES_FIELDS", "SitesSettings"]
 
 SITES_FIELDS = frozenset({"site", "site_listen", "site_remote", "site_nkey", "mirror", "source"})
 """The names of the settings below: those of `logbroker run` alone."""
@@ -17,9 +17,16 @@ SITES_FIELDS = frozenset({"site", "site_listen", "site_remote", "site_nkey", "mi
 _NAME = r"^[A-Za-z0-9_-]*$"
 
 
+SCHEME = "nats-leaf://"
+"""How an address of another site begins, if it says so."""
+
+
 def _checked(remotes: tuple[str, ...]) -> tuple[str, ...]:
     for remote in remotes:
-        parse_route(remote.replace("nats-leaf://", "nats-route://"))
+        try:
+            parse_route(remote.removeprefix(SCHEME))
+        except ValueError:
+            raise ValueError(f"{remote!r} is not {SCHEME}host:port, without a password") from None
     return remotes
 
 

@@ -9,6 +9,7 @@ from broker.address import Address
 from broker.granting.accounts import Accounts
 from broker.serving.conf_accounts import render_accounts
 from broker.serving.conf_cluster import ClusterConf, render_cluster
+from broker.serving.conf_sites import SitesConf, render_sites
 from broker.serving.conf_tls import TlsConf, client_section
 from broker.serving.quoting import quoted
 from broker.topology import MAX_PAYLOAD
@@ -34,6 +35,7 @@ class ServerConf:
     cluster: ClusterConf | None = None
     accounts: Accounts | None = None
     tls: TlsConf | None = None
+    sites: SitesConf | None = None
     own: str = ""  # the line that includes an operator's own configuration, over which ours wins
     max_memory: int = 64 * 1024**2
 
@@ -85,6 +87,7 @@ def render(conf: ServerConf) -> str:
         f"  store_dir: {quoted(conf.folder)}",
         f"  max_file_store: {conf.max_store}",
         f"  max_memory_store: {conf.max_memory}",
+        *([f"  domain: {quoted(conf.sites.name)}"] if conf.sites else []),
         "  sync_interval: always  # acknowledged means on disk",
         "  limits {",
         "    max_request_batch: 10000",
@@ -99,6 +102,7 @@ def render(conf: ServerConf) -> str:
         *(client_section(conf.tls) if conf.tls else []),
         *(render_accounts(conf.accounts) if conf.accounts else []),
         *(render_cluster(conf.cluster) if conf.cluster else []),
+        *(render_sites(conf.sites) if conf.sites else []),
     ]
     return "\n".join(lines) + "\n"
 

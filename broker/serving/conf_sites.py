@@ -18,12 +18,13 @@ _ACCOUNT = "LOGS"
 
 @dataclass(frozen=True, slots=True)
 class SitesConf:
-    """Where brokers of other sites connect, where this one does, and the seed of an nkey that it shows there.
+    """The name of this site, where brokers of others connect, where this one does, and the seed that it shows there.
 
     `is_open`: whoever gets through to the port may come in, as there are no credentials. `tls` are the lines of a tls
     section, for both directions; none for lines in the clear.
     """
 
+    name: str
     listen: Address | None = None
     remotes: tuple[Address, ...] = ()
     seed: str = field(default="", repr=False)

@@ -18,6 +18,7 @@ from broker.serving.conf_tls import route_section
 from broker.serving.door import Door
 from broker.serving.own import included
 from broker.serving.securing import Security, security_of
+from broker.serving.siting import sites_of
 from broker.serving.store import Space
 from broker.settings import BrokerSettings
 from broker.sizes import format_size
@@ -60,6 +61,7 @@ def put_together(settings: BrokerSettings, door: Door, space: Space, now: dateti
         accounts=admission.accounts,
         tls=security.tls,
         max_memory=_memory(settings),
+        sites=sites_of(settings, security.tls, is_open=bool(admission.accounts.anybody)),
     )
     if settings.nats_config is not None:
         binary = find(settings.nats_server)

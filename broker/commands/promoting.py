@@ -1,0 +1,66 @@
+"""`logbroker promote`."""
+
+import asyncio
+from typing import Any
+
+import click
+
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.declaring.difference import describe
+from broker.declaring.promotion import COPIED, Copy, copy_of, promotion
+from broker.declaring.provision import carry_out, refuse
+from broker.durations import format_duration
+from broker.exits import OperatorError
+from broker.running import consent, program
+from broker.running.options import given, settings_options
+from broker.settings import STATUS_FIELDS, BrokerSettings
+from broker.topology import STREAM
+
+__all__ = ["promote"]
+
+
+@click.command()
+@settings_options(BrokerSettings, STATUS_FIELDS)
+@consent.YES
+def promote(yes: bool, **options: Any) -> None:
+    """Make this site's copy of another one's stream a stream that takes lines, when that site is lost.
+
+    Then send shippers and receivers here, and leave --mirror out of this broker's settings. The other site
+    must not come back as it was: lines would be taken at both.
+    """
+    settings = given(BrokerSettings, options)
+    program.log_to_stderr(settings)
+    asyncio.run(_promote(settings, yes=yes))
+
+
+async def _promote(settings: BrokerSettings, *, yes: bool) -> None:
+    connection = Connection(settings.server, "logbroker promote", access=settings.access)
+    try:
+        await connection.once()
+        infos = {name: await connection.api(f"STREAM.INFO.{name}") for name in COPIED}
+        copy = copy_of(infos[STREAM])
+        if copy is None:
+            raise OperatorError(f"{STREAM} at {connection.servers} is no copy of another site's")
+        made = promotion({name: info["config"] for name, info in infos.items()})
+        refuse(made)
+        click.echo(_words(copy))
+        click.echo(describe(made))
+        if not yes:
+            consent.ask("The copy ends here for good. Do it?")
+        await carry_out(connection, made)
+    except (ConnectionLost, Rejected) as error:
+        raise OperatorError(
+            f"the broker at {connection.servers} does not answer as it should: {error}"
+        ) from None
+    finally:
+        await connection.close()
+
+
+def _words(copy: Copy) -> str:
+    heard = (
+        "was never heard" if copy.heard is None else f"was heard {format_duration(copy.heard)} ago"
+    )
+    return (
+        f"{STREAM} is a copy of site {copy.site}'s up to sequence {copy.last_sequence} of {copy.last_time}; "
+        f"the site {heard}, and had {copy.lag} messages more then"
+    )

@@ -1,0 +1,160 @@
+"""Brokers of several sites: one that buffers behind a firewall, and a second one that holds a copy and takes over."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.ports import free_port
+from bench.processes import Process, Processes, wait_until
+from bench.stored import judge_stored
+from bench.suite import Suite
+from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
+from broker.topology import STREAM
+
+pytestmark = [pytest.mark.journey, pytest.mark.nats]
+
+PARTITIONS = 2
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    with Processes(tmp_path) as processes:
+        yield processes
+
+
+def site(processes: Processes, folder: Path) -> Suite:
+    folder.mkdir()
+    return Suite(folder, processes, PARTITIONS)
+
+
+def append(log: Path, first: int, until: int) -> None:
+    with log.open("ab") as file:
+        file.writelines(
+            b"%06d %s\n" % (number, b"x" * (number % 997)) for number in range(first, until)
+        )
+
+
+def ask(suite: Suite) -> dict[str, Any]:
+    async def ask() -> dict[str, Any]:
+        connection = Connection([suite.url], "test")
+        try:
+            await connection.once()
+            return await connection.api(f"STREAM.INFO.{STREAM}", {"subjects_filter": ">"})
+        except (BrokerAway, ConnectionLost, Rejected):
+            return {"state": {"last_seq": -1}, "config": {}}
+        finally:
+            await connection.close()
+
+    return asyncio.run(ask())
+
+
+def held(suite: Suite, host: str) -> int:
+    """How many messages of a host are there."""
+    found = ask(suite)["state"].get("subjects") or {}
+    return sum(count for subject, count in found.items() if subject.endswith(f".{host}"))
+
+
+def has_all(suite: Suite, other: Suite, host: str, seconds: float, *watched: Process) -> None:
+    wait_until(
+        f"{suite.folder.name} has all of {host} that {other.folder.name} has",
+        lambda: held(suite, host) == held(other, host),
+        seconds,
+        watched,
+    )
+
+
+def ship(suite: Suite, host: str, log: Path) -> None:
+    shipper = suite.start_shipper(host, [log], "--once")
+    assert shipper.wait(40) == 0, shipper.last_words()
+
+
+@pytest.mark.timeout(180)
+def test_lines_that_a_site_behind_a_firewall_buffers_reach_the_centre_once_and_in_order(
+    processes: Processes, tmp_path: Path
+) -> None:
+    centre, branch = site(processes, tmp_path / "centre"), site(processes, tmp_path / "branch")
+    door = f"127.0.0.1:{free_port()}"
+    settings = tmp_path / "centre.toml"
+    settings.write_text(f'site = "centre"\nsite_listen = "{door}"\n')
+    broker = centre.start_broker("--config", str(settings))
+    buffer = branch.start_broker("--site", "branch", "--site-remote", f"nats-leaf://{door}")
+    away, near = tmp_path / "away.log", tmp_path / "near.log"
+    append(away, 0, 3000)
+    append(near, 0, 1000)
+
+    ship(branch, "away01", away)
+    ship(centre, "near01", near)
+    with settings.open("a") as file:
+        file.write('source = ["branch"]\n')
+    broker.hang_up()
+    has_all(centre, branch, "away01", 60, broker, buffer)
+    broker.kill()
+    append(away, 3000, 6000)
+    ship(branch, "away01", away)  # while the centre is gone
+    buffer.kill()
+    buffer.start()
+    branch.wait_for_broker(buffer)
+    append(away, 6000, 7000)
+    ship(branch, "away01", away)
+    broker.start()
+    centre.wait_for_broker(broker)
+
+    # nats-server asks another site again after 40 s, and then ever more rarely, up to every two minutes
+    has_all(centre, branch, "away01", 130, broker, buffer)
+    for suite, host, log in (
+        (branch, "away01", away),
+        (centre, "away01", away),
+        (centre, "near01", near),
+    ):
+        verdict = asyncio.run(judge_stored(suite.url, host, PARTITIONS, [log]))
+        assert verdict.is_perfect, f"{host} at {suite.folder.name}: {verdict}"
+    assert held(branch, "near01") == 0
+
+
+@pytest.mark.timeout(180)
+def test_a_second_site_holds_a_copy_and_goes_on_with_it_when_the_first_is_lost(
+    processes: Processes, tmp_path: Path
+) -> None:
+    first, second = site(processes, tmp_path / "first"), site(processes, tmp_path / "second")
+    door = f"127.0.0.1:{free_port()}"
+    broker = first.start_broker("--site", "first", "--site-listen", door)
+    copy = second.start_broker(
+        "--site", "second", "--site-remote", f"nats-leaf://{door}", "--mirror", "first"
+    )
+    log = tmp_path / "app.log"
+    append(log, 0, 3000)
+    ship(first, "web01", log)
+    has_all(second, first, "web01", 60, broker, copy)
+    assert ask(second)["state"]["last_seq"] == ask(first)["state"]["last_seq"]
+
+    broker.kill()
+    promoted = second.start_program(
+        "logbroker", "promote", ["promote", "--server", second.url, "--yes"]
+    )
+    assert promoted.wait(20) == 0, promoted.last_words()
+    assert "copy of site first's" in promoted.last_words()
+    append(log, 3000, 6000)
+    moved = second.start_shipper(
+        "web01", [log], "--once", "--state-dir", str(first.shipper_state("web01"))
+    )
+    assert moved.wait(40) == 0, moved.last_words()
+
+    verdict = asyncio.run(judge_stored(second.url, "web01", PARTITIONS, [log]))
+    assert verdict.is_perfect, verdict
+    assert copy.stop() == 0
+    stays = second.start_broker("--site", "second")  # without --mirror, as it was told
+    assert ask(second)["config"]["subjects"] == ["logs.>"]
+    assert stays.stop() == 0
+    again = second.start_program(
+        "logbroker",
+        "mirror-again",
+        [
+            *("run", "--store-dir", str(second.folder / "store"), "--listen", "127.0.0.1:0"),
+            *("--http", "", "--partitions", "2", "--site", "second", "--mirror", "first"),
+        ],
+    )
+    assert again.wait(20) == 78
+    assert "--mirror" in again.last_words()
