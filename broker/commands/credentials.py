@@ -158,7 +158,7 @@ def revoke(whom: Whom, open_again: bool, yes: bool, **options: Any) -> None:
     )
     if not change.book.entries:
         change.say(
-            "from its next start on everybody on this machine gets in without a credential; until then nobody does"
+            "everybody on this machine gets in without a credential"
             if open_again
             else "nobody gets in now; add a credential (or revoke with --open-again)"
         )

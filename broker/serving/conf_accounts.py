@@ -75,7 +75,15 @@ def _user(user: User) -> str:
             who = f"user: {quoted(name)}, password: {quoted(hashed)}"
         case Certificate(subject):
             who = f"user: {quoted(subject)}"
-    return f"{{ {who}{_permissions(user.permissions)} }}"
+    return f"{{ {who}{_ways(user)}{_permissions(user.permissions)} }}"
+
+
+def _ways(user: User) -> str:
+    # whoever has rights of its own is no other site; and a name in a certificate is no password, which is asked for
+    # wherever such names do not count: at the port of other sites, an empty one would do
+    if user.permissions is None and not isinstance(user.proof, Certificate):
+        return ""
+    return ', allowed_connection_types: ["STANDARD"]'
 
 
 def _permissions(permissions: Permissions | None) -> str:

@@ -36,16 +36,14 @@ class Door:
     def look(self, settings: GrantSettings, now: datetime) -> Admission:
         """Return who gets in at `now`; raises `ConfigurationError` for a book that will not do.
 
-        So does one that is gone while this broker runs: whoever opens a broker says so (`revoke --open-again`), and
-        starts it again, since nats-server takes nobody's user at a start only. Until then nobody gets in.
+        So does one that is gone while this broker runs: whoever opens a broker says so (`revoke --open-again`).
         """
         book = load_book(self.folder)
         if self._was_secured and book.revision == 0:
             raise ConfigurationError(
                 f"{self.folder / BOOK} is gone; put back a copy of it, or add the credentials again"
             )
-        self._was_secured |= book.secured
-        book = replace(book, secured=self._was_secured)
+        self._was_secured = book.secured
         house = House(
             self._password,
             Certificate(OWN_NAME),

@@ -83,7 +83,7 @@ def tell(folder: Path, revision: int, patience: float) -> Taking:
     Waits `patience` seconds at most. Raises `OperatorError` for a broker of another user.
     """
     deadline = time.monotonic() + patience
-    told: int | None = None
+    told: tuple[object, object] | None = None
     while is_held(folder):
         ready = read_ready(folder)
         loaded = _number(ready, "revision")
@@ -93,11 +93,13 @@ def tell(folder: Path, revision: int, patience: float) -> Taking:
         if _number(ready, "refused") >= revision:
             return Taking(Taken.REFUSED, str(_credentials(ready).get("reason", "")))
         pid = ready.get("pid")
-        if (
-            isinstance(pid, int) and pid != told
-        ):  # a broker that starts meanwhile reads the book by itself
+        life = (
+            pid,
+            ready.get("nats_server_pid"),
+        )  # the next one may have read the book before this change
+        if isinstance(pid, int) and life != told:
             _hang_up(pid, folder)
-            told = pid
+            told = life
         if time.monotonic() >= deadline:
             return Taking(Taken.UNKNOWN)
         time.sleep(_LOOK_EVERY)

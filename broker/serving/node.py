@@ -228,7 +228,8 @@ class Node:
             except OperatorError as error:
                 self._write_ready(Refusal(_revision(self.house.folder), str(error)))
                 raise
-            self._write_ready()
+            if not self._over.is_set():  # else the next life says so
+                self._write_ready()
             self._again.set()
 
     async def _reload(self, settings: BrokerSettings) -> None:
@@ -241,7 +242,7 @@ class Node:
         write_whole(new, await asyncio.to_thread(render, outfit.conf))
         await check(self.house.binary.path, new)
         new.replace(self.house.folder / CONF)
-        if outfit.own != self._outfit.own or outfit.conf.max_store != self._outfit.conf.max_store:
+        if outfit.takes_restart_after(self._outfit):
             logger.info("restarting nats-server, since this cannot change while it runs")
             self._outfit = outfit
             self.restart()

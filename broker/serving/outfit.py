@@ -41,6 +41,16 @@ class Outfit:
     security: Security
     own: Access
 
+    def takes_restart_after(self, before: "Outfit") -> bool:
+        """Whether a nats-server that is `before` must be started again to be this: some things it takes at a start only."""
+        is_opened = bool(self.admission.accounts.anybody and not before.admission.accounts.anybody)
+        return (
+            is_opened
+            or self.admission.mapped != before.admission.mapped
+            or self.own != before.own
+            or self.conf.max_store != before.conf.max_store
+        )
+
 
 def put_together(settings: BrokerSettings, door: Door, space: Space, now: datetime) -> Outfit:
     """Return what the server is to be; raises `ConfigurationError` for what does not go together."""
@@ -66,7 +76,9 @@ def put_together(settings: BrokerSettings, door: Door, space: Space, now: dateti
     if settings.nats_config is not None:
         binary = find(settings.nats_server)
         conf = replace(conf, own=included(binary, settings.nats_config, door.folder, render(conf)))
-    own = replace(security.own, user=door.own.user, password=door.own.password)
+    own = security.own  # where names in certificates count, a password beside one is wrong
+    if not admission.mapped:
+        own = replace(own, user=door.own.user, password=door.own.password)
     room = _memory(settings) if settings.storage == "memory" else limit
     return Outfit(settings, conf, _topology(settings, room), admission, security, own)
 

@@ -6,6 +6,7 @@ import os
 import signal
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,11 @@ class Secured:
         self.folder = folder
         self.store = folder / "store"
         self.broker = Broker(self.store, folder / "broker.log", "--http", "127.0.0.1:0")
-        self.server: str = self.broker.wait_ready()["server"]
+
+    @property
+    def server(self) -> str:
+        server: str = self.broker.wait_ready()["server"]
+        return server
 
     def call(self, command: str, *arguments: str) -> str:
         words = ["credentials", command, *arguments, "--store-dir", str(self.store)]
@@ -46,9 +51,17 @@ class Secured:
         assert said.endswith("the broker has taken it\n")
         return [self.access(output / f"{kind}-{name}.toml") for name in names]
 
+    def new(self, kind: str, name: str, *options: str) -> Access:
+        file = self.folder / f"{name}.toml"
+        said = self.call("add", kind, name, *options, "--output", str(file))
+        assert said.endswith("the broker has taken it\n")
+        return self.access(file)
+
     @staticmethod
     def access(file: Path) -> Access:
-        return Access(nkey_seed=tomllib.loads(file.read_text())["nkey_seed"])
+        own = {"server", "host", "partition"}
+        settings = tomllib.loads(file.read_text())
+        return Access(**{key: value for key, value in settings.items() if key not in own})
 
     def connection(self, access: Access = Access()) -> Connection:  # noqa: B008 - a frozen value
         return Connection([self.server], "test", access=access)
@@ -70,6 +83,7 @@ class Secured:
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     made = Secured(tmp_path_factory.mktemp("secured"))
     try:
+        made.server  # noqa: B018 - it is there now
         made.add("admin", "first")
         yield made
     finally:
@@ -94,8 +108,7 @@ async def test_the_first_credential_lets_go_who_came_without_one(tmp_path: Path)
         assert not await broker.gets_in()
         assert await broker.gets_in(admin)
         broker.call("revoke", "admin", "ops", "--open-again", "--yes")
-        assert not await broker.gets_in(admin)
-        assert not await broker.gets_in()  # nats-server opens at a start only
+        assert await broker.gets_in()
     finally:
         broker.broker.popen.kill()
         broker.broker.popen.wait()
@@ -151,12 +164,10 @@ async def test_both_secrets_get_in_until_the_old_one_is_over(secured: Secured) -
 
 
 async def test_a_password_gets_in(secured: Secured) -> None:
-    file = secured.folder / "password.toml"
-    secured.call("add", "admin", "typist", "--with", "password", "--output", str(file))
-    settings = tomllib.loads(file.read_text())
+    typist = secured.new("admin", "typist", "--with", "password")
 
-    assert await secured.gets_in(Access(user=settings["user"], password=settings["password"]))
-    assert not await secured.gets_in(Access(user=settings["user"], password="guess"))
+    assert await secured.gets_in(typist)
+    assert not await secured.gets_in(replace(typist, password="guess"))
 
 
 async def test_the_list_tells_who_is_connected(secured: Secured) -> None:
@@ -185,6 +196,27 @@ async def test_a_broken_book_neither_opens_nor_closes_a_running_broker(secured: 
 
     book.write_text(text)
     secured.add("host", "afterwards")
+
+
+async def test_a_certificate_gets_in_and_from_then_on_everybody_shows_one(tmp_path: Path) -> None:
+    made = CliRunner().invoke(group, ["tls", "init", "--store-dir", str(tmp_path / "store")])
+    assert made.exit_code == 0, made.output
+    broker = Secured(tmp_path)
+    try:
+        assert broker.server.startswith("tls://")
+        keyed = broker.new("admin", "keyed")
+        assert await broker.gets_in(keyed)
+
+        certified = broker.new("admin", "certified", "--with", "certificate")
+
+        assert await broker.gets_in(certified)
+        assert await broker.gets_in(replace(keyed, tls_cert_pem=certified.tls_cert_pem))
+        broker.call("revoke", "admin", "certified")
+        assert not await broker.gets_in(certified)
+        assert await broker.gets_in(keyed)
+    finally:
+        broker.broker.popen.kill()
+        broker.broker.popen.wait()
 
 
 def test_a_change_that_nobody_was_told_of_counts_from_the_next_start(tmp_path: Path) -> None:

@@ -48,3 +48,18 @@ def test_a_key_is_a_user_of_its_own() -> None:
     text = "\n".join(render_accounts(accounts_of((Identity(Kind.ADMIN, "ops", NKEY),), OWN)))
 
     assert f'{{ nkey: "{NKEY.public}" }}' in text
+
+
+def test_nobody_but_an_admin_with_a_secret_comes_in_as_another_site() -> None:
+    ops, named = Identity(Kind.ADMIN, "ops", NKEY), Identity(Kind.ADMIN, "n", Certificate("n"))
+    lines = render_accounts(accounts_of((*IDENTITIES, ops, named), OWN))
+
+    users = [line.strip() for line in lines if line.strip().startswith(("{ nkey", "{ user"))]
+    free = [line for line in users if 'allowed_connection_types: ["STANDARD"]' not in line]
+
+    assert len(users) == 8
+    assert [line.split(",")[0].strip("{} ") for line in free] == [
+        'user: "logbroker"',
+        'user: "ops"',
+        f'nkey: "{NKEY.public}"',
+    ]
