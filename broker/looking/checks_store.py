@@ -39,7 +39,7 @@ def store(status: Status, limits: Thresholds) -> Verdict:
 
 
 def _disk(node: Mapping[str, Any]) -> Iterator[Finding]:
-    name, free, reserve = node.get("name", "?"), node.get("disk_free"), node.get("reserve")
+    name, free, reserve = node.get("name", "?"), node.get("free"), node.get("reserve")
     if frozen := node.get("frozen"):
         yield Finding(Grade.CRITICAL, printable(f"{name} takes no more: {frozen}"))
     if isinstance(free, int) and isinstance(reserve, int) and free < reserve:

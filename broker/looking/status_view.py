@@ -61,7 +61,7 @@ def _node(node: Mapping[str, Any]) -> str:
         told.append(f"nats-server {version}{commit} ({node.get('provenance') or 'unknown'})")
     if started := node.get("started"):
         told.append(f"since {_short(str(started))}")
-    if isinstance(free := node.get("disk_free"), int):
+    if isinstance(free := node.get("free"), int):
         told.append(f"{format_size(free)} of its disk free")
     if node.get("encrypted"):
         told.append("encrypted")

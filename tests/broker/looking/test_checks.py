@@ -138,7 +138,7 @@ _ROOM = {"on_full": "backpressure", "is_keeper": True}
         pytest.param({"bytes": 950, "nodes": ({"room": _ROOM},)}, Grade.OK, id="received go first"),
         pytest.param({"nodes": ({"name": "n", "frozen": "full"},)}, Grade.CRITICAL, id="frozen"),
         pytest.param(
-            {"nodes": ({"disk_free": 9, "reserve": 10},)},
+            {"nodes": ({"free": 9, "reserve": 10},)},
             Grade.WARNING,
             id="the disk fills otherwise",
         ),

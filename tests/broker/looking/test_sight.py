@@ -98,7 +98,7 @@ def test_lines_that_nobody_reads_are_found() -> None:
                         "version": "2.15.1",
                         "commit": "b2fd3efc",
                         "provenance": "pinned",
-                        "disk_free": 2**30,
+                        "free": 2**30,
                         "credentials": None,
                     },
                 )

@@ -1,4 +1,6 @@
 import json
+import subprocess
+from collections.abc import Callable
 
 import pytest
 
@@ -8,6 +10,7 @@ from broker.looking.status import ask
 from broker.offset import Offset
 from broker.report import SUBJECT
 from broker.topology import Topology
+from tests.broker.conftest import StartBroker
 from tests.broker.looking.conftest import Publish
 
 pytestmark = pytest.mark.nats
@@ -94,3 +97,19 @@ def _answering(node: Connection, answer: str):  # type: ignore[no-untyped-def] #
         await node.publish(message.reply, answer.encode())
 
     return hear
+
+
+def test_a_logbroker_tells_of_itself(
+    start_broker: StartBroker, logbroker: Callable[..., "subprocess.CompletedProcess[str]"]
+) -> None:
+    server = start_broker("--partitions", "1").wait_ready()["server"]
+
+    status = json.loads(logbroker("status", "--json", "--server", server).stdout)
+    checked = logbroker("check", "room", "store", "--server", server)
+
+    (node,) = status["nodes"]
+    assert (node["version"], node["frozen"]) == (status["version"], None)
+    assert (node["provenance"], node["credentials"]) == ("pinned", None)
+    assert node["free"] > 0
+    assert checked.returncode == 0
+    assert "there is room" in checked.stdout
