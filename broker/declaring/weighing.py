@@ -4,7 +4,7 @@ import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
-from broker.connecting.connection import Connection
+from broker.connecting.connection import Connection, Rejected
 from broker.declaring.deletion import Cut, Loss, Question, questions
 from broker.declaring.steps import Plan
 from broker.sizes import format_size
@@ -66,6 +66,8 @@ async def _too_old(connection: Connection, question: Question, info: dict[str, A
     # the server's own clock decides what expires
     now = datetime.fromisoformat(info["ts"])
     begin = now - timedelta(microseconds=question.limit // 1000)
+    if datetime.fromisoformat(state["first_ts"]) >= begin:
+        return ""
     config = {
         "deliver_policy": "by_start_time",
         "opt_start_time": begin.isoformat(),
@@ -74,9 +76,12 @@ async def _too_old(connection: Connection, question: Question, info: dict[str, A
         "num_replicas": 1,
         "inactive_threshold": _LOOKED_AT,
     }
-    made = await connection.api(
-        f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config}
-    )
+    try:
+        made = await connection.api(
+            f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config}
+        )
+    except Rejected as error:  # as many consumers as there may be, for example
+        return f"deletes what is from before {begin:%Y-%m-%dT%H:%M:%SZ}, uncounted: {error.description}"
     try:
         return _oldest(state, state["messages"] - int(made["num_pending"]), "")
     finally:

@@ -106,7 +106,7 @@ def read(path: Path, text: str) -> BrokerSettings | None:
     return None
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(texts | broken)
 def test_any_file_gives_settings_or_is_refused_with_its_line(path: Path, text: str) -> None:
     read(path, text)

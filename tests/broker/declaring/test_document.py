@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.declaring.comparing import Wanted
@@ -107,6 +107,7 @@ def test_any_other_json_is_read_or_refused(name: str, content: object) -> None:
 keys = st.sampled_from(["logship", "streams", "consumers", "partitions", "config", "name", "x"])
 
 
+@settings(max_examples=50)
 @given(st.dictionaries(keys, anything | st.just(1)))
 def test_a_document_with_any_content_is_read_or_refused(content: dict[str, object]) -> None:
     try:
