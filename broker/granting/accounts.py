@@ -77,6 +77,8 @@ class User:
 
     proof: Proof
     permissions: Permissions | None = None
+    is_server: bool = False
+    """Another broker, and no client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,15 @@ def accounts_of(identities: Sequence[Identity], own: Proof) -> Accounts:
     return Accounts(
         (
             Account(SYS),
-            Account(LOGS, (User(own), *_users(identities, Kind.ADMIN)), has_jetstream=True),
+            Account(
+                LOGS,
+                (
+                    User(own),
+                    *_users(identities, Kind.ADMIN),
+                    *(replace(one, is_server=True) for one in _users(identities, Kind.SITE)),
+                ),
+                has_jetstream=True,
+            ),
             Account(SHIP, _users(identities, Kind.HOST)),
             Account(RECEIVE, _users(identities, Kind.RECEIVER)),
         ),

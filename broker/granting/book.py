@@ -227,6 +227,8 @@ def check_identity(identity: Identity) -> None:
         raise InvalidEntry(f"a {identity.kind.value} has no partitions; receivers have")
     if not all(0 <= partition < MAX_PARTITIONS for partition in identity.partitions):
         raise InvalidEntry(f"partitions count from 0 and are at most {MAX_PARTITIONS - 1}")
+    if identity.kind is Kind.SITE and not isinstance(identity.proof, Nkey):
+        raise InvalidEntry("a site proves who it is by a key (--with nkey), and by nothing else")
     if not _is_sound(identity.proof):
         raise InvalidEntry(f"{identity.kind.value} {identity.name} has no proof that can be read")
 

@@ -17,6 +17,7 @@ _HINTS = {
     Kind.HOST: "logshipper --config {file} --file /var/log/app.log",
     Kind.RECEIVER: "logreceiver --config {file} --output /var/log/logship",
     Kind.ADMIN: "logbroker status --config {file}",
+    Kind.SITE: "logbroker run --site-nkey {file} --site {name} --site-remote nats-leaf://HOST:7422 ...",
 }
 
 
@@ -62,7 +63,7 @@ class Carried:
 
     def hint(self, file: str) -> str:
         """Return how the file is used."""
-        return _HINTS[self.identity.kind].format(file=file)
+        return _HINTS[self.identity.kind].format(file=file, name=self.identity.name)
 
 
 def file_name(identity: Identity, ending: str) -> str:
@@ -93,5 +94,5 @@ def _own(identity: Identity) -> dict[str, Any]:
                 # where answers are heard follows from a key or a user, and a certificate is not looked into
                 **({"inbox_prefix": inbox_of(identity.name)} if _is_certified(identity) else {}),
             }
-        case Kind.ADMIN:
+        case Kind.ADMIN | Kind.SITE:
             return {}

@@ -1,4 +1,4 @@
-"""Who may get in, as values: a host, a receiver or an admin, and what proves it. Never holds a secret."""
+"""Who may get in, as values: a host, a receiver, an admin or another site, and what proves it. Never holds a secret."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -16,6 +16,7 @@ class Kind(Enum):
     HOST = "host"
     RECEIVER = "receiver"
     ADMIN = "admin"
+    SITE = "site"
 
 
 @dataclass(frozen=True, slots=True)

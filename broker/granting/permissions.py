@@ -37,6 +37,20 @@ class Permissions:
     responds: bool = False
 
 
+_COPIES = Permissions(
+    (
+        *(
+            f"$JS.*.API.CONSUMER.CREATE.{name}{rest}"
+            for name in (STREAM, f"KV_{CONFIG_BUCKET}")
+            for rest in ("", ".>")
+        ),
+        *(_COPIED := ("$JS.S.>", "$JS.M.>", "$JSC.R.>", "$JS.FC.>")),
+    ),
+    (f"$JS.*.API.CONSUMER.CREATE.{STREAM}", f"$JS.*.API.CONSUMER.CREATE.{STREAM}.>", *_COPIED),
+)
+"""What servers of two sites ask each other for copies, and how copies go: subjects of nats-server 2.15's own."""
+
+
 def permissions_of(identity: Identity) -> Permissions | None:
     """Return the rights of an identity in its account; None for an admin, who has all that there are."""
     match identity.kind:
@@ -46,6 +60,8 @@ def permissions_of(identity: Identity) -> Permissions | None:
             return _of_receiver(identity)
         case Kind.ADMIN:
             return None
+        case Kind.SITE:
+            return _COPIES
 
 
 def _of_host(host: str) -> Permissions:

@@ -79,6 +79,8 @@ def _user(user: User) -> str:
 
 
 def _ways(user: User) -> str:
+    if user.is_server:
+        return ', allowed_connection_types: ["LEAFNODE"]'
     # whoever has rights of its own is no other site; and a name in a certificate is no password, which is asked for
     # wherever such names do not count: at the port of other sites, an empty one would do
     if user.permissions is None and not isinstance(user.proof, Certificate):

@@ -120,10 +120,17 @@ def test_a_second_site_holds_a_copy_and_goes_on_with_it_when_the_first_is_lost(
 ) -> None:
     first, second = site(processes, tmp_path / "first"), site(processes, tmp_path / "second")
     door = f"127.0.0.1:{free_port()}"
-    broker = first.start_broker("--site", "first", "--site-listen", door)
-    copy = second.start_broker(
-        "--site", "second", "--site-remote", f"nats-leaf://{door}", "--mirror", "first"
-    )
+    keys = {kind: tmp_path / f"{kind}.toml" for kind in ("site", "host", "admin")}
+    for (kind, key), name in zip(keys.items(), ("second", "web01", "operator"), strict=True):
+        made = first.start_program(
+            "logbroker",
+            f"credentials-{kind}",
+            [
+                *("credentials", "add", kind, name, "--store-dir", str(first.folder / "store")),
+                *("--output", str(key), "--server", first.url),
+            ],
+        )
+        assert made.wait(20) == 0, made.last_words()
     log = tmp_path / "app.log"
     append(log, 0, 3000)
     ship(first, "web01", log)
