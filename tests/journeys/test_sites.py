@@ -11,6 +11,7 @@ from bench.ports import free_port
 from bench.processes import Process, Processes, wait_until
 from bench.stored import judge_stored
 from bench.suite import Suite
+from broker.connecting.access import Access
 from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
 from broker.topology import STREAM
 
@@ -38,8 +39,11 @@ def append(log: Path, first: int, until: int) -> None:
 
 
 def ask(suite: Suite) -> dict[str, Any]:
+    key = suite.folder / "admin.toml"
+
     async def ask() -> dict[str, Any]:
-        connection = Connection([suite.url], "test")
+        access = Access(nkey=key if key.exists() else None)
+        connection = Connection([suite.url], "test", access=access)
         try:
             await connection.once()
             return await connection.api(f"STREAM.INFO.{STREAM}", {"subjects_filter": ">"})
@@ -66,9 +70,15 @@ def has_all(suite: Suite, other: Suite, host: str, seconds: float, *watched: Pro
     )
 
 
-def ship(suite: Suite, host: str, log: Path) -> None:
-    shipper = suite.start_shipper(host, [log], "--once")
+def ship(suite: Suite, host: str, log: Path, *options: str) -> None:
+    shipper = suite.start_shipper(host, [log], "--once", *options)
     assert shipper.wait(40) == 0, shipper.last_words()
+
+
+def logbroker(suite: Suite, *arguments: str) -> str:
+    called = suite.start_program("logbroker", f"logbroker-{len(arguments)}", arguments)
+    assert called.wait(20) == 0, called.last_words()
+    return called.last_words()
 
 
 @pytest.mark.timeout(180)
@@ -120,34 +130,37 @@ def test_a_second_site_holds_a_copy_and_goes_on_with_it_when_the_first_is_lost(
 ) -> None:
     first, second = site(processes, tmp_path / "first"), site(processes, tmp_path / "second")
     door = f"127.0.0.1:{free_port()}"
-    keys = {kind: tmp_path / f"{kind}.toml" for kind in ("site", "host", "admin")}
-    for (kind, key), name in zip(keys.items(), ("second", "web01", "operator"), strict=True):
-        made = first.start_program(
-            "logbroker",
-            f"credentials-{kind}",
-            [
-                *("credentials", "add", kind, name, "--store-dir", str(first.folder / "store")),
-                *("--output", str(key), "--server", first.url),
-            ],
+    for kind, name in (("site", "second"), ("host", "web01"), ("admin", "operator")):
+        logbroker(
+            first,
+            *("credentials", "add", kind, name, "--store-dir", str(first.folder / "store")),
+            *("--output", str(first.folder / f"{kind}.toml"), "--server", first.url),
         )
-        assert made.wait(20) == 0, made.last_words()
+    broker = first.start_program(
+        "logbroker",
+        "first",
+        [
+            *("run", "--store-dir", str(first.folder / "store"), "--partitions", "2"),
+            *("--listen", first.url.removeprefix("nats://"), "--http", ""),
+            *("--site", "first", "--site-listen", door),
+        ],
+    )
+    wait_until("it is ready", (first.folder / "store" / "broker.json").exists, 30, [broker])
+    copy = second.start_broker(
+        *("--site", "second", "--site-remote", f"nats-leaf://{door}", "--mirror", "first"),
+        *("--site-nkey", str(first.folder / "site.toml")),
+    )
     log = tmp_path / "app.log"
     append(log, 0, 3000)
-    ship(first, "web01", log)
+    ship(first, "web01", log, "--config", str(first.folder / "host.toml"))
     has_all(second, first, "web01", 60, broker, copy)
     assert ask(second)["state"]["last_seq"] == ask(first)["state"]["last_seq"]
 
     broker.kill()
-    promoted = second.start_program(
-        "logbroker", "promote", ["promote", "--server", second.url, "--yes"]
-    )
-    assert promoted.wait(20) == 0, promoted.last_words()
-    assert "copy of site first's" in promoted.last_words()
+    said = logbroker(second, "promote", "--server", second.url, "--yes")
+    assert "copy of site first's" in said
     append(log, 3000, 6000)
-    moved = second.start_shipper(
-        "web01", [log], "--once", "--state-dir", str(first.shipper_state("web01"))
-    )
-    assert moved.wait(40) == 0, moved.last_words()
+    ship(second, "web01", log, "--state-dir", str(first.shipper_state("web01")))
 
     verdict = asyncio.run(judge_stored(second.url, "web01", PARTITIONS, [log]))
     assert verdict.is_perfect, verdict
