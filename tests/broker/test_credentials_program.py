@@ -109,6 +109,15 @@ async def test_the_first_credential_lets_go_who_came_without_one(tmp_path: Path)
         assert await broker.gets_in(admin)
         broker.call("revoke", "admin", "ops", "--open-again", "--yes")
         assert await broker.gets_in()
+
+        staged, file = str(tmp_path / "staged"), tmp_path / "later.toml"
+        words = ["credentials", "add", "admin", "later", "--store-dir", staged]
+        assert CliRunner().invoke(group, [*words, "--output", str(file)]).exit_code == 0
+        later = broker.access(file)
+        assert await broker.gets_in(later)  # an open broker asks nobody
+        broker.call("import", f"{staged}/credentials.json", "--force")
+        assert await broker.gets_in(later)
+        assert not await broker.gets_in()
     finally:
         broker.broker.popen.kill()
         broker.broker.popen.wait()
