@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.descent import is_being_restored
 from broker.exits import OperatorError
 from broker.keeping.manifest import NAME, Archive, Backup
 from broker.keeping.progress import Tell, progress
@@ -91,6 +92,10 @@ def _advice(error: SnapshotFailed) -> str:
 
 async def _attempt(connection: Connection, stream: str, folder: Path, window: Window) -> Archive:
     info = await _info(connection, stream)
+    if is_being_restored(info["config"]):
+        raise OperatorError(
+            f"stream {stream} is being restored, or was by half: wait for `logbroker restore`, or run it again"
+        )
     size = int(info["state"]["bytes"])
     path = folder / f"{stream}.nats"
     with progress(f"backing up {stream}", size) as tell, Sink(path, tell) as sink:

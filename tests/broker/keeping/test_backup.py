@@ -150,6 +150,8 @@ async def test_a_restore_that_dies_leaves_nothing_that_can_be_written_to_and_can
     assert (await apply(target, Topology(partitions=3))).steps == ()
     assert ("LOGS" in await there(target, STREAMS)) == ("LOGS" in half)
     assert outlook(backup.archives, half, KEEP, clock()).deleted == ()
+    with pytest.raises(OperatorError, match="being restored"):
+        await back_up(target, ["KV_LOGS_CONFIG"], tmp_path, clock)
     (tmp_path / "LOGS.nats").write_bytes(whole)
     await restore(target, tmp_path, backup.archives, KEEP)
     assert (await apply(target, Topology(partitions=2))).steps == ()
