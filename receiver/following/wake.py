@@ -100,9 +100,12 @@ class Wake:
         except ConnectionLost:
             return False
 
-    async def _first(self) -> Delivery | None:
+    async def _first(self) -> Delivery:
         async with self._pulled({"batch": 1, "no_wait": True}) as said:
-            return parse((await self._connection.guard(said.get(), _PATIENCE)).reply)
+            found = parse((await self._connection.guard(said.get(), _PATIENCE)).reply)
+        if found is None:
+            raise ConnectionLost("the bell was taken by another receiver, or its message is gone")
+        return found
 
     @asynccontextmanager
     async def _pulled(self, request: Mapping[str, int]) -> "AsyncIterator[asyncio.Queue[Message]]":

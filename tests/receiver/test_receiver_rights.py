@@ -10,6 +10,7 @@ import pytest
 from bench.processes import Processes
 from broker.bucket import read
 from broker.connecting.connection import Connection
+from broker.exits import FencedError
 from receiver.assignment import Stay
 from receiver.following.presence import Life, Presence, life_of, report_of
 from receiver.outcome import Ending
@@ -80,18 +81,35 @@ def test_who_receives_all_partitions_sees_how_all_stand_and_who_does_not_is_told
     server = secured.start_secured(processes, tmp_path, *identities)
     Partition(server.url(), tmp_path).lines("web01", b"1\n")
 
-    def told(who: str, *command: str) -> "subprocess.CompletedProcess[str]":
-        words = (sys.executable, "-m", "receiver", *command, "--server", server.url(who))
+    def told(who: str) -> "subprocess.CompletedProcess[str]":
+        words = (sys.executable, "-m", "receiver", "status", "--server", server.url(who))
         return subprocess.run(words, capture_output=True, text=True, timeout=60)
 
-    commands = (("status",), ("offsets", "show"))
-    for command in commands:
-        seen = told("everything", *command)
-        assert seen.returncode == 0, seen.stderr
-        assert "Violation" not in server.said()
-    for command in commands:
-        denied = told("r0", *command)
-        assert denied.returncode == 1
-        assert "permissions violation" in denied.stderr
-        assert "come as one that has it" in denied.stderr
-        assert denied.stderr.count("\n") == 1
+    seen = told("everything")
+    assert seen.returncode == 0, seen.stderr
+    assert "Violation" not in server.said()
+    denied = told("r0")
+    assert denied.returncode == 1
+    assert "permissions violation" in denied.stderr
+    assert "come as one that has it" in denied.stderr
+    assert denied.stderr.count("\n") == 1
+
+
+async def test_of_two_receivers_of_a_partition_with_these_rights_the_later_one_stays(
+    processes: Processes, tmp_path: Path
+) -> None:
+    identities = (secured.receiver("first", 0), secured.receiver("second", 0, 1))
+    server = await asyncio.to_thread(secured.start_secured, processes, tmp_path, *identities)
+    anybody = Partition(server.url(), tmp_path)
+    first, second = (Partition(server.url(name), tmp_path) for name in ("first", "second"))
+
+    async with Loop(first, "a:1") as before:
+        await asyncio.to_thread(anybody.lines, "web01", b"1\n")
+        await before.has(b"1\n")
+        async with Loop(second, "b:2") as after:
+            await asyncio.to_thread(anybody.lines, "web01", b"2\n")
+            await after.has(b"1\n2\n")
+            with pytest.raises(FencedError):
+                await before.ends()
+
+    assert "Violation" not in server.said()

@@ -1,7 +1,8 @@
 """A partition's entry in KV: claimed once, whatever happens to the connection; lost to a later epoch only."""
 
 import asyncio
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -178,4 +179,43 @@ async def test_an_offset_is_carried_over_to_the_stream_that_was_restored(logs_ur
     assert after is not None
     assert (after.next, after.stream_created != before.stream_created) == (before.next, True)
     assert after.epoch > before.epoch
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("subjects", "seconds", "is_rewound"),
+    [
+        pytest.param(
+            ("p1", "p1"), 60, False, id="another partition's in its place, and none of ours"
+        ),
+        pytest.param(
+            ("p0", "p1"), 60, True, id="another partition's in its place, and ours stored later"
+        ),
+        pytest.param(
+            ("p0", "p1"), -60, False, id="another partition's in its place, and ours stored before"
+        ),
+        pytest.param(("p1", "p0"), 60, True, id="ours in its place, stored later"),
+    ],
+)
+async def test_a_stream_that_was_rewound_and_has_grown_is_told_by_the_own_messages_alone(
+    logs_url: str, subjects: tuple[str, ...], seconds: int, is_rewound: bool
+) -> None:
+    connection = Connection([logs_url], "tests")
+    claimed = await Ledger(connection, 0, "a:1").claim(NOW)
+    assert claimed
+    for subject in subjects:
+        await connection.ask(f"logs.{subject}.web01", b"x")
+    newest = (await connection.api("STREAM.INFO.LOGS"))["state"]["last_ts"]
+    last = datetime.fromisoformat(newest) - timedelta(seconds=seconds)
+    entry = replace(claimed, next=3, last_time=last.isoformat())
+    await connection.ask("$KV.LOGS_OFFSETS.p0", entry.encode())
+
+    claim = Ledger(connection, 0, "a:1").claim(NOW)
+
+    if is_rewound:
+        with pytest.raises(StreamMismatch, match="rewound or restored, and has grown"):
+            await claim
+    else:
+        assert (await claim).next == 3
+    assert not (await connection.api("CONSUMER.NAMES.LOGS"))["consumers"]
     await connection.close()
