@@ -9,6 +9,7 @@ from broker.address import Address
 from broker.granting.accounts import Accounts
 from broker.serving.conf_accounts import render_accounts
 from broker.serving.conf_cluster import ClusterConf, render_cluster
+from broker.serving.conf_encryption import Cipher, render_encryption
 from broker.serving.conf_sites import SitesConf, render_sites
 from broker.serving.conf_tls import TlsConf, client_section
 from broker.serving.quoting import quoted
@@ -36,6 +37,7 @@ class ServerConf:
     accounts: Accounts | None = None
     tls: TlsConf | None = None
     sites: SitesConf | None = None
+    cipher: Cipher | None = None
     own: str = ""  # the line that includes an operator's own configuration, over which ours wins
     max_memory: int = 64 * 1024**2
 
@@ -89,6 +91,7 @@ def render(conf: ServerConf) -> str:
         f"  max_memory_store: {conf.max_memory}",
         *([f"  domain: {quoted(conf.sites.name)}"] if conf.sites else []),
         "  sync_interval: always  # acknowledged means on disk",
+        *render_encryption(conf.cipher),
         "  limits {",
         "    max_request_batch: 10000",
         "    default_max_consumers: -1  # one per partition, and one per shipper that starts",

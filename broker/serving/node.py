@@ -15,12 +15,13 @@ from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.declaring.difference import shown
 from broker.declaring.joining import join
 from broker.declaring.provision import apply
-from broker.exits import OperatorError
+from broker.exits import ConfigurationError, OperatorError
 from broker.granting.bookfile import load_book
 from broker.granting.certificates import Pki
 from broker.serving.binary import Binary
 from broker.serving.certwatch import Certwatch
 from broker.serving.conf import kept_free, render
+from broker.serving.conf_encryption import Encryption
 from broker.serving.door import Door
 from broker.serving.healing import Disk, Watch
 from broker.serving.health import Healing
@@ -29,7 +30,7 @@ from broker.serving.ready import Refusal, unready, write_ready
 from broker.serving.securing import TLS_FOLDER
 from broker.serving.server import Ports, Server, at_ports, check, started
 from broker.serving.speaking import Speaking
-from broker.serving.store import measure
+from broker.serving.store import measure, remember_promise
 from broker.serving.telling import Known, Telling
 from broker.settings import BrokerSettings
 from broker.sizes import format_size
@@ -46,15 +47,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """What stays the same over all lives: the store and its lock, the program, whom the door lets in, the clock."""
+    """What stays the same over all lives: the store and its lock, the program, whom the door lets in, the key, the clock."""
 
     folder: Path
     lock: int
     binary: Binary
     door: Door
+    encryption: Encryption | None
     now: Callable[[], datetime]
     beside: tuple["Beside", ...] = ()
     """What is made to run beside each server once it is ready, for as long as it lives."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What nats-server finds in its environment beside ours."""
+        return self.encryption.environment() if self.encryption else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +129,16 @@ class Node:
         house, outfit = self.house, self._outfit
         path = house.folder / CONF
         write_whole(path, render(outfit.conf))
-        await check(house.binary.path, path)
+        await check(house.binary.path, path, house.environment)
         try:
             async with (
-                started(house.binary.path, path, int(outfit.settings.memory), house.lock) as server,
+                started(
+                    house.binary.path,
+                    path,
+                    int(outfit.settings.memory),
+                    house.lock,
+                    house.environment,
+                ) as server,
                 asyncio.TaskGroup() as group,
             ):
                 self._server = server
@@ -175,6 +188,11 @@ class Node:
     async def _begin(self, server: Server) -> None:
         outfit = self._outfit
         self._ports = ports = await _patiently(server.ports())
+        if server.cannot_decrypt:
+            raise ConfigurationError(
+                f"the store {self.house.folder} is encrypted with another key; give the one that it was made with by "
+                "--encryption-key-file (nothing was changed)"
+            )
         scheme = "tls" if outfit.conf.tls else "nats"
         address = f"{scheme}://{outfit.conf.listen.reached_at(ports.client)}"
         self._connection = Connection([address], "logbroker", access=outfit.own)
@@ -212,6 +230,7 @@ class Node:
                     shown(change.field, change.after),
                     shown(change.field, change.before),
                 )
+        remember_promise(self.house.folder, held["config"]["max_bytes"])
         return held
 
     def _wait(self, reason: str) -> None:
@@ -240,7 +259,7 @@ class Node:
         outfit = await asyncio.to_thread(self._put_together, settings)
         new = self.house.folder / f"{CONF}.new"
         write_whole(new, await asyncio.to_thread(render, outfit.conf))
-        await check(self.house.binary.path, new)
+        await check(self.house.binary.path, new, self.house.environment)
         new.replace(self.house.folder / CONF)
         if outfit.takes_restart_after(self._outfit):
             logger.info("restarting nats-server, since this cannot change while it runs")
@@ -264,7 +283,9 @@ class Node:
     def _put_together(self, settings: BrokerSettings) -> Outfit:
         # with the room that there was at the start: what the server holds since then is its own affair
         outfit = put_together(settings, self.house.door, self._space, self.house.now())
-        return replace(outfit, conf=at_ports(outfit.conf, self._past.ports))
+        key = self.house.encryption
+        conf = replace(outfit.conf, cipher=key.cipher if key else None)
+        return replace(outfit, conf=at_ports(conf, self._past.ports))
 
     def _write_ready(self, refusal: Refusal | None = None) -> None:
         if self._server is not None and self._ports is not None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from asyncio.subprocess import Process
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ _LAST_WORDS = 50
 _LOOK_EVERY = 0.01  # seconds between two looks for the ports file
 _GARBAGE = "400"  # percent: little of what it holds lives on, so twice collecting it costs a third of its time
 _RELOAD = 30.0  # seconds
+_SAYS_READY = 5.0  # seconds
 _LAME_DUCK = 3.5  # seconds for leaders to move away and clients to be told
 _CLEAN_STOP = 7.0  # seconds for that and the stop itself; the whole program has ten
 logger = logging.getLogger("nats-server")
@@ -43,11 +44,17 @@ class Ports:
         self.http = http
 
 
-async def check(binary: Path, conf: Path) -> None:
-    """Let nats-server check its configuration; raises `ConfigurationError` with what it says."""
+async def check(binary: Path, conf: Path, environment: Mapping[str, str]) -> None:
+    """Let nats-server check its configuration, which may refer to the environment given; raises `ConfigurationError` with what it says."""
     try:
         process = await asyncio.create_subprocess_exec(
-            binary, "-t", "-c", conf, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            binary,
+            "-t",
+            "-c",
+            conf,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment},
         )
     except OSError as error:
         raise ConfigurationError(f"cannot run {binary}: {error.strerror}") from None
@@ -78,7 +85,9 @@ class Server:
         self._folder = folder
         self._said: deque[Said] = deque(maxlen=_LAST_WORDS)
         self._answer: asyncio.Future[str] | None = None
-        self._closing = asyncio.Event()
+        self._told = {
+            news: asyncio.Event() for news in (News.READY, News.CLOSING, News.CANNOT_DECRYPT)
+        }
         self._listens = False
         self.commit = ""
         """Of nats-server's source, as it says."""
@@ -90,6 +99,11 @@ class Server:
         """The process id of nats-server."""
         return self._process.pid
 
+    @property
+    def cannot_decrypt(self) -> bool:
+        """Whether it has found streams that it cannot decrypt, and goes on as if there were none."""
+        return self._told[News.CANNOT_DECRYPT].is_set()
+
     async def ports(self) -> Ports:
         """Wait until the server listens, however long it takes to bring back its store, and return where."""
         while True:
@@ -97,6 +111,10 @@ class Server:
                 with suppress(ValueError, KeyError, IndexError):  # half written: look again
                     ports = _read_ports(json.loads(path.read_text("utf-8")))
                     self._listens = True
+                    with suppress(TimeoutError):
+                        # all that it has to say of its store is heard by then
+                        async with asyncio.timeout(_SAYS_READY):
+                            await self._told[News.READY].wait()
                     return ports
             await asyncio.sleep(_LOOK_EVERY)
 
@@ -126,19 +144,15 @@ class Server:
             logger.log(said.level, "%s", said.text)
 
     def _understand(self, said: Said) -> None:
-        match what(said):
-            case News.RELOADED:
-                self._reloaded("")
-            case News.NOT_RELOADED:
-                self._reloaded(said.text)
-            case News.FAILED_WRITE:
-                self.on_failed_write()
-            case News.CLOSING:
-                self._closing.set()
-            case News.COMMIT:
-                self.commit = said.text.split("[")[-1].rstrip("]")
-            case News.NOTHING:
-                pass
+        news = what(said)
+        if news is News.RELOADED or news is News.NOT_RELOADED:
+            self._reloaded("" if news is News.RELOADED else said.text)
+        elif news is News.FAILED_WRITE:
+            self.on_failed_write()
+        elif news is News.COMMIT:
+            self.commit = said.text.split("[")[-1].rstrip("]")
+        elif news is not News.NOTHING:
+            self._told[news].set()
 
     def _reloaded(self, refusal: str) -> None:
         if self._answer is not None and not self._answer.done():
@@ -179,7 +193,7 @@ class Server:
 
     async def _end_in_order(self) -> None:
         ended = asyncio.ensure_future(self._drained())
-        closing = asyncio.ensure_future(self._closing.wait())
+        closing = asyncio.ensure_future(self._told[News.CLOSING].wait())
         try:
             if self._listens:  # a duck that has no clients yet would not even say that it is one
                 self._signal(signal.SIGUSR2)
@@ -207,8 +221,10 @@ class Server:
 
 
 @asynccontextmanager
-async def started(binary: Path, conf: Path, memory: int, inherited: int) -> AsyncIterator[Server]:
-    """Run nats-server; it ends with this block, and with this process in every case.
+async def started(
+    binary: Path, conf: Path, memory: int, inherited: int, environment: Mapping[str, str]
+) -> AsyncIterator[Server]:
+    """Run nats-server with an addition to its environment; it ends with this block, and with this process in every case.
 
     `memory` is its GOMEMLIMIT in bytes, `inherited` the descriptor of the store's lock, which it keeps. Its own
     process group keeps a terminal's Ctrl-C from it: it is told to stop by us.
@@ -227,7 +243,7 @@ async def started(binary: Path, conf: Path, memory: int, inherited: int) -> Asyn
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={"GOGC": _GARBAGE, **os.environ, "GOMEMLIMIT": str(memory)},
+        env={"GOGC": _GARBAGE, **os.environ, **environment, "GOMEMLIMIT": str(memory)},
         pass_fds=(inherited,),
         process_group=0,
     )

@@ -56,6 +56,8 @@ class News(Enum):
     RELOADED = "Reloaded server configuration"
     NOT_RELOADED = "Failed to reload server configuration"
     FAILED_WRITE = "ritical write error"
+    READY = "Server is ready"
+    CANNOT_DECRYPT = "Error decrypting our stream metafile"
     CLOSING = "Closing existing clients"
 
 

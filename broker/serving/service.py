@@ -20,6 +20,7 @@ from broker.running.program import log_to_stderr
 from broker.running.reload import differences
 from broker.serving.binary import examine
 from broker.serving.door import Door
+from broker.serving.encrypting import encryption_of
 from broker.serving.membership import check_membership, remember_membership
 from broker.serving.node import Beside, House, Node, Past
 from broker.serving.outfit import own_name
@@ -32,7 +33,7 @@ __all__ = ["serve"]
 _AT_START = frozenset(
     {
         *("store_dir", "listen", "http", "server_name", "nats_server", "memory"),
-        *("cluster", "cluster_listen"),
+        *("cluster", "cluster_listen", "encryption_key_file", "encryption_cipher"),
     }
 )
 logger = logging.getLogger(__name__)
@@ -85,10 +86,11 @@ class Service:
             unready(self._folder)
             settings = self._settings
             check_membership(self._folder, settings.cluster, own_name(settings))
+            key = encryption_of(settings, self._folder)
             if adopt(self._folder):
                 logger.info("the streams of this store are in an account of their own from now on")
             remember_membership(self._folder, settings.cluster, own_name(settings))
-            house = House(self._folder, lock, binary, Door(self._folder), _now, self._beside)
+            house = House(self._folder, lock, binary, Door(self._folder), key, _now, self._beside)
             past = Past()
             while True:
                 self._node = Node(house, settings, past)

@@ -12,12 +12,14 @@ from pathlib import Path
 
 from broker.exits import ConfigurationError, OperatorError
 from broker.granting.accounts import LOGS
+from broker.whole import write_whole
 
-__all__ = ["Space", "adopt", "held_store", "measure", "size_of_data"]
+__all__ = ["Space", "adopt", "held_store", "measure", "remember_promise", "size_of_data"]
 
 _LOCK = "logbroker.lock"
 _PATIENCE = 2.0  # seconds: a broker that was killed just now needs a moment to let go
 _DATA = "jetstream"
+_PROMISE = "promise.json"
 _NO_ACCOUNT = "$G"  # what nats-server calls the account where none are configured
 
 
@@ -110,8 +112,22 @@ def measure(folder: Path) -> Space:
     return Space(usage.free, _size(data), usage.total, _promised(data))
 
 
+def remember_promise(folder: Path, limit: int) -> None:
+    """Keep the stream's limit in bytes beside the store, for one whose own record of it is encrypted."""
+    if limit > 0 and _remembered(folder) != limit:
+        write_whole(folder / _PROMISE, json.dumps({"version": 1, "max_bytes": limit}) + "\n")
+
+
+def _remembered(folder: Path) -> int:
+    try:
+        limit = json.loads((folder / _PROMISE).read_bytes())["max_bytes"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0  # that's fine: it only counts where nothing else tells
+    return limit if isinstance(limit, int) else 0
+
+
 def _promised(data: Path) -> int:
-    promised = 0
+    promised = _remembered(data.parent) if any(data.glob("*/streams/*/meta.key")) else 0
     for path in data.glob("*/streams/*/meta.inf"):
         with suppress(OSError, ValueError, AttributeError):  # not ours to judge: nats-server will
             limit = json.loads(path.read_bytes()).get("max_bytes", 0)

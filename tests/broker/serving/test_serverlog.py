@@ -50,7 +50,9 @@ def test_the_last_trouble_is_the_reason_and_chatter_is_none() -> None:
         ("Filestore [LOGS] Critical write error: write /x", News.FAILED_WRITE),
         ("JetStream stream 'LOGS > LOGS' critical write error: write /x", News.FAILED_WRITE),
         ("Closing existing clients", News.CLOSING),
-        ("Server is ready", News.NOTHING),
+        ("Server is ready", News.READY),
+        ("  Error decrypting our stream metafile: unable to recover keys", News.CANNOT_DECRYPT),
+        ("Starting JetStream", News.NOTHING),
     ],
 )
 def test_what_somebody_waits_for_is_heard(text: str, news: News) -> None:

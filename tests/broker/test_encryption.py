@@ -1,0 +1,71 @@
+"""A store that is encrypted, on a real nats-server: nothing readable in it, and never opened as if it were empty."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker.test_logbroker_run import ask, fill
+
+pytestmark = pytest.mark.nats
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> str:
+    file = tmp_path / "key"
+    file.write_text('with "quotes" { $HOME } # and more\n', "utf-8")
+    return str(file)
+
+
+def holds(store: Path, text: bytes) -> bool:
+    files = [path for path in (store / "jetstream").rglob("*") if path.is_file()]
+    return any(text in path.read_bytes() for path in files)
+
+
+@pytest.mark.parametrize("cipher", ["chacha20", "aes"])
+def test_no_line_can_be_read_in_an_encrypted_store_and_all_are_there_again(
+    start_broker: Any, key: str, cipher: str
+) -> None:
+    options = ("--encryption-key-file", key, "--encryption-cipher", cipher)
+    broker = start_broker(*options)
+    assert fill(broker.wait_ready()["server"], 20, size=500) == 20
+    broker.end(9)
+
+    assert not holds(broker.store, b"x" * 100)
+    assert not holds(broker.store, b"logs.>")
+    assert "quotes" not in (broker.store / "nats-server.conf").read_text("utf-8")
+
+    again = start_broker(*options)
+    assert ask(again.wait_ready()["server"], "STREAM.INFO.LOGS")["state"]["messages"] == 20
+
+
+def test_an_encrypted_store_is_refused_without_its_key_and_left_as_it_is(
+    start_broker: Any, key: str, tmp_path: Path
+) -> None:
+    broker = start_broker("--encryption-key-file", key)
+    assert fill(broker.wait_ready()["server"], 20) == 20
+    broker.end()
+    other = tmp_path / "other"
+    other.write_text("another key, long enough", "utf-8")
+
+    without = start_broker()
+    assert without.popen.wait(20) == 78
+    wrong = start_broker("--encryption-key-file", str(other))
+    assert wrong.popen.wait(20) == 78
+
+    assert "would be taken for empty" in without.said
+    assert "encrypted with another key" in wrong.said
+    right = start_broker("--encryption-key-file", key)
+    assert ask(right.wait_ready()["server"], "STREAM.INFO.LOGS")["state"]["messages"] == 20
+
+
+def test_an_encrypted_store_may_find_less_room_than_before(start_broker: Any, key: str) -> None:
+    options = ("--encryption-key-file", key)
+    broker = start_broker(*options, "--max-store", "40MB")
+    assert fill(broker.wait_ready()["server"], 5) == 5
+    broker.end()
+
+    smaller = start_broker(*options, "--max-store", "6MB")
+
+    info = ask(smaller.wait_ready()["server"], "STREAM.INFO.LOGS")
+    assert info["config"]["max_bytes"] < 6_000_000
