@@ -62,5 +62,5 @@ def test_what_is_no_key_is_refused(tmp_path: Path, key: Path, content: bytes) ->
 
 
 def test_a_key_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="cannot read .*/none: No such file"):
+    with pytest.raises(ConfigurationError, match=r"cannot read .*/none: No such file"):
         encryption_of(settings(tmp_path / "none"), tmp_path)
