@@ -18,6 +18,10 @@ _MOST_REFUSALS = (
     12.0  # seconds for which it has said that nobody leads; elections take four to nine
 )
 _NO_LEADER = {0, 10008}  # errors of code 503: nobody listens, and nobody leads
+_WRONG_LAST_SEQUENCE = {
+    10071,
+    10164,
+}  # says one as well that leads nobody any more, and has our own write in hand
 
 
 class Trust:
@@ -35,6 +39,8 @@ class Trust:
                 self._silence += seconds
             case Rejected(code=503) if error.error in _NO_LEADER:
                 self._refused = now if self._refused is None else self._refused
+            case Rejected() if error.error in _WRONG_LAST_SEQUENCE:
+                pass
             case _:
                 self._silence, self._refused = 0.0, None
         waited = 0.0 if self._refused is None else now - self._refused

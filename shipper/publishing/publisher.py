@@ -24,6 +24,7 @@ from shipper.publishing.waiting import Cause, Waiting, cause_of, reason_of
 __all__ = ["Publisher"]
 
 _PATIENCE = 30.0  # seconds; a round of some MiB over a slow line takes its time, a dead one is noticed by pings
+_LAG = 1.0  # seconds of silence that a refusal counts as which no answer explains
 _LEAST_DUE = 1.5  # seconds for an answer by a server of several, once it has read a round; it grows as answers come late
 _MESSAGE_TOO_LARGE = 10054
 _LEAST_ROOM = 1024
@@ -154,9 +155,7 @@ class Publisher:
                 return verdict.last
             case Ruling.AGAIN | Ruling.LOOK_BACK:
                 if verdict.last == self._expected:
-                    await self._waiting.pause(
-                        "the broker refuses what it asks for; it may lag behind", Cause.REFUSED
-                    )
+                    await self._wait_for_replica()
                 self._expected = verdict.last
                 return None
             case Ruling.RECLAIM | Ruling.LOST:
@@ -165,6 +164,12 @@ class Publisher:
                 return None
             case Ruling.FENCED:
                 raise fenced_by(verdict.rival, self._registry.subject)
+
+    async def _wait_for_replica(self) -> None:
+        """Wait where the broker refuses what its own answer asks for: it lags, or its leader was cut off with the round in hand."""
+        lags = ConnectionLost("the broker refuses what it asks for; it may lag behind")
+        self._connection.judge(_LAG, lags)
+        await self._waiting.pause(str(lags), Cause.LOST)
 
     async def _inquire(self, round_: Round) -> Verdict:
         newest = await self._registry.newest()

@@ -1,6 +1,7 @@
 """Three nats-servers as a cluster of brokers, configured as logbroker does it: started, stopped, killed, wiped and cut off."""
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -55,11 +56,19 @@ class Node:
     def start(self) -> None:
         self.process.start()
 
+    @property
+    def server(self) -> int:
+        """The process of nats-server."""
+        ready = self.folder / "broker.json"
+        if ready.exists():
+            return int(json.loads(ready.read_text("utf-8"))["nats_server_pid"])
+        return self.process.pid
+
     def stand_still(self) -> None:
-        os.kill(self.process.pid, signal.SIGSTOP)
+        os.kill(self.server, signal.SIGSTOP)
 
     def go_on(self) -> None:
-        os.kill(self.process.pid, signal.SIGCONT)
+        os.kill(self.server, signal.SIGCONT)
 
     def wipe(self) -> None:
         """Lose the disk; the server must not be running."""

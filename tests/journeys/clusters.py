@@ -1,7 +1,8 @@
 """A cluster of three brokers under traffic: shippers of several hosts, a receiver, and faults; how long each host waited.
 
-`python -m tests.journeys.clusters [--rounds N] [--fault NAME]… [--networks]` is the campaign: it prints a line for each
-fault. With networks, which takes root, lines between machines are cut as well. The tests run the same for one round.
+`python -m tests.journeys.clusters [--rounds N] [--fault NAME]… [--networks] [--brokers] [--spark]` is the campaign: it
+prints a line for each fault. With networks, which takes root, lines between machines are cut as well; the servers are bare
+ones of our configuration, or those of three logbrokers, and the receiver's tasks run in threads, or on Spark.
 """
 
 import os
@@ -21,7 +22,7 @@ from bench.oracle import Verdict, judge
 from bench.processes import Process, Processes, wait_until
 from bench.received import read_received
 from bench.traffic import Traffic
-from tests.broker.cluster import Cluster, Node
+from tests.broker.cluster import Brokers, Cluster, Node
 from tests.broker.networks import Machine, machines
 
 INSIDE = "inside"  # a host that is the machine of server n0
@@ -163,6 +164,23 @@ def kill_offsets_leader(stage: Stage, chance: random.Random) -> None:
     _dead_for(stage.cluster.leader("KV_LOGS_OFFSETS"), chance.uniform(10, 14))
 
 
+def end_leader(stage: Stage, chance: random.Random) -> None:
+    """Ask the leader to end, and start it again, as an upgrade does."""
+    node = stage.cluster.leader()
+    node.process.stop(30)
+    time.sleep(chance.uniform(0, 5))
+    node.start()
+
+
+def kill_all(stage: Stage, chance: random.Random) -> None:
+    """Kill all servers at once, and start them again one by one."""
+    for node in stage.cluster.nodes.values():
+        node.kill()
+    for node in stage.cluster.nodes.values():
+        time.sleep(chance.uniform(0, 2))
+        node.start()
+
+
 def wipe(stage: Stage, chance: random.Random) -> None:
     """Kill any server, lose its disk, and start it again with an empty folder."""
     node = chance.choice(list(stage.cluster.nodes.values()))
@@ -214,9 +232,12 @@ def _cut(stage: Stage, cut: Callable[[Machine], None], node: Node) -> None:
     machine.heal()
 
 
+_ON_EVERY_MACHINE = (
+    *(kill_leader, kill_follower, kill_offsets_leader, kill_all),
+    *(end_leader, wipe, stand_still),
+)
 FAULTS: dict[str, Callable[[Stage, random.Random], None]] = {
-    fault.__name__: fault
-    for fault in (kill_leader, kill_follower, kill_offsets_leader, wipe, stand_still)
+    fault.__name__: fault for fault in _ON_EVERY_MACHINE
 }
 CUTS = {fault.__name__: fault for fault in (cut_off_leader, cut_off_follower, isolate)}
 
@@ -227,7 +248,16 @@ CUTS = {fault.__name__: fault for fault in (cut_off_leader, cut_off_follower, is
 @click.option("--seed", default=1)
 @click.option("--spark", is_flag=True)
 @click.option("--networks", is_flag=True)
-def main(rounds: int, faults: Sequence[str], seed: int, *, spark: bool, networks: bool) -> None:
+@click.option("--brokers", is_flag=True)
+def main(
+    rounds: int,
+    faults: Sequence[str],
+    seed: int,
+    *,
+    spark: bool,
+    networks: bool,
+    brokers: bool,
+) -> None:
     """Run the campaign."""
     if networks and "LOGSHIP_OWN_NETWORK" not in os.environ:
         os.environ["LOGSHIP_OWN_NETWORK"] = "1"
@@ -237,7 +267,8 @@ def main(rounds: int, faults: Sequence[str], seed: int, *, spark: bool, networks
     print(folder)  # noqa: T201
     with Processes(folder) as processes:
         three = machines(3) if networks else []
-        cluster = Cluster(folder, processes, [machine.place for machine in three])
+        kind = Brokers if brokers else Cluster
+        cluster = kind(folder, processes, [machine.place for machine in three])
         cluster.set_up()
         hosts = (*HOSTS, INSIDE) if networks else HOSTS
         stage = Stage(folder, processes, cluster, hosts, three)

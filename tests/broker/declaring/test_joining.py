@@ -1,0 +1,54 @@
+"""Three servers that begin at once: whoever is first declares, the others find it so, and nothing grows beyond the smallest."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bench.processes import Processes
+from broker.connecting.connection import Connection
+from broker.declaring.joining import join
+from broker.topology import STREAM, Topology
+from tests.broker.cluster import Cluster
+
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
+
+SIZES = {"n0": 300_000_000, "n1": 200_000_000, "n2": 100_000_000}
+
+
+def test_servers_of_different_sizes_agree_on_the_smallest_and_go_from_one_replica_to_three(
+    tmp_path: Path,
+) -> None:
+    with Processes(tmp_path) as processes:
+        cluster = Cluster(tmp_path, processes)
+        told: list[str] = []
+
+        async def begin(name: str, replicas: int, size: int) -> None:
+            connection = Connection([cluster.nodes[name].url], name)
+            await join(
+                connection,
+                Topology(partitions=2, replicas=replicas, max_bytes=size),
+                told.append,
+            )
+            await connection.close()
+
+        async def begin_all(replicas: int) -> None:
+            async with asyncio.timeout(90):
+                sizes = SIZES.items()
+                await asyncio.gather(*(begin(name, replicas, size) for name, size in sizes))
+
+        asyncio.run(begin_all(1))
+        alone = cluster.info()
+        sequence = cluster.insist(lambda c: c.ask("logs.p0.web01", b"a line\n"))["seq"]
+        asyncio.run(begin_all(3))
+        cluster.wait_until_whole()
+        together = cluster.info()
+        consumer = cluster.insist(lambda c: c.api(f"CONSUMER.INFO.{STREAM}.receiver-p0"))
+
+    assert (alone["config"]["num_replicas"], alone["config"]["max_bytes"]) == (1, 100_000_000)
+    assert together["config"]["num_replicas"] == 3
+    assert together["config"]["max_bytes"] == 100_000_000
+    assert together["state"]["last_seq"] == sequence
+    assert len(consumer["cluster"]["replicas"]) == 2
+    assert any(told), "nobody waited for the cluster"
+    assert told[-1] == ""
