@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.descent import is_being_restored
 from broker.keeping.room_asking import State, ask
 from broker.keeping.room_disk import Disk
 from broker.keeping.room_dropped import iso
@@ -99,6 +100,8 @@ class RoomKeeper:
         self._policy = self._ask_policy()
         info = await self._connection.api(f"STREAM.INFO.{STREAM}")
         is_keeper = self._is_at_home(info.get("cluster") or {})
+        if is_being_restored(info["config"]):
+            return _ELSEWHERE  # the offsets that go with it may still be those of before
         self.report = replace(self.report, is_keeper=is_keeper, on_full=self._policy.on_full.value)
         if not is_keeper:
             self.report = replace(self.report, short_since=None, waits=False, nearest=None)

@@ -13,6 +13,7 @@ from typing import Any
 from broker import bucket
 from broker.connecting.connection import Connection, Rejected
 from broker.declaring.provision import consumers_of
+from broker.descent import ancestors
 from broker.keeping.room_received import Frontier, Received, frontier, holds
 from broker.offset import Offset, UnreadableOffset
 from broker.subjects import consumer_name
@@ -77,7 +78,8 @@ async def ask_offsets(connection: Connection, info: Mapping[str, Any]) -> dict[i
     async def one(partition: int) -> Frontier | None:
         async with gate:
             offset = await _offset(connection, partition)
-        return frontier(partition, offset, info["created"], int(info["state"]["last_seq"]))
+        until = int(info["state"]["last_seq"]) + 1
+        return frontier(partition, offset, info["created"], until, ancestors(info["config"]))
 
     frontiers = await asyncio.gather(*map(one, partitions))
     return {reached.partition: reached for reached in frontiers if reached is not None}

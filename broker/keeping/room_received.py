@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from broker.descent import Ancestor
 from broker.offset import Offset
 from broker.subjects import consumer_name, partition_filter
 
@@ -30,13 +31,28 @@ class Frontier:
     stored_before: int
 
 
-def frontier(partition: int, offset: Offset | None, created: str, last: int) -> Frontier | None:
+def frontier(
+    partition: int,
+    offset: Offset | None,
+    created: str,
+    until: int,
+    restored_from: Iterable[Ancestor] = (),
+) -> Frontier | None:
     """Return how far a partition is received; None where nothing is, or nobody can tell.
 
-    `created` is when the stream was made, `last` its last sequence: an offset of another stream, or beyond this one's
-    end, says nothing about what is in it. Whether its owner lives, or has released it, makes no difference.
+    `created` is when the stream was made, `until` where it ends: an offset of another stream, or beyond this one's end,
+    says nothing about what is in it, but for what they have in common where this one was restored from the other.
+    Whether its owner lives, or has released it, makes no difference.
     """
-    if offset is None or offset.stream_created != created or offset.next > last + 1:
+    if offset is None:
+        return None
+    known = {one.created: one.until for one in restored_from}
+    common = known.get(offset.stream_created)
+    if offset.stream_created == created:
+        end = offset.next if offset.next <= until else None
+    else:
+        end = None if common is None else min(offset.next, common)
+    if end is None:
         return None
     try:
         stored = datetime.fromisoformat(offset.last_time)
@@ -45,7 +61,7 @@ def frontier(partition: int, offset: Offset | None, created: str, last: int) -> 
     if stored.tzinfo is None:
         return None
     before = round(stored.timestamp() * 1000) * _MILLISECOND + _MILLISECOND
-    return Frontier(partition, offset.next, before)
+    return Frontier(partition, end, before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 import pytest
 
+from broker.descent import Ancestor
 from broker.keeping.room_received import Frontier, Hold, Received, Segment, frontier, holds
 from broker.offset import Offset
 
@@ -16,7 +17,7 @@ def offset(
 def test_everything_before_the_offset_that_is_no_younger_than_its_last_message_is_received() -> (
     None
 ):
-    reached = frontier(0, offset(), CREATED, 20)
+    reached = frontier(0, offset(), CREATED, 21)
     assert reached is not None
     received = Received({0: reached})
 
@@ -27,7 +28,7 @@ def test_everything_before_the_offset_that_is_no_younger_than_its_last_message_i
 
 
 def test_sequences_given_out_again_are_not_received_whatever_the_offset_says() -> None:
-    reached = frontier(0, offset(), CREATED, 20)
+    reached = frontier(0, offset(), CREATED, 21)
     assert reached is not None
 
     assert not Received({0: reached}).has(0, "logs.p0.web01", 9, AT + 1_000_000)
@@ -44,7 +45,17 @@ def test_sequences_given_out_again_are_not_received_whatever_the_offset_says() -
     ],
 )
 def test_in_doubt_nothing_of_a_partition_is_received(told: Offset | None) -> None:
-    assert frontier(0, told, CREATED, 20) is None
+    assert frontier(0, told, CREATED, 21) is None
+
+
+@pytest.mark.parametrize(("next_", "until"), [(5, 5), (10, 8)])
+def test_of_a_restored_stream_that_is_received_which_was_so_of_the_one_in_the_backup(
+    next_: int, until: int
+) -> None:
+    reached = frontier(0, offset(next_), "2026-11-21T00:00:00Z", 30, [Ancestor(CREATED, 8)])
+
+    assert reached is not None
+    assert reached.until == until
 
 
 def consumer(name: str, floor: int, **config: object) -> dict[str, object]:
