@@ -76,7 +76,7 @@ class RoomKeeper:
         self._barren: object = None
         self._rest_until = 0.0
         self._expiry_due = 0.0
-        self._trouble = ""
+        self._is_troubled, self._said = False, ""
 
     async def run(self) -> None:
         """Keep room until cancelled."""
@@ -89,11 +89,13 @@ class RoomKeeper:
         try:
             pause = await self._look()
         except (ConnectionLost, Rejected, OSError) as error:
-            if str(error) != self._trouble:
+            # once is no news: so it is for a moment when nats-server reads its accounts again, and when it ends
+            if self._is_troubled and str(error) != self._said:
                 logger.warning("the stream's room cannot be looked after: %s", error)
-            self._trouble = str(error)
+                self._said = str(error)
+            self._is_troubled = True
             return _AWAY
-        self._trouble = ""
+        self._is_troubled, self._said = False, ""
         return pause
 
     async def _look(self) -> float:
