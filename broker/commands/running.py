@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from broker.exits import ConfigurationError
+from broker.keeping.pushes import refuse_pushes
 from broker.keeping.room_service import keep_room
 from broker.running import program
 from broker.running.notify import notifier_from
@@ -38,7 +39,7 @@ def run(**options: Any) -> None:
             folder,
             notifier_from(os.environ),
             lambda: _reread(options),
-            beside=(keep_room,),
+            beside=(keep_room, refuse_pushes),
         )
     )
 

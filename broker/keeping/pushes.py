@@ -1,0 +1,92 @@
+"""Removes consumers of hosts and receivers that would push lines to subjects: theirs are pulled from.
+
+Rights name the consumers that a credential may make, yet not what those are made to do. One that pushes has the server
+publish inside the account of the stream, where hosts and receivers have no rights: to a bucket, to whoever listens.
+nats-server (2.15.1) has it begin at once where somebody listens to that very subject, else at its next start.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from broker.connecting.connection import Connection, ConnectionLost, Message, Rejected
+from broker.declaring.provision import consumers_of
+from broker.serving.node import Node
+from broker.topology import STREAM
+
+__all__ = ["Pushes", "is_misused", "refuse_pushes"]
+
+_MADE = f"$JS.EVENT.ADVISORY.CONSUMER.CREATED.{STREAM}.*"
+_OURS = re.compile(r"shipper-.+|receiver-p\d+|wake-p\d+-.+")
+_AGAIN = 0.5  # seconds until it looks again after a connection was lost
+_LOOK = 600.0  # seconds between looks at all of them, should news of one have been lost
+
+logger = logging.getLogger(__name__)
+
+
+async def refuse_pushes(node: Node) -> None:
+    """Keep the stream of a broker that is ready from being pushed anywhere by hosts and receivers, until cancelled."""
+    await Pushes(node.connection).run()
+
+
+def is_misused(name: str, config: Mapping[str, Any]) -> bool:
+    """Whether a consumer of the name of a host's or a receiver's pushes; those of admins may."""
+    return bool(config.get("deliver_subject")) and _OURS.fullmatch(name) is not None
+
+
+class Pushes:
+    """The watch over the consumers of the stream."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Look at none yet."""
+        self._connection = connection
+
+    async def run(self) -> None:
+        """Watch until cancelled; a connection that is lost is made again."""
+        while True:
+            with suppress(ConnectionLost, Rejected):
+                await self._watch()
+            await asyncio.sleep(_AGAIN)
+
+    async def _watch(self) -> None:
+        """Look at all consumers now and then, and at each that is made, while the client lives."""
+        made: asyncio.Queue[str] = asyncio.Queue()
+
+        async def hear(message: Message) -> None:
+            made.put_nowait(message.subject.rpartition(".")[2])
+
+        client = await self._connection.client()
+        subscription = await self._connection.subscribe(_MADE, hear)
+        try:
+            while not client.lost.done():
+                for info in await consumers_of(self._connection):
+                    await self._judge(info)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK):
+                        await self._connection.guard(self._follow(made), 2 * _LOOK)
+        finally:
+            with suppress(ConnectionLost):
+                await self._connection.guard(subscription.unsubscribe(), 1)
+
+    async def _follow(self, made: "asyncio.Queue[str]") -> None:
+        while True:
+            name = await made.get()
+            if _OURS.fullmatch(name):
+                with suppress(Rejected):  # that's fine: it is gone already
+                    await self._judge(await self._connection.api(f"CONSUMER.INFO.{STREAM}.{name}"))
+
+    async def _judge(self, info: Mapping[str, Any]) -> None:
+        name, config = info["name"], info["config"]
+        if not is_misused(name, config):
+            return
+        with suppress(Rejected):
+            await self._connection.api(f"CONSUMER.DELETE.{STREAM}.{name}")
+        logger.warning(
+            "removed consumer %s, which would push lines to %r: whoever has the credential of that name tried to reach "
+            "what it has no right to",
+            name,
+            config["deliver_subject"],
+        )

@@ -1,0 +1,84 @@
+"""What hosts and receivers make to be pulled from does not push; what admins make may."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from broker.connecting.connection import Connection, Rejected
+from broker.keeping.pushes import Pushes, is_misused
+
+pytestmark = pytest.mark.nats
+
+
+@pytest.mark.parametrize(
+    ("name", "subject", "expected"),
+    [
+        ("shipper-web01", "$KV.LOGS_OFFSETS.p1", True),
+        ("receiver-p0", "x", True),
+        ("wake-p0-7", "x", True),
+        ("wake-p0-7", "", False),
+        ("shipper-web01", None, False),
+        ("tail", "x", False),
+        ("receiver-pool", "x", False),
+    ],
+)
+def test_a_name_of_a_host_or_a_receiver_is_misused_by_what_pushes(
+    name: str, subject: str | None, expected: bool
+) -> None:
+    assert is_misused(name, {"deliver_subject": subject}) is expected
+
+
+@pytest.fixture
+async def connection(logs_url: str) -> AsyncIterator[Connection]:
+    made = Connection([logs_url], "tests")
+    yield made
+    await made.close()
+
+
+async def make(connection: Connection, name: str, **config: Any) -> None:
+    config = {"name": name, "ack_policy": "none", "filter_subject": "logs.*.web01", **config}
+    await connection.api(
+        f"CONSUMER.CREATE.LOGS.{name}.logs.*.web01", {"stream_name": "LOGS", "config": config}
+    )
+
+
+async def is_there(connection: Connection, name: str) -> bool:
+    try:
+        await connection.api(f"CONSUMER.INFO.LOGS.{name}")
+    except Rejected:
+        return False
+    return True
+
+
+async def goes(connection: Connection, name: str) -> None:
+    for _ in range(2000):
+        if not await is_there(connection, name):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{name} stays")
+
+
+async def test_one_that_pushes_is_removed_whether_it_was_there_before_or_comes_and_others_are_left(
+    connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    await make(connection, "shipper-before", deliver_subject="$KV.LOGS_OFFSETS.p1")
+    await make(connection, "shipper-pulled")
+    watching = asyncio.create_task(Pushes(connection).run())
+
+    await goes(connection, "shipper-before")
+    await make(connection, "tail", deliver_subject="tail")
+    await make(connection, "wake-p0-0", deliver_subject="logship.broker")
+    await goes(connection, "wake-p0-0")
+
+    assert await is_there(connection, "shipper-pulled")
+    assert await is_there(connection, "tail")
+    assert [record.args[0] for record in caplog.records if record.args] == [
+        "shipper-before",
+        "wake-p0-0",
+    ]
+    watching.cancel()
+    await asyncio.wait({watching})
