@@ -59,6 +59,9 @@ def _verdict(check: Check, seen: Seen, limits: Thresholds) -> Verdict:
             return _certificates(seen, limits)
         case _ if seen.status is not None and check in _BY_STATUS:
             return _BY_STATUS[check](seen.status, limits)
+        case Check.STREAM if seen.reached is not None and seen.trouble:
+            # the server is there, and cannot or will not say: no stream, no leader, no majority
+            return Verdict(check, (Finding(Grade.CRITICAL, printable(seen.trouble)),))
         case _:
             return Verdict(check, (Finding(Grade.UNKNOWN, seen.trouble or "was not learnt"),))
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -25,6 +25,7 @@ _FIRST_WINDOW, _WIDER = (
     512,
     8,
 )  # messages that are looked at for the last lines, and by how much more next
+_AT_A_TIME = 4 * 1024 * 1024  # bytes
 _MOST_LOOKED_AT = 500_000
 _UNFOLDER = zstandard.ZstdDecompressor()
 logger = logging.getLogger(__name__)
@@ -79,15 +80,27 @@ async def tail(connection: Connection, wanted: Wanted, run: Run) -> AsyncGenerat
                 yield run.add(*lines)
         elif not wanted.follow:
             while taken := await feed.take_up_to(last):
-                yield _shown(taken, wanted, run)
+                for shown in _shown(taken, wanted, run):
+                    yield shown
         while wanted.follow:
-            yield _shown(await feed.wait(), wanted, run)
+            for shown in _shown(await feed.wait(), wanted, run):
+                yield shown
     finally:
         await feed.close()
 
 
-def _shown(taken: list[Taken], wanted: Wanted, run: Run) -> bytes:
-    return b"".join(run.add(m.host, m.file, _lines(m)) for m in map(_read, taken) if wanted.has(m))
+def _shown(taken: list[Taken], wanted: Wanted, run: Run) -> Iterator[bytes]:
+    """Yield what is to be shown, some MiB at a time: compressed blocks may unfold to much more than they are."""
+    parts: list[bytes] = []
+    size = 0
+    for message in map(_read, taken):
+        if wanted.has(message):
+            parts.append(run.add(message.host, message.file, _lines(message)))
+            size += len(parts[-1])
+        if size >= _AT_A_TIME:
+            yield b"".join(parts)
+            parts, size = [], 0
+    yield b"".join(parts)
 
 
 def _read(taken: Taken) -> Held:

@@ -52,10 +52,11 @@ def test_a_broker_that_is_away_is_critical(logbroker: Call) -> None:
 
 
 def test_a_server_without_our_stream_says_so(logbroker: Call, fresh_url: str) -> None:
-    ended = logbroker("check", "stream", "--server", fresh_url)
+    ended = logbroker("check", "lag", "stream", "--server", fresh_url)
 
-    assert ended.returncode == 3
-    assert "stream not found" in ended.stdout
+    assert ended.returncode == 2
+    assert "Crit:stream: the broker refuses: stream not found" in ended.stdout
+    assert "Unknown:lag:" in ended.stdout
 
 
 def test_a_server_that_takes_its_time_is_not_waited_for(logbroker: Call, logs_url: str) -> None:

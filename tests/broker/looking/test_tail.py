@@ -38,6 +38,19 @@ async def test_everything_is_shown_in_order_unfolded_and_byte_for_byte(
     assert await _shown(connection, Wanted(since=0, follow=False)) == b"".join(blocks)
 
 
+async def test_blocks_that_unfold_to_much_are_shown_a_part_at_a_time(
+    connection: Connection, publish: Publish
+) -> None:
+    for _ in range(6):
+        await publish("web01", b"x" * 2_999_999 + b"\n", compressed=True)
+
+    run = Run(prefixed=False, for_terminal=False)
+    shown = [len(part) async for part in tail(connection, Wanted(since=0, follow=False), run)]
+
+    assert sum(shown) == 18_000_000
+    assert max(shown) == 6_000_000
+
+
 async def test_the_last_lines_end_where_the_stream_ends(
     connection: Connection, publish: Publish, log_lines: Lines
 ) -> None:
