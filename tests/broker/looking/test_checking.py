@@ -7,28 +7,30 @@ from pathlib import Path
 import pytest
 
 from broker.connecting.connection import Connection
-from tests.broker.looking.conftest import Publish
+from tests.broker.looking.conftest import Call, Publish
 
 pytestmark = pytest.mark.nats
 
-Call = Callable[..., "subprocess.CompletedProcess[str]"]
-
 
 async def test_a_healthy_broker_is_ok_and_its_lag_is_told(
-    logbroker: Call, connection: Connection, publish: Publish, logs_url: str
+    logbroker: Callable[..., "subprocess.CompletedProcess[str]"],
+    called: Call,
+    connection: Connection,
+    publish: Publish,
+    logs_url: str,
 ) -> None:
-    await asyncio.to_thread(logbroker, "apply", "--server", logs_url, "--partitions", "2")
+    await asyncio.to_thread(called, "apply", "--server", logs_url, "--partitions", "2")
     await publish("web01", b"a\n")
 
-    def call(*options: str) -> "subprocess.CompletedProcess[str]":
-        return logbroker("check", "--server", logs_url, *options)
-
-    nagios, lag, room, prometheus = await asyncio.gather(
-        asyncio.to_thread(call),
-        asyncio.to_thread(call, "lag", "--lag-critical", "1", "--format", "json"),
-        asyncio.to_thread(call, "room"),
-        asyncio.to_thread(call, "--format", "prometheus"),
-    )
+    nagios = await asyncio.to_thread(logbroker, "check", "--server", logs_url)
+    lag, room, prometheus = [
+        await asyncio.to_thread(called, "check", "--server", logs_url, *options)
+        for options in (
+            ("lag", "--lag-critical", "1", "--format", "json"),
+            ("room",),
+            ("--format", "prometheus"),
+        )
+    ]
 
     assert (nagios.returncode, nagios.stdout.count("\n")) == (0, 1), nagios.stdout
     assert nagios.stdout.startswith("OK logbroker OK:connection: connected to nats://127.0.0.1")
@@ -40,45 +42,45 @@ async def test_a_healthy_broker_is_ok_and_its_lag_is_told(
     assert 'logbroker_check_lag_partition_messages{partition="0"} 1' in prometheus.stdout
 
 
-def test_a_broker_that_is_away_is_critical(logbroker: Call) -> None:
+def test_a_broker_that_is_away_is_critical(called: Call) -> None:
     away, lag = (
-        logbroker("check", *named, "--server", "nats://127.0.0.1:1") for named in ([], ["lag"])
+        called("check", *named, "--server", "nats://127.0.0.1:1") for named in ([], ["lag"])
     )
 
     assert (away.returncode, lag.returncode) == (2, 3)
     assert away.stdout.startswith("CRITICAL logbroker Crit:connection: no broker at")
     assert away.stdout.count("\n") == 1
-    assert away.stderr == ""
 
 
-def test_a_server_without_our_stream_says_so(logbroker: Call, fresh_url: str) -> None:
-    ended = logbroker("check", "lag", "stream", "--server", fresh_url)
+def test_a_server_without_our_stream_says_so(called: Call, fresh_url: str) -> None:
+    ended = called("check", "lag", "stream", "--server", fresh_url)
 
     assert ended.returncode == 2
     assert "Crit:stream: the broker refuses: stream not found" in ended.stdout
     assert "Unknown:lag:" in ended.stdout
 
 
-def test_a_server_that_takes_its_time_is_not_waited_for(logbroker: Call, logs_url: str) -> None:
-    ended = logbroker("check", "--server", logs_url, "--timeout", "0.1", "--rtt-warn", "5s")
+def test_a_server_that_takes_its_time_is_not_waited_for(called: Call, logs_url: str) -> None:
+    ended = called("check", "--server", logs_url, "--timeout", "0.1", "--rtt-warn", "5s")
 
     assert ended.stdout.count("\n") == 1  # in time or not
 
 
-def test_what_cannot_be_used_is_unknown(logbroker: Call, tmp_path: Path, logs_url: str) -> None:
-    ended = logbroker("check", "--creds", tmp_path / "none", "--server", logs_url)
-    unwritable = logbroker(
+def test_what_cannot_be_used_is_unknown(called: Call, tmp_path: Path, logs_url: str) -> None:
+    ended = called("check", "--creds", tmp_path / "none", "--server", logs_url)
+    unwritable = called(
         "check", "connection", "--server", logs_url, "--outfile", tmp_path / "no" / "x.prom"
     )
 
-    assert ended.returncode == unwritable.returncode == 3, (ended, unwritable)
-    assert ended.stderr == unwritable.stderr == ""
+    assert ended.returncode == unwritable.returncode == 3
+    assert "check --creds" in ended.stdout
+    assert "cannot write" in unwritable.stdout
 
 
-def test_a_file_is_written_whole(logbroker: Call, tmp_path: Path, logs_url: str) -> None:
+def test_a_file_is_written_whole(called: Call, tmp_path: Path, logs_url: str) -> None:
     path = tmp_path / "logbroker.prom"
 
-    ended = logbroker(
+    ended = called(
         *("check", "connection", "--server", logs_url, "--format", "prometheus"),
         *("--outfile", path),
     )

@@ -1,7 +1,6 @@
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -9,7 +8,7 @@ from broker.connecting.connection import Connection
 from broker.looking import hosts
 from broker.looking.hosts import ask, subjects
 from broker.topology import STREAM
-from tests.broker.looking.conftest import Publish
+from tests.broker.looking.conftest import Call, Publish
 
 pytestmark = pytest.mark.nats
 
@@ -67,20 +66,20 @@ async def test_silence_is_measured_by_the_clock_of_the_broker(
     assert 0.2 <= found.hosts[0].silent_for(found.now) < 60
 
 
-async def test_the_program_shows_and_selects_hosts(
-    logbroker: Callable[..., Any], connection: Connection, publish: Publish, logs_url: str
+async def test_the_command_shows_and_selects_hosts(
+    called: Call, publish: Publish, logs_url: str
 ) -> None:
     await publish("web01", b"a\nb\n")
     await publish("db01", b"c\n", partition=1)
 
-    def call(*options: str) -> Any:
-        return logbroker("hosts", "--server", logs_url, *options)
-
-    table, chosen, silent = await asyncio.gather(
-        asyncio.to_thread(call),
-        asyncio.to_thread(call, "--json", "--sort", "lines", "--host", "*0?", "--limit", "1"),
-        asyncio.to_thread(call, "--silent", "1h"),
-    )
+    table, chosen, silent = [
+        await asyncio.to_thread(called, "hosts", "--server", logs_url, *options)
+        for options in (
+            (),
+            ("--json", "--sort", "lines", "--host", "*0?", "--limit", "1"),
+            ("--silent", "1h"),
+        )
+    ]
 
     assert [line.split()[0] for line in table.stdout.splitlines()[1:3]] == ["db01", "web01"]
     assert [host["host"] for host in json.loads(chosen.stdout)] == ["web01"]

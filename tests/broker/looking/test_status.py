@@ -1,6 +1,4 @@
 import json
-import subprocess
-from collections.abc import Callable
 
 import pytest
 
@@ -11,7 +9,7 @@ from broker.offset import Offset
 from broker.report import SUBJECT
 from broker.topology import Topology
 from tests.broker.conftest import StartBroker
-from tests.broker.looking.conftest import Publish
+from tests.broker.looking.conftest import Call, Publish
 
 pytestmark = pytest.mark.nats
 
@@ -99,17 +97,14 @@ def _answering(node: Connection, answer: str):  # type: ignore[no-untyped-def] #
     return hear
 
 
-def test_a_logbroker_tells_of_itself(
-    start_broker: StartBroker, logbroker: Callable[..., "subprocess.CompletedProcess[str]"]
-) -> None:
+def test_a_logbroker_tells_of_itself(start_broker: StartBroker, called: Call) -> None:
     server = start_broker("--partitions", "1").wait_ready()["server"]
 
-    status = json.loads(logbroker("status", "--json", "--server", server).stdout)
-    checked = logbroker("check", "room", "store", "--server", server)
+    status = json.loads(called("status", "--json", "--server", server).stdout)
+    checked = called("check", "room", "store", "--server", server)
 
     (node,) = status["nodes"]
     assert (node["version"], node["frozen"]) == (status["version"], None)
     assert (node["provenance"], node["credentials"]) == ("pinned", None)
     assert node["free"] > 0
-    assert checked.returncode == 0
-    assert "there is room" in checked.stdout
+    assert (checked.returncode, "there is room" in checked.stdout) == (0, True)
