@@ -1,32 +1,34 @@
 """Brings a cluster of brokers to what is declared, from whichever of them: each may be the first, and all may try at once."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+from broker.bucket import Conflict
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.declaring.provision import STREAM_NOT_FOUND, Refused, apply
+from broker.declaring.provision import Refused, apply
+from broker.declaring.rooms import smallest_room, write_room
 from broker.declaring.steps import Plan
 from broker.exits import ConfigurationError, OperatorError
-from broker.topology import STREAM, Topology
+from broker.topology import Topology
 
 __all__ = ["join"]
 
 _PAUSE, _SHORT = 0.5, 1.0  # seconds between attempts, and for an answer
-logger = logging.getLogger(__name__)
 
 
-async def join(connection: Connection, desired: Topology, tell: Callable[[str], None]) -> Plan:
+async def join(
+    connection: Connection, server: str, desired: Topology, tell: Callable[[str], None]
+) -> Plan:
     """Return what was done, once the cluster has a leader and is as declared, however long that takes.
 
-    `tell` is told what is waited for, and an empty text in the end. The stream is never made larger here: what another
-    server has made it fits there, and what fits here alone is of no use. Raises `ConfigurationError` for what the plan refuses.
+    The stream gets what it may have on the smallest of the servers, `server` being ours. `tell` is told what is waited
+    for, and an empty text in the end. Raises `ConfigurationError` for what the plan refuses.
     """
     while True:
         try:
-            done = await apply(connection, await _within(connection, desired))
-        except (ConnectionLost, Rejected, Refused) as error:
+            done = await _attempt(connection, server, desired)
+        except (ConnectionLost, Rejected, Refused, Conflict) as error:
             tell(str(error))
         except ConfigurationError:
             raise
@@ -38,16 +40,15 @@ async def join(connection: Connection, desired: Topology, tell: Callable[[str], 
         await asyncio.sleep(_PAUSE)
 
 
-async def _within(connection: Connection, desired: Topology) -> Topology:
-    try:
-        # nobody answers while there is no leader, so it is asked often rather than for long
-        info = await connection.api(f"STREAM.INFO.{STREAM}", patience=_SHORT)
-    except Rejected as error:
-        if error.error == STREAM_NOT_FOUND:
-            return desired
-        raise
-    held = info["config"].get("max_bytes", -1)
-    if desired.max_bytes is None or held <= 0:
-        return desired
-    bound = held if desired.max_bytes <= 0 else min(held, desired.max_bytes)
-    return replace(desired, max_bytes=bound)
+async def _attempt(connection: Connection, server: str, desired: Topology) -> Plan:
+    # nobody answers while there is no leader, so that is asked often rather than for long
+    await connection.api("STREAM.NAMES", patience=_SHORT)
+    own = desired.max_bytes
+    if own is None or own <= 0:
+        return await apply(connection, desired)
+    room, done = 0, Plan(())
+    while room != (room := await smallest_room(connection, server, own)):
+        done = await apply(connection, replace(desired, max_bytes=room))
+        # told only now, where there was no bucket before; whoever was smaller meanwhile is seen by the next look
+        await write_room(connection, server, own)
+    return done

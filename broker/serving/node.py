@@ -212,7 +212,7 @@ class Node:
     async def _provision(self, connection: Connection, outfit: Outfit) -> dict[str, Any]:
         try:
             if outfit.conf.cluster:
-                done = await join(connection, outfit.topology, self._wait)
+                done = await join(connection, outfit.conf.name, outfit.topology, self._wait)
             else:
                 done = await apply(connection, outfit.topology)
             held = await connection.api(f"STREAM.INFO.{STREAM}")

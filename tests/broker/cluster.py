@@ -21,6 +21,7 @@ from broker.exits import ConfigurationError, OperatorError
 from broker.serving.binary import find
 from broker.serving.conf import ServerConf, render
 from broker.serving.conf_cluster import ClusterConf
+from broker.subjects import consumer_name
 from broker.topology import STREAM, Topology
 
 Answer = TypeVar("Answer")
@@ -147,11 +148,20 @@ class Cluster:
         return [other for other in self.nodes.values() if other is not node]
 
     def wait_until_whole(self, seconds: float = 60) -> None:
-        """Return when all replicas of all streams have all that there is."""
+        """Return when all replicas of all streams and consumers have all that there is."""
         deadline = time.monotonic() + seconds
-        streams = [config["name"] for config in Topology().streams()]
-        while not all(_is_whole(self.info(stream)) for stream in streams):
-            assert time.monotonic() < deadline, [self.info(stream) for stream in streams]
+        streams = (config["name"] for config in Topology().streams())
+        consumers = (consumer_name(number) for number in range(self.partitions))
+        calls = [
+            *(f"STREAM.INFO.{name}" for name in streams),
+            *(f"CONSUMER.INFO.{STREAM}.{name}" for name in consumers),
+        ]
+
+        def told(call: str) -> dict[str, Any]:
+            return self.insist(lambda connection: connection.api(call))
+
+        while not all(_is_whole(told(call)) for call in calls):
+            assert time.monotonic() < deadline, [told(call) for call in calls]
             time.sleep(0.1)
 
 

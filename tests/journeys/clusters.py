@@ -27,6 +27,7 @@ from tests.broker.networks import Machine, machines
 
 INSIDE = "inside"  # a host that is the machine of server n0
 HOSTS = ("web01", "web02", "web03.example.net", "db1")
+_SETTLED = 10.0  # seconds
 RATE = 200  # lines a second and host
 
 
@@ -285,7 +286,7 @@ def main(
                 for number in range(rounds):
                     for name in faults or known:
                         cluster.wait_until_whole()
-                        time.sleep(2)
+                        time.sleep(_SETTLED)  # the next one to fail must not be the second at once
                         stage.waits.clear()
                         known[name](stage, chance)
                         time.sleep(8)

@@ -1,4 +1,4 @@
-"""Three servers that begin at once: whoever is first declares, the others find it so, and nothing grows beyond the smallest."""
+"""Three servers that begin at once: whoever is first declares, the others find it so, and the stream fits on the smallest."""
 
 import asyncio
 from pathlib import Path
@@ -25,11 +25,8 @@ def test_servers_of_different_sizes_agree_on_the_smallest_and_go_from_one_replic
 
         async def begin(name: str, replicas: int, size: int) -> None:
             connection = Connection([cluster.nodes[name].url], name)
-            await join(
-                connection,
-                Topology(partitions=2, replicas=replicas, max_bytes=size),
-                told.append,
-            )
+            topology = Topology(partitions=2, replicas=replicas, max_bytes=size)
+            await join(connection, name, topology, told.append)
             await connection.close()
 
         async def begin_all(replicas: int) -> None:
@@ -41,13 +38,14 @@ def test_servers_of_different_sizes_agree_on_the_smallest_and_go_from_one_replic
         alone = cluster.info()
         sequence = cluster.insist(lambda c: c.ask("logs.p0.web01", b"a line\n"))["seq"]
         asyncio.run(begin_all(3))
+        asyncio.run(begin("n2", 3, 250_000_000))  # its disk was exchanged for a larger one
         cluster.wait_until_whole()
         together = cluster.info()
         consumer = cluster.insist(lambda c: c.api(f"CONSUMER.INFO.{STREAM}.receiver-p0"))
 
     assert (alone["config"]["num_replicas"], alone["config"]["max_bytes"]) == (1, 100_000_000)
     assert together["config"]["num_replicas"] == 3
-    assert together["config"]["max_bytes"] == 100_000_000
+    assert together["config"]["max_bytes"] == 200_000_000
     assert together["state"]["last_seq"] == sequence
     assert len(consumer["cluster"]["replicas"]) == 2
     assert any(told), "nobody waited for the cluster"
