@@ -15,6 +15,7 @@ __all__ = ["Tell", "progress"]
 Tell = Callable[[int], None]
 """Told of so many bytes more."""
 
+_LEAST = 1024 * 1024  # bytes; what is smaller is done before anybody has read of it
 _EVERY = 10.0  # seconds
 logger = logging.getLogger(__name__)
 
@@ -22,7 +23,9 @@ logger = logging.getLogger(__name__)
 @contextmanager
 def progress(label: str, length: int) -> Iterator[Tell]:
     """Yield what is told of each further piece of a work of about `length` bytes."""
-    if sys.stderr.isatty():
+    if length < _LEAST:
+        yield lambda _: None
+    elif sys.stderr.isatty():
         with click.progressbar(length=max(1, length), label=label, file=sys.stderr) as bar:
             yield bar.update
             bar.update(max(0, bar.length - bar.pos) if bar.length else 0)

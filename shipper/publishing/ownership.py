@@ -144,7 +144,8 @@ async def hold(registry: Registry, agent: AgentId, known: int, last: Origin, now
             raise fenced_by(head.agent, head.subject)
     await _fence_elsewhere(registry, rivals, agent, now)
     seen: list[Stored] = []
-    await registry.all.since(known + 1, seen.extend)
+    # a stream that was set back to a backup has the claim below what was known of it
+    await registry.all.since(min(known + 1, claim), seen.extend)
     if not any(message.sequence == claim for message in seen):
         raise ConnectionLost("the stream does not show the claim yet")
     verdict = review(seen, last)

@@ -5,6 +5,7 @@ stream then says what happened. Never sends a round while another is in flight, 
 """
 
 import logging
+import re
 from collections.abc import Awaitable, Callable
 
 from broker.connecting.answer import answer_of, stored_at
@@ -26,6 +27,7 @@ __all__ = ["Publisher"]
 _PATIENCE = 30.0  # seconds; a round of some MiB over a slow line takes its time, a dead one is noticed by pings
 _LAG = 1.0  # seconds of silence that a refusal counts as which no answer explains
 _LEAST_DUE = 1.5  # seconds for an answer by a server of several, once it has read a round; it grows as answers come late
+_ACTUAL = re.compile(r"wrong last sequence: (\d+)")
 _MESSAGE_TOO_LARGE = 10054
 _LEAST_ROOM = 1024
 _MOST_PIECES = 2 * MAX_BLOCKS  # what servers take in a batch unless they are told otherwise
@@ -112,6 +114,7 @@ class Publisher:
         except Rejected as error:
             if error.error not in WRONG_LAST_SEQUENCE:
                 raise
+            self._notice(error)
         return await self._settle(round_)
 
     async def _resume(self, round_: Round) -> int | None:
@@ -170,6 +173,23 @@ class Publisher:
         lags = ConnectionLost("the broker refuses what it asks for; it may lag behind")
         self._connection.judge(_LAG, lags)
         await self._waiting.pause(str(lags), Cause.LOST)
+
+    def _notice(self, refusal: Rejected) -> None:
+        """Take in that the last lines of the subject are gone: a broker was restored, or they were removed.
+
+        By the word of the stream's leader: what answers a question may lag behind.
+        """
+        found = _ACTUAL.search(refusal.description)
+        if found is None or not 0 < int(found[1]) < min(self._expected, self._known + 1):
+            return
+        logger.warning(
+            "%s ends at sequence %s now, and ended at %d: the broker was set back to a backup, or lines were removed "
+            "there; receivers name those that they miss",
+            self._registry.subject,
+            found[1],
+            self._expected,
+        )
+        self._known = int(found[1])
 
     async def _inquire(self, round_: Round) -> Verdict:
         newest = await self._registry.newest()

@@ -1,13 +1,14 @@
 """Rounds are stored once and in order, whatever has to be retried; an older agent is fenced."""
 
 import asyncio
+import base64
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from broker.block import Block
-from broker.connecting.connection import Connection
+from broker.connecting.connection import Arrived, Connection
 from broker.exits import FencedError
 from broker.subjects import Subject
 from shipper.positions import Positions
@@ -262,3 +263,45 @@ async def test_whoever_else_answers_on_the_subject_is_not_believed(
     await other.close()
 
     assert lines_of(await stream()) == [b.payload for r in rounds for b in r.blocks]
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["own lines", "an older agent's lines"])
+async def test_a_broker_that_was_set_back_is_gone_on_with_and_it_is_said(
+    connection: Connection,
+    web01: Subject,
+    make_block: Make,
+    stream: Stream,
+    older: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    publisher, owner = await own(connection, web01)
+    kept = await publisher.publish(round_of(make_block, owner.agent, 0, 1))
+    if older:
+        publisher, owner = await own(connection, web01, "bbbbbbbb")
+    for number in range(1, 30):
+        await publisher.publish(round_of(make_block, owner.agent, number, 1))
+    await set_back(connection, kept)
+
+    async with asyncio.timeout(20):
+        await publisher.publish(round_of(make_block, owner.agent, 40, 1))
+        await publisher.publish(round_of(make_block, owner.agent, 41, 1))
+
+    assert [line.split()[1][:2] for line in lines_of(await stream())] == [b"0.", b"40", b"41"]
+    assert "set back" in caplog.text
+
+
+async def set_back(connection: Connection, last: int) -> None:
+    """Make the stream anew with the messages up to a sequence, as a restored backup has them."""
+    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
+    messages = [
+        (await connection.api("STREAM.MSG.GET.LOGS", {"seq": n}))["message"]
+        for n in range(1, last + 1)
+    ]
+    await connection.api("STREAM.DELETE.LOGS")
+    await connection.api("STREAM.CREATE.LOGS", config)
+    for message in messages:
+        head = base64.b64decode(message.get("hdrs", ""))
+        headers = Arrived("", "", head, b"").headers or {}
+        ours = {name: value for name, value in headers.items() if name.startswith("Log-")}
+        data = base64.b64decode(message.get("data", ""))
+        await connection.ask(message["subject"], data, ours)
