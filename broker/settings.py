@@ -53,7 +53,7 @@ class BrokerSettings(
     http: OptionalListen = Field(
         Address("127.0.0.1", 8222),
         description="Where nats-server's monitoring answers; port 0 takes a free one, '' turns it off.",
-        json_schema_extra={"metavar": "HOST:PORT"},
+        json_schema_extra={"metavar": "HOST:PORT", "may_be_empty": True},
     )
     server: Servers = Field(
         ("nats://127.0.0.1:4222",),

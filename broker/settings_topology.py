@@ -201,6 +201,7 @@ class TopologySettings(ProgramSettings):
         """Return what must exist on the broker."""
         return Topology(
             partitions=self.partitions,
+            partitions_told="partitions" in self.model_fields_set,
             max_age=self.max_age,
             max_bytes=None if self.max_bytes is None else int(self.max_bytes),
             max_msgs=self.max_msgs,

@@ -1,7 +1,7 @@
 """What must exist on the broker, as values: the stream, the buckets, the consumers. Declares; never talks to a server."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -57,7 +57,7 @@ class Topology:
     A limit of -1 does not limit, and None leaves what is there (of `replicas`, 1 at first). Sizes are bytes; messages
     are blocks of lines, and a subject is a host. `metadata` holds texts of the form `NAME=VALUE`. `mirror` is another
     site: the stream and the number of partitions are copies of those there, and take nothing else; '' ends that. `sources`
-    are sites whose lines come in beside one's own.
+    are sites whose lines come in beside one's own. Where nobody told the number of partitions, the one that is stored counts.
     """
 
     partitions: int = 10
@@ -79,6 +79,15 @@ class Topology:
     metadata: tuple[str, ...] = ()
     mirror: str | None = None
     sources: tuple[str, ...] | None = None
+    partitions_told: bool = True
+
+    def following(self, stored: str | None) -> "Topology":
+        """Return the same with the number of partitions that is stored, unless somebody told another one."""
+        text = stored or ""
+        if self.partitions_told or not (text.isascii() and text.isdigit()):
+            return self
+        number = int(text)
+        return replace(self, partitions=number) if 1 <= number <= MAX_PARTITIONS else self
 
     def streams(self) -> tuple[dict[str, Any], ...]:
         """Return the configurations of the stream and of the buckets, as the JetStream API takes them."""

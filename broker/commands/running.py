@@ -1,7 +1,6 @@
 """`logbroker run`."""
 
 import asyncio
-import logging
 import os
 from typing import Any
 
@@ -10,10 +9,9 @@ import click
 from broker.exits import ConfigurationError
 from broker.keeping.pushes import refuse_pushes
 from broker.keeping.room_service import keep_room
-from broker.running import program
 from broker.running.notify import notifier_from
 from broker.running.options import given, settings_options
-from broker.serving.service import serve
+from broker.serving.service import log_as_told, serve
 from broker.settings import RUN_FIELDS, BrokerSettings
 
 __all__ = ["run"]
@@ -28,10 +26,7 @@ def run(**options: Any) -> None:
         raise click.UsageError(
             "--store-dir is required (or LOGBROKER_STORE_DIR, or store_dir in the --config file)"
         )
-    program.log_to_stderr(settings)
-    logging.getLogger("nats-server").setLevel(
-        logging.DEBUG if settings.log_level == "debug" else logging.WARNING
-    )
+    log_as_told(settings)
     folder = settings.store_dir.absolute()
     asyncio.run(
         serve(

@@ -42,6 +42,7 @@ def plan(desired: Topology, actual: Actual) -> Plan:
     """
     if any(is_being_restored(config) for config in actual.streams.values()):
         return Plan(())
+    desired = desired.following(actual.partitions)
     if desired.mirror is None:  # only who says so ends a copy
         desired = replace(desired, mirror=mirrored_site(actual.streams.get(STREAM, {})))
     streams = [Wanted(Kind.STREAM, config["name"], config) for config in desired.streams()]

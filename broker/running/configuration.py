@@ -86,7 +86,10 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
     """
     prefix = model.model_config.get("env_prefix", "")
     _refuse_unknown_variables(prefix, _names(model))
-    named = {name_of(field): value for field, value in options.items()}
+    named = {
+        **_emptied(model, prefix),
+        **{name_of(field): value for field, value in options.items()},
+    }
     file = None if config is None else read_config(config)
     if file:
         _refuse_unknown_keys(file, _names(model))
@@ -104,6 +107,18 @@ def _refuse_unknown_keys(file: ConfigFile, known: Collection[str]) -> None:
             raise ConfigurationError(
                 f"{file.line(key)}: {key!r} is not a setting{_suggest(key, known)}"
             )
+
+
+def _emptied(model: type[BaseSettings], prefix: str) -> dict[str, str]:
+    """Return the settings that an empty variable turns off; of all others it says nothing."""
+    variables = {variable.upper(): value for variable, value in os.environ.items()}
+    return {
+        name_of(field): ""
+        for field, declared in model.model_fields.items()
+        if isinstance(declared.json_schema_extra, dict)
+        and declared.json_schema_extra.get("may_be_empty")
+        and variables.get(f"{prefix}{name_of(field)}".upper()) == ""
+    }
 
 
 def _names(model: type[BaseSettings]) -> list[str]:

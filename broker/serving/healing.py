@@ -15,7 +15,7 @@ from broker.sizes import format_size
 __all__ = ["Disk", "Watch"]
 
 _SUBJECT = "$SYS.REQ.SERVER.PING.HEALTHZ"
-_LOOK_EVERY = 5.0  # seconds
+_LOOK_EVERY = 2.0  # seconds
 _PATIENCE = 3.0  # seconds for an answer
 logger = logging.getLogger(__name__)
 

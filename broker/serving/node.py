@@ -11,10 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.declaring.difference import shown
-from broker.declaring.joining import join
-from broker.declaring.provision import apply
+from broker.connecting.connection import Connection
 from broker.exits import ConfigurationError, OperatorError
 from broker.granting.bookfile import load_book
 from broker.granting.certificates import Pki
@@ -26,11 +23,12 @@ from broker.serving.door import Door
 from broker.serving.healing import Disk, Watch
 from broker.serving.health import Healing
 from broker.serving.outfit import Outfit, put_together
+from broker.serving.provisioning import provision
 from broker.serving.ready import Refusal, unready, write_ready
 from broker.serving.securing import TLS_FOLDER
 from broker.serving.server import Ports, Server, at_ports, check, started
 from broker.serving.speaking import Speaking
-from broker.serving.store import measure, remember_promise
+from broker.serving.store import measure
 from broker.serving.telling import Known, Telling
 from broker.settings import BrokerSettings
 from broker.sizes import format_size
@@ -40,7 +38,6 @@ from broker.whole import write_whole
 __all__ = ["Beside", "House", "Node", "Past"]
 
 CONF = "nats-server.conf"
-_PATIENCE = 10.0  # seconds between two words about a long recovery
 _CLUSTER_PATIENCE = 10.0  # seconds for a cluster that has a leader to be as it is declared
 logger = logging.getLogger(__name__)
 
@@ -187,7 +184,7 @@ class Node:
 
     async def _begin(self, server: Server) -> None:
         outfit = self._outfit
-        self._ports = ports = await _patiently(server.ports())
+        self._ports = ports = await server.ports()
         if server.cannot_decrypt:
             raise ConfigurationError(
                 f"the store {self.house.folder} is encrypted with another key; give the one that it was made with by "
@@ -196,42 +193,17 @@ class Node:
         scheme = "tls" if outfit.conf.tls else "nats"
         address = f"{scheme}://{outfit.conf.listen.reached_at(ports.client)}"
         self._connection = Connection([address], "logbroker", access=outfit.own)
-        held = await self._provision(self._connection, outfit)
+        held = await provision(self._connection, outfit, self._wait)
         self._write_ready()
         self.is_ready = True
         logger.info(
-            "ready: %s, store %s, stream %s of at most %s, %d partitions, %d messages",
+            "ready: %s, store %s, stream %s of at most %s, %d messages",
             address,
             outfit.conf.folder,
             STREAM,
-            format_size(held["config"]["max_bytes"]),
-            outfit.topology.partitions,
-            held["state"]["messages"],
+            format_size(held.max_bytes),
+            held.messages,
         )
-
-    async def _provision(self, connection: Connection, outfit: Outfit) -> dict[str, Any]:
-        try:
-            if outfit.conf.cluster:
-                done = await join(connection, outfit.conf.name, outfit.topology, self._wait)
-            else:
-                done = await apply(connection, outfit.topology)
-            held = await connection.api(f"STREAM.INFO.{STREAM}")
-        except (ConnectionLost, Rejected) as error:
-            raise OperatorError(
-                f"nats-server at {connection.servers} does not answer as it should: {error}"
-            ) from None
-        for step in done.steps:
-            for change in step.changes:
-                logger.info(
-                    "%s %s: %s is now %s, was %s",
-                    step.kind.value,
-                    step.name,
-                    change.field,
-                    shown(change.field, change.after),
-                    shown(change.field, change.before),
-                )
-        remember_promise(self.house.folder, held["config"]["max_bytes"])
-        return held
 
     def _wait(self, reason: str) -> None:
         """Take note of what the cluster is waited for, and say it; it may be that the other servers start later."""
@@ -276,7 +248,7 @@ class Node:
         self._outfit, self._certwatch = outfit, self._watch(outfit)
         try:
             async with asyncio.timeout(_CLUSTER_PATIENCE):
-                await self._provision(connection, outfit)
+                await provision(connection, outfit, self._wait)
         except TimeoutError:
             raise OperatorError(f"the cluster does not answer: {self.waits_for}") from None
 
@@ -330,16 +302,3 @@ def _revision(folder: Path) -> int | None:
         return load_book(folder).revision
     except OperatorError:
         return None
-
-
-async def _patiently(call: Coroutine[Any, Any, Ports]) -> Ports:
-    """Wait for the server to listen, and say now and then that it is still bringing back its store."""
-    waiting = asyncio.ensure_future(call)
-    try:
-        while True:
-            done, _ = await asyncio.wait([waiting], timeout=_PATIENCE)
-            if done:
-                return waiting.result()
-            logger.info("nats-server is still bringing back its store")
-    finally:
-        waiting.cancel()

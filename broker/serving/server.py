@@ -25,6 +25,7 @@ __all__ = ["Ports", "Server", "at_ports", "check", "started"]
 _LEASH = Path(__file__).with_name("leash.py")
 _LAST_WORDS = 50
 _LOOK_EVERY = 0.01  # seconds between two looks for the ports file
+_LOOKS_UNTIL_WORD = 1000  # about ten seconds
 _GARBAGE = "400"  # percent: little of what it holds lives on, so twice collecting it costs a third of its time
 _RELOAD = 30.0  # seconds
 _SAYS_READY = 5.0  # seconds
@@ -106,7 +107,11 @@ class Server:
 
     async def ports(self) -> Ports:
         """Wait until the server listens, however long it takes to bring back its store, and return where."""
+        looks = 0
         while True:
+            looks += 1
+            if looks % _LOOKS_UNTIL_WORD == 0:
+                logger.info("it is still bringing back its store")
             for path in self._folder.glob(f"*_{self.pid}.ports"):
                 with suppress(ValueError, KeyError, IndexError):  # half written: look again
                     ports = _read_ports(json.loads(path.read_text("utf-8")))

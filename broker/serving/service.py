@@ -28,7 +28,7 @@ from broker.serving.ready import unready
 from broker.serving.store import adopt, held_store
 from broker.settings import BrokerSettings
 
-__all__ = ["serve"]
+__all__ = ["log_as_told", "serve"]
 
 _AT_START = frozenset(
     {
@@ -104,7 +104,7 @@ class Service:
         at_once = set(type(settings).model_fields) - _AT_START
         done = differences(self._node.settings, settings, at_once)
         await self._node.reload(done.settings)
-        log_to_stderr(done.settings)
+        log_as_told(done.settings)
         logger.info("settings read again; %s", done)
 
 
@@ -130,6 +130,13 @@ async def serve(
         pass  # ended as asked
     finally:
         desk.hear_no_hang_ups()
+
+
+def log_as_told(settings: BrokerSettings) -> None:
+    """Send our log and nats-server's to stderr: of the latter what is wrong, unless all is wanted."""
+    log_to_stderr(settings)
+    level = logging.DEBUG if settings.log_level == "debug" else logging.WARNING
+    logging.getLogger("nats-server").setLevel(level)
 
 
 def _end(desk: Desk[BrokerSettings]) -> float:

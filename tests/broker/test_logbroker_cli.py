@@ -9,6 +9,8 @@ import pytest
 from broker import bucket
 from broker.connecting.connection import Connection
 from broker.offset import Offset
+from broker.running.configuration import load
+from broker.settings import BrokerSettings
 
 Call = Callable[..., Any]
 
@@ -263,3 +265,11 @@ def test_a_file_that_is_no_configuration_is_one_line_and_exit_code_78(
 
     assert ended.returncode == 78
     assert ended.stderr == f"logbroker: {path}: 'a b' is no name of a stream\n"
+
+
+def test_an_empty_variable_turns_monitoring_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGBROKER_HTTP", "")
+    monkeypatch.setenv("LOGBROKER_SERVER_NAME", "")
+
+    assert load(BrokerSettings, {}, None).http is None
+    assert load(BrokerSettings, {"http": "127.0.0.1:9222"}, None).http is not None

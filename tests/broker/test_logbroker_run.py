@@ -233,6 +233,9 @@ def test_the_number_of_partitions_cannot_change_under_stored_lines(
     fill(broker.wait_ready()["server"], 1)
     broker.end()
 
+    as_before = start_broker()
+    as_before.wait_ready()
+    as_before.end()
     refused = start_broker("--partitions", "4")
 
     assert refused.popen.wait(10) == 78

@@ -153,3 +153,20 @@ def test_fewer_partitions_of_an_empty_stream_remove_the_consumers_that_are_over(
     removed = [step.name for step in made.steps if step.action is Action.REMOVE]
     assert removed == ["receiver-p1", "receiver-p2"]
     assert made.steps[-1].config == {"value": "1"}
+
+
+@pytest.mark.parametrize(
+    ("stored", "number"), [("4", 4), (None, 10), ("", 10), ("many", 10), ("0", 10), ("10001", 10)]
+)
+def test_a_number_of_partitions_that_nobody_told_is_the_stored_one(
+    stored: str | None, number: int
+) -> None:
+    assert Topology(partitions_told=False).following(stored).partitions == number
+    assert Topology(partitions=7).following(stored).partitions == 7
+
+
+def test_whoever_tells_no_number_changes_none() -> None:
+    there = replace(as_applied(Topology(partitions=4)), messages=100, partitions="4")
+
+    assert plan(Topology(partitions_told=False), there) == Plan(())
+    assert plan(Topology(partitions=10), there).refusals

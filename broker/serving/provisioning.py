@@ -1,0 +1,61 @@
+"""Brings a nats-server that is there to what is declared, and says what that changed; of a cluster, waits for it."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.declaring.difference import shown
+from broker.declaring.joining import join
+from broker.declaring.provision import apply
+from broker.declaring.steps import Plan
+from broker.exits import OperatorError
+from broker.serving.outfit import Outfit
+from broker.serving.store import remember_promise
+from broker.topology import STREAM
+
+__all__ = ["Held", "provision"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the stream holds, in messages, and the most that it may, in bytes."""
+
+    messages: int
+    max_bytes: int
+
+
+async def provision(connection: Connection, outfit: Outfit, wait: Callable[[str], None]) -> Held:
+    """Carry out what is declared; `wait` is told what a cluster is waited for.
+
+    Raises `OperatorError` for what is refused, or does not answer.
+    """
+    try:
+        if outfit.conf.cluster:
+            done = await join(connection, outfit.conf.name, outfit.topology, wait)
+        else:
+            done = await apply(connection, outfit.topology)
+        info = await connection.api(f"STREAM.INFO.{STREAM}")
+    except (ConnectionLost, Rejected) as error:
+        raise OperatorError(
+            f"nats-server at {connection.servers} does not answer as it should: {error}"
+        ) from None
+    _say(done)
+    remember_promise(Path(outfit.conf.folder), info["config"]["max_bytes"])
+    return Held(info["state"]["messages"], info["config"]["max_bytes"])
+
+
+def _say(done: Plan) -> None:
+    for step in done.steps:
+        for change in step.changes:
+            logger.info(
+                "%s %s: %s is now %s, was %s",
+                step.kind.value,
+                step.name,
+                change.field,
+                shown(change.field, change.after),
+                shown(change.field, change.before),
+            )
