@@ -1,13 +1,15 @@
 """How much each server of a cluster has room for, as an entry for each: a stream that all of them hold fits on the smallest."""
 
+from contextlib import suppress
+
 from broker import bucket
 from broker.connecting.connection import Connection, Rejected
+from broker.declaring.provision import STREAM_NOT_FOUND
 from broker.topology import CONFIG_BUCKET
 
 __all__ = ["smallest_room", "write_room"]
 
 _KEY = "room"
-_STREAM_NOT_FOUND = 10059
 
 
 async def smallest_room(connection: Connection, server: str, own: int) -> int:
@@ -21,21 +23,25 @@ async def smallest_room(connection: Connection, server: str, own: int) -> int:
             f"STREAM.INFO.KV_{CONFIG_BUCKET}", {"subjects_filter": f"{prefix}>"}
         )
     except Rejected as error:
-        if error.error == _STREAM_NOT_FOUND:
+        if error.error == STREAM_NOT_FOUND:
             return own  # the first of all
         raise
+    if info["config"].get("mirror"):
+        return own  # these are another site's
     others = {subject.removeprefix(prefix) for subject in info["state"].get("subjects") or ()}
     told = [await _room_of(connection, other) for other in sorted(others - {server})]
     return min([own, *filter(None, told)])
 
 
 async def write_room(connection: Connection, server: str, own: int) -> None:
-    """Tell the others how many bytes the stream may have on this server; raises `Conflict`, `Rejected`, `ConnectionLost`."""
+    """Tell the others how many bytes the stream may have on this server; raises `Conflict`, `ConnectionLost`."""
     key, value = f"{_KEY}.{server}", b"%d" % own
     entry = await bucket.read(connection, CONFIG_BUCKET, key)
     if entry is None or entry.value != value:
         revision = entry.revision if entry else 0
-        await bucket.write(connection, CONFIG_BUCKET, key, value, revision)
+        # a bucket that is the copy of another site's takes no entries of ours, and needs none
+        with suppress(Rejected):
+            await bucket.write(connection, CONFIG_BUCKET, key, value, revision)
 
 
 async def _room_of(connection: Connection, server: str) -> int | None:
