@@ -4,17 +4,20 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.oracle import judge_host
 from bench.processes import Process, Processes, wait_until
 from bench.suite import Suite
+from broker.connecting.connection import Connection
 from broker.keeping.room_drops import NAME
+from broker.report import SUBJECT
 from broker.subjects import partition_of
 from receiver.outcome import Done
 from receiver.writing.gaps import GAPS
-from tests.receiver.partition import Partition
+from tests.receiver.partition import Partition, ask
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.timeout(120)]
 
@@ -79,11 +82,12 @@ def test_lines_go_through_a_stream_too_small_for_them_and_what_nobody_receives_s
         start_shipper(suite, HOSTS[0], rotated, files[0]),
         start_shipper(suite, HOSTS[1], files[1]),
     ]
-    wait_until("hosts wait", lambda: "hosts wait" in broker.log.read_text(), 30, [broker])
+    wait_until("hosts wait", lambda: room_report(suite)["waits"], 30, [broker])
 
     receivers = [Receiver(suite, number) for number in (0, 1)]
     size = files[0].stat().st_size + rotated.stat().st_size
     receivers[0].until_all_is_there(HOSTS[0], size)
+    assert room_report(suite)["purged_bytes"] > LIMIT / 4
     broker.kill()
     broker.start()
     suite.wait_for_broker(broker)
@@ -140,6 +144,16 @@ def test_the_oldest_lines_are_dropped_by_name_and_nothing_else_is_missing(suite:
     for gap in gaps:
         assert min(start for start, _ in named) <= gap["start"] <= gap["end"]
         assert gap["end"] <= max(end for _, end in named)
+
+
+def room_report(suite: Suite) -> dict[str, Any]:
+    """Return what the broker says of the room in its stream."""
+
+    async def report(connection: Connection) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads((await connection.request(SUBJECT)).data)["room"]
+        return told
+
+    return ask(suite.url, report)
 
 
 def last_line(path: Path) -> str:
