@@ -4,54 +4,46 @@ import sys
 
 import click
 
-from broker.commands.backing_up import backup, restore
-from broker.commands.checking import check
-from broker.commands.credentials import credentials
-from broker.commands.declaring import apply
-from broker.commands.exchanging import export, import_
-from broker.commands.following import events, tail_lines
-from broker.commands.looking import get, hosts, status
-from broker.commands.promoting import promote
-from broker.commands.removing import purge, rm
-from broker.commands.running import run
-from broker.commands.tls import tls
-from broker.commands.watching import top
 from broker.connecting.servers import looks_like_server
 from broker.running import program
+from broker.running.lazily import Lazily
 from broker.running.options import spread
 
 __all__ = ["main"]
 
+_PLACES = {
+    "run": "running:run",
+    "credentials": "credentials:credentials",
+    "apply": "declaring:apply",
+    "export": "exchanging:export",
+    "import": "exchanging:import_",
+    "status": "looking:status",
+    "top": "watching:top",
+    "hosts": "looking:hosts",
+    "get": "looking:get",
+    "tail": "following:tail_lines",
+    "events": "following:events",
+    "check": "checking:check",
+    "tls": "tls:tls",
+    "backup": "backing_up:backup",
+    "restore": "backing_up:restore",
+    "purge": "removing:purge",
+    "rm": "removing:rm",
+    "promote": "promoting:promote",
+}
 
-@click.group(name="logbroker")
+
+@click.group(
+    name="logbroker",
+    cls=Lazily,
+    places={name: f"broker.commands.{place}" for name, place in _PLACES.items()},
+    extra="logship[broker]",
+)
 def group() -> None:
     """Run and administer the broker: a real nats-server, configured and set up for logs."""
 
 
-for command in (
-    run,
-    credentials,
-    apply,
-    export,
-    import_,
-    status,
-    top,
-    hosts,
-    get,
-    tail_lines,
-    events,
-    check,
-    tls,
-    backup,
-    restore,
-    purge,
-    rm,
-    promote,
-):
-    group.add_command(command)
-
-
 def main() -> None:
     """Run logbroker."""
-    arguments = spread(sys.argv[1:], {"--server"}, group.commands, looks_like_server)
+    arguments = spread(sys.argv[1:], {"--server"}, _PLACES, looks_like_server)
     program.run(group, arguments)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import pytest
 import zstandard
 from faker import Faker
@@ -34,7 +35,8 @@ def called(capsys: pytest.CaptureFixture[str]) -> Iterator[Call]:
     handlers, level = logging.root.handlers[:], logging.root.level
 
     def call(name: str, *arguments: str | Path) -> Ended:
-        command = group.commands[name]
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
         code = command.main(list(map(str, arguments)), standalone_mode=False)
         return Ended(code or 0, capsys.readouterr().out)
 

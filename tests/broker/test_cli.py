@@ -1,0 +1,47 @@
+"""Each command of logbroker is where the table says, and one does not need what another one is made with."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from broker.cli import group
+
+WITHOUT = (
+    "import sys\nfor name in {names}: sys.modules[name] = None\nfrom broker.cli import main\nmain()"
+)
+EXTRA = ["bcrypt", "cryptography", "nacl"]
+
+
+def called(*words: str) -> "subprocess.CompletedProcess[str]":
+    code = WITHOUT.format(names=EXTRA)
+    command = [sys.executable, "-c", code, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", list(group.places))
+def test_a_command_is_called_by_its_own_name(name: str) -> None:
+    command = group.get_command(click.Context(group), name)
+
+    assert command is not None
+    assert command.name == name
+    assert "pip install" not in (command.help or "")
+
+
+def test_who_only_looks_needs_no_library_that_a_broker_needs() -> None:
+    looks = called("status", "--server", "nats://127.0.0.1:1")
+
+    assert looks.returncode == 1
+    assert "no broker at nats://127.0.0.1:1" in looks.stderr
+
+
+def test_a_library_that_is_missing_is_named_with_the_extra_that_brings_it() -> None:
+    listed, runs = called("--help"), called("tls", "init", "--store-dir", "store")
+
+    assert listed.returncode == 0
+    assert "status" in listed.stdout
+    assert runs.returncode == 78
+    assert runs.stderr == (
+        "logbroker: tls needs the package cryptography; pip install 'logship[broker]'\n"
+    )
