@@ -13,7 +13,6 @@ from typing import Any
 
 from broker.connecting.connection import Connection
 from broker.exits import ConfigurationError, OperatorError
-from broker.granting.bookfile import load_book
 from broker.granting.certificates import Pki
 from broker.serving.binary import Binary
 from broker.serving.certwatch import Certwatch
@@ -21,12 +20,12 @@ from broker.serving.conf import kept_free, render
 from broker.serving.conf_encryption import Encryption
 from broker.serving.door import Door
 from broker.serving.healing import Disk, Watch
-from broker.serving.health import Healing
 from broker.serving.outfit import Outfit, put_together
+from broker.serving.past import Past, at_ports
 from broker.serving.provisioning import provision
-from broker.serving.ready import Refusal, unready, write_ready
+from broker.serving.ready import Refusal, refusal_of, unready, write_ready
 from broker.serving.securing import TLS_FOLDER
-from broker.serving.server import Ports, Server, at_ports, check, started
+from broker.serving.server import Ports, Server, check, started
 from broker.serving.speaking import Speaking
 from broker.serving.store import measure
 from broker.serving.telling import Known, Telling
@@ -35,7 +34,7 @@ from broker.sizes import format_size
 from broker.topology import STREAM
 from broker.whole import write_whole
 
-__all__ = ["Beside", "House", "Node", "Past"]
+__all__ = ["Beside", "House", "Node"]
 
 CONF = "nats-server.conf"
 _CLUSTER_PATIENCE = 10.0  # seconds for a cluster that has a leader to be as it is declared
@@ -61,15 +60,6 @@ class House:
         return self.encryption.environment() if self.encryption else {}
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
-    """The lives before this one: how many, where the last one listened, and those begun for the sake of a full disk."""
-
-    lives: int = 0
-    ports: Ports | None = None
-    healing: Healing = Healing()  # noqa: RUF009 - a frozen value
-
-
 class Node:
     """A nats-server, from its start to its end."""
 
@@ -90,7 +80,7 @@ class Node:
         self._changing = asyncio.Lock()
         self._again = asyncio.Event()
         self._over = asyncio.Event()
-        self.is_ready = False
+        self._ready = asyncio.Event()
         self.waits_for = ""
 
     @property
@@ -99,6 +89,11 @@ class Node:
         if self._connection is None:
             raise OperatorError("nats-server is still starting; try again when it is ready")
         return self._connection
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether clients are served."""
+        return self._ready.is_set()
 
     @property
     def settings(self) -> BrokerSettings:
@@ -179,7 +174,12 @@ class Node:
         return await self._telling.report(known)
 
     def restart(self) -> None:
-        """End this life in order, so that another one begins."""
+        """End this life in order, so that another one begins; not one that could not begin, by what stands in files now."""
+        try:
+            self._put_together(self.settings)
+        except OperatorError as error:
+            logger.error("nats-server is not started again: %s", error)  # noqa: TRY400 - a person must mend it
+            return
         self._over.set()
 
     async def _begin(self, server: Server) -> None:
@@ -195,7 +195,7 @@ class Node:
         self._connection = Connection([address], "logbroker", access=outfit.own)
         held = await provision(self._connection, outfit, self._wait)
         self._write_ready()
-        self.is_ready = True
+        self._ready.set()
         logger.info(
             "ready: %s, store %s, stream %s of at most %s, %d messages",
             address,
@@ -213,11 +213,12 @@ class Node:
 
     async def reload(self, settings: BrokerSettings) -> None:
         """Take over settings, book and certificates as they are now; raises `OperatorError` and goes on as before."""
+        await self._ready.wait()  # what was read at the start may be old by then
         async with self._changing:
             try:
                 await self._reload(settings)
             except OperatorError as error:
-                self._write_ready(Refusal(_revision(self.house.folder), str(error)))
+                self._write_ready(refusal_of(self.house.folder, error))
                 raise
             if not self._over.is_set():  # else the next life says so
                 self._write_ready()
@@ -225,8 +226,8 @@ class Node:
 
     async def _reload(self, settings: BrokerSettings) -> None:
         server, connection = self._server, self._connection
-        if server is None or connection is None or not self.is_ready:
-            raise OperatorError("nats-server is still starting; try again when it is ready")
+        if server is None or connection is None:
+            raise OperatorError("nats-server is not there")
         # thousands of credentials take a second, in which nobody else is to wait
         outfit = await asyncio.to_thread(self._put_together, settings)
         new = self.house.folder / f"{CONF}.new"
@@ -295,10 +296,3 @@ class Node:
 
 Beside = Callable[[Node], Coroutine[Any, Any, None]]
 """Makes what runs beside a server."""
-
-
-def _revision(folder: Path) -> int | None:
-    try:
-        return load_book(folder).revision
-    except OperatorError:
-        return None

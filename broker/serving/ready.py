@@ -5,13 +5,15 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker.exits import OperatorError
 from broker.granting.admission import Admission
+from broker.granting.bookfile import load_book
 from broker.serving.conf import ServerConf
 from broker.serving.neighbour import READY
 from broker.serving.server import Ports
 from broker.whole import write_whole
 
-__all__ = ["Refusal", "unready", "write_ready"]
+__all__ = ["Refusal", "refusal_of", "unready", "write_ready"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,14 @@ class Refusal:
 
     revision: int | None
     reason: str
+
+
+def refusal_of(folder: Path, error: OperatorError) -> Refusal:
+    """Return what to say of the book in a folder that was not taken over."""
+    try:
+        return Refusal(load_book(folder).revision, str(error))
+    except OperatorError:
+        return Refusal(None, str(error))
 
 
 def write_ready(

@@ -11,16 +11,13 @@ from asyncio.subprocess import Process
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from broker.address import Address
 from broker.exits import ConfigurationError, OperatorError
-from broker.serving.conf import ServerConf
 from broker.serving.serverlog import Level, News, Said, explain, read_line, what
 
-__all__ = ["Ports", "Server", "at_ports", "check", "started"]
+__all__ = ["Ports", "Server", "check", "started"]
 
 _LEASH = Path(__file__).with_name("leash.py")
 _LAST_WORDS = 50
@@ -63,18 +60,6 @@ async def check(binary: Path, conf: Path, environment: Mapping[str, str]) -> Non
     if process.returncode:
         lines = output.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
         raise ConfigurationError(f"{binary} refuses {conf}: {lines[-1]}")
-
-
-def at_ports(conf: ServerConf, before: Ports | None) -> ServerConf:
-    """Return the configuration of another life: free ports that the system chose `before` stay the same."""
-    if before is None:
-        return conf
-    listen, http = conf.listen, conf.http
-    if not listen.port:
-        listen = Address(listen.host, before.client)
-    if http is not None and not http.port and before.http:
-        http = Address(http.host, before.http)
-    return replace(conf, listen=listen, http=http)
 
 
 class Server:

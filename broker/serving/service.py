@@ -22,8 +22,9 @@ from broker.serving.binary import examine
 from broker.serving.door import Door
 from broker.serving.encrypting import encryption_of
 from broker.serving.membership import check_membership, remember_membership
-from broker.serving.node import Beside, House, Node, Past
+from broker.serving.node import Beside, House, Node
 from broker.serving.outfit import own_name
+from broker.serving.past import Past
 from broker.serving.ready import unready
 from broker.serving.store import adopt, held_store
 from broker.settings import BrokerSettings
@@ -51,8 +52,8 @@ class Service:
 
     @property
     def is_ready(self) -> bool:
-        """Whether clients are served."""
-        return self._node is not None and self._node.is_ready
+        """Whether clients are served, or the others of its cluster are waited for."""
+        return self._node is not None and (self._node.is_ready or bool(self._node.waits_for))
 
     def news(self) -> object:
         """Return what changes when the status does."""
