@@ -104,11 +104,11 @@ class RoomKeeper:
         is_keeper = self._is_at_home(info.get("cluster") or {})
         if is_being_restored(info["config"]):
             return _ELSEWHERE  # the offsets that go with it may still be those of before
+        await self._making.settle()  # also what this one announced when it was the keeper
         self.report = replace(self.report, is_keeper=is_keeper, on_full=self._policy.on_full.value)
         if not is_keeper:
             self.report = replace(self.report, short_since=None, waits=False, nearest=None)
             return _ELSEWHERE
-        await self._making.settle()
         await self._look_for_expiring(info)
         held, bounds = Amount.held(info), await self._guard.attend(info)
         short = shortage(held, bounds, self._policy.marks).at_least(self._guard.missing)
