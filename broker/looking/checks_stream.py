@@ -36,7 +36,8 @@ def _about_stream(status: Status) -> Iterator[Finding]:
     without = [one.partition for one in status.partitions if one.pending is None]
     if without:
         yield Finding(
-            Grade.CRITICAL, f"{_partitions(without)} without a consumer: `logbroker apply`"
+            Grade.CRITICAL,
+            f"{_partitions(without)} without a consumer that answers; is `logbroker apply` due?",
         )
     if status.strays is not None and status.strays.messages:
         names = ", ".join(status.strays.subjects[:_NAMED])

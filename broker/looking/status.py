@@ -2,10 +2,10 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 from broker import bucket
-from broker.connecting.connection import Connection, Rejected
-from broker.declaring.provision import consumers_of
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.exits import OperatorError
 from broker.looking.hosts import subjects
 from broker.looking.reports import reports
@@ -60,16 +60,26 @@ async def partition_count(connection: Connection) -> int:
 
 async def _partitions(connection: Connection) -> tuple[PartitionStatus, ...]:
     count = await partition_count(connection)
-    consumers = {info["name"]: info for info in await consumers_of(connection)}
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def one(number: int) -> PartitionStatus:
         async with gate:
             offset = await _offset(connection, number)
-            found = PartitionStatus.of(number, consumers.get(consumer_name(number)), offset)
+            found = PartitionStatus.of(number, await _consumer(connection, number), offset)
             return replace(found, oldest_pending=await _oldest(connection, found))
 
     return tuple(await asyncio.gather(*map(one, range(count))))
+
+
+async def _consumer(connection: Connection, partition: int) -> dict[str, Any] | None:
+    """Return what the server tells of a partition's consumer; None where it has none that answers.
+
+    The list of all would be held up by any consumer whose server is away, throw-away ones among them.
+    """
+    try:
+        return await connection.api(f"CONSUMER.INFO.{STREAM}.{consumer_name(partition)}")
+    except (Rejected, ConnectionLost):
+        return None
 
 
 async def _offset(connection: Connection, partition: int) -> Offset | None:
