@@ -37,6 +37,7 @@ from broker.whole import write_whole
 __all__ = ["Beside", "House", "Node"]
 
 CONF = "nats-server.conf"
+_MODE = 0o600  # it holds hashes of passwords, and the secret that a cluster shares
 _CLUSTER_PATIENCE = 10.0  # seconds for a cluster that has a leader to be as it is declared
 logger = logging.getLogger(__name__)
 
@@ -120,7 +121,7 @@ class Node:
         """Run until a restart is wanted; cancel it for an end. Raises `OperatorError` when the server ends by itself."""
         house, outfit = self.house, self._outfit
         path = house.folder / CONF
-        write_whole(path, render(outfit.conf))
+        write_whole(path, render(outfit.conf), _MODE)
         await check(house.binary.path, path, house.environment)
         try:
             async with (
@@ -231,7 +232,7 @@ class Node:
         # thousands of credentials take a second, in which nobody else is to wait
         outfit = await asyncio.to_thread(self._put_together, settings)
         new = self.house.folder / f"{CONF}.new"
-        write_whole(new, await asyncio.to_thread(render, outfit.conf))
+        write_whole(new, await asyncio.to_thread(render, outfit.conf), _MODE)
         await check(self.house.binary.path, new, self.house.environment)
         new.replace(self.house.folder / CONF)
         if outfit.takes_restart_after(self._outfit):
@@ -242,7 +243,7 @@ class Node:
         try:
             await server.reload()
         except OperatorError:
-            write_whole(self.house.folder / CONF, render(self._outfit.conf))
+            write_whole(self.house.folder / CONF, render(self._outfit.conf), _MODE)
             raise
         if outfit.admission.revision != self._outfit.admission.revision:
             logger.info("took over the book of credentials: %d in it", outfit.admission.credentials)

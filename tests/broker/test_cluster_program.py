@@ -26,6 +26,7 @@ def test_a_server_that_is_alone_waits_for_its_cluster_and_is_a_member_from_then_
     wait_until("it waits", lambda: "waiting for its cluster" in broker.said, 20)
 
     assert not (broker.store / "broker.json").exists()
+    assert (broker.store / "nats-server.conf").stat().st_mode & 0o777 == 0o600
     assert broker.end() == 0
     assert json.loads((broker.store / "cluster.json").read_text("utf-8"))["server_name"] == "b1"
     alone = start_broker()
