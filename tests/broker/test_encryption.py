@@ -49,23 +49,11 @@ def test_an_encrypted_store_is_refused_without_its_key_and_left_as_it_is(
     other.write_text("another key, long enough", "utf-8")
 
     without = start_broker()
-    assert without.popen.wait(20) == 78
+    assert without.popen.wait(40) == 78
     wrong = start_broker("--encryption-key-file", str(other))
-    assert wrong.popen.wait(20) == 78
+    assert wrong.popen.wait(40) == 78
 
     assert "would be taken for empty" in without.said
     assert "encrypted with another key" in wrong.said
     right = start_broker("--encryption-key-file", key)
     assert ask(right.wait_ready()["server"], "STREAM.INFO.LOGS")["state"]["messages"] == 20
-
-
-def test_an_encrypted_store_may_find_less_room_than_before(start_broker: Any, key: str) -> None:
-    options = ("--encryption-key-file", key)
-    broker = start_broker(*options, "--max-store", "40MB")
-    assert fill(broker.wait_ready()["server"], 5) == 5
-    broker.end()
-
-    smaller = start_broker(*options, "--max-store", "6MB")
-
-    info = ask(smaller.wait_ready()["server"], "STREAM.INFO.LOGS")
-    assert info["config"]["max_bytes"] < 6_000_000

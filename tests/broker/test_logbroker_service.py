@@ -29,7 +29,7 @@ class Supervised:
             self.popen = subprocess.Popen(
                 [*LOGBROKER, "run", "--config", self.config],
                 stderr=sink,
-                env={**os.environ, "NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "5000000"},
+                env={**os.environ, "NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "3000000"},
             )
 
     def write(self, *lines: str) -> None:
@@ -62,7 +62,7 @@ class Supervised:
 
     def is_not_fed(self) -> bool:
         self.manager.forget()
-        time.sleep(3)  # more than half of the watchdog's patience
+        time.sleep(2)  # more than half of the watchdog's patience
         return not self.manager.has_heard("WATCHDOG=1")
 
     def max_age(self) -> Any:

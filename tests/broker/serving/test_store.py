@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from broker.exits import ConfigurationError, OperatorError
-from broker.serving.store import adopt, held_store, measure
+from broker.serving.store import adopt, held_store, measure, remember_promise
 
 
 def test_a_store_has_one_owner_at_a_time(tmp_path: Path) -> None:
@@ -70,3 +70,16 @@ def test_streams_of_both_kinds_are_never_mixed_nor_hidden(tmp_path: Path) -> Non
 
 def test_a_new_store_has_nothing_to_move(tmp_path: Path) -> None:
     assert not adopt(tmp_path)
+
+
+def test_what_an_encrypted_stream_may_grow_to_is_remembered_beside_it(tmp_path: Path) -> None:
+    stream = stream_of(tmp_path, "LOGS")
+    (stream / "meta.inf").write_bytes(b"\xff\x00")
+
+    remember_promise(tmp_path, 700)
+
+    assert measure(tmp_path).promised == 0  # a store in the clear tells by itself
+    (stream / "meta.key").write_bytes(bytes(72))
+    assert measure(tmp_path).promised == 700
+    (tmp_path / "promise.json").write_text("[", "utf-8")
+    assert measure(tmp_path).promised == 0
