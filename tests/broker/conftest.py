@@ -1,6 +1,7 @@
 """What the broker's tests share: `logbroker run` as a real program, on a free port and a folder of the test's own."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 LOGBROKER = (sys.executable, "-m", "broker")
@@ -89,3 +91,25 @@ def call_logbroker(
 @pytest.fixture
 def logbroker() -> Callable[..., "subprocess.CompletedProcess[str]"]:
     return call_logbroker
+
+
+@pytest.fixture
+def logbroker_inside(
+    capfd: pytest.CaptureFixture[str],
+) -> Iterator[Callable[..., "subprocess.CompletedProcess[str]"]]:
+    """Run logbroker in this process: its start, most of a command's time, is left away."""
+    from broker.cli import group
+    from broker.running import program
+
+    def call(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+        words = [str(word) for word in arguments]
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            program.run(click.Group("logbroker", group.commands), words)
+        said = capfd.readouterr()
+        return subprocess.CompletedProcess(words, int(ended.value.code or 0), said.out, said.err)
+
+    terminate, handlers = signal.getsignal(signal.SIGTERM), logging.root.handlers[:]
+    yield call
+    signal.signal(signal.SIGTERM, terminate)
+    logging.root.handlers[:] = handlers

@@ -25,59 +25,60 @@ def publish(url: str, count: int = 3) -> None:
 
 
 def test_what_was_backed_up_comes_back_to_an_empty_broker_without_a_question(
-    logbroker: Call, logs_url: str, second_url: str, tmp_path: Path
+    logbroker_inside: Call, logs_url: str, second_url: str, tmp_path: Path
 ) -> None:
     publish(logs_url)
-    logbroker("apply", "--server", second_url, "--partitions", "3")
+    logbroker_inside("apply", "--server", second_url, "--partitions", "3")
 
-    saved = logbroker("backup", tmp_path / "b", "--server", logs_url, "--keep", "1")
-    back = logbroker("restore", tmp_path / "b", "--server", second_url)
+    saved = logbroker_inside("backup", tmp_path / "b", "--server", logs_url, "--keep", "1")
+    back = logbroker_inside("restore", tmp_path / "b", "--server", second_url)
 
     assert (saved.returncode, back.returncode) == (0, 0), saved.stderr + back.stderr
     assert "LOGS: 3 messages" in saved.stdout
     assert "run it with --partitions 2" in back.stdout
     assert "receivers go on" in back.stdout
-    assert "3 messages" in logbroker("status", "--server", second_url).stdout
+    assert "3 messages" in logbroker_inside("status", "--server", second_url).stdout
     assert saved.stderr + back.stderr == ""
 
 
 def test_what_is_there_is_deleted_only_by_those_who_say_so_twice(
-    logbroker: Call, logs_url: str, tmp_path: Path
+    logbroker_inside: Call, logs_url: str, tmp_path: Path
 ) -> None:
     publish(logs_url)
-    logbroker("backup", tmp_path, "--server", logs_url)
+    logbroker_inside("backup", tmp_path, "--server", logs_url)
     publish(logs_url, 2)
     restore = ("restore", tmp_path, "--server", logs_url)
 
     refused, unasked, dry = (
-        logbroker(*restore, *more) for more in ([], ["--replace"], ["--replace", "--dry-run"])
+        logbroker_inside(*restore, *more)
+        for more in ([], ["--replace"], ["--replace", "--dry-run"])
     )
-    assert "5 messages" in logbroker("status", "--server", logs_url).stdout
-    done = logbroker(*restore, "--replace", "--yes")
+    assert "5 messages" in logbroker_inside("status", "--server", logs_url).stdout
+    done = logbroker_inside(*restore, "--replace", "--yes")
 
     assert [one.returncode for one in (refused, unasked, dry, done)] == [1, 2, 0, 0]
     assert all("deletes LOGS: 5 messages" in one.stdout for one in (refused, unasked, dry, done))
     assert "--replace" in refused.stderr
     assert "--yes" in unasked.stderr
     assert [one.stderr.count("\n") for one in (refused, unasked)] == [1, 1]
-    assert "3 messages" in logbroker("status", "--server", logs_url).stdout
+    assert "3 messages" in logbroker_inside("status", "--server", logs_url).stdout
 
 
 def test_a_damaged_backup_is_refused_before_anything_is_deleted(
-    logbroker: Call, logs_url: str, tmp_path: Path
+    logbroker_inside: Call, logs_url: str, tmp_path: Path
 ) -> None:
     publish(logs_url)
-    logbroker("backup", tmp_path, "--server", logs_url)
+    logbroker_inside("backup", tmp_path, "--server", logs_url)
     (archive,) = tmp_path.glob("*/LOGS.nats")
     archive.write_bytes(archive.read_bytes()[:-1] + b"x")
 
-    verified = logbroker("backup", "--verify", tmp_path)
-    restored = logbroker("restore", tmp_path, "--server", logs_url, "--replace", "--yes")
+    verified = logbroker_inside("backup", "--verify", tmp_path)
+    restored = logbroker_inside("restore", tmp_path, "--server", logs_url, "--replace", "--yes")
 
     assert (verified.returncode, restored.returncode) == (1, 1)
     assert "SHA-256" in verified.stderr
     assert "SHA-256" in restored.stderr
-    assert "3 messages" in logbroker("status", "--server", logs_url).stdout
+    assert "3 messages" in logbroker_inside("status", "--server", logs_url).stdout
 
 
 @pytest.mark.parametrize(
@@ -91,12 +92,14 @@ def test_a_damaged_backup_is_refused_before_anything_is_deleted(
     ids=str,
 )
 def test_a_mistake_is_one_line(
-    logbroker: Call, tmp_path: Path, arguments: list[str], code: int
+    logbroker_inside: Call, tmp_path: Path, arguments: list[str], code: int
 ) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "file").touch()
 
-    ended = logbroker(*(word.replace("here", str(tmp_path / "here"), 1) for word in arguments))
+    ended = logbroker_inside(
+        *(word.replace("here", str(tmp_path / "here"), 1) for word in arguments)
+    )
 
     assert ended.returncode == code
     assert ended.stderr.count("\n") == 1

@@ -29,14 +29,14 @@ def url(logs_url: str) -> str:
     return logs_url
 
 
-def test_a_purge_shows_what_goes_and_asks_first(logbroker: Call, url: str) -> None:
+def test_a_purge_shows_what_goes_and_asks_first(logbroker_inside: Call, url: str) -> None:
     purge = ("purge", "--server", url, "--host", "web*")
 
     aimless, dry, unasked = (
-        logbroker(*words) for words in [purge[:3], (*purge, "--dry-run"), purge]
+        logbroker_inside(*words) for words in [purge[:3], (*purge, "--dry-run"), purge]
     )
-    done = logbroker(*purge, "--yes")
-    again = logbroker(*purge)
+    done = logbroker_inside(*purge, "--yes")
+    again = logbroker_inside(*purge)
 
     assert [one.returncode for one in (aimless, dry, unasked, done, again)] == [2, 0, 2, 0, 0]
     assert "say what is to go" in aimless.stderr
@@ -49,12 +49,12 @@ def test_a_purge_shows_what_goes_and_asks_first(logbroker: Call, url: str) -> No
     assert again.stdout == "nothing in the stream is meant\n"
 
 
-def test_one_message_is_shown_and_goes_for_good(logbroker: Call, url: str) -> None:
+def test_one_message_is_shown_and_goes_for_good(logbroker_inside: Call, url: str) -> None:
     rm = ("rm", "--server", url, "--seq", "4")
 
-    other, unasked = logbroker(*rm, "--host", "web01"), logbroker(*rm)
-    done = logbroker(*rm, "--host", "db01", "--yes")
-    gone = logbroker(*rm)
+    other, unasked = logbroker_inside(*rm, "--host", "web01"), logbroker_inside(*rm)
+    done = logbroker_inside(*rm, "--host", "db01", "--yes")
+    gone = logbroker_inside(*rm)
 
     assert [one.returncode for one in (other, unasked, done, gone)] == [1, 2, 0, 1]
     assert "is of host db01" in other.stderr
