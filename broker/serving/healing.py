@@ -5,6 +5,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,7 +93,8 @@ class Watch:
             await self._connection.publish(_SUBJECT, reply=inbox)
             return await self._connection.guard(_answer(told), _PATIENCE)
         finally:
-            await self._connection.guard(subscription.unsubscribe(), _PATIENCE)
+            with suppress(ConnectionLost):  # which would take the place of a cancellation
+                await self._connection.guard(subscription.unsubscribe(), _PATIENCE)
 
     def _heal(self) -> None:
         free, now = shutil.disk_usage(self._disk.folder).free, time.monotonic()

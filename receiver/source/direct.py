@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -52,7 +53,8 @@ async def request_batch(
         await connection.publish(subject, json.dumps(request).encode(), reply=inbox)
         status = await connection.guard(_wait_for(arrivals.ended), _ANSWER, subject)
     finally:
-        await connection.guard(subscription.unsubscribe(), 1)
+        with suppress(ConnectionLost):  # which would take the place of what there was before
+            await connection.guard(subscription.unsubscribe(), 1)
     if status not in {"204", "404"}:
         raise Rejected(int(status or 0), 0, _HOW_TO_ALLOW.format(stream))
     return arrivals.messages
