@@ -52,10 +52,3 @@ class Door:
             settings.receiver_limits,
         )
         return admit(book, house, now)
-
-    def asked(self) -> int | None:
-        """Return the revision of the book as it stands there, whether it is in force or not; None for an unreadable one."""
-        try:
-            return load_book(self.folder).revision
-        except ConfigurationError:
-            return None

@@ -9,7 +9,7 @@ from broker.exits import OperatorError
 from broker.granting.admission import Admission
 from broker.granting.bookfile import load_book
 from broker.serving.conf import ServerConf
-from broker.serving.neighbour import READY
+from broker.serving.neighbour import READY, account_of
 from broker.serving.server import Ports
 from broker.whole import write_whole
 
@@ -44,11 +44,12 @@ def write_ready(
         "store_dir": conf.folder,
         "pid": os.getpid(),
         "nats_server_pid": pid,
-        "credentials": {
-            "revision": admission.revision,
-            "secured": admission.secured,
-            **({"refused": refusal.revision, "reason": refusal.reason} if refusal else {}),
-        },
+        "credentials": account_of(
+            admission.revision,
+            admission.secured,
+            refusal.revision if refusal else None,
+            refusal.reason if refusal else "",
+        ),
     }
     write_whole(Path(conf.folder) / READY, json.dumps(content, indent=2) + "\n")
 
