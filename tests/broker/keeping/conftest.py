@@ -45,31 +45,31 @@ class Stream:
 
     def publish(self, subject: str, file: str = "a", payload: bytes = LINES) -> int:
         """Store a block as a shipper makes it; return its sequence. Raises `Rejected` when there is no room."""
-        start = self.ends.get((subject, file), 0)
-        end = start + len(payload)
-        origin = Origin(
-            "1-00000001",
-            f"/var/log/{file}",
-            Span(file, start, end),
-            Identity(1, 0, "", 0, ""),
-            1,
-            1,
-        )
-        headers = encode_origin(origin)
-        sequence = self.ask(lambda connection: connection.ask(subject, payload, headers))["seq"]
-        self.ends[subject, file] = end
-        return int(sequence)
+        return self.ask(lambda connection: self._store(connection, subject, file, payload))
 
     def fill(self, *subjects: str, most: int = 200) -> list[int]:
         """Store blocks, one of each subject in turn, until the stream is full."""
-        sequences: list[int] = []
-        for _ in range(most):
-            for subject in subjects:
+
+        async def store(connection: Connection) -> list[int]:
+            sequences: list[int] = []
+            for number in range(most * len(subjects)):
+                subject = subjects[number % len(subjects)]
                 try:
-                    sequences.append(self.publish(subject))
+                    sequences.append(await self._store(connection, subject, "a", LINES))
                 except Rejected:
-                    return sequences
-        return sequences
+                    break
+            return sequences
+
+        return self.ask(store)
+
+    async def _store(self, connection: Connection, subject: str, file: str, payload: bytes) -> int:
+        start = self.ends.get((subject, file), 0)
+        end = start + len(payload)
+        span, identity = Span(file, start, end), Identity(1, 0, "", 0, "")
+        origin = Origin("1-00000001", f"/var/log/{file}", span, identity, 1, 1)
+        answer = await connection.ask(subject, payload, encode_origin(origin))
+        self.ends[subject, file] = end
+        return int(answer["seq"])
 
     def commit(self, partition: int, until: int, **changes: Any) -> None:
         """Write an offset as a receiver does that has everything below `until`."""

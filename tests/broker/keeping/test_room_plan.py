@@ -1,6 +1,5 @@
 from dataclasses import dataclass
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -246,9 +245,8 @@ def test_two_keepers_at_once_take_no_more_than_one_alone_could(
     assert remembered(left_by(messages, plans[0] + plans[1])) == remembered(messages)
 
 
-@pytest.mark.parametrize("count", [50_000])
-def test_a_sweep_ends_when_it_has_chosen_enough_to_go_about_at_once(count: int) -> None:
-    sweep = swept([seen(n) for n in range(1, count)], Sweep(ALL, Memory.FILES, received(count)))
+def test_a_sweep_ends_when_it_has_chosen_enough_to_go_about_at_once() -> None:
+    sweep = swept([seen(n) for n in range(1, 10_100)], Sweep(ALL, Memory.FILES, received(10_100)))
 
     assert sweep.is_done
-    assert len(sweep.chosen) < count // 2
+    assert len(sweep.chosen) == 10_000
