@@ -98,6 +98,20 @@ class Service:
                 await self._node.live()
                 settings, past = self._node.settings, self._node.past
 
+    def settings_after(self, reread: Callable[[], BrokerSettings]) -> BrokerSettings:
+        """Return the settings read again, or the present ones where those will not do.
+
+        What stands beside them is taken over all the same: whose credential was taken away does not stay for a slip in a
+        file. Raises `OperatorError` while there are none yet.
+        """
+        try:
+            return reread()
+        except OperatorError as error:
+            if self._node is None:
+                raise
+            logger.error("the old settings go on: %s", error)  # noqa: TRY400 - a person must mend it
+            return self._node.settings
+
     async def change(self, settings: BrokerSettings) -> None:
         """Make new settings count, as far as a running broker can; raises `OperatorError` and goes on as before."""
         if self._node is None:
@@ -121,7 +135,7 @@ async def serve(
     `beside` makes what runs beside each nats-server once that is ready.
     """
     service, ending = Service(settings, folder, beside), Ending(Exit.DONE)
-    desk = Desk(service, notifier, reread, service.change)
+    desk = Desk(service, notifier, lambda: service.settings_after(reread), service.change)
     ending.listen(lambda: _end(desk))
     desk.hear_hang_ups()
     try:

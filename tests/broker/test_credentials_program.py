@@ -26,10 +26,10 @@ pytestmark = pytest.mark.nats
 class Secured:
     """A running broker, and its credentials."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self.store = folder / "store"
-        self.broker = Broker(self.store, folder / "broker.log", "--http", "127.0.0.1:0")
+        self.broker = Broker(self.store, folder / "broker.log", "--http", "127.0.0.1:0", *options)
 
     @property
     def server(self) -> str:
@@ -96,7 +96,9 @@ async def until_gone(client: BrokerClient) -> None:
 
 
 async def test_the_first_credential_lets_go_who_came_without_one(tmp_path: Path) -> None:
-    broker = Secured(tmp_path)
+    config = tmp_path / "broker.toml"
+    config.write_text("partitions = 3\n")
+    broker = Secured(tmp_path, "--config", str(config))
     try:
         anybody = broker.connection()
         client = await anybody.once()
@@ -107,6 +109,11 @@ async def test_the_first_credential_lets_go_who_came_without_one(tmp_path: Path)
         await anybody.close()
         assert not await broker.gets_in()
         assert await broker.gets_in(admin)
+
+        config.write_text("partitions = \n")  # a slip there keeps nobody in
+        broker.add("admin", "second")
+        broker.call("revoke", "admin", "second")
+        assert "the old settings go on" in broker.broker.said
         broker.call("revoke", "admin", "ops", "--open-again", "--yes")
         assert await broker.gets_in()
 
