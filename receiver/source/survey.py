@@ -1,10 +1,13 @@
 """Asks the broker what a stream holds, which partitions there are, and where a time lies in it. Reads only."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from broker.bucket import read
 from broker.connecting.connection import Connection, ConnectionLost, Denied, Rejected
 from broker.exits import ConfigurationError, OperatorError
+from broker.quorum import is_certain
 from broker.subjects import partition_filter
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
 from receiver.source.direct import request_batch
@@ -14,6 +17,7 @@ from receiver.source.ranges import StreamState
 __all__ = ["StreamUnreadable", "look", "place", "sequence_at", "subjects_of"]
 
 _NO_STREAM = 10059
+_LOOKS, _AGAIN = 40, 0.5  # how often, and seconds between: longer than an election takes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_TIME = datetime(2262, 1, 1, tzinfo=UTC)  # the server counts nanoseconds in 63 bits
 
@@ -30,7 +34,7 @@ async def look(connection: Connection, stream: str) -> StreamState:
     """
     await connection.once()
     try:
-        answer = await connection.api(f"STREAM.INFO.{stream}")
+        answer = await _certain(connection, stream)
     except Rejected as error:
         if error.error == _NO_STREAM:
             raise ConfigurationError(
@@ -43,6 +47,18 @@ async def look(connection: Connection, stream: str) -> StreamState:
     first = state["first_seq"] if state["messages"] else until
     return StreamState(
         first, until, state["messages"], state["bytes"], _microseconds(answer["created"])
+    )
+
+
+async def _certain(connection: Connection, stream: str) -> dict[str, Any]:
+    """Ask until the answer is that of a leader: by another's a stream may seem to have been rewound."""
+    for _ in range(_LOOKS):
+        answer = await connection.api(f"STREAM.INFO.{stream}")
+        if is_certain(answer):
+            return answer
+        await asyncio.sleep(_AGAIN)
+    raise StreamUnreadable(
+        f"stream {stream} at {connection.servers} has no leader that is sure of it"
     )
 
 
