@@ -153,8 +153,8 @@ class Ledger:
             )
         if before and stream.first > max(offset.next, offset.clear_until):
             logger.warning(
-                "partition %d: the stream begins at sequence %d by now; what there was for it from %d on is gone by "
-                "retention, and is named by file as soon as more of the file comes",
+                "partition %d: the stream begins at sequence %d by now; what there was for it from %d on, if anything, is gone "
+                "by retention, and is named by file as soon as more of the file comes",
                 self._partition,
                 stream.first,
                 offset.next,
@@ -173,8 +173,8 @@ class Ledger:
         if stream.first > max(first, self._clear_until):
             logger.warning(
                 "partition %d: the stream begins at sequence %d by now, before the receiver had come there (%d): it was "
-                "purged, or is too small for the time that this takes; what was there is named by file as soon as more "
-                "of the file comes",
+                "purged, or is too small for the time that this takes; what was there for it, if anything, is named by file "
+                "as soon as more of the file comes",
                 self._partition,
                 stream.first,
                 first,
