@@ -114,3 +114,24 @@ async def test_it_rings_also_after_what_it_waited_on_was_lost(
     await asyncio.wait_for(waiting, 15)
     await connection.close()
     await other.close()
+
+
+async def test_of_several_servers_it_waits_on_none_that_gives_no_sign_of_life(
+    own_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What died with the consumer is made anew well before the pull would have ended."""
+    monkeypatch.setattr(room, "_BEAT", 1)
+    await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=2))
+    servers = [own_server.url, own_server.url.replace("127.0.0.1", "localhost")]
+    connection, other = Connection(servers, "mine"), Connection(servers[:1], "other")
+    wake = Wake(connection, 0)
+    waiting = asyncio.ensure_future(wake.wait(1))
+    await asyncio.sleep(2.5)
+    assert not waiting.done(), "signs of life are no lines"
+
+    await other.api(f"CONSUMER.DELETE.LOGS.{wake._name}")
+    await other.ask("logs.p0.web01", b"one")
+
+    await asyncio.wait_for(waiting, 15)
+    await connection.close()
+    await other.close()
