@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from typing import Any
 
 import click
@@ -21,6 +22,8 @@ __all__ = ["run"]
 @settings_options(BrokerSettings, RUN_FIELDS)
 def run(**options: Any) -> None:
     """Run nats-server on a folder until SIGTERM; says when it is ready."""
+    # a hang-up before there is anything to read again waits until there is
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     settings = given(BrokerSettings, options)
     if settings.store_dir is None:
         raise click.UsageError(
