@@ -70,8 +70,8 @@ def test_files_of_credentials_suffice_to_ship_receive_and_look_while_others_are_
     shipper = site.ship("web01", "host-web01.toml")
 
     with (folder / "app.log").open("ab", buffering=0) as log:
-        for number in range(15):
-            log.write(b"".join(LINES[number * 2000 : (number + 1) * 2000]))
+        for number in range(10):
+            log.write(b"".join(LINES[number * 3000 : (number + 1) * 3000]))
             site.credentials("add", "host", f"other{number}")
     site.credentials("rotate", "host", "web01", "--force")
     received = folder / "out" / "web01.log"
