@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PIP := pip>=25.1,<27
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types bench bench-backup bench-idle bench-live bench-agent bench-receive bench-receive-live bench-rights bench-wan constraints clean
+.PHONY: help venv demo test lint types bench bench-backup bench-broker bench-idle bench-live bench-agent bench-receive bench-receive-live bench-rights bench-wan constraints clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ bench-receive: $(STAMP) ## Measure a receiver alone: rate, processor time and me
 
 bench-receive-live: $(STAMP) ## Measure how soon a written line is received, and what a receiver costs live and idle
 	$(BIN)/python -m bench.receive_live
+
+bench-broker: $(STAMP) ## Measure a broker against a bare nats-server, and what it costs to sync always
+	$(BIN)/python -m bench.broker
 
 bench-rights: $(STAMP) ## Measure what permissions and separate accounts cost to publish and to pull
 	$(BIN)/python -m bench.rights

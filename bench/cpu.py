@@ -11,10 +11,14 @@ from bench.processes import Process, wait_until
 __all__ = [
     "cpu_by_process",
     "cpu_seconds",
+    "named",
     "peak_bytes",
+    "peak_bytes_of",
+    "process_seconds",
     "proportional_bytes",
     "quiet_after",
     "resident_bytes",
+    "user_and_system",
 ]
 
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -23,12 +27,17 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class _Stat:
-    """Fields of /proc/<pid>/stat (proc(5)): its name, ticks used by the process, by its reaped children, and resident pages."""
+    """Fields of /proc/<pid>/stat (proc(5)): its name, ticks used by the process for itself and in the kernel, by its reaped children, and resident pages."""
 
     name: str
-    own: int
+    user: int
+    system: int
     children: int
     pages: int
+
+    @property
+    def own(self) -> int:
+        return self.user + self.system
 
 
 def cpu_seconds(process: Process) -> float:
@@ -47,6 +56,28 @@ def cpu_by_process(process: Process) -> dict[int, tuple[str, float]]:
         for pid in process.tree()
         if (stat := _read(pid)) is not None
     }
+
+
+def named(process: Process, name: str) -> int | None:
+    """Return the id of the process of that name (comm, at most 15 characters) in the tree; None while there is none."""
+    found = [
+        pid for pid in process.tree() if (stat := _read(pid)) is not None and stat.name == name
+    ]
+    return found[0] if found else None
+
+
+def process_seconds(pid: int) -> float:
+    """Return user plus system time of a single living process, its dead threads too, to the nanosecond.
+
+    By the clock that the kernel has for each process (clock_getcpuclockid(3)); raises OSError when it has ended.
+    """
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def user_and_system(pid: int) -> tuple[float, float]:
+    """Return user and system time of a single process in seconds, in ticks; zeros once it has ended."""
+    stat = _read(pid)
+    return (stat.user / _TICK, stat.system / _TICK) if stat else (0.0, 0.0)
 
 
 def proportional_bytes(process: Process) -> int:
@@ -82,8 +113,13 @@ def resident_bytes(process: Process) -> int:
 
 def peak_bytes(process: Process) -> int:
     """Return the most that the program itself ever had resident since its start; 0 once it has ended."""
+    return peak_bytes_of(process.pid)
+
+
+def peak_bytes_of(pid: int) -> int:
+    """Return the most that a process ever had resident since its start; 0 once it has ended."""
     try:
-        status = Path(f"/proc/{process.pid}/status").read_text()
+        status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return 0
     sizes = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
@@ -103,4 +139,4 @@ def _read(pid: int) -> _Stat | None:
     fields = [*("", "", ""), *text.rpartition(")")[2].split()]
     user, system, child_user, child_system = (int(field) for field in fields[14:18])
     name = text[text.find("(") + 1 : text.rfind(")")]
-    return _Stat(name, user + system, child_user + child_system, int(fields[24]))
+    return _Stat(name, user, system, child_user + child_system, int(fields[24]))

@@ -5,7 +5,6 @@ they expect, as a shipper's are; pulls are those of a receiver, acknowledged onc
 """
 
 import asyncio
-import json
 import os
 import statistics
 import sys
@@ -21,10 +20,11 @@ import click
 import bench.ports
 from bench.cpu import cpu_seconds
 from bench.processes import Process, Processes, wait_until
+from bench.pulls import pull
 from bench.table import table
 from broker.connecting.access import Access
 from broker.connecting.answer import answer_of, stored_at
-from broker.connecting.connection import Arrived, Connection
+from broker.connecting.connection import Connection
 from broker.declaring.provision import apply
 from broker.granting.accounts import accounts_of
 from broker.granting.identity import Identity, Kind, Password
@@ -36,7 +36,6 @@ __all__ = ["Cost", "main", "measure"]
 
 _OPEN, _HOST, _RECEIVER = "logbroker", "web01", "r0"
 _SUBJECT = "logs.p0.web01"
-_PULL = 16 * 1024 * 1024
 _MB = 1e6
 _NOTE = """\
 Ratios are those of host and receiver to a user in the account of the stream, medians over the runs; CPU is nats-server's,
@@ -134,12 +133,12 @@ class _Bench:
         sender, receiver = (self._connect(who) for who in pair)
         publish = await self._timed(_publish(sender, case, rounds))
         count = rounds * case.messages
-        pull = await self._timed(_pull(receiver, count))
+        pulled = await self._timed(pull(receiver, count))
         await sender.close()
         await receiver.close()
-        return Cost(case.name, pair[0], count * case.size, *publish, *pull)
+        return Cost(case.name, pair[0], count * case.size, *publish, *pulled)
 
-    async def _timed(self, call: Awaitable[None]) -> tuple[float, float]:
+    async def _timed(self, call: Awaitable[object]) -> tuple[float, float]:
         cpu, began = cpu_seconds(self._server), time.monotonic()
         await call
         return time.monotonic() - began, cpu_seconds(self._server) - cpu
@@ -167,30 +166,6 @@ def _headers(batch: str, messages: int, expected: int) -> Iterator[dict[str, str
             if number == messages:
                 headers["Nats-Batch-Commit"] = "1"
         yield headers
-
-
-async def _pull(connection: Connection, count: int) -> None:
-    await connection.api(f"CONSUMER.INFO.{STREAM}.receiver-p0")
-    subject = connection.api_now(f"CONSUMER.MSG.NEXT.{STREAM}.receiver-p0")
-    inbox, last, taken = connection.new_inbox(), "", 0
-    ended = asyncio.Event()
-
-    def take(message: Arrived) -> None:
-        nonlocal last, taken
-        if message.reply:
-            last, taken = message.reply, taken + 1
-        else:
-            ended.set()
-
-    await connection.tap(f"{inbox}.*", take)
-    pulls = 0
-    while taken < count:
-        pulls += 1
-        ended.clear()
-        request = {"batch": 8192, "max_bytes": _PULL, "no_wait": True}
-        await connection.publish(subject, json.dumps(request).encode(), f"{inbox}.{pulls}")
-        await connection.guard(ended.wait(), 60)
-        await connection.publish(last, b"+ACK")
 
 
 def _show(costs: list[Cost]) -> str:

@@ -35,10 +35,15 @@ class Suite:
         for name in ("out", "state", "hosts"):
             (folder / name).mkdir(parents=True, exist_ok=True)
 
-    def start_broker(self, *options: str) -> Process:
+    def start_broker(
+        self,
+        *options: str,
+        name: str = "logbroker",
+        environment: Mapping[str, str] | None = None,
+    ) -> Process:
         """Start the broker and wait until it is set up."""
         broker = self._processes.start(
-            "logbroker",
+            name,
             [
                 *_program("logbroker"),
                 *("run", "--store-dir", self.folder / "store"),
@@ -46,6 +51,7 @@ class Suite:
                 *("--partitions", str(self.partitions)),
                 *options,
             ],
+            environment,
         )
         self.wait_for_broker(broker)
         return broker

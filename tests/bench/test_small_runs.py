@@ -12,6 +12,10 @@ from bench.processes import Process, Processes
 pytestmark = pytest.mark.journey
 
 _RUNS = {
+    "broker": (
+        *("--size", "1", "--runs", "1", "--memory", "512MiB"),
+        *("--part", "provisioned", "--part", "sync", "--part", "memory"),
+    ),
     "idle": ("--files", "2", "--seconds", "0.2", "--settle", "0.2"),
     "live": ("--files", "2", "--rate", "200", "--per-write", "5", "--seconds", "2"),
     "receive": ("--size", "2", "--runs", "1", "--case", "zstd"),
@@ -36,6 +40,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Process
 @pytest.mark.parametrize(
     ("name", "row"),
     [
+        ("broker", "512MiB, GOGC=400"),
         ("idle", "2 files"),
         ("live", "5 lines a write"),
         ("receive", "zstd, 2 MB"),
