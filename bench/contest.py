@@ -102,7 +102,7 @@ def contest(
     cases: Sequence[Rounds],
     size: int,
     runs: int,
-    *whats: What,
+    *asked: What,
 ) -> list[Taken]:
     """Measure `runs` times what is asked with about `size` bytes of each case; pulls take what was published."""
     found = []
@@ -110,19 +110,19 @@ def contest(
         first = run % len(contenders)
         for rounds in cases:
             for contender in (*contenders[first:], *contenders[:first]):
-                found += _measure(contender, rounds, rounds.turns(size), whats)
+                found += _measure(contender, rounds, rounds.turns(size), asked)
     return found
 
 
 def _measure(
-    contender: Contender, rounds: Rounds, turns: int, whats: Sequence[What]
+    contender: Contender, rounds: Rounds, turns: int, asked: Sequence[What]
 ) -> list[Taken]:
     asyncio.run(contender.empty())
     _settle(contender)
     taken = [_publish(contender, rounds, turns)]
-    if What.PULL in whats:
+    if What.PULL in asked:
         taken.append(asyncio.run(_pull(contender, rounds, turns)))
-    return [one for one in taken if one.what in whats]
+    return [one for one in taken if one.what in asked]
 
 
 def _settle(contender: Contender) -> None:
