@@ -22,12 +22,12 @@ from broker.serving.door import Door
 from broker.serving.healing import Disk, Watch
 from broker.serving.outfit import Outfit, put_together
 from broker.serving.past import Past, at_ports
-from broker.serving.provisioning import provision
+from broker.serving.provisioning import provision, refuse_lost
 from broker.serving.ready import Refusal, refusal_of, unready, write_ready
 from broker.serving.securing import TLS_FOLDER
 from broker.serving.server import Ports, Server, check, started
 from broker.serving.speaking import Speaking
-from broker.serving.store import measure
+from broker.serving.store import measure, streams_in
 from broker.serving.telling import Known, Telling
 from broker.settings import BrokerSettings
 from broker.sizes import format_size
@@ -73,6 +73,7 @@ class Node:
         self._telling = Telling(house.folder, house.binary, house.now(), past.lives)
         self._health: Watch | None = None
         self._space = measure(house.folder)
+        self._stored = streams_in(house.folder)
         self._outfit = self._put_together(settings)
         self._server: Server | None = None
         self._ports: Ports | None = None
@@ -194,6 +195,8 @@ class Node:
         scheme = "tls" if outfit.conf.tls else "nats"
         address = f"{scheme}://{outfit.conf.listen.reached_at(ports.client)}"
         self._connection = Connection([address], "logbroker", access=outfit.own)
+        if outfit.conf.cluster is None:  # else its leader says what this server is to have
+            await refuse_lost(self._connection, self._stored)
         held = await provision(self._connection, outfit, self._wait)
         self._write_ready()
         self._ready.set()

@@ -15,7 +15,7 @@ from broker.serving.outfit import Outfit
 from broker.serving.store import remember_promise
 from broker.topology import STREAM
 
-__all__ = ["Held", "provision"]
+__all__ = ["Held", "provision", "refuse_lost"]
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +46,27 @@ async def provision(connection: Connection, outfit: Outfit, wait: Callable[[str]
     _say(done)
     remember_promise(Path(outfit.conf.folder), info["config"]["max_bytes"])
     return Held(info["state"]["messages"], info["config"]["max_bytes"])
+
+
+async def refuse_lost(connection: Connection, stored: frozenset[str]) -> None:
+    """Raise `OperatorError` where nats-server goes on without a stream that the store has: it would be begun anew."""
+    known: set[str] = set()
+    try:
+        while True:
+            page = await connection.api("STREAM.NAMES", {"offset": len(known)})
+            names = page.get("streams") or []
+            known.update(names)
+            if not names or len(known) >= page.get("total", 0):
+                break
+    except (ConnectionLost, Rejected) as error:
+        raise OperatorError(
+            f"nats-server at {connection.servers} does not answer as it should: {error}"
+        ) from None
+    if lost := sorted(stored - known):
+        raise OperatorError(
+            f"nats-server could not bring back {', '.join(lost)}, see what it said above; nothing was changed: mend the "
+            "store, or start with an empty one and `logbroker restore` a backup"
+        )
 
 
 def _say(done: Plan) -> None:

@@ -14,7 +14,15 @@ from broker.exits import ConfigurationError, OperatorError
 from broker.granting.accounts import LOGS
 from broker.whole import write_whole
 
-__all__ = ["Space", "adopt", "held_store", "measure", "remember_promise", "size_of_data"]
+__all__ = [
+    "Space",
+    "adopt",
+    "held_store",
+    "measure",
+    "remember_promise",
+    "size_of_data",
+    "streams_in",
+]
 
 _LOCK = "logbroker.lock"
 _PATIENCE = 2.0  # seconds: a broker that was killed just now needs a moment to let go
@@ -103,6 +111,12 @@ def adopt(folder: Path) -> bool:
 def size_of_data(folder: Path) -> int:
     """Return how many bytes the files of a store hold."""
     return _size(folder / _DATA)
+
+
+def streams_in(folder: Path) -> frozenset[str]:
+    """Return the names of the streams that a store has on disk, whatever their state."""
+    found = (folder / _DATA / LOGS / "streams").glob("*/meta.inf")
+    return frozenset(path.parent.name for path in found)
 
 
 def measure(folder: Path) -> Space:

@@ -1,0 +1,44 @@
+"""A stream that nats-server cannot bring back is not begun anew over what the disk still holds of it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from broker.connecting.connection import Connection
+from broker.topology import STREAM
+from tests.broker.conftest import StartBroker
+
+pytestmark = pytest.mark.nats
+
+
+async def publish(url: str) -> int:
+    connection = Connection([url], "test")
+    try:
+        for number in range(3):
+            await connection.ask("logs.p0.web01", b"line %d\n" % number)
+        info = await connection.api(f"STREAM.INFO.{STREAM}")
+        return int(info["state"]["messages"])
+    finally:
+        await connection.close()
+
+
+def test_a_stream_whose_description_is_damaged_stays_as_it_is_until_it_is_mended(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    broker = start_broker(store=store)
+    assert asyncio.run(publish(broker.wait_ready()["server"])) == 3
+    assert broker.end() == 0
+    meta = store / "jetstream" / "LOGS" / "streams" / STREAM / "meta.inf"
+    whole = meta.read_bytes()
+    meta.write_bytes(b"{" + b"\0" * (len(whole) - 1))
+
+    refused = start_broker(store=store)
+    assert refused.popen.wait(20) == 1
+    assert f"could not bring back {STREAM}" in refused.said
+
+    meta.write_bytes(whole)
+    again = start_broker(store=store)
+    assert asyncio.run(publish(again.wait_ready()["server"])) == 6
+    assert again.end() == 0
