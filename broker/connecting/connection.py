@@ -228,7 +228,7 @@ class Connection:
         payload = b"" if body is None else json.dumps(body).encode()
         ask = partial(self.ask, await self.api_subject(name), payload)
         if not self.has_choice or not may_be_repeated(name):
-            return await ask(patience=patience)
+            return await ask(patience=patience or _PATIENCE)
         return await repeated(ask, patience or _PATIENCE_AMONG)
 
     async def call(self, name: str, payload: bytes = b"", patience: float | None = None) -> Message:

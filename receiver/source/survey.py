@@ -18,6 +18,7 @@ __all__ = ["StreamUnreadable", "look", "place", "sequence_at", "subjects_of"]
 
 _NO_STREAM = 10059
 _LOOKS, _AGAIN = 40, 0.5  # how often, and seconds between: longer than an election takes
+_LAGS = 6  # how often a replica is asked that lags
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_TIME = datetime(2262, 1, 1, tzinfo=UTC)  # the server counts nanoseconds in 63 bits
 
@@ -107,8 +108,19 @@ async def place(
 
 async def sequence_at(connection: Connection, stream: str, time: datetime) -> int | None:
     """Return the first sequence stored at `time` or later, None when there is none yet."""
-    known = max(_EPOCH, min(time, _LAST_TIME))
-    request = {"start_time": known.astimezone(UTC).isoformat(), "batch": 1}
+    known = max(_EPOCH, min(time, _LAST_TIME)).astimezone(UTC)
+    for _ in range(_LAGS):
+        if (found := await _first_since(connection, stream, known)) is not None:
+            return found
+        state = (await _certain(connection, stream))["state"]
+        if not state["messages"] or datetime.fromisoformat(state["last_ts"]) < known:
+            return None
+        await asyncio.sleep(_AGAIN)  # the replica that has answered lags behind the leader
+    return None
+
+
+async def _first_since(connection: Connection, stream: str, time: datetime) -> int | None:
+    request = {"start_time": time.isoformat(), "batch": 1}
     try:
         found = await request_batch(connection, stream, request)
     except Denied as error:
