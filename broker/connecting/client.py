@@ -61,8 +61,8 @@ class BrokerClient(ReceivingClient, SendingClient):
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Resolved when the line has ended, or nothing more is to be asked here."""
         self._patience, self._among = patience, among
-        self.known = self._most_known = 0
-        """How many addresses of its cluster the server knows of, as it told last."""
+        self.known = self.most_known = 0
+        """How many addresses of its cluster the server knows of, as it told last, and at most so far."""
         self._server = server if "://" in server else f"nats://{server}"
         self._credentials = credentials
         self._user, self._password = access.user or None, access.password or None
@@ -165,8 +165,8 @@ class BrokerClient(ReceivingClient, SendingClient):
         await super()._process_info(info, initial_connection)
         # a server of a cluster says so when a line to another one has come or gone
         self.known = len(info.get("connect_urls") or ())
-        self._most_known = max(self._most_known, self.known)
-        if self._among and is_cut_off(self.known, self._most_known):
+        self.most_known = max(self.most_known, self.known)
+        if self._among and is_cut_off(self.known, self.most_known):
             self.leave()
 
     def _connect_command(self) -> bytes:

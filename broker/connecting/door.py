@@ -33,6 +33,7 @@ class Door:
         self._inboxes = inboxes
         self._access = access
         self._last = ""
+        self._present: BrokerClient | None = None
         self._most_known = 0
 
     def __str__(self) -> str:
@@ -51,6 +52,8 @@ class Door:
         what goes wrong later. Raises `BrokerAway` with what kept us out of each server, or ConfigurationError for files
         that cannot be read.
         """
+        if self._present is not None:
+            self._most_known = max(self._most_known, self._present.most_known)
         credentials = await asyncio.to_thread(read_credentials, self._access)
         self._inboxes.know(credentials)
         failures: dict[str, Failure] = {}
@@ -68,19 +71,21 @@ class Door:
                 if isinstance(error, TimeoutError | nats.errors.TimeoutError):
                     slow.append(server)
                 continue
-            if not is_cut_off(client.known, self._most_known):
-                await _end(alone)
-                return self._entered(client, server)
             await _end(alone)
-            alone, self._last = client, server
+            self._present, self._last = client, server
+            if not self._is_alone(client):
+                return client
+            alone = client
         if alone is not None:
             return alone
         raise BrokerAway(summary([failures[server] for server in dict.fromkeys(self._servers)]))
 
-    def _entered(self, client: BrokerClient, server: str) -> BrokerClient:
-        self._last = server
-        self._most_known = client.known
-        return client
+    def _is_alone(self, client: BrokerClient) -> bool:
+        """Whether its server has lost sight of most of those that it once knew, or that we were told of."""
+        told = (
+            len(set(self._servers)) if client.known else 0
+        )  # one that is in no cluster knows none
+        return is_cut_off(client.known, max(self._most_known, told))
 
 
 async def _end(client: BrokerClient | None) -> None:
