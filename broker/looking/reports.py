@@ -3,9 +3,10 @@
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from broker.connecting.connection import Arrived, Connection
+from broker.connecting.connection import Arrived, Connection, ConnectionLost
 from broker.report import SUBJECT
 
 __all__ = ["reports"]
@@ -44,7 +45,8 @@ async def reports(connection: Connection, expected: int = 0) -> tuple[Mapping[st
     except TimeoutError:
         pass  # whoever has not answered by now has no logbroker, or is stuck; the other checks tell which
     finally:
-        await connection.guard(subscription.unsubscribe(), _PATIENCE)
+        with suppress(ConnectionLost):  # which would take the place of a cancellation
+            await connection.guard(subscription.unsubscribe(), _PATIENCE)
     return tuple(sorted(found, key=lambda report: str(report.get("name", ""))))
 
 

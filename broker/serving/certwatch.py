@@ -3,7 +3,6 @@
 What it cannot renew it speaks of, from a month before the end on.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -13,11 +12,12 @@ from pathlib import Path
 from broker.exits import OperatorError
 from broker.granting.certificates import End, Pki, ends_of
 
-__all__ = ["NEAR", "Certwatch", "near_their_end"]
+__all__ = ["LOOK_EVERY", "NEAR", "Certwatch", "near_their_end"]
 
 NEAR = timedelta(days=30)
 """How long before its end a certificate is renewed, or spoken of."""
-_LOOK_EVERY = 2.0  # seconds
+LOOK_EVERY = 2.0
+"""Seconds between two steps."""
 _SPEAK_EVERY = timedelta(days=1)
 logger = logging.getLogger(__name__)
 
@@ -53,12 +53,6 @@ class Certwatch:
         self._now = now
         self._seen = self._look()
         self._spoken: datetime | None = None
-
-    async def run(self) -> None:
-        """Look for ever."""
-        while True:
-            await self.step()
-            await asyncio.sleep(_LOOK_EVERY)
 
     async def step(self) -> None:
         """Renew what is due, have the server read what has changed, and speak of what will end."""

@@ -15,14 +15,14 @@ from broker.connecting.connection import Connection
 from broker.exits import ConfigurationError, OperatorError
 from broker.granting.certificates import Pki
 from broker.serving.binary import Binary
-from broker.serving.certwatch import Certwatch
+from broker.serving.certwatch import LOOK_EVERY, Certwatch
 from broker.serving.conf import kept_free, render
 from broker.serving.conf_encryption import Encryption
 from broker.serving.door import Door
 from broker.serving.healing import Disk, Watch
 from broker.serving.outfit import Outfit, put_together
 from broker.serving.past import Past, at_ports
-from broker.serving.provisioning import provision, refuse_lost
+from broker.serving.provisioning import begin, provision
 from broker.serving.ready import Refusal, refusal_of, unready, write_ready
 from broker.serving.securing import TLS_FOLDER
 from broker.serving.server import Ports, Server, check, started
@@ -195,9 +195,7 @@ class Node:
         scheme = "tls" if outfit.conf.tls else "nats"
         address = f"{scheme}://{outfit.conf.listen.reached_at(ports.client)}"
         self._connection = Connection([address], "logbroker", access=outfit.own)
-        if outfit.conf.cluster is None:  # else its leader says what this server is to have
-            await refuse_lost(self._connection, self._stored)
-        held = await provision(self._connection, outfit, self._wait)
+        held = await begin(self._connection, outfit, self._stored, self._wait)
         self._write_ready()
         self._ready.set()
         logger.info(
@@ -283,7 +281,7 @@ class Node:
     async def _watch_certificates(self) -> None:
         while True:
             await self._certwatch.step()
-            await asyncio.sleep(2)
+            await asyncio.sleep(LOOK_EVERY)
 
     async def _expire(self) -> None:
         """Turn away credentials at the end of their time."""

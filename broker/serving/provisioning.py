@@ -15,7 +15,7 @@ from broker.serving.outfit import Outfit
 from broker.serving.store import remember_promise
 from broker.topology import STREAM
 
-__all__ = ["Held", "provision", "refuse_lost"]
+__all__ = ["Held", "begin", "provision"]
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +26,18 @@ class Held:
 
     messages: int
     max_bytes: int
+
+
+async def begin(
+    connection: Connection, outfit: Outfit, stored: frozenset[str], wait: Callable[[str], None]
+) -> Held:
+    """Do as `provision` does, for a server that has just started on a store with these streams.
+
+    Raises `OperatorError` also where the server goes on without one of them: it would be begun anew.
+    """
+    if outfit.conf.cluster is None:  # else its leader says what this server is to have
+        await _refuse_lost(connection, stored)
+    return await provision(connection, outfit, wait)
 
 
 async def provision(connection: Connection, outfit: Outfit, wait: Callable[[str], None]) -> Held:
@@ -48,8 +60,7 @@ async def provision(connection: Connection, outfit: Outfit, wait: Callable[[str]
     return Held(info["state"]["messages"], info["config"]["max_bytes"])
 
 
-async def refuse_lost(connection: Connection, stored: frozenset[str]) -> None:
-    """Raise `OperatorError` where nats-server goes on without a stream that the store has: it would be begun anew."""
+async def _refuse_lost(connection: Connection, stored: frozenset[str]) -> None:
     known: set[str] = set()
     try:
         while True:
