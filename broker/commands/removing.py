@@ -18,6 +18,7 @@ from broker.keeping.wanted import Wanted
 from broker.looking.message import Held
 from broker.looking.one import as_text, fetch
 from broker.moment import ACCEPTED, Moment, read_moment
+from broker.printable import printable
 from broker.running import program
 from broker.running.consent import YES, ask
 from broker.running.options import given, settings_options
@@ -153,5 +154,5 @@ def rm(seq: int, host: str | None, dry_run: bool, yes: bool, **options: Any) -> 
     if not yes:
         ask(f"Remove message {seq} for good?")
     asking(settings, "rm", lambda connection: erase(connection, message))
-    click.echo(f"removed message {seq} of {message.host}")
+    click.echo(printable(f"removed message {seq} of {message.host}"))
     logger.info("removed message %d of %s, on request", seq, message.name)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from broker.keeping.room_marks import Amount
 from broker.keeping.room_plan import Choice, Seen
 from broker.looking.message import rfc3339
+from broker.printable import printable
 from broker.selection import Selection
 from broker.sizes import format_size
 from broker.subjects import (
@@ -130,7 +131,7 @@ class Tally:
                 f"NOT RECEIVED of that: {self._unreceived.words()}; receivers will name them as missing"
             )
         largest = sorted(self._subjects.items(), key=lambda part: -part[1].amount.size)
-        found += [f"  {subject}: {part.words()}" for subject, part in largest[:_SHOWN]]
+        found += [f"  {printable(subject)}: {part.words()}" for subject, part in largest[:_SHOWN]]
         if len(largest) > _SHOWN:
             found.append(f"  and {len(largest) - _SHOWN} subjects more")
         return found

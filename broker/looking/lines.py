@@ -35,7 +35,9 @@ class Run:
             lines = safe(lines)
         goes_on = before == (host, file)
         if self._prefixed:
-            lines = _prefixed(f"{host}: ".encode("utf-8", "surrogateescape"), lines, goes_on)
+            # a host is what its subject says, which may be none that we would give
+            prefix = f"{host}: ".encode("utf-8", "surrogateescape")
+            lines = _prefixed(safe(prefix) if self._for_terminal else prefix, lines, goes_on)
         return lines if before is None or goes_on else b"\n" + lines
 
 

@@ -78,7 +78,7 @@ def as_text(message: Held) -> bytes:
         *([("file", message.file)] if message.file else []),
         ("payload", f"{format_size(len(message.payload))}, {lines.count(10)} lines"),
         *([("TROUBLE", f"a receiver sets it aside: {trouble}")] if trouble else []),
-        *message.headers.items(),
+        *((printable(name), value) for name, value in message.headers.items()),
     ]
     width = max(len(name) for name, _ in head)
     text = "\n".join(f"{name:<{width}}  {printable(value)}" for name, value in head)

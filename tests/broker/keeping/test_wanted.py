@@ -69,6 +69,14 @@ def test_it_is_told_by_subject_and_what_nobody_has_is_told_apart() -> None:
     assert second.startswith("  logs.p0.a: 2 messages")
 
 
+def test_a_subject_that_is_no_text_is_told_as_text() -> None:
+    tally = Tally(Received({}))
+
+    tally.add([Seen(1, "logs.\x1b[2J.\udcff", 100, 10)])
+
+    assert tally.lines()[-1].startswith(r"  logs.\x1b[2J.\udcff: ")
+
+
 def test_of_many_subjects_the_largest_are_shown() -> None:
     tally = Tally(Received({}))
 

@@ -20,6 +20,12 @@ def test_every_line_names_its_host_and_none_is_added() -> None:
     assert shown == b"web01: a\nweb01: \nweb01: b\ndb.x: c\n"
 
 
+def test_a_host_whose_subject_holds_codes_does_not_act_on_a_terminal_either() -> None:
+    shown = Run(prefixed=True, for_terminal=True).add("logs.\x1b[2J.w\udcff", "f", b"a\n")
+
+    assert shown == rb"logs.\x1b[2J.w\xff: a" + b"\n"
+
+
 def test_pieces_of_one_line_stay_one_line_unless_something_comes_between() -> None:
     run = Run(prefixed=True, for_terminal=False)
 

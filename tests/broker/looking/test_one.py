@@ -48,6 +48,10 @@ def test_a_message_that_a_receiver_sets_aside_says_why() -> None:
     assert json.loads(as_json(message))["trouble"]
 
 
+def test_a_header_does_not_act_on_a_terminal_by_its_name() -> None:
+    assert b"\x1b" not in as_text(held("logs.p0.web01", 1, 0, {"\x1b[2J": "x"}, b"a line\n"))
+
+
 @pytest.mark.nats
 async def test_a_message_is_shown_with_its_origin_and_its_lines(
     connection: Connection, publish: Publish
