@@ -148,8 +148,8 @@ class Sweep:
         found = []
         for subject, chosen in by_subject(self.chosen).items():
             lowest = min(staying.get(subject, ()), default=chosen[-1].sequence + 1)
-            if not subject.isprintable():
-                lowest = 0  # bytes that are no text cannot be named to the server
+            if not _is_nameable(subject):
+                lowest = 0
             count = bisect_left([seen.sequence for seen in chosen], lowest)
             if count:
                 size = sum(seen.size for seen in chosen[:count])
@@ -164,6 +164,11 @@ class Sweep:
 
 def _end(seen: Seen) -> int:
     return seen.origin.span.end if seen.origin and seen.origin.span else 0
+
+
+def _is_nameable(subject: str) -> bool:
+    # bytes that are no text the server cannot be told; and it stores what is sent to `logs.p3.>`, but purges all that it means
+    return subject.isprintable() and not {"*", ">"} & set(subject.split("."))
 
 
 def by_subject(chosen: Iterable[Seen]) -> dict[str, list[Seen]]:

@@ -250,3 +250,11 @@ def test_a_sweep_ends_when_it_has_chosen_enough_to_go_about_at_once() -> None:
 
     assert sweep.is_done
     assert len(sweep.chosen) == 10_000
+
+
+def test_what_means_more_than_itself_to_the_server_is_taken_out_by_sequence() -> None:
+    messages = [seen(n, "logs.p0.>", agent=None) for n in (1, 2)]
+
+    sweep = swept(messages, Sweep(ALL, Memory.NOTHING))
+
+    assert [(one.sequence, one.until) for one in sweep.removals()] == [(1, None), (2, None)]
