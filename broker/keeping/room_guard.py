@@ -52,6 +52,18 @@ class DiskGuard:
         asked = wanted.now if wanted.before is None else wanted.before
         return Bounds(limit_of(asked), Bounds.of(info).messages)
 
+    async def release(self, info: Mapping[str, Any]) -> None:
+        """Give the limit back where the stream is led on another disk by now, whose keeper knows of no other limit.
+
+        `info` is what STREAM.INFO tells. Raises `Rejected`, `ConnectionLost`: to be called again then.
+        """
+        limit, config = self._held_down, info["config"]
+        if limit is not None and limit.now == int(config.get("max_bytes", -1)):
+            await self._connection.api(
+                f"STREAM.UPDATE.{STREAM}", {**config, "max_bytes": limit.before}
+            )
+        self._held_down, self.missing = None, 0
+
     def _say(self, disk: Disk, wanted: Limit) -> None:
         if self._held_down is None and wanted.before is not None:
             logger.warning(

@@ -30,7 +30,6 @@ async def keep_room(node: Node) -> None:
         lambda: _disk(node),
     )
     node.parts["room"] = lambda: keeper.report.as_json()
-    node.parts["room"] = lambda: keeper.report.as_json()
     await keeper.run()
 
 

@@ -5,6 +5,8 @@ import pytest
 from broker.connecting.connection import Connection, Rejected
 from broker.keeping.room import RoomKeeper
 from broker.keeping.room_disk import Disk, Limit, follow
+from broker.keeping.room_guard import DiskGuard
+from broker.topology import STREAM
 from tests.broker.keeping.conftest import Stream
 
 SHORT, BETWEEN, WELL = Disk(49, 100), Disk(60, 100), Disk(100, 100)
@@ -57,3 +59,19 @@ def test_a_stream_takes_nothing_while_the_disk_is_short_and_goes_on_after(
     assert report.dropped_messages == 0
     assert report.purged_messages == 2
     assert caplog.text.count("the disk of the store has") == 1
+
+
+def test_whoever_leads_the_stream_no_more_gives_its_limit_back(dropping: Stream) -> None:
+    dropping.publish("logs.p0.web01")
+
+    async def limits(connection: Connection) -> list[int]:
+        found = []
+        guard = DiskGuard(connection, lambda: SHORT)
+        for step in (guard.attend, guard.release, guard.release):
+            info = await connection.api(f"STREAM.INFO.{STREAM}")
+            found.append(info["config"]["max_bytes"])
+            await step(info)
+        return found
+
+    before, held_down, after = dropping.ask(limits)
+    assert held_down < before == after
