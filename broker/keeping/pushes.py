@@ -1,4 +1,4 @@
-"""Removes consumers of hosts and receivers that would push lines to subjects: theirs are pulled from.
+"""Removes consumers that would push lines to where commands and offsets go, and those of hosts and receivers that push at all.
 
 Rights name the consumers that a credential may make, yet not what those are made to do. One that pushes has the server
 publish inside the account of the stream, where hosts and receivers have no rights: to a bucket, to whoever listens.
@@ -21,6 +21,7 @@ __all__ = ["Pushes", "is_misused", "refuse_pushes"]
 
 _MADE = f"$JS.EVENT.ADVISORY.CONSUMER.CREATED.{STREAM}.*"
 _OURS = re.compile(r"shipper-.+|receiver-p\d+|wake-p\d+-.+")
+_TAKEN_AT_ITS_WORD = re.compile(r"(\$KV|\$SYS|\$JS\.ACK|\$JS\.([^.]+\.)?API|logs|logship)\..+")
 _AGAIN = 0.5  # seconds until it looks again after a connection was lost
 _LOOK = 600.0  # seconds between looks at all of them, should news of one have been lost
 
@@ -33,8 +34,12 @@ async def refuse_pushes(node: Node) -> None:
 
 
 def is_misused(name: str, config: Mapping[str, Any]) -> bool:
-    """Whether a consumer of the name of a host's or a receiver's pushes; those of admins may."""
-    return bool(config.get("deliver_subject")) and _OURS.fullmatch(name) is not None
+    """Whether a consumer of the name of a host's or a receiver's pushes, or any other to where lines act as what they say.
+
+    Admins' may push elsewhere. Receivers of all partitions, and other sites, may call theirs what they like.
+    """
+    target = config.get("deliver_subject") or ""
+    return bool(target) and any((_OURS.fullmatch(name), _TAKEN_AT_ITS_WORD.fullmatch(target)))
 
 
 class Pushes:
@@ -74,9 +79,8 @@ class Pushes:
     async def _follow(self, made: "asyncio.Queue[str]") -> None:
         while True:
             name = await made.get()
-            if _OURS.fullmatch(name):
-                with suppress(Rejected):  # that's fine: it is gone already
-                    await self._judge(await self._connection.api(f"CONSUMER.INFO.{STREAM}.{name}"))
+            with suppress(Rejected):  # that's fine: it is gone already
+                await self._judge(await self._connection.api(f"CONSUMER.INFO.{STREAM}.{name}"))
 
     async def _judge(self, info: Mapping[str, Any]) -> None:
         name, config = info["name"], info["config"]
@@ -85,8 +89,7 @@ class Pushes:
         with suppress(Rejected):
             await self._connection.api(f"CONSUMER.DELETE.{STREAM}.{name}")
         logger.warning(
-            "removed consumer %s, which would push lines to %r: whoever has the credential of that name tried to reach "
-            "what it has no right to",
+            "removed consumer %s, which would push lines to %r: whoever made it tried to reach what it has no right to",
             name,
             config["deliver_subject"],
         )

@@ -22,6 +22,10 @@ pytestmark = pytest.mark.nats
         ("wake-p0-7", "", False),
         ("shipper-web01", None, False),
         ("tail", "x", False),
+        ("tail", "$KV.LOGS_OFFSETS.p1", True),
+        ("tail", "$JS.API.STREAM.PURGE.LOGS", True),
+        ("tail", "$JS.hub.API.STREAM.PURGE.LOGS", True),
+        ("copy", "$JS.S.Yk3", False),
         ("receiver-pool", "x", False),
     ],
 )
