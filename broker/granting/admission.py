@@ -10,6 +10,8 @@ from broker.granting.limits import Limits
 
 __all__ = ["Admission", "House", "admit"]
 
+_AGAIN = 5.0  # seconds
+
 
 @dataclass(frozen=True, slots=True)
 class House:
@@ -35,6 +37,16 @@ class Admission:
     credentials: int
     mapped: bool
     until: datetime | None
+
+    def seconds_left(self, now: datetime) -> float | None:
+        """Return the seconds until it is to be looked at again, None for never.
+
+        What is over by now could not be taken away then, e.g. by a damaged book: not at once again.
+        """
+        if self.until is None:
+            return None
+        left = (self.until - now).total_seconds()
+        return left if left > 0 else _AGAIN
 
 
 def admit(book: Book, house: House, now: datetime) -> Admission:

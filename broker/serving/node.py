@@ -121,18 +121,12 @@ class Node:
     async def live(self) -> None:
         """Run until a restart is wanted; cancel it for an end. Raises `OperatorError` when the server ends by itself."""
         house, outfit = self.house, self._outfit
-        path = house.folder / CONF
+        path, memory = house.folder / CONF, int(outfit.settings.memory)
         write_whole(path, render(outfit.conf), _MODE)
         await check(house.binary.path, path, house.environment)
         try:
             async with (
-                started(
-                    house.binary.path,
-                    path,
-                    int(outfit.settings.memory),
-                    house.lock,
-                    house.environment,
-                ) as server,
+                started(house.binary.path, path, memory, house.lock, house.environment) as server,
                 asyncio.TaskGroup() as group,
             ):
                 self._server = server
@@ -217,13 +211,14 @@ class Node:
         """Take over settings, book and certificates as they are now; raises `OperatorError` and goes on as before."""
         await self._ready.wait()  # what was read at the start may be old by then
         async with self._changing:
+            if self._over.is_set():  # the next life reads the book, yet not these settings
+                raise OperatorError("nats-server is being started again; ask once more after that")
             try:
                 await self._reload(settings)
             except OperatorError as error:
                 self._write_ready(refusal_of(self.house.folder, error))
                 raise
-            if not self._over.is_set():  # else the next life says so
-                self._write_ready()
+            self._write_ready()
             self._again.set()
 
     async def _reload(self, settings: BrokerSettings) -> None:
@@ -244,7 +239,8 @@ class Node:
         try:
             await server.reload()
         except OperatorError:
-            write_whole(self.house.folder / CONF, render(self._outfit.conf), _MODE)
+            if not self._over.is_set():  # else the file is the next life's
+                write_whole(self.house.folder / CONF, render(self._outfit.conf), _MODE)
             raise
         if outfit.admission.revision != self._outfit.admission.revision:
             logger.info("took over the book of credentials: %d in it", outfit.admission.credentials)
@@ -263,9 +259,10 @@ class Node:
         return replace(outfit, conf=at_ports(conf, self._past.ports))
 
     def _write_ready(self, refusal: Refusal | None = None) -> None:
-        if self._server is not None and self._ports is not None:
-            outfit = self._outfit
-            write_ready(outfit.conf, self._ports, self._server.pid, outfit.admission, refusal)
+        if self._server is None or self._ports is None or self._over.is_set():
+            return  # it is the next life's to say
+        outfit = self._outfit
+        write_ready(outfit.conf, self._ports, self._server.pid, outfit.admission, refusal)
 
     async def _again_as_it_is(self) -> None:
         try:
@@ -286,11 +283,10 @@ class Node:
     async def _expire(self) -> None:
         """Turn away credentials at the end of their time."""
         while True:
-            until = self._outfit.admission.until
-            left = None if until is None else (until - self.house.now()).total_seconds()
+            left = self._outfit.admission.seconds_left(self.house.now())
             self._again.clear()
             try:
-                async with asyncio.timeout(None if left is None else max(left, 0.0)):
+                async with asyncio.timeout(left):
                     await self._again.wait()
             except TimeoutError:
                 await self._again_as_it_is()

@@ -47,6 +47,15 @@ def test_a_former_proof_counts_until_its_end() -> None:
     assert (before.credentials, after.credentials) == (2, 2)
 
 
+def test_what_should_be_over_and_is_not_is_looked_at_again_in_a_while_and_not_at_once() -> None:
+    found = admit(BOOK.rotated({WEB_A: nkey("C")}, NOW, HOUR), HOUSE, NOW)
+
+    lefts = [found.seconds_left(NOW + lapse) for lapse in (timedelta(0), HOUR, 2 * HOUR)]
+
+    assert lefts == [3600, 5, 5]
+    assert admit(BOOK, HOUSE, NOW).seconds_left(NOW) is None
+
+
 def test_where_names_in_certificates_count_logbroker_comes_by_its_own() -> None:
     book = BOOK.added([Identity(Kind.ADMIN, "ops", Certificate("ops"))], NOW)
 
