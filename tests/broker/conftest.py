@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
 LOGBROKER = (sys.executable, "-m", "broker")
@@ -100,12 +99,15 @@ def logbroker_inside(
     """Run logbroker in this process: its start, most of a command's time, is left away."""
     from broker.cli import group
     from broker.running import program
+    from broker.running.lazily import Lazily
 
     def call(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
         words = [str(word) for word in arguments]
         capfd.readouterr()
+        # each run adds an option to its group
+        own = Lazily("logbroker", places=group.places, extra="logship[broker]")
         with pytest.raises(SystemExit) as ended:
-            program.run(click.Group("logbroker", group.commands), words)
+            program.run(own, words)
         said = capfd.readouterr()
         return subprocess.CompletedProcess(words, int(ended.value.code or 0), said.out, said.err)
 
