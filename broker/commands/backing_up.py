@@ -17,7 +17,7 @@ from broker.exits import Exit, OperatorError
 from broker.keeping import shelf
 from broker.keeping.backup import STREAMS, back_up, check, stream_of
 from broker.keeping.manifest import Archive, Backup
-from broker.keeping.outlook import Change, Outlook, outlook
+from broker.keeping.outlook import Change, Outlook, grown, outlook
 from broker.keeping.restore import restore as put_back
 from broker.keeping.restore import there
 from broker.running import program
@@ -168,10 +168,14 @@ def restore(
         return
     if seen.deleted and not yes:
         ask("Delete that and restore the backup?")
-    words = asking(
-        settings, "restore", lambda connection: _restore(connection, found, archives, change)
-    )
-    click.echo(words)
+
+    async def restored(connection: Connection) -> str:
+        # digests take minutes, a person as well, and shippers do not wait for either
+        if reason := grown(seen, await _look(connection, kept, archives, change)):
+            raise OperatorError(f"{reason}; nothing was changed")
+        return await _restore(connection, found, archives, change)
+
+    click.echo(asking(settings, "restore", restored))
 
 
 def _chosen(kept: Backup, streams: tuple[str, ...]) -> tuple[Archive, ...]:

@@ -11,7 +11,7 @@ from broker.keeping.manifest import Archive
 from broker.sizes import format_size
 from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, STREAM
 
-__all__ = ["Change", "Outlook", "bound", "closed_config", "outlook"]
+__all__ = ["Change", "Outlook", "bound", "closed_config", "grown", "outlook"]
 
 _NANOSECONDS = 1_000_000_000
 _LIVES = (STREAM, f"KV_{OFFSETS_BUCKET}")
@@ -60,6 +60,17 @@ def outlook(
     refusals += [one.words for one in aged if one.is_all]
     notes = [one.words for one in aged if not one.is_all]
     return Outlook(tuple(deleted), tuple(notes), "; ".join(refusals))
+
+
+def grown(before: Outlook, now: Outlook) -> str:
+    """Return why a restore that was agreed to by one outlook is not done by a later one; empty when it may be."""
+    told = {_stream(line) for line in before.deleted}
+    new = [line for line in now.deleted if _stream(line) not in told]
+    return f"this has come meanwhile, and would be deleted: {'; '.join(new)}" if new else ""
+
+
+def _stream(line: str) -> str:
+    return line.partition(":")[0]
 
 
 def _holds(info: Mapping[str, Any]) -> bool:

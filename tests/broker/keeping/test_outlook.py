@@ -8,7 +8,7 @@ import pytest
 
 from broker.descent import Ancestor, ancestors, restoring
 from broker.keeping.manifest import Archive
-from broker.keeping.outlook import Change, bound, closed_config, outlook
+from broker.keeping.outlook import Change, bound, closed_config, grown, outlook
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = 86_400_000_000_000
@@ -66,6 +66,15 @@ def test_what_is_deleted_is_named(there: dict[str, Any], deleted: list[str]) -> 
         deleted, key=[one.stream for one in ALL].index
     )
     assert seen.refusal == ""
+
+
+def test_what_came_after_it_was_agreed_to_is_not_deleted() -> None:
+    some = EMPTY | {"LOGS": info("LOGS", 4)}
+    before, then = outlook(ALL, EMPTY, KEEP, NOW), outlook(ALL, some, KEEP, NOW)
+    more = outlook(ALL, some | {"LOGS": info("LOGS", 5, 4)}, KEEP, NOW)
+
+    assert "deleted: LOGS: 3 messages" in grown(before, then)
+    assert (grown(before, before), grown(then, more), grown(then, before)) == ("", "", "")
 
 
 def test_it_is_said_how_much_is_deleted_and_from_when() -> None:
