@@ -11,8 +11,8 @@ import click
 
 from broker import bucket
 from broker.commands.asking import asking
+from broker.commands.typed import length
 from broker.connecting.connection import Connection
-from broker.durations import parse_duration
 from broker.exits import Exit, OperatorError
 from broker.keeping import shelf
 from broker.keeping.backup import STREAMS, back_up, check, stream_of
@@ -41,15 +41,6 @@ _STREAM = click.option(
 
 def _now() -> datetime:
     return datetime.now(UTC)  # noqa: TID251 - the clock that what is below is given
-
-
-def _duration(
-    context: click.Context, parameter: click.Parameter, text: str | None
-) -> timedelta | None:
-    try:
-        return None if text is None else parse_duration(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 @click.command()
@@ -130,7 +121,7 @@ def _line(archive: Archive) -> str:
 @click.option(
     "--max-age",
     metavar="TIME",
-    callback=_duration,
+    callback=length,
     help="How long lines are kept from now on, for a backup that is older than that.  [default: as it was]",
 )
 @click.option(

@@ -6,20 +6,20 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
 import click
 
 from broker.commands.asking import asking
+from broker.commands.typed import place
 from broker.connecting.connection import Connection
 from broker.looking.event import Event, is_noise
 from broker.looking.events import listen
 from broker.looking.lines import Run
 from broker.looking.sink import Sink
 from broker.looking.tail import Wanted, tail
-from broker.moment import ACCEPTED, Moment, read_moment
+from broker.moment import ACCEPTED, Moment
 from broker.printable import printable
 from broker.running import program
 from broker.running.options import given, settings_options
@@ -30,13 +30,6 @@ from broker.topology import MAX_PARTITIONS
 __all__ = ["events", "tail_lines"]
 
 _LAST_LINES = 10
-
-
-def _moment(context: click.Context, parameter: click.Parameter, text: str | None) -> Moment | None:
-    try:
-        return None if text is None else read_moment(text, datetime.now(UTC))  # noqa: TID251 - the shell's clock
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 def _partitions(
@@ -73,7 +66,7 @@ def _partitions(
 @click.option(
     "--since",
     metavar="PLACE",
-    callback=_moment,
+    callback=place,
     help=f"Begin there instead of with the last lines: {ACCEPTED}.",
 )
 @click.option(

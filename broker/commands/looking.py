@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from broker.commands.asking import asking
-from broker.durations import parse_duration
+from broker.commands.typed import length
 from broker.looking import hosts as asked_hosts
 from broker.looking import hosts_view, one
 from broker.looking.hosts_view import Order
@@ -35,15 +35,6 @@ def status(as_json: bool, **options: Any) -> None:
     click.echo(json.dumps(found.as_json(), indent=2) if as_json else table(found))
 
 
-def _length(
-    context: click.Context, parameter: click.Parameter, text: str | None
-) -> timedelta | None:
-    try:
-        return None if text is None else parse_duration(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
 @click.command()
 @settings_options(BrokerSettings, STATUS_FIELDS)
 @click.option(
@@ -55,7 +46,7 @@ def _length(
 @click.option(
     "--silent",
     metavar="TIME",
-    callback=_length,
+    callback=length,
     help="Only hosts of which nothing has come for so long.",
 )
 @click.option(

@@ -2,12 +2,12 @@
 
 import logging
 import sys
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from broker.commands.asking import asking
+from broker.commands.typed import place
 from broker.connecting.connection import Connection
 from broker.exits import OperatorError
 from broker.keeping.purge import Look, consequences, erase, look
@@ -17,7 +17,7 @@ from broker.keeping.room_plan import Memory
 from broker.keeping.wanted import Wanted
 from broker.looking.message import Held
 from broker.looking.one import as_text, fetch
-from broker.moment import ACCEPTED, Moment, read_moment
+from broker.moment import ACCEPTED, Moment
 from broker.printable import printable
 from broker.running import program
 from broker.running.consent import YES, ask
@@ -32,13 +32,6 @@ _NO_END = 2**63
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would go; do nothing.")
 _SEQUENCE = click.IntRange(1, _NO_END)
 logger = logging.getLogger(__name__)
-
-
-def _moment(context: click.Context, parameter: click.Parameter, text: str | None) -> Moment | None:
-    try:
-        return None if text is None else read_moment(text, datetime.now(UTC))  # noqa: TID251 - the shell's clock
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 @click.command()
@@ -59,7 +52,7 @@ def _moment(context: click.Context, parameter: click.Parameter, text: str | None
 @click.option(
     "--before",
     metavar="PLACE",
-    callback=_moment,
+    callback=place,
     help=f"Only what was stored before: {ACCEPTED}.",
 )
 @click.option(
