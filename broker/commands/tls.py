@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from broker.durations import parse_duration
+from broker.commands.typed import length
 from broker.exits import OperatorError
 from broker.granting.certificates import End, Pki, ends_of, read_authority
 from broker.running import program
@@ -23,13 +23,6 @@ __all__ = ["tls"]
 
 _FIELDS = frozenset({"store_dir", "log_level", "log_format"})
 _HERE = ("localhost", "127.0.0.1", "::1")
-
-
-def _length(_context: click.Context, _option: click.Parameter, value: str) -> timedelta:
-    try:
-        return parse_duration(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 @click.group()
@@ -76,6 +69,8 @@ def init(
         pki.adopt(signer)
     elif authority or authority_key:
         raise click.UsageError("--authority and --authority-key come together")
+    elif pki.authority.exists() and pki.authority_key.exists():
+        signer = pki.read_authority()  # made by an init that came no further
     else:
         signer = pki.found(f"logship authority of {socket.gethostname()}", now)
     pki.sign(signer, wanted, now)
@@ -113,7 +108,7 @@ def renew(names: Sequence[str], authority_key: Path | None, **options: Any) -> N
     help="Where certificate and key go, for --tls-cert; default: NAME.pem here.",
 )
 @click.option(
-    "--valid", metavar="TIME", callback=_length, default="365d", show_default=True, help="How long."
+    "--valid", metavar="TIME", callback=length, default="365d", show_default=True, help="How long."
 )
 @click.option("--force", is_flag=True, help="Replace the file that is there.")
 def issue(name: str, output: Path | None, valid: timedelta, force: bool, **options: Any) -> None:

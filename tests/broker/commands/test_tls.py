@@ -50,6 +50,20 @@ def test_init_does_not_replace_what_is_there(made: Path, logbroker: Call) -> Non
     assert (made / "tls" / "authority.pem").read_bytes() == before
 
 
+def test_init_goes_on_where_one_came_no_further_than_the_authority(
+    tmp_path: Path, logbroker: Call
+) -> None:
+    assert logbroker("tls", "init", "--store-dir", tmp_path).returncode == 0
+    (tmp_path / "tls" / "broker.pem").unlink()
+    before = (tmp_path / "tls" / "authority.pem").read_bytes()
+
+    called = logbroker("tls", "init", "--store-dir", tmp_path)
+
+    assert (called.returncode, called.stderr) == (0, "")
+    assert (tmp_path / "tls" / "broker.pem").exists()
+    assert (tmp_path / "tls" / "authority.pem").read_bytes() == before
+
+
 def test_renew_keeps_the_names_or_takes_new_ones(made: Path, logbroker: Call) -> None:
     broker = made / "tls" / "broker.pem"
     before = broker.read_bytes()
