@@ -39,7 +39,7 @@ __all__ = ["main"]
 
 _BLOCK = Rounds("1 x 2 MiB", 2 * 1024 * 1024)
 _BATCH = Rounds("64 x 256 KiB", 256 * 1024, messages=64)
-_LINES = Rounds("1000 x 300 B", 300, messages=1000, share=4)
+_LINES = Rounds("1000 x 300 B", 300, messages=1000, share=8)
 _LINE = Rounds("1 x 300 B", 300, share=800)
 _HOSTS = Rounds("1 x 300 B of 16 hosts", 300, hosts=16, share=100)
 
@@ -109,7 +109,7 @@ def _measure_memory(folder: Path, processes: Processes, asked: _Asked) -> list[T
         for memory in asked.memory
         for gogc in asked.gogc
     ]
-    taken = contest(contenders, [_BATCH], asked.size, asked.runs, What.PUBLISH)
+    taken = contest(contenders, [_BLOCK, _BATCH], asked.size, asked.runs, What.PUBLISH)
     peaks = {one.name: peak_bytes_of(one.pid) for one in contenders}
     click.echo(show_memory(asked.size, peaks, taken))
     return taken
@@ -133,7 +133,7 @@ _PARTS = {
 )
 @click.option(
     "--size",
-    default=128,
+    default=100,
     show_default=True,
     help="MB of each case and run; of small messages a part.",
 )

@@ -27,7 +27,7 @@ Two bare nats-servers that differ in `sync_interval` only: always, and 2m, which
 before the next one is sent. ms: length of a round; ratios: always to 2m, medians of pairs (least..most)."""
 _MEMORY_NOTE = """\
 `logbroker run --memory …` (GOMEMLIMIT) with GOGC beside it; CPU seconds of nats-server per GB, medians. What collecting garbage
-costs is in user, writing to the disk in system. RSS: the most that nats-server had, its mapped and cached files not among it."""
+costs is in user, writing to the disk in system. RSS: the most that nats-server had, the page cache not among it."""
 
 
 def show_provisioned(taken: Sequence[Taken]) -> str:
@@ -77,18 +77,19 @@ def show_sync(disk: str, pair: Sequence[str], taken: Sequence[Taken]) -> str:
 def show_memory(size: int, peaks: Mapping[str, int], taken: Sequence[Taken]) -> str:
     """Return what `size` bytes cost each broker; `peaks` is the most memory of each, in bytes."""
     rows = []
-    for name, peak in peaks.items():
-        own = _of(taken, name)
-        rows.append(
-            [
-                name,
-                f"{_median(own, _rate):.0f}",
-                f"{_median(own, _cpu):.2f}",
-                f"{_median(own, lambda one: one.user / one.size * 1e9):.2f}",
-                f"{_median(own, lambda one: one.system / one.size * 1e9):.2f}",
-                f"{peak / 2**20:.0f}",
-            ]
-        )
+    for case in dict.fromkeys(one.case for one in taken):
+        for name, peak in peaks.items():
+            own = [one for one in _of(taken, name) if one.case == case]
+            parts = (lambda one: one.user, lambda one: one.system)
+            rows.append(
+                [
+                    f"{name}, {case}",
+                    _figures(_median(own, _rate)),
+                    f"{_median(own, _cpu):.2f}",
+                    *(f"{_median(own, part) / own[0].size * 1e9:.2f}" for part in parts),
+                    f"{peak / 2**20:.0f}",
+                ]
+            )
     heads = [f"{size / 1e6:.0f} MB", "MB/s", "CPU s/GB", "user", "system", "RSS MiB"]
     return f"{table(heads, rows)}\n{_MEMORY_NOTE}"
 

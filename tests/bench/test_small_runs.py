@@ -40,7 +40,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Process
 @pytest.mark.parametrize(
     ("name", "row"),
     [
-        ("broker", "512MiB, GOGC=400"),
+        ("broker", "512MiB, GOGC=400, 64 x 256 KiB"),
         ("idle", "2 files"),
         ("live", "5 lines a write"),
         ("receive", "zstd, 2 MB"),
