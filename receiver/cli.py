@@ -47,9 +47,9 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
 
 
 @logreceiver.command()
-@settings_options(ReceiverSettings, ASKING | {"output", "state_dir"})
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--hosts", is_flag=True, help="Also a line for each host's file below --output.")
+@settings_options(ReceiverSettings, ASKING | {"output", "state_dir"})
 def status(as_json: bool, hosts: bool, **options: Any) -> None:
     """Show who receives each partition, how far behind it is, what stops it, and what lies in --output."""
     settings = given(ReceiverSettings, options)
@@ -80,8 +80,8 @@ def prepare() -> None:
 
 
 @logreceiver.command()
-@settings_options(ReplaySettings, REPLAY_FIELDS)
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+@settings_options(ReplaySettings, REPLAY_FIELDS)
 def replay(as_json: bool, **options: Any) -> None:
     """Write lines once more, out of the stream: into files, a Parquet table, or standard output (--output -)."""
     settings = given(ReplaySettings, options)
@@ -96,8 +96,8 @@ def replay(as_json: bool, **options: Any) -> None:
 
 
 @logreceiver.command()
-@settings_options(VerifySettings, VERIFY_FIELDS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@settings_options(VerifySettings, VERIFY_FIELDS)
 def verify(as_json: bool, **options: Any) -> int:
     """Compare received files with the stream, as far as that holds their lines; exit code 1 when they differ."""
     settings = given(VerifySettings, options)

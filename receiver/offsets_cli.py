@@ -34,9 +34,9 @@ def offsets() -> None:
 
 
 @offsets.command()
-@settings_options(ReceiverSettings, _FIELDS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--history", is_flag=True, help="Also the older revisions that the bucket holds.")
+@settings_options(ReceiverSettings, _FIELDS)
 def show(as_json: bool, history: bool, **options: Any) -> None:
     """Show each partition's offset, its owner, and what waits behind it."""
     settings = _settings(options)
@@ -51,7 +51,6 @@ def show(as_json: bool, history: bool, **options: Any) -> None:
 
 
 @offsets.command("set")
-@settings_options(ReceiverSettings, _FIELDS)
 @click.option(
     "--to",
     required=True,
@@ -60,15 +59,16 @@ def show(as_json: bool, history: bool, **options: Any) -> None:
 )
 @_YES
 @_FORCE
+@settings_options(ReceiverSettings, _FIELDS)
 def set_(to: str, yes: bool, force: bool, **options: Any) -> None:
     """Move the offset of partitions; their files stay as they are, but for a batch that was never committed."""
     _move(_settings(options), to, yes=yes, force=force)
 
 
 @offsets.command()
-@settings_options(ReceiverSettings, _FIELDS)
 @_YES
 @_FORCE
+@settings_options(ReceiverSettings, _FIELDS)
 def reset(yes: bool, force: bool, **options: Any) -> None:
     """Begin with all that the stream holds; lines that shippers sent and the files have are not written again."""
     _move(_settings(options), "earliest", yes=yes, force=force)

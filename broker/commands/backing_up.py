@@ -45,7 +45,6 @@ def _now() -> datetime:
 
 @click.command()
 @_FOLDER
-@settings_options(BrokerSettings, STATUS_FIELDS)
 @_STREAM
 @click.option(
     "--keep",
@@ -58,6 +57,7 @@ def _now() -> datetime:
     is_flag=True,
     help="Take none: check the newest backup in DIR, or the one that DIR is, against its digests.",
 )
+@settings_options(BrokerSettings, STATUS_FIELDS)
 def backup(
     folder: Path, streams: tuple[str, ...], keep: int | None, verify: bool, **options: Any
 ) -> None:
@@ -107,7 +107,6 @@ def _line(archive: Archive) -> str:
 
 @click.command()
 @_FOLDER
-@settings_options(BrokerSettings, STATUS_FIELDS)
 @_STREAM
 @click.option(
     "--replace", is_flag=True, help="Also where streams are that hold something; deletes them."
@@ -128,6 +127,7 @@ def _line(archive: Archive) -> str:
     "--dry-run", is_flag=True, help="Check the backup and say what would be done; do nothing."
 )
 @YES
+@settings_options(BrokerSettings, STATUS_FIELDS)
 def restore(
     folder: Path,
     streams: tuple[str, ...],

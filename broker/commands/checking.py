@@ -26,7 +26,6 @@ _PATIENCE = 10.0  # seconds
 
 
 @click.command()
-@settings_options(BrokerSettings, STATUS_FIELDS | CHECK_FIELDS)
 @click.argument(
     "checks", nargs=-1, type=click.Choice([one.value for one in Check]), metavar="[CHECK]..."
 )
@@ -51,6 +50,7 @@ _PATIENCE = 10.0  # seconds
     show_default=True,
     help="For all of it.",
 )
+@settings_options(BrokerSettings, STATUS_FIELDS | CHECK_FIELDS)
 def check(
     checks: tuple[str, ...], form: str, outfile: Path | None, timeout: float, **options: Any
 ) -> int:

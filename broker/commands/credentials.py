@@ -22,6 +22,7 @@ from broker.granting.issue import Issued, Sign, Way, issue
 from broker.granting.partitions import partitions_of
 from broker.looking.credentials import connected, rows, table
 from broker.running.consent import YES, ask
+from broker.running.lazily import Listed
 from broker.running.options import settings_options
 from broker.serving.neighbour import read_ready
 from broker.settings import BrokerSettings
@@ -38,7 +39,7 @@ _WAY = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Listed)
 def credentials() -> None:
     """Give hosts, receivers and admins the means to get in, and take them away again.
 
@@ -197,11 +198,13 @@ def import_book(file: TextIO, force: bool, yes: bool, **options: Any) -> None:
 
 
 @credentials.command(name="list")
-@settings_options(BrokerSettings, _LOCAL)
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@settings_options(BrokerSettings, _LOCAL)
 def list_all(as_json: bool, **options: Any) -> None:
     """Show who has a credential, since when, and how many connections use it."""
     folder, _ = begin(options)
+    if not folder.is_dir():
+        raise OperatorError(f"there is no folder {folder}; check --store-dir")
     book = load_book(folder)
     found = rows(book, now(), connected(read_ready(folder).get("http")))
     if as_json:

@@ -25,9 +25,9 @@ logger = logging.getLogger(__name__)
 
 
 @click.command()
-@settings_options(BrokerSettings, APPLY_FIELDS)
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @consent.YES
+@settings_options(BrokerSettings, APPLY_FIELDS)
 def apply(dry_run: bool, yes: bool, **options: Any) -> None:
     """Set up stream, buckets and consumers on a running broker; a second time changes nothing."""
     settings = given(BrokerSettings, options)

@@ -27,7 +27,6 @@ logger = logging.getLogger(__name__)
 
 
 @click.command()
-@settings_options(BrokerSettings, STATUS_FIELDS)
 @click.option(
     "--stream", "only", multiple=True, metavar="NAME", help="Only this one; may be repeated."
 )
@@ -40,6 +39,7 @@ logger = logging.getLogger(__name__)
     show_default=True,
 )
 @click.argument("folder", type=click.Path(path_type=Path), default=_STDIN)
+@settings_options(BrokerSettings, STATUS_FIELDS)
 def export(only: tuple[str, ...], form: str, folder: Path, **options: Any) -> None:
     """Write the configuration of all streams, buckets and consumers to FOLDER, a file each, or to stdout as one text."""
     settings = given(BrokerSettings, options)
@@ -74,10 +74,10 @@ def _write(named: dict[str, str], folder: Path) -> None:
 
 
 @click.command(name="import")
-@settings_options(BrokerSettings, APPLY_FIELDS)
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @consent.YES
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
+@settings_options(BrokerSettings, APPLY_FIELDS)
 def import_(paths: tuple[Path, ...], dry_run: bool, yes: bool, **options: Any) -> None:
     """Give the broker the configurations in PATHS: files and folders of `logbroker export` or of the nats CLI, - for stdin."""
     settings = given(BrokerSettings, options)

@@ -43,7 +43,6 @@ def _partitions(
 
 
 @click.command("tail")
-@settings_options(BrokerSettings, STATUS_FIELDS)
 @click.option(
     "--host",
     multiple=True,
@@ -87,6 +86,7 @@ def _partitions(
     default=None,
     help="Name the host in front of each line.  [default: unless one host is named]",
 )
+@settings_options(BrokerSettings, STATUS_FIELDS)
 def tail_lines(
     host: tuple[str, ...],
     partition: tuple[int, ...],
@@ -113,7 +113,6 @@ def tail_lines(
 
 
 @click.command()
-@settings_options(BrokerSettings, STATUS_FIELDS)
 @click.option("--json", "as_json", is_flag=True, help="An object a line, with all that was said.")
 @click.option(
     "--kind",
@@ -125,6 +124,7 @@ def tail_lines(
     "--all", "everything", is_flag=True, help="Calls of the API and numbers by the clock, too."
 )
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many.")
+@settings_options(BrokerSettings, STATUS_FIELDS)
 def events(
     as_json: bool, kind: tuple[str, ...], everything: bool, count: int | None, **options: Any
 ) -> None:

@@ -25,8 +25,8 @@ _LAST = "last"
 
 
 @click.command()
-@settings_options(BrokerSettings, STATUS_FIELDS)
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@settings_options(BrokerSettings, STATUS_FIELDS)
 def status(as_json: bool, **options: Any) -> None:
     """Show what the stream holds and how far each receiver has come."""
     settings = given(BrokerSettings, options)
@@ -36,7 +36,6 @@ def status(as_json: bool, **options: Any) -> None:
 
 
 @click.command()
-@settings_options(BrokerSettings, STATUS_FIELDS)
 @click.option(
     "--host",
     multiple=True,
@@ -63,6 +62,7 @@ def status(as_json: bool, **options: Any) -> None:
     help=f"Count lines and bytes of all messages, not only of the newest {asked_hosts.COUNTED:,}.",
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@settings_options(BrokerSettings, STATUS_FIELDS)
 def hosts(
     host: tuple[str, ...],
     silent: timedelta | None,
@@ -101,10 +101,10 @@ def _sequence(context: click.Context, parameter: click.Parameter, text: str) -> 
 
 
 @click.command()
-@settings_options(BrokerSettings, STATUS_FIELDS)
 @click.argument("sequence", metavar="SEQUENCE", callback=_sequence)
 @click.option("--raw", is_flag=True, help="Only the payload, byte for byte as it is stored.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@settings_options(BrokerSettings, STATUS_FIELDS)
 def get(sequence: int | None, raw: bool, as_json: bool, **options: Any) -> None:
     """Show one message of the stream, or the last one: where its lines came from, its headers, and the lines."""
     if raw and as_json:

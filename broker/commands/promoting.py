@@ -20,8 +20,8 @@ __all__ = ["promote"]
 
 
 @click.command()
-@settings_options(BrokerSettings, STATUS_FIELDS)
 @consent.YES
+@settings_options(BrokerSettings, STATUS_FIELDS)
 def promote(yes: bool, **options: Any) -> None:
     """Make this site's copy of another one's stream a stream that takes lines, when that site is lost.
 

@@ -35,7 +35,6 @@ logger = logging.getLogger(__name__)
 
 
 @click.command()
-@settings_options(BrokerSettings, STATUS_FIELDS)
 @click.option(
     "--host",
     multiple=True,
@@ -69,6 +68,7 @@ logger = logging.getLogger(__name__)
 )
 @_DRY_RUN
 @YES
+@settings_options(BrokerSettings, STATUS_FIELDS)
 def purge(
     host: tuple[str, ...],
     partition: tuple[int, ...],
@@ -121,11 +121,11 @@ def _report(seen: Look, gone: Amount) -> None:
 
 
 @click.command()
-@settings_options(BrokerSettings, STATUS_FIELDS)
 @click.option("--seq", type=_SEQUENCE, required=True, metavar="SEQ", help="The message's sequence.")
 @click.option("--host", metavar="HOST", help="Whose it must be, or nothing is done.")
 @_DRY_RUN
 @YES
+@settings_options(BrokerSettings, STATUS_FIELDS)
 def rm(seq: int, host: str | None, dry_run: bool, yes: bool, **options: Any) -> None:
     """Remove one message and overwrite it in the store, after showing it: a block of one or more lines."""
     settings = given(BrokerSettings, options)

@@ -15,6 +15,7 @@ from broker.commands.typed import length
 from broker.exits import OperatorError
 from broker.granting.certificates import End, Pki, ends_of, read_authority
 from broker.running import program
+from broker.running.lazily import Listed
 from broker.running.options import given, settings_options
 from broker.serving.securing import TLS_FOLDER
 from broker.settings import BrokerSettings
@@ -25,7 +26,7 @@ _FIELDS = frozenset({"store_dir", "log_level", "log_format"})
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
-@click.group()
+@click.group(cls=Listed)
 def tls() -> None:
     """Make the certificates of a broker and its clients, signed by an authority of one's own.
 
@@ -35,7 +36,6 @@ def tls() -> None:
 
 
 @tls.command()
-@settings_options(BrokerSettings, _FIELDS)
 @click.option(
     "--name",
     "names",
@@ -55,6 +55,7 @@ def tls() -> None:
     metavar="FILE",
     help="Key of --authority; it is used and not kept here.",
 )
+@settings_options(BrokerSettings, _FIELDS)
 def init(
     names: Sequence[str], authority: Path | None, authority_key: Path | None, **options: Any
 ) -> None:
@@ -79,7 +80,6 @@ def init(
 
 
 @tls.command()
-@settings_options(BrokerSettings, _FIELDS)
 @click.option(
     "--name", "names", multiple=True, metavar="NAME", help="New names in place of those before."
 )
@@ -89,6 +89,7 @@ def init(
     metavar="FILE",
     help="Key of the authority, where it is not kept in DIR/tls.",
 )
+@settings_options(BrokerSettings, _FIELDS)
 def renew(names: Sequence[str], authority_key: Path | None, **options: Any) -> None:
     """Sign this broker's certificates anew; one that runs takes them over by itself."""
     pki = _pki(options)
@@ -99,7 +100,6 @@ def renew(names: Sequence[str], authority_key: Path | None, **options: Any) -> N
 
 
 @tls.command()
-@settings_options(BrokerSettings, _FIELDS)
 @click.argument("name")
 @click.option(
     "--output",
@@ -111,6 +111,7 @@ def renew(names: Sequence[str], authority_key: Path | None, **options: Any) -> N
     "--valid", metavar="TIME", callback=length, default="365d", show_default=True, help="How long."
 )
 @click.option("--force", is_flag=True, help="Replace the file that is there.")
+@settings_options(BrokerSettings, _FIELDS)
 def issue(name: str, output: Path | None, valid: timedelta, force: bool, **options: Any) -> None:
     """Make a client's certificate, for a broker that asks for them; NAME is what it says of the client."""
     pki = _pki(options)
@@ -122,11 +123,13 @@ def issue(name: str, output: Path | None, valid: timedelta, force: bool, **optio
 
 
 @tls.command()
-@settings_options(BrokerSettings, _FIELDS)
 @click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+@settings_options(BrokerSettings, _FIELDS)
 def show(as_json: bool, **options: Any) -> None:
     """Show which certificates there are, and when they end."""
     pki = _pki(options)
+    if not pki.folder.parent.is_dir():
+        raise OperatorError(f"there is no folder {pki.folder.parent}; check --store-dir")
     _echo(ends_of([pki.authority, pki.broker, pki.own]), as_json=as_json)
 
 

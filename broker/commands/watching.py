@@ -33,7 +33,6 @@ def _seconds(context: click.Context, parameter: click.Parameter, text: str) -> f
 
 
 @click.command()
-@settings_options(BrokerSettings, STATUS_FIELDS)
 @click.option(
     "--interval",
     default="2s",
@@ -75,6 +74,7 @@ def _seconds(context: click.Context, parameter: click.Parameter, text: str) -> f
     show_default=True,
     help="From when on it is slow: the time from reading a line to its storage, by the clocks of both.",
 )
+@settings_options(BrokerSettings, STATUS_FIELDS)
 def top(
     interval: float,
     once: bool,

@@ -12,14 +12,15 @@ _ADDRESS = re.compile(r"[a-z]+://.*|[^/]+:[0-9]{1,5}")
 def check_servers(servers: tuple[str, ...]) -> tuple[str, ...]:
     """Return the addresses if a client could try them all; raise ValueError otherwise.
 
-    An address without a scheme (`broker1:4222`) is a NATS one. A password in it is never repeated in the message.
+    One text may hold several, with commas between them, as NATS clients take it. An address without a scheme (`broker1:4222`) is a NATS one. A password in it is never repeated in the message.
     """
-    if not any(servers):
+    each = tuple(part.strip() for server in servers for part in server.split(","))
+    if not any(each):
         raise ValueError("no address of a broker is given")
-    for server in servers:
+    for server in each:
         if reason := _objection(server):
             raise ValueError(f"{_shown(server)!r} {reason}; write nats://host:port")
-    return servers
+    return each
 
 
 def looks_like_server(word: str) -> bool:

@@ -113,7 +113,9 @@ class Pki:
 
     def _make_folder(self) -> None:
         try:
-            self.folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+            # one by one, as mkdir gives what it makes on its way the rights that anything has
+            self.folder.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o750, exist_ok=True)
         except OSError as error:
             raise OperatorError(
                 f"cannot make {self.folder}: {error.strerror}; check --store-dir and its owner"

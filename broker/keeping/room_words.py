@@ -81,10 +81,10 @@ class Speaker:
         if self._episode.waits == tuple(behind):
             return
         self._episode.waits = tuple(behind)
-        where = ", ".join(map(str, behind)) if behind else "none"
+        where = f"; behind are partitions {', '.join(map(str, behind))}" if behind else ""
         logger.warning(
-            "the stream is full and hosts wait: nothing is left that may go until receivers have more; behind are "
-            "partitions %s; start their receivers, or give more room by --max-bytes%s",
+            "the stream is full and hosts wait: nothing is left that may go until receivers have more%s; "
+            "start their receivers, or give more room by --max-bytes%s",
             where,
             "" if drops else ", or lose the oldest lines by --on-full drop-oldest",
         )

@@ -149,7 +149,7 @@ def _translate(
     """Return the error for a person: it names the place to mend, for what contradicts another setting one of the two."""
     prefix, known = model.model_config.get("env_prefix", ""), _names(model)
     name = str(first["loc"][0]) if first["loc"] else ""
-    reason = first["msg"].removeprefix("Value error, ")
+    reason = _reason(first)
     set_there = {there.upper() for there, value in os.environ.items() if value}
     if first["type"] == "missing":
         flag, variable = f"--{name.replace('_', '-')}", f"{prefix}{name}".upper()
@@ -164,6 +164,27 @@ def _translate(
         if file and one in file.content:
             return ConfigurationError(f"{file.line(one)}: {one}: {reason}")
     return click.UsageError(f"--{name.replace('_', '-')}: {reason}" if name else reason)
+
+
+def _reason(first: ErrorDetails) -> str:
+    value, context = first["input"], first.get("ctx", {})
+    match first["type"]:
+        case "int_parsing" | "int_type":
+            return f"{value!r} is not a whole number"
+        case "literal_error" | "enum":
+            return f"{value!r} is not {context['expected']}"
+        case "string_pattern_mismatch":
+            return f"{value!r} {_mismatch(str(value), context['pattern'])}"
+        case _:
+            return first["msg"].removeprefix("Value error, ")
+
+
+def _mismatch(value: str, pattern: str) -> str:
+    if words := re.fullmatch(r"\^\(([\w|]+)\)\$", pattern):
+        return f"is not {' or '.join(words[1].split('|'))}"
+    # of a class of characters: those that are too many are what a person must look at
+    strange = sorted({sign for sign in value if not re.fullmatch(pattern.strip("^$"), sign)})
+    return f"must not hold {', '.join(map(repr, strange))}" if strange else f"is not {pattern}"
 
 
 def _is_named(name: str, reason: str) -> bool:

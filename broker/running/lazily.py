@@ -8,10 +8,24 @@ import click
 
 from broker.exits import ConfigurationError
 
-__all__ = ["Lazily"]
+__all__ = ["Lazily", "Listed"]
+
+_SENTENCE = 200  # characters, and no dots in place of the end of what a command does
 
 
-class Lazily(click.Group):
+class Listed(click.Group):
+    """A group whose help shows what each of its commands does by a whole sentence."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, one.get_short_help_str(_SENTENCE)) for name, one in commands if one]
+            )
+
+
+class Lazily(Listed):
     """A group of commands, each by its name and where it is: `module:attribute`.
 
     One whose libraries are not installed says so when it is called, with the extra that brings them.

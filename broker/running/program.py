@@ -25,10 +25,16 @@ def run(command: click.Command, arguments: Sequence[str]) -> None:
     asked for all at once (`--once`) did not get it.
     """
     told_to_end = Exit.FAILED if "--once" in arguments else Exit.DONE
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(told_to_end))
+    signal.signal(signal.SIGTERM, lambda *_: _end(told_to_end))
     program = command.name or "logship"
     versioned = click.version_option(package_name="logship", prog_name=program)(command)
-    sys.exit(_code_of(lambda: versioned.main(arguments, standalone_mode=False), program))
+    sys.exit(_code_of(lambda: versioned.main(arguments, program, standalone_mode=False), program))
+
+
+def _end(code: Exit) -> None:
+    # one that follows, as `timeout` sends it to the group as well, must not break into the tidying up of the first
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(code)
 
 
 def _code_of(call: Callable[[], object], program: str) -> int:
@@ -54,7 +60,8 @@ def _say_usage(program: str, error: click.UsageError) -> None:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)  # the whole help, as no command was given
     else:
-        _say(program, f"{error.format_message()} (see {program} --help)")
+        asked = error.ctx.command_path if error.ctx else program
+        _say(program, f"{error.format_message()} (see {asked} --help)")
 
 
 def _say(program: str, message: str) -> None:

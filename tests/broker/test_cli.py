@@ -45,3 +45,26 @@ def test_a_library_that_is_missing_is_named_with_the_extra_that_brings_it() -> N
     assert runs.stderr == (
         "logbroker: tls needs the package cryptography; pip install 'logship[broker]'\n"
     )
+
+
+@pytest.mark.parametrize("name", ["apply", "tail", "check", "purge"])
+def test_the_help_of_a_command_begins_with_what_is_its_own(name: str) -> None:
+    command = group.get_command(click.Context(group), name)
+    assert command is not None
+
+    options = [one.name for one in command.params if isinstance(one, click.Option)]
+
+    assert options.index("config") > 0
+    assert options.index("server") > options.index("config")
+
+
+def test_the_help_says_in_whole_sentences_what_there_is() -> None:
+    context = click.Context(group, info_name="logbroker")
+
+    for helped in (
+        group,
+        group.get_command(context, "tls"),
+        group.get_command(context, "credentials"),
+    ):
+        assert helped is not None
+        assert "..." not in helped.get_help(context).replace("[ARGS]...", "")

@@ -130,3 +130,12 @@ def test_show_tells_when_they_end(made: Path, tmp_path: Path, logbroker: Call) -
     assert {"file", "name", "not_after"} == set(found[0])
     assert "days" in logbroker("tls", "show", "--store-dir", made).stdout
     assert "in the clear" in logbroker("tls", "show", "--store-dir", tmp_path).stdout
+
+
+def test_a_folder_that_is_not_there_is_not_taken_for_a_broker_without_tls(tmp_path: Path) -> None:
+    from tests.broker.conftest import call_logbroker
+
+    called = call_logbroker("tls", "show", "--store-dir", tmp_path / "elsewhere")
+
+    assert called.returncode == 1
+    assert "there is no folder" in called.stderr

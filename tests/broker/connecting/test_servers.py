@@ -65,3 +65,9 @@ def test_a_password_is_not_repeated() -> None:
 )
 def test_a_command_s_own_argument_is_not_taken_for_one_more_server(word: str, is_one: bool) -> None:
     assert looks_like_server(word) is is_one
+
+
+def test_several_addresses_may_stand_in_one_text_as_nats_clients_take_them() -> None:
+    taken = check_servers(("nats://b1:4222, b2:4222", "tls://b3"))
+
+    assert taken == ("nats://b1:4222", "b2:4222", "tls://b3")

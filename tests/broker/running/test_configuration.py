@@ -2,7 +2,7 @@ import os
 import threading
 from datetime import timedelta
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import click
 import pytest
@@ -144,3 +144,25 @@ def test_a_file_that_is_a_pipe_is_read_once(tmp_path: Path) -> None:
 
     assert load(Example, {}, path).needed == 3
     writer.join()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "reason"),
+    [
+        ("needed", "many", "'many' is not a whole number"),
+        ("log_format", "xml", "'xml' is not text or json"),
+        ("word", "a b*", "'a b*' must not hold ' ', '*'"),
+        ("colour", "blue", "'blue' is not 'red' or 'green'"),
+    ],
+)
+def test_a_value_that_will_not_do_is_named_with_what_would(
+    setting: str, value: str, reason: str
+) -> None:
+    class Worded(Example):
+        word: Annotated[str, Field(pattern=r"^[^\s.*>]*$")] = "w"
+        colour: Literal["red", "green"] = "red"
+
+    with pytest.raises(click.UsageError) as refused:
+        load(Worded, {"needed": "1", setting: value}, None)
+
+    assert refused.value.message == f"--{setting.replace('_', '-')}: {reason}"

@@ -108,6 +108,35 @@ def test_a_signal_before_anything_is_under_way_ends_it_in_order(
     assert ended.value.code == code
 
 
+def test_a_second_sigterm_does_not_break_into_the_tidying_up_of_the_first() -> None:
+    tidied: list[str] = []
+
+    @click.command()
+    def command() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            tidied.append("all")
+
+    with pytest.raises(SystemExit) as ended:
+        run(command, [])
+
+    assert ended.value.code == Exit.DONE
+    assert tidied == ["all"]
+
+
+def test_a_wrong_word_refers_to_the_help_of_the_command_that_it_was_said_to(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    group = click.Group("example", {"show": click.Command("show")})
+
+    with pytest.raises(SystemExit):
+        run(group, ["show", "--wrong"])
+
+    assert "(see example show --help)" in capsys.readouterr().err
+
+
 def test_with_json_the_last_word_is_an_object_too_and_so_is_a_defect() -> None:
     script = (
         "import click\n"
