@@ -93,7 +93,7 @@ class Offset:
         try:
             entry = json.loads(data)
             version = entry.pop("version")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UnreadableOffset(f"not an offset: {data[:80]!r}") from error
         if version != _VERSION:
             raise UnreadableOffset(
