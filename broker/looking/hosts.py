@@ -36,9 +36,10 @@ async def subjects(connection: Connection, subject_filter: str = ">") -> dict[st
     found: dict[str, int] = {}
     while True:
         info = await _page(connection, subject_filter, len(found))
-        page: Mapping[str, int] = info["state"].get("subjects") or {}
-        found.update(page)
-        if not page or len(found) >= info.get("total", 0):
+        before = len(found)
+        found.update(info["state"].get("subjects") or {})
+        # a page may bring nothing new: subjects that come and go meanwhile move the others
+        if len(found) == before or len(found) >= info.get("total", 0):
             return found
 
 

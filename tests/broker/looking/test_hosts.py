@@ -1,6 +1,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
@@ -53,6 +54,17 @@ async def test_only_the_newest_are_counted_where_there_are_many(
 async def test_nobody_ships_in_an_empty_stream(connection: Connection) -> None:
     assert (await ask(connection, count_all=False)).hosts == []
     assert await subjects(connection) == {}
+
+
+class Shifting:
+    """A broker whose subjects come and go between two pages, so that a page brings nothing new."""
+
+    async def api(self, name: str, body: object, patience: float) -> dict[str, Any]:
+        return {"state": {"subjects": {"logs.p0.a": 1}}, "total": 2}
+
+
+async def test_a_list_of_subjects_that_changes_meanwhile_has_an_end() -> None:
+    assert await subjects(cast("Connection", Shifting())) == {"logs.p0.a": 1}
 
 
 async def test_silence_is_measured_by_the_clock_of_the_broker(
