@@ -3,6 +3,7 @@
 In any doubt a message counts as not received.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +17,7 @@ __all__ = ["Frontier", "Hold", "Received", "Segment", "frontier", "holds"]
 
 _MILLISECOND = 1_000_000  # nanoseconds; entries hold times cut to it
 _STREAM_NOT_BELOW = 1
+_THROW_AWAY = re.compile(r"shipper-.+|wake-p\d+-.+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +94,15 @@ def holds(consumers: Iterable[Mapping[str, Any]], partitions: Iterable[int]) -> 
     """Return what durable consumers with acknowledgements hold back, by what CONSUMER.LIST tells of them.
 
     Those of the receivers of `partitions` are left out: what counts is their offset. A consumer that ends with its
-    client holds nothing back, nor does one that acknowledges nothing.
+    client holds nothing back, nor does one that acknowledges nothing, or that bears the name of one that ought to: a host
+    could fill the stream by it for ever.
     """
     ours = {consumer_name(partition) for partition in partitions}
     return tuple(
         Hold(pattern, int(info["ack_floor"]["stream_seq"]))
         for info in consumers
         if info["name"] not in ours
+        and not _THROW_AWAY.fullmatch(info["name"])
         and info["config"].get("durable_name")
         and info["config"].get("ack_policy", "none") != "none"
         for pattern in _filters(info["config"])

@@ -72,6 +72,10 @@ def test_durable_consumers_hold_back_what_they_have_to_acknowledge() -> None:
         consumer("both", 4, durable_name="both", ack_policy="all", filter_subjects=["a", "b"]),
         consumer("look", 5, durable_name="look", ack_policy="none"),
         consumer("gone", 6, ack_policy="explicit"),
+        *(
+            consumer(name, 7, durable_name=name, ack_policy="explicit")
+            for name in ("shipper-web01", "wake-p0-1")  # which credentials can make so
+        ),
     ]
 
     assert holds(there, range(2)) == (  # type: ignore[arg-type]
