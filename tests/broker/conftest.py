@@ -95,15 +95,18 @@ def logbroker() -> Callable[..., "subprocess.CompletedProcess[str]"]:
 @pytest.fixture
 def logbroker_inside(
     capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Callable[..., "subprocess.CompletedProcess[str]"]]:
     """Run logbroker in this process: its start, most of a command's time, is left away."""
     from broker.cli import group
     from broker.running import program
     from broker.running.lazily import Lazily
 
-    def call(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    def call(*arguments: str | Path, **environment: str) -> "subprocess.CompletedProcess[str]":
         words = [str(word) for word in arguments]
         capfd.readouterr()
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
         # each run adds an option to its group
         own = Lazily("logbroker", places=group.places, extra="logship[broker]")
         with pytest.raises(SystemExit) as ended:

@@ -15,6 +15,11 @@ from broker.settings import BrokerSettings
 Call = Callable[..., Any]
 
 
+@pytest.fixture
+def logbroker(logbroker_inside: Call) -> Call:
+    return logbroker_inside
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -1,6 +1,6 @@
-"""Ten seeded rounds of kill -9 on one stage: what one round has left behind is what the next one begins with.
+"""Seeded rounds of kill -9 on one stage: what one round has left behind is what the next one begins with.
 
-And one in which every process may be hit, also the JVM and the workers, while files are rotated and compressed and
+`LOGSHIP_ROUNDS=100` asks for more of them. And one in which every process may be hit, also the JVM and the workers, while files are rotated and compressed and
 another receiver stands by.
 """
 
@@ -24,7 +24,7 @@ from bench.traffic import Traffic
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(240)]
 
 HOSTS = ["kill01", "kill02.example.net"]
-ROUNDS = 10
+ROUNDS = int(os.environ.get("LOGSHIP_ROUNDS", "5"))
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))

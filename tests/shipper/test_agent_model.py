@@ -245,7 +245,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         broker.close()
 
 
-@as_many_as(200, together=TOGETHER)
+@as_many_as(120, together=TOGETHER)
 @given(hosts=st.tuples(*[programs(ACTIONS)] * TOGETHER))
 def test_what_was_written_is_in_the_stream_once_and_in_order_whatever_happens(
     broker: Broker, hosts: tuple[list[Step], ...]

@@ -1,6 +1,6 @@
 """A day of rotations in fast forward: all lines once and in order, and an agent that does not grow by it.
 
-`LOGSHIP_ROTATIONS=2000` asks for as many as a day of a busy host has; 600 are enough to see what leaks.
+`LOGSHIP_ROTATIONS=2000` asks for as many as a day of a busy host has; 360 are enough to see what leaks.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from shipper.cache import Cache
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(600)]
 
-ROTATIONS = int(os.environ.get("LOGSHIP_ROTATIONS", "600"))
+ROTATIONS = int(os.environ.get("LOGSHIP_ROTATIONS", "360"))
 SETTLED = ROTATIONS // 3
 """After so many rotations everything that is to be remembered at a time has been there once."""
 

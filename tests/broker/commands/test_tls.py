@@ -12,6 +12,11 @@ from broker.granting.authority import names_in
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+@pytest.fixture
+def logbroker(logbroker_inside: Call) -> Call:
+    return logbroker_inside
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.broker.conftest import call_logbroker

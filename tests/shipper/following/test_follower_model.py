@@ -129,7 +129,7 @@ class Program:
         self.model.restarted(self.host.blocks, saved=False)
 
 
-@as_many_as(300)
+@as_many_as(150)
 @given(steps=programs(ACTIONS, {"look_amid": SEAMS, "gather_amid": SEAMS}))
 def test_what_was_written_is_shipped_once_and_in_order_whatever_happens_to_files(
     steps: list[Step],
