@@ -11,6 +11,7 @@ import click
 from broker.exits import OperatorError
 from broker.granting.carried import Carried, file_name
 from broker.granting.handing import Sheet, hand_over
+from broker.granting.identity import Identity
 
 __all__ = ["Handing", "handing_of", "handing_options"]
 
@@ -58,7 +59,7 @@ class Handing:
         if len(sheets) > _FEW:
             return [f"{len(sheets)} credentials are in {sheets[0].path.parent}/, a file each"]
         return [
-            f"{one.identity.kind.value} {one.identity.name}: its credential is {sheet.path}; "
+            f"{_whose(one.identity)}: its credential is {sheet.path}; "
             f"carry it there, then {one.hint(sheet.path.name)}"
             for one, sheet in zip(carried, sheets, strict=False)
         ]
@@ -105,3 +106,8 @@ def handing_options(command: Command) -> Command:
 def handing_of(options: dict[str, Any]) -> Handing:
     """Return the options, taken out of those of a command."""
     return Handing(options.pop("output"), options.pop("form"), options.pop("force"))
+
+
+def _whose(identity: Identity) -> str:
+    kind = identity.kind.value
+    return kind if identity.name == kind else f"{kind} {identity.name}"  # the lone admin

@@ -1,6 +1,7 @@
 """`logbroker promote`."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import click
@@ -48,6 +49,9 @@ async def _promote(settings: BrokerSettings, *, yes: bool) -> None:
         if not yes:
             consent.ask("The copy ends here for good. Do it?")
         await carry_out(connection, made)
+        click.echo(
+            f"{STREAM} takes lines now: send shippers and receivers here, and leave --mirror out of this broker's settings"
+        )
     except (ConnectionLost, Rejected) as error:
         raise OperatorError(
             f"the broker at {connection.servers} does not answer as it should: {error}"
@@ -57,9 +61,11 @@ async def _promote(settings: BrokerSettings, *, yes: bool) -> None:
 
 
 def _words(copy: Copy) -> str:
-    heard = (
-        "was never heard" if copy.heard is None else f"was heard {format_duration(copy.heard)} ago"
-    )
+    heard = "was never heard"
+    if copy.heard is not None:
+        heard = (
+            f"was heard {format_duration(timedelta(seconds=round(copy.heard.total_seconds())))} ago"
+        )
     return (
         f"{STREAM} is a copy of site {copy.site}'s up to sequence {copy.last_sequence} of {copy.last_time}; "
         f"the site {heard}, and had {copy.lag} messages more then"

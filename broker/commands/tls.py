@@ -140,7 +140,16 @@ def _pki(options: dict[str, Any]) -> Pki:
         raise click.UsageError(
             "--store-dir is required (or LOGBROKER_STORE_DIR, or store_dir in the --config file)"
         )
-    return Pki(settings.store_dir.absolute() / TLS_FOLDER)
+    pki = Pki(settings.store_dir.absolute() / TLS_FOLDER)
+    try:
+        next(pki.folder.iterdir(), None)
+    except FileNotFoundError:
+        pass  # that's fine: none was made yet
+    except OSError as error:
+        raise OperatorError(
+            f"cannot read {pki.folder}: {error.strerror}; run this as the broker's user, or check --store-dir"
+        ) from None
+    return pki
 
 
 def _own_names() -> tuple[str, ...]:

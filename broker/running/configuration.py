@@ -92,7 +92,7 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
     }
     file = None if config is None else read_config(config)
     if file:
-        _refuse_unknown_keys(file, _names(model))
+        _refuse_unknown_keys(file, _names(model), model.program)
     reading = {"from_file": file.content if file else {}, "__module__": model.__module__}
     try:
         settings: Model = type(model.__name__, (model,), reading)(**named)
@@ -101,11 +101,11 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
     return settings
 
 
-def _refuse_unknown_keys(file: ConfigFile, known: Collection[str]) -> None:
+def _refuse_unknown_keys(file: ConfigFile, known: Collection[str], program: str) -> None:
     for key in file.content:
         if key not in known:
             raise ConfigurationError(
-                f"{file.line(key)}: {key!r} is not a setting{_suggest(key, known)}"
+                f"{file.line(key)}: {key!r} is not a setting of {program}{_suggest(key, known)}"
             )
 
 

@@ -78,6 +78,7 @@ def test_words_of_the_issue_work(call: Call) -> None:
     done(call("add", "receiver", "central", "--partition", "all"))
     said = done(call("add", "admin"))
 
+    assert said.startswith("admin: its credential is admin.toml")
     assert names() == ["host web01", "receiver 3", "receiver central", "admin admin"]
     assert [e.identity.partitions for e in load_book(Path("store")).entries[1:3]] == [(3,), ()]
     assert "from now on" not in said

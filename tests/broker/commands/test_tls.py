@@ -144,3 +144,15 @@ def test_a_folder_that_is_not_there_is_not_taken_for_a_broker_without_tls(tmp_pa
 
     assert called.returncode == 1
     assert "there is no folder" in called.stderr
+
+
+def test_a_store_that_is_a_file_is_no_broker_without_tls_either(tmp_path: Path) -> None:
+    from tests.broker.conftest import call_logbroker
+
+    (tmp_path / "store").write_text("not a folder")
+
+    for words in (["show"], ["init"], ["renew"]):
+        called = call_logbroker("tls", *words, "--store-dir", tmp_path / "store")
+        assert called.returncode == 1
+        assert called.stderr.count("\n") == 1
+        assert "check --store-dir" in called.stderr
