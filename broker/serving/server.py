@@ -154,8 +154,7 @@ class Server:
         Raises `OperatorError` when it says that it goes on with the old one, or says nothing for `patience` seconds.
         """
         self._answer = asyncio.get_running_loop().create_future()
-        with suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGHUP)
+        self._signal(signal.SIGHUP)
         try:
             async with asyncio.timeout(patience):
                 refusal = await self._answer
@@ -199,8 +198,9 @@ class Server:
 
     def _signal(self, number: int) -> None:
         if self._process.returncode is None:
+            # not by Process.send_signal: that looks whether the child has ended, and so takes its exit code from the event loop
             with suppress(ProcessLookupError):
-                self._process.send_signal(number)
+                os.kill(self.pid, number)
 
     async def _drained(self) -> None:
         if self._process.stdout is not None:
