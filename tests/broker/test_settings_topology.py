@@ -23,7 +23,7 @@ WRONG = [
     ({"storage": "tape"}, "storage: .*memory"),
     ({"metadata": ("owner",)}, "metadata: .*NAME=VALUE"),
     ({"metadata": ("_nats.ver=1",)}, "metadata: .*neither the server's"),
-    ({"placement_cluster": "a b"}, "placement-cluster: .*pattern"),
+    ({"placement_cluster": "a b"}, "placement-cluster: .*must not hold"),
     ({"max_age": "300000d"}, "max-age: .*100000d"),
     ({"max_bytes": "99999PB"}, "max-bytes: .*at most"),
 ]
