@@ -9,7 +9,16 @@ from broker.offset import Offset
 from broker.subjects import InvalidHost, InvalidSubject, Subject, consumer_name
 from broker.topology import STREAM
 
-__all__ = ["PartitionStatus", "Replica", "Status", "Strays", "replicas_of", "strays_of"]
+__all__ = [
+    "Inflow",
+    "PartitionStatus",
+    "Replica",
+    "Status",
+    "Strays",
+    "inflows_of",
+    "replicas_of",
+    "strays_of",
+]
 
 _NO_TIME = "0001-01-01T00:00:00Z"
 _NAMED = 20  # subjects that are told by name; the others are counted
@@ -82,6 +91,15 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
+class Inflow:
+    """Another site whose lines are copied here; `lag` messages were missing when it was heard, None: never."""
+
+    site: str
+    lag: int
+    seen_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Strays:
     """Messages on subjects that no receiver reads; `subjects` are at most 20 of `subject_count`."""
 
@@ -123,6 +141,7 @@ class Status:
     replicas: tuple[Replica, ...] = ()
     strays: Strays | None = None
     nodes: tuple[Mapping[str, Any], ...] = field(default=())
+    inflows: tuple[Inflow, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the same as plain values; the keys are the field names, and stay."""
@@ -162,6 +181,7 @@ class Status:
             cluster=(info.get("cluster") or {}).get("name"),
             wanted_replicas=config.get("num_replicas", 1),
             replicas=replicas_of(info.get("cluster")),
+            inflows=inflows_of(info),
         )
 
 
@@ -192,6 +212,19 @@ def replicas_of(cluster: Mapping[str, Any] | None) -> tuple[Replica, ...]:
             )
             for peer in sorted(others, key=lambda peer: str(peer.get("name", "")))
         ),
+    )
+
+
+def inflows_of(info: Mapping[str, Any]) -> tuple[Inflow, ...]:
+    """Return the sites that a stream is a copy of, or takes lines of."""
+    copied = [*([info["mirror"]] if info.get("mirror") else []), *(info.get("sources") or ())]
+    return tuple(
+        Inflow(
+            (one.get("external") or {}).get("api", "").removeprefix("$JS.").removesuffix(".API"),
+            one.get("lag", 0),
+            one["active"] / _SECOND if one.get("active", -1) >= 0 else None,
+        )
+        for one in copied
     )
 
 

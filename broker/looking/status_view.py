@@ -5,7 +5,7 @@ from typing import Any
 
 from broker.looking.columns import columns
 from broker.looking.hosts_view import silence
-from broker.looking.sight import PartitionStatus, Replica, Status
+from broker.looking.sight import Inflow, PartitionStatus, Replica, Status
 from broker.printable import printable
 from broker.sizes import format_size
 
@@ -46,6 +46,7 @@ def _head(status: Status) -> list[tuple[str, str]]:
             "stream",
             f"{status.stream}, {_counted(status.hosts, 'host')}, created {_short(status.created)}",
         ),
+        *[("site", _inflow(one)) for one in status.inflows],
         ("held", f"{_counted(status.messages, 'message')}, {format_size(status.bytes)}{bound}"),
         ("first", f"{status.first_sequence} at {_short(status.first_time)}"),
         ("last", f"{status.last_sequence} at {_short(status.last_time)}"),
@@ -71,6 +72,15 @@ def _node(node: Mapping[str, Any]) -> str:
     if node.get("frozen"):
         told.append(f"FROZEN: {node['frozen']}")
     return printable(", ".join(told))
+
+
+def _inflow(inflow: Inflow) -> str:
+    heard = (
+        "never heard"
+        if inflow.seen_seconds is None
+        else f"heard {silence(inflow.seen_seconds)} ago"
+    )
+    return printable(f"{inflow.site or 'this one'}: {inflow.lag} behind, {heard}")
 
 
 def _cluster(status: Status) -> str:

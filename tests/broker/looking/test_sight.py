@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.looking.sight import PartitionStatus, Status, replicas_of, strays_of
+from broker.looking.sight import Inflow, PartitionStatus, Status, inflows_of, replicas_of, strays_of
 from broker.looking.status_view import table
 from broker.offset import Offset
 
@@ -144,3 +144,15 @@ def test_the_table_tells_each_partition_with_how_long_its_oldest_message_waits()
 
     assert rows[1][:5] == ["p0", "4", "3", "2m", "5"]
     assert rows[2][:4] == ["p1", "4", "0", "-"]
+
+
+def test_a_copy_of_another_site_tells_how_far_behind_it_is() -> None:
+    external = {"api": "$JS.one.API"}
+    mirror = {"name": "LOGS", "lag": 3, "active": 2 * 10**9, "external": external}
+    never = {"name": "LOGS", "lag": 0, "active": -1, "external": external}
+
+    assert inflows_of({"mirror": mirror}) == (Inflow("one", 3, 2.0),)
+    assert inflows_of({"sources": [never]}) == (Inflow("one", 0, None),)
+    assert "site    one: 3 behind, heard 2s ago" in table(
+        seen(inflows=inflows_of({"mirror": mirror}))
+    )
