@@ -116,11 +116,13 @@ class Service:
         """Make new settings count, as far as a running broker can; raises `OperatorError` and goes on as before."""
         if self._node is None:
             raise OperatorError("nats-server is still starting; try again when it is ready")
+        is_new = settings is not self._node.settings
         at_once = set(type(settings).model_fields) - _AT_START
         done = differences(self._node.settings, settings, at_once)
         await self._node.reload(done.settings)
         log_as_told(done.settings)
-        logger.info("settings read again; %s", done)
+        if is_new:
+            logger.info("settings read again; %s", done)
 
 
 async def serve(
