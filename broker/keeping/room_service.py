@@ -9,9 +9,10 @@ from broker.keeping.room_marks import Marks
 from broker.serving.conf import kept_free
 from broker.serving.node import Node
 from broker.serving.outfit import own_name
+from broker.settings import BrokerSettings
 from broker.settings_room import RoomSettings
 
-__all__ = ["keep_room", "policy_of"]
+__all__ = ["keep_room", "minds_disk", "policy_of"]
 
 
 def policy_of(settings: RoomSettings) -> Policy:
@@ -33,10 +34,21 @@ async def keep_room(node: Node) -> None:
     await keeper.run()
 
 
+def minds_disk(settings: BrokerSettings) -> bool:
+    """Whether the stream's limit follows the disk.
+
+    Not where somebody says how much there is to be filled, and has seen to the rest. Nor where another server may lead
+    soon, on a disk of its own, and would drop lines for the sake of a limit that is ours.
+    """
+    drops = OnFull(settings.on_full) is OnFull.DROP_OLDEST
+    is_told = settings.max_store is not None and settings.reserve is None
+    return not is_told and not (settings.cluster and drops)
+
+
 def _disk(node: Node) -> Disk | None:
     settings = node.settings
-    if settings.max_store is not None and settings.reserve is None:
-        return None  # whoever says how much there is to be filled has seen to the rest
+    if not minds_disk(settings):
+        return None
     usage = shutil.disk_usage(node.house.folder)
     reserve = None if settings.reserve is None else int(settings.reserve)
     return Disk(usage.free, kept_free(usage.total, reserve))
