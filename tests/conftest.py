@@ -14,6 +14,7 @@
 
 import asyncio
 import itertools
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -125,6 +126,14 @@ def apply_topology(url: str, topology: Topology) -> None:
             await connection.close()
 
     asyncio.run(apply())
+
+
+@pytest.fixture(autouse=True)
+def _log_level_as_before() -> Iterator[None]:
+    """Give the log its level back, which a command that is run inside a test has set."""
+    level = logging.root.level
+    yield
+    logging.root.setLevel(level)
 
 
 @pytest.fixture(scope="session")
