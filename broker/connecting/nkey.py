@@ -42,10 +42,10 @@ def new_seed(raw: bytes) -> str:
 
 def seed_of(text: str) -> str:
     """Return the seed in a credentials file, a seed file or a file of settings; raises `InvalidSeed`."""
-    if "BEGIN" in text:
-        found = _armoured(text, "USER NKEY SEED")
-    elif setting := _SETTING.search(text):
+    if setting := _SETTING.search(text):  # such a file may hold certificates, armoured too
         found = setting[1]
+    elif "BEGIN" in text:
+        found = _armoured(text, "USER NKEY SEED")
     else:
         found = next((line.strip() for line in text.splitlines() if line.startswith("S")), "")
     if not found:

@@ -81,6 +81,7 @@ def render(conf: ServerConf) -> str:
         'write_deadline: "10s"',
         'ping_interval: "20s"',
         "ping_max: 2",
+        "reconnect_error_reports: 60  # attempts to reach other servers, one a second",
         # clients are told to go elsewhere; where there is nowhere to go, waiting helps nobody
         f'lame_duck_grace_period: "{"1s" if conf.cluster else "100ms"}"',
         'lame_duck_duration: "30s"',

@@ -52,5 +52,4 @@ def render_cluster(conf: ClusterConf) -> list[str]:
         "  ping_max: 3",
         *(f"  {line}" for line in conf.tls),
         "}",
-        "reconnect_error_reports: 60  # attempts, one a second",
     ]

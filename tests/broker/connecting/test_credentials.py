@@ -62,9 +62,12 @@ def test_a_file_without_a_users_seed_is_refused_and_not_shown(
     assert not text or text not in said
 
 
-def test_a_seed_is_found_in_a_file_of_settings(tmp_path: Path) -> None:
+def test_a_seed_is_found_in_a_file_of_settings(tmp_path: Path, tls: Path) -> None:
     file = tmp_path / "web01.toml"
-    file.write_text(f'# a credential\nhost = "Sally"\nnkey_seed = "{SEED}"\n')
+    authority = (tls / "authority.pem").read_text()
+    file.write_text(
+        f'# a credential\nhost = "Sally"\ntls_ca_pem = """\n{authority}"""\nnkey_seed = "{SEED}"\n'
+    )
 
     by_file, by_text = (read_credentials(a) for a in (Access(nkey=file), Access(nkey_seed=SEED)))
 

@@ -52,4 +52,4 @@ def test_without_a_secret_nobody_is_asked_for_one() -> None:
 def test_lines_of_tls_stand_within_the_section() -> None:
     lines = render_cluster(replace(CLUSTER, tls=("tls {", "  timeout: 3", "}")))
 
-    assert lines[-5:-1] == ["  tls {", "    timeout: 3", "  }", "}"]
+    assert lines[-4:] == ["  tls {", "    timeout: 3", "  }", "}"]
