@@ -41,7 +41,7 @@ def _head(status: Status) -> list[tuple[str, str]]:
             if status.nodes
             else [("node", "not a logbroker, or one that does not tell of itself")]
         ),
-        *([("cluster", _cluster(status))] if status.wanted_replicas > 1 or status.cluster else []),
+        *([("cluster", _cluster(status))] if _is_of_a_cluster(status) else []),
         (
             "stream",
             f"{status.stream}, {_counted(status.hosts, 'host')}, created {_short(status.created)}",
@@ -81,6 +81,12 @@ def _inflow(inflow: Inflow) -> str:
         else f"heard {silence(inflow.seen_seconds)} ago"
     )
     return printable(f"{inflow.site or 'this one'}: {inflow.lag} behind, {heard}")
+
+
+def _is_of_a_cluster(status: Status) -> bool:
+    # a server on its own that has to do with other sites tells its own name as that of a cluster
+    is_alone = [one.name for one in status.replicas] == [status.cluster]
+    return status.wanted_replicas > 1 or (bool(status.cluster) and not is_alone)
 
 
 def _cluster(status: Status) -> str:

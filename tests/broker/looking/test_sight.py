@@ -156,3 +156,11 @@ def test_a_copy_of_another_site_tells_how_far_behind_it_is() -> None:
     assert "site    one: 3 behind, heard 2s ago" in table(
         seen(inflows=inflows_of({"mirror": mirror}))
     )
+
+
+def test_a_server_on_its_own_that_has_to_do_with_other_sites_is_no_cluster() -> None:
+    alone = seen(cluster="vm", replicas=replicas_of({"leader": "vm"}))
+    of_one = seen(cluster="C", replicas=replicas_of({"leader": "vm"}))
+
+    assert "cluster" not in table(alone)
+    assert "cluster C: vm leads" in table(of_one)
