@@ -106,7 +106,10 @@ async def store_until_silence(connection: Connection) -> int:
 
 
 async def report_of(connection: Connection) -> Any:
-    return (await reports(connection, 1))[0]
+    found = await reports(connection, 1)
+    if not found:
+        raise ConnectionLost("nobody answers")
+    return found[0]
 
 
 async def test_a_full_disk_is_told_and_healed_and_nothing_acknowledged_is_lost(
