@@ -18,6 +18,14 @@ def held(path: Path) -> bool:
     return any(str(path) in str(one.readlink()) for one in descriptors if one.is_symlink())
 
 
+async def taken_up(path: Path) -> None:
+    for _ in range(900):
+        if held(path):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{path} is not held")
+
+
 async def test_a_deleted_file_is_read_to_its_end_and_then_closed(tmp_path: Path) -> None:
     host = Host(tmp_path)
     host.write("app.log", b"1\n")
@@ -97,6 +105,7 @@ async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(tmp_
     running = asyncio.create_task(run())
     async with asyncio.timeout(10):
         await asked.wait()
+        await taken_up(tmp_path / "app.log")
         host.write("app.log", b"2\n")
         (tmp_path / "app.log").unlink()
         while held(tmp_path / "app.log"):
