@@ -106,13 +106,13 @@ def read(path: Path, text: str) -> BrokerSettings | None:
     return None
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(texts | broken)
 def test_any_file_gives_settings_or_is_refused_with_its_line(path: Path, text: str) -> None:
     read(path, text)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(lines)
 def test_settings_that_are_taken_make_a_configuration_that_nats_server_takes(
     path: Path, text: list[str]
@@ -130,7 +130,7 @@ def test_settings_that_are_taken_make_a_configuration_that_nats_server_takes(
 
 
 @pytest.mark.nats
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(lines)
 def test_settings_that_are_taken_are_applied_or_refused_in_words(
     path: Path, fresh_url: str, text: list[str]
