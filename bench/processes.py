@@ -109,6 +109,13 @@ class Process:
         """Ask it to read its settings again (SIGHUP); does not wait."""
         self._signal(signal.SIGHUP)
 
+    def terminate_watched(self) -> None:
+        """Ask it to end, and remember what it has started until then: once it has gone, nobody can tell."""
+        self._signal(signal.SIGSTOP)  # it starts nothing more while we look
+        self.tree()
+        self.terminate()
+        self._signal(signal.SIGCONT)
+
     def wait(self, seconds: float) -> int:
         """Wait for its end and return its exit code; raises `TookTooLong`."""
         if self.popen is None:
@@ -185,7 +192,7 @@ class Processes:
         """End every program but those in `keep`: first asked, then killed with all of its children."""
         ending = [process for process in reversed(self._started) if process not in keep]
         for process in ending:
-            process.terminate()
+            process.terminate_watched()
         deadline = time.monotonic() + seconds
         while any(process.is_running() for process in ending) and time.monotonic() < deadline:
             time.sleep(0.05)

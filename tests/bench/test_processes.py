@@ -92,3 +92,33 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_what_a_program_started_in_sessions_of_its_own_goes_with_it(tmp_path: Path) -> None:
+    starts = (
+        "import subprocess, time\n"
+        "for _ in range(3):\n"
+        "    subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        "print('started', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with Processes(tmp_path) as processes:
+        head = processes.start("head", [sys.executable, "-c", starts])
+        wait_until("it has started them", lambda: "started" in head.last_words(), 20, [head])
+        children = all_children(head.pid)
+
+    assert len(children) == 3
+    assert not [pid for pid in children if is_alive(pid)]
+
+
+def all_children(parent: int) -> list[int]:
+    found = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [int(pid) for pid in found]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
