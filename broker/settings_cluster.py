@@ -8,10 +8,7 @@ from pydantic import AfterValidator, Field
 from broker.address import Address, Listen, parse_address
 from broker.running.configuration import Many, ProgramSettings
 
-__all__ = ["CLUSTER_FIELDS", "ClusterSettings", "parse_route"]
-
-CLUSTER_FIELDS = frozenset({"cluster", "cluster_listen", "route", "cluster_secret_file"})
-"""The names of the settings below: those of `logbroker run` alone."""
+__all__ = ["ClusterSettings", "parse_route"]
 
 _SCHEMES = ("nats-route://", "nats://", "tls://")
 

@@ -15,6 +15,7 @@ from broker.serving.own import included
 
 pytestmark = pytest.mark.nats
 
+UNNAMED = re.compile(r"""['"]?(zz\d)['"]?[:=]\[""")
 UNKNOWN = re.compile(r'^(?:nats-server: )?.*:(\d+):\d+: unknown field "(.*)"$', re.MULTILINE)
 
 scalars = st.sampled_from(
@@ -82,8 +83,16 @@ def test_settings_are_found_where_nats_server_finds_them(path: Path, text: str) 
     )
     told = {(int(line), name) for line, name in UNKNOWN.findall(asked.stderr)}
 
-    if told:  # it does not name a key with a list right behind its sign, as in `a=[1]`
-        assert {(key.line, key.name) for key in keys_of(text)} >= told, asked.stderr
+    # it does not name a key with a list right behind its sign
+    unnamed = {
+        (number, name)
+        for number, line in enumerate(text.split("\n"), 1)
+        for name in UNNAMED.findall(line)
+    }
+    if told:
+        assert {(key.line, key.name) for key in keys_of(text)} - unnamed == told - unnamed, (
+            asked.stderr
+        )
 
 
 junk = st.text(alphabet="{}[]()\"'#/\\;,:=$ \n\x00é", min_size=1, max_size=4)
