@@ -46,7 +46,9 @@ def test_received_files_are_rotated_by_size_and_packed_and_lose_nothing_when_kil
     wait_until("all is received", lambda: rotating.received_size(host) >= size, 60)
     wait_until("closed segments are packed", lambda: len(packed()) >= 3, 30)
     assert shipper.stop(10) == 0
-    assert rotating.receiver.stop(10) == 0  # from here on no segment is exchanged for its packed form
+    assert (
+        rotating.receiver.stop(10) == 0
+    )  # from here on no segment is exchanged for its packed form
 
     verdict = rotating.verdict(host, [traffic.written[file]])
     assert verdict.is_perfect, str(verdict)
