@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PIP := pip>=25.1,<27
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint types bench bench-backup bench-broker bench-idle bench-live bench-agent bench-receive bench-receive-live bench-rights bench-wan constraints clean
+.PHONY: help venv demo test chaos lint types bench bench-backup bench-broker bench-idle bench-live bench-agent bench-receive bench-receive-live bench-rights bench-wan constraints clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,17 @@ demo: $(STAMP) ## Watch the whole path at work, with every program killed once (
 
 test: $(STAMP) ## Run all tests, three at a time: they wait more than they work
 	$(BIN)/python -m pytest -n 3 --dist worksteal
+
+SEED ?= 1
+MINUTES ?= 5
+FAULTS ?= all
+HOSTS ?= 5
+PARTITIONS ?= 3
+TOPOLOGY ?= single
+
+chaos: $(STAMP) ## Throw seeded faults at everything (SEED, MINUTES, FAULTS, HOSTS, PARTITIONS, TOPOLOGY=single|cluster)
+	$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES) --faults $(FAULTS) \
+	  --hosts $(HOSTS) --partitions $(PARTITIONS) --topology $(TOPOLOGY)
 
 lint: $(STAMP) types ## Check style, types, import directions and spelling
 	$(BIN)/ruff check

@@ -31,14 +31,26 @@ class Cluster:
     """A master, and workers of one core each; `python` has nothing installed that is ours."""
 
     def __init__(
-        self, processes: Processes, folder: Path, workers: int = 2, hidden: Path | None = None
+        self,
+        processes: Processes,
+        folder: Path,
+        workers: int = 2,
+        hidden: Path | None = None,
+        *,
+        host: str = "127.0.0.1",
+        within: tuple[str, ...] = (),
     ) -> None:
-        """Start them and wait until all have found each other; the last worker sees `hidden` as an empty folder."""
+        """Start them and wait until all have found each other; the last worker sees `hidden` as an empty folder.
+
+        They talk to each other at the address `host`; `within` is what their command lines begin with.
+        """
         self._processes = processes
+        self._host = host
+        self._within = within
         self._folder = folder
         self._java = find_java(os.environ)
         self._port, self._page = bench.ports.free_port(), bench.ports.free_port()
-        self.url = f"spark://127.0.0.1:{self._port}"
+        self.url = f"spark://{host}:{self._port}"
         self.python = _bare_python(folder)
         ports = ("--port", str(self._port), "--webui-port", str(self._page))
         self.master = self._start("master", "master.Master", *ports)
@@ -62,7 +74,7 @@ class Cluster:
     def _alive(self) -> int:
         try:
             with urllib.request.urlopen(
-                f"http://127.0.0.1:{self._page}/json/", timeout=5
+                f"http://{self._host}:{self._page}/json/", timeout=5
             ) as answer:
                 return int(json.load(answer)["aliveworkers"])
         except (OSError, ValueError):  # not there yet, or only half
@@ -77,11 +89,12 @@ class Cluster:
         return self._processes.start(
             name,
             [
+                *self._within,
                 *before,
                 str(self._java.executable),
                 *java_options(self._java, scratch),
                 *("-cp", f"{home / 'jars'}/*", f"org.apache.spark.deploy.{program}"),
-                *("--host", "127.0.0.1", *arguments),
+                *("--host", self._host, *arguments),
             ],
             environment={
                 "SPARK_HOME": str(home),

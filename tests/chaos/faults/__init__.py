@@ -1,0 +1,1 @@
+"""What can be done to a world, a module for each family; `catalogue` has them all."""

@@ -1,0 +1,142 @@
+"""Faults of processes: killed, stopped for a while, asked to end in the middle of things."""
+
+import os
+import random
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.chaos.faults.fault import Act, CannotStrike, End, FaultKind
+from tests.chaos.program import Program
+from tests.chaos.schedule import Kind
+
+if TYPE_CHECKING:
+    from tests.chaos.world import World
+
+__all__ = ["KINDS"]
+
+Choose = Callable[["World", random.Random], int]
+
+
+def _program(pick: Callable[["World"], Sequence[Program]]) -> Choose:
+    def choose(world: "World", chance: random.Random) -> int:
+        running = [program for program in pick(world) if program.is_running()]
+        if not running:
+            raise CannotStrike
+        return chance.choice(running).process.pid
+
+    return choose
+
+
+def _within(pick: Callable[["World"], Sequence[Program]], is_one: Callable[[int], bool]) -> Choose:
+    """Choose among the processes that a program has started."""
+
+    def choose(world: "World", chance: random.Random) -> int:
+        found = [
+            pid
+            for program in pick(world)
+            for pid in program.process.tree()
+            if pid != program.process.pid and is_one(pid)
+        ]
+        if not found:
+            raise CannotStrike
+        return chance.choice(found)
+
+    return choose
+
+
+def _kill(choose: Choose) -> Act:
+    def act(world: "World", chance: random.Random) -> None:
+        _send(choose(world, chance), signal.SIGKILL)
+
+    return act
+
+
+def _terminate(choose: Choose) -> Act:
+    def act(world: "World", chance: random.Random) -> None:
+        _send(choose(world, chance), signal.SIGTERM)
+
+    return act
+
+
+def _stop(choose: Choose) -> Act:
+    def act(world: "World", chance: random.Random) -> End:
+        pid = choose(world, chance)
+        _send(pid, signal.SIGSTOP)
+
+        def end() -> None:
+            with suppress(CannotStrike):  # somebody else has killed it meanwhile
+                _send(pid, signal.SIGCONT)
+
+        return end
+
+    return act
+
+
+def _send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        raise CannotStrike from None
+
+
+def _words(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def _is_java(pid: int) -> bool:
+    return _words(pid)[0].endswith(b"/java") if _words(pid) else False
+
+
+def _is_python(pid: int) -> bool:
+    return b"pyspark.daemon" in b" ".join(_words(pid))
+
+
+def _is_server(pid: int) -> bool:
+    return b"nats-server" in _words(pid)[0] if _words(pid) else False
+
+
+def _brokers(world: "World") -> list[Program]:
+    return [broker.program for broker in world.brokers]
+
+
+_VICTIMS: dict[str, tuple[Choose, frozenset[str]]] = {
+    "shipper": (_program(lambda world: world.shippers), frozenset()),
+    "broker": (_program(_brokers), frozenset()),
+    "server": (_within(_brokers, _is_server), frozenset()),
+    "driver": (_program(lambda world: world.receivers), frozenset()),
+    "jvm": (_within(lambda world: world.receivers, _is_java), frozenset()),
+    "python-worker": (
+        _within(lambda world: [*world.receivers, *world.spark_programs], _is_python),
+        frozenset(),
+    ),
+    "spark-worker": (
+        _program(lambda world: [one for one in world.spark_programs if one.role == "worker"]),
+        frozenset({"spark"}),
+    ),
+    "executor": (
+        _within(lambda world: world.spark_programs, _is_java),
+        frozenset({"spark"}),
+    ),
+}
+_ASKED = ("shipper", "broker", "driver", "spark-worker")
+
+KINDS = (
+    *(
+        FaultKind(Kind(f"kill-{name}", weight=2.0, needs=needs), _kill(choose))
+        for name, (choose, needs) in _VICTIMS.items()
+    ),
+    *(
+        FaultKind(Kind(f"stop-{name}", lasts=(0.2, 12.0), needs=needs), _stop(choose))
+        for name, (choose, needs) in _VICTIMS.items()
+    ),
+    *(
+        FaultKind(Kind(f"end-{name}", needs=_VICTIMS[name][1]), _terminate(_VICTIMS[name][0]))
+        for name in _ASKED
+    ),
+)

@@ -1,0 +1,139 @@
+"""Programs as a service manager runs them: what ends is started again, what refuses to go on (78) waits for a person."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.processes import Process
+
+__all__ = ["Ending", "Program", "Supervisor"]
+
+_LOOK = 0.1  # seconds
+_AGAIN_AFTER = 0.5  # seconds; RestartSec
+_REFUSED = 78
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A program ended: when by the monotonic clock, with what, and its last words."""
+
+    program: str
+    at: float
+    code: int
+    words: str
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """A program under supervision; `role` is "shipper", "broker", "receiver", "master", "worker" or "peer"."""
+
+    process: Process
+    role: str
+    endings: list[Ending] = field(default_factory=list)
+    refused: Ending | None = None
+    _held: int = 0
+    _ended_at: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.process.name
+
+    @property
+    def log(self) -> Path:
+        return self.process.log
+
+    def is_running(self) -> bool:
+        return self.process.is_running()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Whatever becomes of it meanwhile, it is not started again; afterwards it is, if it does not run."""
+        self.hold()
+        try:
+            yield
+        finally:
+            self.release()
+
+    def hold(self) -> None:
+        """Leave it dead if it dies, until `release`."""
+        self._held += 1
+
+    def release(self) -> None:
+        """Look after it again."""
+        self._held -= 1
+
+    def go_on(self) -> None:
+        """Start it again after it refused to: somebody has done what it asked for."""
+        self.refused = None
+
+    def look(self, now: float) -> None:
+        """Start it again if it has ended and is to run; for the supervisor's thread."""
+        popen = self.process.popen
+        if popen is None or (code := popen.poll()) is None:
+            return
+        if self._ended_at is None:
+            ending = Ending(self.name, now, code, self.process.last_words())
+            self.endings.append(ending)
+            self._ended_at = now
+            if code == _REFUSED:
+                self.refused = ending
+        if not self._held and not self.refused and now - self._ended_at >= _AGAIN_AFTER:
+            self._ended_at = None
+            self.process.start()
+
+
+class Supervisor:
+    """Looks after programs from a thread of its own, from `with` to its end."""
+
+    def __init__(self) -> None:
+        self.programs: list[Program] = []
+        self.failure: BaseException | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="supervisor")
+
+    def __enter__(self) -> "Supervisor":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Start nothing again from here on."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def take(self, process: Process, role: str) -> Program:
+        """Look after a program that runs already."""
+        program = Program(process, role)
+        self.programs.append(program)
+        return program
+
+    def wait(self, what: str, holds: Callable[[], bool], seconds: float) -> float:
+        """Wait until something holds, and return how long that took; raises `TimeoutError`, with what has refused."""
+        began = time.monotonic()
+        while not holds():
+            if self.failure:
+                raise RuntimeError("the supervisor died") from self.failure
+            if time.monotonic() - began > seconds:
+                refused = "".join(
+                    f"\n{program.name} refused: {program.refused.words[-600:]}"
+                    for program in self.programs
+                    if program.refused
+                )
+                raise TimeoutError(f"{what}: not within {seconds:g} s{refused}")
+            time.sleep(0.1)
+        return time.monotonic() - began
+
+    def _run(self) -> None:
+        try:
+            while not self._ended.wait(_LOOK):
+                for program in list(self.programs):
+                    program.look(time.monotonic())
+        except BaseException as error:
+            self.failure = error
+            raise

@@ -1,0 +1,38 @@
+"""How much of each host is in the received files, cheaply: closed segments are unpacked once."""
+
+from pathlib import Path
+
+from bench.received import read_segment, segments_by_host
+
+__all__ = ["Received"]
+
+
+class Received:
+    """The output folder of a receiver, as it grows."""
+
+    def __init__(self, output: Path) -> None:
+        self.output = output
+        self._known: dict[tuple[Path, int, int], int] = {}
+
+    def sizes(self) -> dict[str, int]:
+        """Return how many bytes of each host there are, unpacked; of a host whose file is just being exchanged, nothing."""
+        try:
+            segments = segments_by_host(self.output)
+        except ValueError:
+            return {}
+        found: dict[str, int] = {}
+        for host, paths in segments.items():
+            try:
+                found[host] = sum(map(self._size, paths))
+            except FileNotFoundError:
+                continue
+        return found
+
+    def _size(self, path: Path) -> int:
+        status = path.stat()
+        if path.suffix not in {".zst", ".gz"}:
+            return status.st_size
+        key = (path, status.st_ino, status.st_size)
+        if key not in self._known:
+            self._known[key] = len(read_segment(path))
+        return self._known[key]

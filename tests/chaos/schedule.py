@@ -1,0 +1,86 @@
+"""A schedule of faults, as a value: drawn from a seed, written to a file, read back, cut shorter. Knows no world.
+
+A schedule is a row of strokes. A stroke is one fault or several that overlap; after most of them lines have to flow again
+within a bound, after some the next one strikes at once, so that recovery itself is hit.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = ["Fault", "Kind", "Stroke", "draw"]
+
+_ALONE = 0.45
+_SETTLES = 0.75
+_LATEST = 4.0  # seconds into the stroke
+_PAUSE = 1.5  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of fault as a schedule sees it.
+
+    `lasts` is the range of its length in seconds, (0, 0) for what happens at a moment. `weight` is how often it is drawn, in
+    relation to others. `needs` names features of a world without which it cannot be done (`World.features`). One that
+    `destroys` takes lines, or the means to tell them apart, on purpose: it is drawn only when asked for.
+    """
+
+    name: str
+    lasts: tuple[float, float] = (0.0, 0.0)
+    weight: float = 1.0
+    needs: frozenset[str] = frozenset()
+    destroys: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault: begins `at` seconds into its stroke, lasts for `lasts` seconds; `seed` decides whom and how it hits."""
+
+    kind: str
+    at: float
+    lasts: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stroke:
+    """Faults that overlap, and whether lines must flow again before the next stroke, which comes after `pause` seconds."""
+
+    faults: tuple[Fault, ...]
+    settles: bool = True
+    pause: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stroke: dict[str, Any]) -> "Stroke":
+        """Read what `as_json` has made."""
+        faults = tuple(Fault(**fault) for fault in stroke["faults"])
+        return cls(faults, stroke["settles"], stroke["pause"])
+
+
+def draw(seed: int, kinds: Sequence[Kind]) -> Iterator[Stroke]:
+    """Draw strokes without end; the same seed and kinds give the same ones. Each kind comes alone once, first of all."""
+    chance = random.Random(seed)
+    first = list(kinds)
+    chance.shuffle(first)
+    for kind in first:
+        yield Stroke((_fault(kind, chance, 0.0),), True, round(chance.uniform(0, _PAUSE), 2))
+    weights = [kind.weight for kind in kinds]
+    while True:
+        count = 1 if chance.random() < _ALONE else chance.choice((2, 2, 3, 4))
+        chosen = chance.choices(kinds, weights, k=count)
+        faults = [
+            _fault(kind, chance, chance.uniform(0, _LATEST) if number else 0.0)
+            for number, kind in enumerate(chosen)
+        ]
+        settles = chance.random() < _SETTLES
+        yield Stroke(tuple(faults), settles, round(chance.uniform(0, _PAUSE), 2))
+
+
+def _fault(kind: Kind, chance: random.Random, at: float) -> Fault:
+    lasts = round(chance.uniform(*kind.lasts), 2)
+    return Fault(kind.name, round(at, 2), lasts, chance.randrange(1 << 30))

@@ -1,0 +1,244 @@
+"""A whole suite in one folder, each program on a machine of its own, looked after as a service manager would.
+
+folder/hosts/<host>/logs, state     the host's disk
+folder/brokers/<name>               a broker's disk
+folder/central/out, state           the receivers' disk
+folder/logs/<program>.log           what the programs say
+folder/tmp/<program>                their TMPDIR
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bench.processes import Processes
+from bench.traffic import Traffic
+from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
+from broker.exits import ConfigurationError, OperatorError
+from tests.chaos.disks import Disk
+from tests.chaos.host import Host
+from tests.chaos.networks import Machine, machines
+from tests.chaos.program import Program, Supervisor
+from tests.chaos.received import Received
+from tests.chaos.shape import Shape
+from tests.receiver.cluster import Cluster as SparkCluster
+
+__all__ = ["Broker", "World"]
+
+Answer = TypeVar("Answer")
+
+_HOST_MACHINES = ("h1", "h2")
+_RECEIVER_MACHINE = "r1"
+_SECRET = "between these three"
+_DISKS = {"host": 256, "broker": 1024, "central": 1536}  # megabytes
+_WEIRD_NAMES = (
+    "web01",
+    "db.example.net",
+    "Ünï-çode",
+    "web02",
+    "kafka-3.dc1.example.net",
+    "mail",
+    "x",
+)
+
+
+@dataclass(slots=True)
+class Broker:
+    """One of the brokers; `store` is its folder."""
+
+    name: str
+    machine: Machine
+    store: Path
+    program: Program
+
+    @property
+    def url(self) -> str:
+        return f"nats://{self.machine.client}"
+
+
+@dataclass(slots=True)
+class World:
+    """What faults act on. Made by `built`, within namespaces of its own."""
+
+    folder: Path
+    shape: Shape
+    processes: Processes
+    supervisor: Supervisor
+    machines: dict[str, Machine] = field(default_factory=dict)
+    disks: dict[str, Disk] = field(default_factory=dict)
+    brokers: list[Broker] = field(default_factory=list)
+    hosts: list[Host] = field(default_factory=list)
+    receivers: list[Program] = field(default_factory=list)
+    spark: SparkCluster | None = None
+    spark_programs: list[Program] = field(default_factory=list)
+
+    @classmethod
+    def built(
+        cls, folder: Path, shape: Shape, processes: Processes, supervisor: Supervisor
+    ) -> "World":
+        """Mount disks, make networks, start all programs, and wait until they are ready. Nothing is written yet."""
+        world = cls(folder, shape, processes, supervisor)
+        brokers = ("b1", "b2", "b3") if shape.topology == "cluster" else ("b1",)
+        world.machines = machines((*brokers, *_HOST_MACHINES, _RECEIVER_MACHINE))
+        for name in ("logs", "tmp"):
+            (folder / name).mkdir(exist_ok=True)
+        for name in brokers:
+            world._mount(f"broker-{name}", folder / "brokers" / name, _DISKS["broker"])
+        world._mount("central", folder / "central", _DISKS["central"])
+        world._start_brokers(brokers)
+        world._start_receivers()
+        for number in range(shape.hosts):
+            world._add_host(number)
+        return world
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What this world has that a fault may need: "cluster", "single", "spark", "standby", "secured"."""
+        found = {self.shape.topology, self.shape.receivers}
+        return frozenset(found | {"secured"} if self.shape.secured else found)
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "central" / "out"
+
+    @property
+    def receiver_state(self) -> Path:
+        return self.folder / "central" / "state"
+
+    @property
+    def urls(self) -> list[str]:
+        return [broker.url for broker in self.brokers]
+
+    @property
+    def shippers(self) -> list[Program]:
+        return [host.shipper for host in self.hosts if host.shipper]
+
+    @property
+    def received(self) -> Received:
+        return self._received
+
+    _received: Received = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._received = Received(self.output)
+
+    def ask(
+        self,
+        question: Callable[[Connection], Coroutine[Any, Any, Answer]],
+        seconds: float = 60,
+        urls: Sequence[str] = (),
+    ) -> Answer:
+        """Ask the brokers as an admin until there is an answer, whoever leads meanwhile; raises TimeoutError."""
+        return asyncio.run(_insist(urls or self.urls, question, seconds))
+
+    def start_program(
+        self, program: str, name: str, machine: Machine, words: Sequence[str | Path], role: str
+    ) -> Program:
+        """Start one of our programs on a machine, and look after it."""
+        scratch = self.folder / "tmp" / name
+        scratch.mkdir(parents=True, exist_ok=True)
+        process = self.processes.start(
+            name,
+            [*machine.within, str(Path(sys.executable).with_name(program)), *words],
+            {"TMPDIR": str(scratch)},
+        )
+        return self.supervisor.take(process, role)
+
+    def _mount(self, name: str, path: Path, megabytes: int) -> None:
+        self.disks[name] = Disk.mounted(name, path, megabytes)
+
+    def _start_brokers(self, names: Sequence[str]) -> None:
+        routes = [
+            word
+            for name in names
+            for word in ("--route", f"nats-route://{self.machines[name].route}")
+        ]
+        secret = self.folder / "secret"
+        secret.touch(0o600)
+        secret.write_text(_SECRET, "utf-8")
+        for name in names:
+            machine = self.machines[name]
+            store = self.folder / "brokers" / name / "store"
+            words: list[str | Path] = ["run", "--store-dir", store, "--listen", str(machine.client)]
+            words += ["--http", "", "--partitions", str(self.shape.partitions)]
+            words += ["--allow-anonymous", "--server-name", name]
+            if len(names) > 1:
+                words += ["--cluster", "c", "--cluster-listen", str(machine.route), *routes]
+                words += ["--cluster-secret-file", secret]
+            program = self.start_program("logbroker", name, machine, words, "broker")
+            self.brokers.append(Broker(name, machine, store, program))
+        self.supervisor.wait(
+            "the brokers are ready",
+            lambda: all((broker.store / "broker.json").exists() for broker in self.brokers),
+            60,
+        )
+
+    def _start_receivers(self) -> None:
+        machine = self.machines[_RECEIVER_MACHINE]
+        for path in (self.output, self.receiver_state):
+            path.mkdir()
+        names = ["one", "two"] if self.shape.receivers == "standby" else ["one"]
+        servers = [word for url in self.urls for word in ("--server", url)]
+        words: list[str | Path] = ["--partition", "all", *servers]
+        words += ["--output", self.output, "--state-dir", self.receiver_state]
+        words += ["--rotate-size", "300kB", "--compress", "zstd"]
+        if self.shape.receivers == "standby":
+            words += ["--standby", "--takeover-after", "3s"]
+        if self.shape.receivers == "spark":
+            words += self._start_spark(machine)
+        for name in names:
+            self.receivers.append(
+                self.start_program("logreceiver", f"receiver-{name}", machine, words, "receiver")
+            )
+
+    def _start_spark(self, machine: Machine) -> list[str | Path]:
+        folder = self.folder / "spark"
+        folder.mkdir()
+        self.spark = SparkCluster(
+            self.processes, folder, host=machine.address, within=machine.within
+        )
+        self.spark_programs.append(self.supervisor.take(self.spark.master, "master"))
+        self.spark_programs += [
+            self.supervisor.take(worker, "worker") for worker in self.spark.workers
+        ]
+        return ["--master", self.spark.url, "--executor-python", str(self.spark.python)]
+
+    def _add_host(self, number: int) -> None:
+        name = f"{_WEIRD_NAMES[number % len(_WEIRD_NAMES)]}{number // len(_WEIRD_NAMES) or ''}"
+        machine = self.machines[_HOST_MACHINES[number % len(_HOST_MACHINES)]]
+        folder = self.folder / "hosts" / name
+        self._mount(f"host-{name}", folder, _DISKS["host"])
+        logs, state = folder / "logs", folder / "state"
+        for path in (logs, state):
+            path.mkdir()
+        traffic = Traffic([logs / "app.log"], self.shape.rate, self.shape.seed + number)
+        host = Host(name, machine.name, logs, state, traffic)
+        servers = [word for url in self.urls for word in ("--server", url)]
+        host.shipper = self.start_program(
+            "logshipper",
+            f"shipper-{name}",
+            machine,
+            ["--file", logs / "*.log*", "--host", name, "--state-dir", state, *servers],
+            "shipper",
+        )
+        self.hosts.append(host)
+
+
+async def _insist(
+    urls: Sequence[str],
+    question: Callable[[Connection], Coroutine[Any, Any, Answer]],
+    seconds: float,
+) -> Answer:
+    connection = Connection(list(urls), "chaos")
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                try:
+                    return await question(connection)
+                except (ConnectionLost, Rejected, BrokerAway, ConfigurationError, OperatorError):
+                    await asyncio.sleep(0.1)
+    finally:
+        await connection.close()
