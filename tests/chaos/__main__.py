@@ -21,6 +21,7 @@ from tests.chaos.shape import Shape
 @click.option("--partitions", default=3, show_default=True)
 @click.option("--topology", type=click.Choice(["single", "cluster"]), default="single")
 @click.option("--receivers", type=click.Choice(["alone", "standby", "spark"]), default=None)
+@click.option("--secured/--open", default=None, help="Whether programs have credentials.")
 @click.option("--folder", type=click.Path(path_type=Path), default=None)
 def main(
     seed: int,
@@ -30,6 +31,7 @@ def main(
     partitions: int,
     topology: str,
     receivers: str | None,
+    secured: bool | None,
     folder: Path | None,
 ) -> None:
     """Throw seeded faults at a whole suite, and judge every line of every host."""
@@ -40,6 +42,8 @@ def main(
     shape = Shape.drawn(seed, topology, hosts, partitions)
     if receivers:
         shape = shape.with_(receivers=receivers)
+    if secured is not None:
+        shape = shape.with_(secured=secured)
     features = {topology, shape.receivers} | ({"secured"} if shape.secured else set())
     kinds = [
         each.kind

@@ -3,6 +3,7 @@
 folder/hosts/<host>/logs, state     the host's disk
 folder/brokers/<name>               a broker's disk
 folder/central/out, state           the receivers' disk
+folder/credentials                  what is carried to each program, where the brokers are secured
 folder/logs/<program>.log           what the programs say
 folder/tmp/<program>                their TMPDIR
 """
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 
 from bench.processes import Processes
 from bench.traffic import Traffic
+from broker.connecting.access import Access
 from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError, OperatorError
 from tests.chaos.disks import Disk
@@ -23,6 +25,7 @@ from tests.chaos.host import Host
 from tests.chaos.networks import Machine, machines
 from tests.chaos.program import Program, Supervisor
 from tests.chaos.received import Received
+from tests.chaos.secured import Keys
 from tests.chaos.shape import Shape
 from tests.receiver.cluster import Cluster as SparkCluster
 
@@ -74,6 +77,7 @@ class World:
     receivers: list[Program] = field(default_factory=list)
     spark: SparkCluster | None = None
     spark_programs: list[Program] = field(default_factory=list)
+    keys: Keys | None = None
 
     @classmethod
     def built(
@@ -113,6 +117,20 @@ class World:
         return [broker.url for broker in self.brokers]
 
     @property
+    def access(self) -> Access:
+        """How the harness itself gets in at the brokers."""
+        return self.keys.access if self.keys else Access()
+
+    @property
+    def admin_words(self) -> list[str | Path]:
+        """What a command of ours takes that asks the brokers for an admin."""
+        return ["--config", self.keys.admin] if self.keys else self._servers
+
+    @property
+    def _servers(self) -> list[str | Path]:
+        return [word for url in self.urls for word in ("--server", url)]
+
+    @property
     def shippers(self) -> list[Program]:
         return [host.shipper for host in self.hosts if host.shipper]
 
@@ -132,7 +150,7 @@ class World:
         urls: Sequence[str] = (),
     ) -> Answer:
         """Ask the brokers as an admin until there is an answer, whoever leads meanwhile; raises TimeoutError."""
-        return asyncio.run(_insist(urls or self.urls, question, seconds))
+        return asyncio.run(_insist(urls or self.urls, self.access, question, seconds))
 
     def start_program(
         self, program: str, name: str, machine: Machine, words: Sequence[str | Path], role: str
@@ -159,12 +177,20 @@ class World:
         secret = self.folder / "secret"
         secret.touch(0o600)
         secret.write_text(_SECRET, "utf-8")
-        for name in names:
+        stores = {name: self.folder / "brokers" / name / "store" for name in names}
+        if self.shape.secured:
+            self.keys = Keys.made(
+                self.folder / "credentials",
+                [(self.machines[name], stores[name]) for name in names],
+                hosts=[_host_name(number) for number in range(self.shape.hosts)],
+                receivers=self._receiver_names,
+            )
+        for name, store in stores.items():
             machine = self.machines[name]
-            store = self.folder / "brokers" / name / "store"
             words: list[str | Path] = ["run", "--store-dir", store, "--listen", str(machine.client)]
             words += ["--http", "", "--partitions", str(self.shape.partitions)]
-            words += ["--allow-anonymous", "--server-name", name]
+            words += ["--server-name", name]
+            words += [] if self.keys else ["--allow-anonymous"]
             if len(names) > 1:
                 words += ["--cluster", "c", "--cluster-listen", str(machine.route), *routes]
                 words += ["--cluster-secret-file", secret]
@@ -180,18 +206,21 @@ class World:
         machine = self.machines[_RECEIVER_MACHINE]
         for path in (self.output, self.receiver_state):
             path.mkdir()
-        names = ["one", "two"] if self.shape.receivers == "standby" else ["one"]
-        servers = [word for url in self.urls for word in ("--server", url)]
-        words: list[str | Path] = ["--partition", "all", *servers]
-        words += ["--output", self.output, "--state-dir", self.receiver_state]
+        words: list[str | Path] = ["--output", self.output, "--state-dir", self.receiver_state]
         words += ["--rotate-size", "300kB", "--compress", "zstd"]
         if self.shape.receivers == "standby":
             words += ["--standby", "--takeover-after", "3s"]
         if self.shape.receivers == "spark":
             words += self._start_spark(machine)
-        for name in names:
+        for name in self._receiver_names:
             self.receivers.append(
-                self.start_program("logreceiver", f"receiver-{name}", machine, words, "receiver")
+                self.start_program(
+                    "logreceiver",
+                    f"receiver-{name}",
+                    machine,
+                    [*self._receiver_words(name), *words],
+                    "receiver",
+                )
             )
 
     def _start_spark(self, machine: Machine) -> list[str | Path]:
@@ -206,8 +235,26 @@ class World:
         ]
         return ["--master", self.spark.url, "--executor-python", str(self.spark.python)]
 
+    @property
+    def _receiver_names(self) -> list[str]:
+        return ["one", "two"] if self.shape.receivers == "standby" else ["one"]
+
+    def _receiver_words(self, name: str) -> list[str | Path]:
+        if self.keys:
+            return ["--config", self.keys.file("receiver", name)]
+        return ["--partition", "all", *self._servers]
+
+    def _host_words(self, name: str, number: int) -> list[str | Path]:
+        """Every second host has its credential read at each connect, the others at their start."""
+        if self.keys and number % 2 == 0:
+            return ["--config", self.keys.file("host", name)]
+        words = ["--host", name, *self._servers]
+        if self.keys:
+            words += ["--nkey", self.keys.file("host", name), "--tls-ca", self.keys.authority]
+        return words
+
     def _add_host(self, number: int) -> None:
-        name = f"{_WEIRD_NAMES[number % len(_WEIRD_NAMES)]}{number // len(_WEIRD_NAMES) or ''}"
+        name = _host_name(number)
         machine = self.machines[_HOST_MACHINES[number % len(_HOST_MACHINES)]]
         folder = self.folder / "hosts" / name
         self._mount(f"host-{name}", folder, _DISKS["host"])
@@ -216,23 +263,27 @@ class World:
             path.mkdir()
         traffic = Traffic([logs / "app.log"], self.shape.rate, self.shape.seed + number)
         host = Host(name, machine.name, logs, state, traffic)
-        servers = [word for url in self.urls for word in ("--server", url)]
         host.shipper = self.start_program(
             "logshipper",
             f"shipper-{name}",
             machine,
-            ["--file", logs / "*.log*", "--host", name, "--state-dir", state, *servers],
+            ["--file", logs / "*.log*", "--state-dir", state, *self._host_words(name, number)],
             "shipper",
         )
         self.hosts.append(host)
 
 
+def _host_name(number: int) -> str:
+    return f"{_WEIRD_NAMES[number % len(_WEIRD_NAMES)]}{number // len(_WEIRD_NAMES) or ''}"
+
+
 async def _insist(
     urls: Sequence[str],
+    access: Access,
     question: Callable[[Connection], Coroutine[Any, Any, Answer]],
     seconds: float,
 ) -> Answer:
-    connection = Connection(list(urls), "chaos")
+    connection = Connection(list(urls), "chaos", access=access)
     try:
         async with asyncio.timeout(seconds):
             while True:

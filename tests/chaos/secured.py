@@ -1,0 +1,125 @@
+"""The credentials and certificates of a secured world, given and taken by `logbroker` itself, as an operator would.
+
+folder/host-<name>.toml, receiver-<name>.toml, admin-chaos.toml      what is carried to each program
+folder/authority.pem                                                 what the brokers' certificates are checked against
+"""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker.connecting.access import Access
+from tests.chaos.networks import Machine
+
+__all__ = ["CommandFailed", "Keys", "run_logbroker"]
+
+_SECONDS = 60.0
+_ADMIN = "chaos"
+
+
+class CommandFailed(Exception):
+    """A command ended with another code than 0; the message is what it said."""
+
+
+def run_logbroker(*words: str | Path) -> str:
+    """Run a command of `logbroker` and return what it says; raises `CommandFailed`."""
+    program = Path(sys.executable).with_name("logbroker")
+    done = subprocess.run(
+        [program, *words], capture_output=True, text=True, check=False, timeout=_SECONDS
+    )
+    if done.returncode:
+        raise CommandFailed(f"logbroker {words[0]} {words[1]}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Who gets in at brokers whose folders are `stores`; the first of them has the book that is changed."""
+
+    folder: Path
+    stores: tuple[Path, ...]
+    urls: tuple[str, ...]
+    changing: threading.Lock = field(default_factory=threading.Lock)
+    """Held by whoever changes a book: an operator does one thing at a time."""
+
+    @classmethod
+    def made(
+        cls,
+        folder: Path,
+        brokers: Sequence[tuple[Machine, Path]],
+        hosts: Sequence[str],
+        receivers: Sequence[str],
+    ) -> "Keys":
+        """Make certificates for brokers that do not run yet, given as machines and folders, and all credentials."""
+        folder.mkdir(mode=0o700)
+        stores = tuple(store for _, store in brokers)
+        keys = cls(folder, stores, tuple(f"nats://{machine.client}" for machine, _ in brokers))
+        for machine, store in brokers:
+            names = ("--name", machine.client.host, "--name", machine.route.host)
+            authority = (
+                *("--authority", stores[0] / "tls" / "authority.pem"),
+                *("--authority-key", stores[0] / "tls" / "authority.key"),
+            )
+            shared = authority if store != stores[0] else ()
+            run_logbroker("tls", "init", "--store-dir", store, *names, *shared)
+        keys.authority.write_bytes((stores[0] / "tls" / "authority.pem").read_bytes())
+        keys.add("admin", _ADMIN)
+        keys.add("host", *hosts)
+        keys.add("receiver", *receivers)
+        return keys
+
+    @property
+    def authority(self) -> Path:
+        return self.folder / "authority.pem"
+
+    @property
+    def admin(self) -> Path:
+        """The credential of the harness itself."""
+        return self.file("admin", _ADMIN)
+
+    @property
+    def access(self) -> Access:
+        """How the harness itself gets in."""
+        return Access(nkey=self.admin, tls_ca=self.authority)
+
+    def file(self, kind: str, name: str) -> Path:
+        """Return where the credential of a "host", a "receiver" or an "admin" is."""
+        return self.folder / f"{kind}-{name}.toml"
+
+    def add(self, kind: str, *names: str) -> None:
+        """Give credentials, and put them where `file` says; raises `CommandFailed`, as all that change something."""
+        partitions = ("--partition", "all") if kind == "receiver" else ()
+        self._hand_out("add", kind, *names, *partitions)
+
+    def rotate(self, kind: str, name: str, *, grace: str = "1d") -> None:
+        """Make a new secret in the same file."""
+        self._hand_out("rotate", kind, name, "--grace", grace)
+
+    def revoke(self, kind: str, *names: str) -> None:
+        """Take credentials away; the files stay."""
+        with self.changing:
+            run_logbroker(*_in(self.stores[0], "revoke", kind, *names, "--yes"))
+            self._copy()
+
+    def books(self) -> list[bytes]:
+        """Return the books as they are, one for each broker."""
+        return [(store / "credentials.json").read_bytes() for store in self.stores]
+
+    def _hand_out(self, *words: str) -> None:
+        servers = [word for url in self.urls for word in ("--server", url)]
+        with self.changing:
+            into = ("--output", f"{self.folder}/", "--force", *servers)
+            run_logbroker(*_in(self.stores[0], *words, *into))
+            self._copy()
+
+    def _copy(self) -> None:
+        book = self.stores[0] / "credentials.json"
+        for store in self.stores[1:]:
+            run_logbroker(*_in(store, "import", str(book), "--force", "--yes"))
+
+
+def _in(store: Path, *words: str) -> list[str]:
+    return ["credentials", *words, "--store-dir", str(store)]
