@@ -11,6 +11,7 @@ from tests.chaos.faults.catalogue import CATALOGUE
 from tests.chaos.run import run
 from tests.chaos.schedule import draw
 from tests.chaos.shape import Shape
+from tests.chaos.tools import machine_features, missing_here
 
 
 @click.command()
@@ -44,7 +45,9 @@ def main(
         shape = shape.with_(receivers=receivers)
     if secured is not None:
         shape = shape.with_(secured=secured)
-    features = {topology, shape.receivers} | ({"secured"} if shape.secured else set())
+    for missing in missing_here():
+        click.echo(missing)
+    features = shape.features | machine_features()
     kinds = [
         each.kind
         for each in CATALOGUE.values()

@@ -1,23 +1,178 @@
-"""Small disks of our own, one for each machine: a tmpfs that can be filled, freed, and made read-only."""
+"""Small disks of our own, one for each machine, that can be filled, lose their power, and turn read-only under their users.
 
+Brokers and receivers have ext4 on a loop device where the machine lets us ("blocks"): only a real file system turns read-only
+while files are open, as it does after an error (a tmpfs refuses that with EBUSY), and only one with a journal forgets what
+was not synced. Hosts, and all disks elsewhere, have a tmpfs. Only within mounts of the caller's own (`tests.chaos.apart`): with
+them everything goes, images in memory and loop devices too.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+import struct
 import subprocess
-from dataclasses import dataclass
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Disk"]
+from tests.chaos.faults.fault import CannotStrike
+
+__all__ = ["Disk", "have_blocks"]
+
+_INODES = 8192
+_MIB = 1 << 20
+_SHUT_DOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN, linux/ext4.h
+_WITHOUT_LOG = 2  # EXT4_GOING_FLAGS_NOLOGFLUSH: what is not on the device by now never gets there
+_MKFS = ("mkfs.ext4", "-q", "-F", "-m", "0", "-N", str(_INODES), "-E", "lazy_itable_init=0")
+_BALLAST = ".ballast"
+_LET_GO = 30.0  # seconds until nobody has a file open there
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Disk:
-    """A file system of its own at `path`; only within mounts of the caller's own (`tests.chaos.apart`)."""
+    """A file system of its own at `path`; `image` is what it is on, None for a tmpfs."""
 
     name: str
     path: Path
+    megabytes: int
+    image: Path | None = None
+    _trouble: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def mounted(cls, name: str, path: Path, megabytes: int) -> "Disk":
-        """Make the folder and mount an empty disk there."""
+    def mounted(cls, name: str, path: Path, megabytes: int, images: Path | None = None) -> "Disk":
+        """Make the folder and mount an empty disk there: on an image in the folder `images`, or a tmpfs."""
         path.mkdir(parents=True)
-        options = f"size={megabytes}m,mode=0755"
-        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", path], check=True)
-        return cls(name, path)
+        if images is None:
+            options = f"size={megabytes}m,nr_inodes={_INODES},mode=0755"
+            _run("mount", "-t", "tmpfs", "-o", options, "tmpfs", path)
+            return cls(name, path, megabytes)
+        image = images / name
+        with image.open("wb") as file:
+            file.truncate(megabytes * _MIB)
+        _run(*_MKFS, image)
+        disk = cls(name, path, megabytes, image)
+        disk._mount()
+        return disk
+
+    def begin_trouble(self) -> None:
+        """Keep other faults of this disk away until `end_trouble`; raises `CannotStrike` where one is under way."""
+        if not self._trouble.acquire(blocking=False):
+            raise CannotStrike(f"{self.name} has trouble already")
+
+    def end_trouble(self) -> None:
+        """Let the next fault have this disk."""
+        self._trouble.release()
+
+    def fill(self, left: int = 0) -> None:
+        """Leave so many bytes free, or a little less."""
+        if self.image is None:
+            self._resize(left)
+            return
+        with (self.path / _BALLAST).open("wb") as file, suppress(OSError):
+            # where metadata takes the last of it, this ends with ENOSPC and the disk is full
+            os.posix_fallocate(file.fileno(), 0, max(1, self._free() - left))
+
+    def use_up_inodes(self) -> None:
+        """Leave no room for another file, folder or link."""
+        if self.image is None:
+            status = os.statvfs(self.path)
+            self._remount(f"nr_inodes={status.f_files - status.f_ffree}")
+            return
+        folder = self.path / _BALLAST
+        folder.mkdir()
+        with suppress(OSError):
+            for number in range(_INODES):
+                (folder / str(number)).touch()
+
+    def free(self) -> None:
+        """Take away what `fill` or `use_up_inodes` has put there."""
+        ballast = self.path / _BALLAST
+        if self.image is None:
+            self._remount(f"size={self.megabytes}m,nr_inodes={_INODES}")
+        elif ballast.is_dir():
+            shutil.rmtree(ballast)
+        else:
+            ballast.unlink()
+
+    def fail(self) -> None:
+        """Have the file system find an error in itself: from now on it can only be read, files that are open too."""
+        Path(f"/sys/fs/ext4/{self._device()}/trigger_fs_error").write_text("1")
+
+    def cut_power(self) -> None:
+        """Lose what was not synced; nothing can be read or written until `mend`."""
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.ioctl(folder, _SHUT_DOWN, struct.pack("I", _WITHOUT_LOG))
+        finally:
+            os.close(folder)
+
+    def unmount(self) -> None:
+        """Take it off as soon as nobody uses it any more; raises `TimeoutError`."""
+        deadline = time.monotonic() + _LET_GO
+        while subprocess.run(["umount", self.path], check=False, capture_output=True).returncode:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"somebody holds on to {self.name}")
+            time.sleep(0.1)
+
+    def mend(self) -> None:
+        """Check and mount it again after `unmount`."""
+        checked = subprocess.run(
+            ["e2fsck", "-p", str(self.image)], check=False, capture_output=True, text=True
+        )
+        if checked.returncode > 1:  # 1 is "errors corrected"
+            raise RuntimeError(f"{self.name} is beyond repair: {checked.stdout}{checked.stderr}")
+        self._mount()
+
+    def _mount(self) -> None:
+        _run("mount", "-o", "loop,errors=remount-ro", str(self.image), self.path)
+
+    def _device(self) -> str:
+        asked = ["findmnt", "-no", "SOURCE", str(self.path)]
+        told = subprocess.run(asked, check=True, capture_output=True, text=True)
+        return Path(told.stdout.strip()).name
+
+    def _free(self) -> int:
+        status = os.statvfs(self.path)
+        return status.f_bavail * status.f_frsize
+
+    def _resize(self, left: int) -> None:
+        for _ in range(20):
+            status = os.statvfs(self.path)
+            used = (status.f_blocks - status.f_bfree) * status.f_frsize
+            try:
+                self._remount(f"size={max(4096, used + left)}")
+            except subprocess.CalledProcessError:
+                continue  # somebody has written meanwhile
+            return
+        raise CannotStrike(f"{self.name} is written to too fast")
+
+    def _remount(self, options: str) -> None:
+        _run("mount", "-o", f"remount,{options}", self.path)
+
+
+def have_blocks() -> bool:
+    """Whether file systems on loop devices can be had here, and broken."""
+    if any(shutil.which(tool) is None for tool in ("mkfs.ext4", "e2fsck", "findmnt")):
+        return False
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            disk = Disk.mounted("tried", Path(scratch, "mounted"), 8, Path(scratch))
+        except (subprocess.CalledProcessError, OSError):
+            return False
+        try:
+            disk.cut_power()
+            return Path(f"/sys/fs/ext4/{disk._device()}/trigger_fs_error").exists()
+        except OSError as error:
+            if error.errno not in {errno.ENOTTY, errno.EPERM, errno.EOPNOTSUPP}:
+                raise
+            return False
+        finally:
+            disk.unmount()
+
+
+def _run(*words: str | Path) -> None:
+    subprocess.run(words, check=True, capture_output=True)

@@ -35,6 +35,12 @@ class Shape:
             secured=seed % 4 == 3,
         )
 
+    @property
+    def features(self) -> frozenset[str]:
+        """What a fault may need of it: "cluster" or "single", "alone", "standby" or "spark", "secured"."""
+        found = {self.topology, self.receivers}
+        return frozenset(found | {"secured"} if self.secured else found)
+
     def with_(self, **changes: Any) -> "Shape":
         """Return the same but for some fields."""
         return replace(self, **changes)

@@ -6,9 +6,11 @@ folder/central/out, state           the receivers' disk
 folder/credentials                  what is carried to each program, where the brokers are secured
 folder/logs/<program>.log           what the programs say
 folder/tmp/<program>                their TMPDIR
+folder/images                       what brokers' and receivers' disks are on, where they are on block devices
 """
 
 import asyncio
+import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +29,7 @@ from tests.chaos.program import Program, Supervisor
 from tests.chaos.received import Received
 from tests.chaos.secured import Keys
 from tests.chaos.shape import Shape
+from tests.chaos.tools import machine_features
 from tests.receiver.cluster import Cluster as SparkCluster
 
 __all__ = ["Broker", "World"]
@@ -36,7 +39,7 @@ Answer = TypeVar("Answer")
 _HOST_MACHINES = ("h1", "h2")
 _RECEIVER_MACHINE = "r1"
 _SECRET = "between these three"
-_DISKS = {"host": 256, "broker": 1024, "central": 1536}  # megabytes
+_DISKS = {"host": 256, "broker": 768, "central": 768}  # megabytes
 _WEIRD_NAMES = (
     "web01",
     "db.example.net",
@@ -87,11 +90,12 @@ class World:
         world = cls(folder, shape, processes, supervisor)
         brokers = ("b1", "b2", "b3") if shape.topology == "cluster" else ("b1",)
         world.machines = machines((*brokers, *_HOST_MACHINES, _RECEIVER_MACHINE))
-        for name in ("logs", "tmp"):
+        for name in ("logs", "tmp", "images"):
             (folder / name).mkdir(exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder / "images"], check=True)
         for name in brokers:
-            world._mount(f"broker-{name}", folder / "brokers" / name, _DISKS["broker"])
-        world._mount("central", folder / "central", _DISKS["central"])
+            world._mount(f"broker-{name}", folder / "brokers" / name, "broker")
+        world._mount("central", folder / "central", "central")
         world._start_brokers(brokers)
         world._start_receivers()
         for number in range(shape.hosts):
@@ -100,9 +104,8 @@ class World:
 
     @property
     def features(self) -> frozenset[str]:
-        """What this world has that a fault may need: "cluster", "single", "spark", "standby", "secured"."""
-        found = {self.shape.topology, self.shape.receivers}
-        return frozenset(found | {"secured"} if self.shape.secured else found)
+        """What this world has that a fault may need."""
+        return self.shape.features | machine_features()
 
     @property
     def output(self) -> Path:
@@ -165,8 +168,20 @@ class World:
         )
         return self.supervisor.take(process, role)
 
-    def _mount(self, name: str, path: Path, megabytes: int) -> None:
-        self.disks[name] = Disk.mounted(name, path, megabytes)
+    def users(self, disk: Disk) -> list[Program]:
+        """Return the programs that have files on a disk."""
+        place, _, name = disk.name.partition("-")
+        match place:
+            case "host":
+                return [host.shipper for host in self.hosts if host.name == name and host.shipper]
+            case "broker":
+                return [broker.program for broker in self.brokers if broker.name == name]
+            case _:
+                return [*self.receivers, *self.spark_programs]
+
+    def _mount(self, name: str, path: Path, kind: str) -> None:
+        images = self.folder / "images" if kind != "host" and "blocks" in self.features else None
+        self.disks[name] = Disk.mounted(name, path, _DISKS[kind], images)
 
     def _start_brokers(self, names: Sequence[str]) -> None:
         routes = [
@@ -257,7 +272,7 @@ class World:
         name = _host_name(number)
         machine = self.machines[_HOST_MACHINES[number % len(_HOST_MACHINES)]]
         folder = self.folder / "hosts" / name
-        self._mount(f"host-{name}", folder, _DISKS["host"])
+        self._mount(f"host-{name}", folder, "host")
         logs, state = folder / "logs", folder / "state"
         for path in (logs, state):
             path.mkdir()
