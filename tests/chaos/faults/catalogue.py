@@ -1,10 +1,14 @@
-"""All kinds of faults, by name."""
+"""All kinds of faults: by family, and by name."""
 
 from tests.chaos.faults import disks, processes
 from tests.chaos.faults.fault import FaultKind
 
-__all__ = ["CATALOGUE"]
+__all__ = ["CATALOGUE", "FAMILIES"]
 
+FAMILIES: dict[str, tuple[FaultKind, ...]] = {
+    "processes": processes.KINDS,
+    "disks": disks.KINDS,
+}
 CATALOGUE: dict[str, FaultKind] = {
-    kind.kind.name: kind for kind in (*processes.KINDS, *disks.KINDS)
+    kind.kind.name: kind for kinds in FAMILIES.values() for kind in kinds
 }
