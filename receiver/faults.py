@@ -1,48 +1,38 @@
-"""Named points at which a test can kill or stop a task, or the driver; inert unless the environment names one."""
+"""The points of a receiver at which a test can kill it; `broker.faults` does it."""
 
-import os
-import signal
-from pathlib import Path
+__all__ = ["IN_BATCH", "IN_DRIVER", "IN_TURN", "IN_UNDO", "NOW_AND_THEN", "POINTS"]
 
-__all__ = ["POINTS", "fault"]
-
-POINTS = (
+IN_BATCH = (
     "fetched",
+    "registered",
+    "journalled",
     "announced",
+    "written",
     "appended",
+    "closed",
     "rotated",
+    "files_synced",
     "synced",
     "spanned",
     "ended",
-    "undone",
     "committed",
     "acknowledged",
     "reported",
-    "heard",
-    "turn_announced",
-    "turn_synced",
-    "turned",
 )
-# "<point>:<file>": die at the point as long as the file exists, which is removed first. As often as it has bytes, one of
-# them is taken away instead. With "<point>:stop:<file>" it is SIGSTOP: what goes on a minute later is a zombie.
-_STOP = "stop:"
-_VARIABLE = "LOGSHIP_FAULT"
+"""Those that every batch in which files are rotated comes through, on its way to the end of the stay."""
+NOW_AND_THEN = (
+    "journal_renewed",
+    "journal_replaced",
+    "gaps_announced",
+    "gaps_saved",
+    "gaps_told",
+    "gaps_summed",
+    "spans_renewed",
+    "lengths_written",
+)
+"""Those of a task that has a gap to tell, or a file of its own that has grown."""
+IN_UNDO = ("fenced", "undoing", "undone", "settled")
+IN_TURN = ("turn_announced", "turn_synced", "turned")
+IN_DRIVER = ("claimed", "tied", "heard", "compressed", "packed", "pruned")
 
-
-def fault(point: str) -> None:
-    """Die here by SIGKILL, or stop by SIGSTOP, once, when a test has asked for it."""
-    wanted = os.environ.get(_VARIABLE)
-    if wanted is None:
-        return
-    name, _, trigger = wanted.partition(":")
-    if name != point:
-        return
-    path = Path(trigger.removeprefix(_STOP))
-    try:
-        if left := path.stat().st_size:
-            os.truncate(path, left - 1)
-            return
-        path.unlink()
-    except FileNotFoundError:
-        return
-    os.kill(os.getpid(), signal.SIGSTOP if trigger.startswith(_STOP) else signal.SIGKILL)
+POINTS = (*IN_BATCH, *NOW_AND_THEN, *IN_UNDO, *IN_TURN, *IN_DRIVER)

@@ -14,9 +14,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from broker.connecting.connection import Connection, ConnectionLost
+from broker.faults import fault
 from broker.offset import Offset
 from receiver.assignment import Assignment, Destination, Turn
-from receiver.faults import fault
 from receiver.following.ledger import hold_against_stream
 from receiver.outcome import Blocked, Cause, Done, Ending, Superseded
 from receiver.reading import background
@@ -197,12 +197,14 @@ class Stay:
                 images = logbook.last.images if logbook.last else ()
                 if images:  # who wrote them may have died with its move sent: it must not arrive when they are gone
                     background.wait(entry.fence(), _MOVE_PATIENCE)
+                    fault("fenced")
                 with self._output() as output:
                     upkeep.undo(images, output, destination.state, partition)
                     self.done = replace(self.done, notices=tuple(output.notices))
                 fault("undone")
                 spans = [image for image in images if image.name == f"p{partition}.spans"]
                 logbook.settle(offset.epoch, offset.next, spans)
+                fault("settled")
             case Verdict.CLEAN if logbook.last is None and _has_commits(offset):
                 return Blocked(partition, Cause.STATE, self._bare())
             case Verdict.CLEAN:

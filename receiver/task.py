@@ -5,9 +5,9 @@ attempt forgets what was before, asks KV, and first undoes what is not committed
 """
 
 from broker.connecting.connection import ConnectionLost, Rejected
+from broker.faults import fault
 from broker.offset import UnreadableOffset
 from receiver.assignment import Assignment, Destination
-from receiver.faults import fault
 from receiver.following.offsets import StreamMismatch
 from receiver.outcome import Blocked, Cause, Ending, Report, Superseded
 from receiver.stay import Stay

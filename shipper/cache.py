@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 from broker.exits import ConfigurationError
+from broker.faults import fault
 from shipper.positions import Positions, PositionsUnreadable
 
 __all__ = ["FILE_NAME", "Cache"]
@@ -90,7 +91,9 @@ class Cache:
             file.write(positions.encode())
             file.flush()
             os.fsync(file.fileno())
+        fault("positions_written")
         self._temporary.replace(self._path)
+        fault("positions_saved")
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from broker.block import Block
 from broker.connecting.connection import BrokerAway
 from broker.exits import OperatorError
+from broker.faults import fault
 from shipper.announcing import announce
 from shipper.flight import Flight
 from shipper.notice import Notice
@@ -164,6 +165,7 @@ class Shipping:
 
     async def _gather(self) -> list[Round]:
         while not self._is_stopped and (blocks := await self._read()):
+            fault("gathered")
             if not self._sieve.is_idle:
                 blocks = await asyncio.to_thread(self._sieve.sift, blocks)
             blocks = await self._compress(blocks)
@@ -217,6 +219,7 @@ class Shipping:
         # what has no identity has no position either, to go on from
         self._ends |= {o.span.file: o.span.end for o in origins if o.span and not o.identity}
         self.positions = self.positions.advance(origins, sequence)
+        fault("advanced")
         self._meter.acknowledged(round_)
         self._size = next_size(self._size, round_, self._flight.age, self._pace.round_size)
 

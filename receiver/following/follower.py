@@ -12,9 +12,9 @@ from typing import Any
 
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError, FencedError, OperatorError
+from broker.faults import fault
 from broker.subjects import consumer_name
 from receiver.assignment import Assignment, Stay, Turn
-from receiver.faults import fault
 from receiver.following.account import Account
 from receiver.following.jobs import Jobs
 from receiver.following.ledger import Ledger

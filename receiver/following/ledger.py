@@ -11,6 +11,7 @@ from broker.bucket import Conflict
 from broker.connecting.connection import Connection, ConnectionLost, Denied, Rejected
 from broker.descent import ancestors, is_being_restored
 from broker.exits import ConfigurationError, FencedError, OperatorError
+from broker.faults import fault
 from broker.offset import Offset, UnreadableOffset
 from broker.quorum import is_certain
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
@@ -82,7 +83,9 @@ class Ledger:
                 # another receiver claims at this moment, and the later one wins; or a replica has answered that lags
                 await asyncio.sleep(_LAG)
             else:
+                fault("claimed")
                 await self._tie(offset)
+                fault("tied")
                 self.offset = offset
                 self._clear_until = max(stream.first, offset.clear_until)
                 self._tell(before, offset, stream, evidence)

@@ -12,9 +12,9 @@ import zstandard
 from broker.block import MalformedBlock, Origin, decode_origin, decode_payload, has_ours
 from broker.connecting.connection import Arrived
 from broker.delivery import Delivery
+from broker.faults import fault
 from broker.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.assignment import Assignment, Destination
-from receiver.faults import fault
 from receiver.outcome import Done
 from receiver.reading.fetch import Chunk
 from receiver.writing.files import Output
@@ -119,11 +119,13 @@ class Batch:
 
     def _append(self, pieces: _Sorted) -> None:
         self._owners.sync()
+        fault("registered")
         self._announce(pieces)
         fault("announced")
         for live, runs in pieces.items():
             for run in runs:
                 self._output.append(live, run.blocks, run.moment)
+                fault("written")
         pieces.clear()
         self._appended = self._tally.size
 
@@ -205,7 +207,9 @@ class Batch:
     def _save_gaps(self) -> None:
         if gaps := [finding for finding in self._judge.findings if finding.kind is Kind.GAP]:
             self._logbook.announce((self._gaps.image(),))
+            fault("gaps_announced")
             self._gaps.save(gaps)
+            fault("gaps_saved")
 
     def undo(self) -> None:
         """Leave nothing torn in sight after an OSError: cutting back takes no room. Raises OSError, `Damaged`.

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from broker.faults import fault
 from broker.sizes import format_size
 from receiver.writing import journal, rotation
 from receiver.writing.folders import remove_empty, walk, within
@@ -125,6 +126,7 @@ class Closet:
             # that's fine: a person, or another receiver
             with suppress(FileNotFoundError), within(output, segment.name) as path:
                 path.unlink()
+            fault("pruned")
             remove_empty(output, segment.name.rpartition("/")[0])
             self.removed += 1
             logger.debug("removed %s", segment.name)

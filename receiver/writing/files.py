@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 
-from receiver.faults import fault
+from broker.faults import fault
 from receiver.permissions import Permissions
 from receiver.writing import rotation, undoing, writeback
 from receiver.writing.calendar import Calendar
@@ -135,6 +135,7 @@ class Output:
             self._folders.sync_all()
         else:
             self._settle_all()
+            fault("files_synced")
             self._folders.sync()
         self._has_left = False
 
@@ -254,6 +255,7 @@ class Output:
         descriptor = self._descriptor(live)
         del self._open[live]
         self._finish_and_close(live, descriptor)
+        fault("closed")
         with self._folders.naming(live):
             name, opened = self._folders.at(live)
             closed = rotation.closed_name(name, number)

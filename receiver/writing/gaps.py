@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from broker.faults import fault
 from receiver.writing.journal import PreImage
 from receiver.writing.logbook import append, cut_back, named, sync_folder
 from receiver.writing.spans import Finding
@@ -70,6 +71,7 @@ class GapBook:
         if untold:
             with named(output / GAPS):
                 _publish(output / GAPS, untold)
+            fault("gaps_told")
             with named(self._path):
                 self._renew(_summed(sums, untold))
 
@@ -81,6 +83,7 @@ class GapBook:
             )
             file.flush()
             os.fsync(file.fileno())
+        fault("gaps_summed")
         fresh.replace(self._path)
         sync_folder(self._path.parent)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from broker.faults import fault
 from receiver.writing.layout import Layout
 
 __all__ = ["Damaged", "Known", "Lengths", "difference", "remains"]
@@ -140,6 +141,7 @@ class Lengths:
                 inode = os.fstat(file.fileno()).st_ino
                 saved = {"known": _plain(self._known), "fresh": _plain(self._fresh)}
                 file.write(json.dumps({"version": _VERSION, "inode": inode, **saved}).encode())
+            fault("lengths_written")
             fresh.replace(self._path)
         except OSError:
             return

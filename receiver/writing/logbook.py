@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
+from broker.faults import fault
 from receiver.writing import journal
 from receiver.writing.journal import Batch, PreImage
 
@@ -83,6 +84,7 @@ class Logbook:
     def _bring(self, data: bytes) -> None:
         if os.write(self._file, data) != len(data):
             raise OSError(28, "No space left on device")
+        fault("journalled")
         os.fdatasync(self._file)
 
     def _renew(self, epoch: int, first: int, images: Iterable[PreImage]) -> None:
@@ -99,10 +101,12 @@ class Logbook:
             opening += journal.encode_images(images)
             _write_whole(opened, opening, fresh)
             os.fsync(opened)
+            fault("journal_renewed")
             fresh.replace(self._path)
         except OSError:
             os.close(opened)
             raise
+        fault("journal_replaced")
         os.close(self._file)
         self._file, self._size = opened, len(opening)
         sync_folder(self._path.parent)

@@ -12,6 +12,7 @@ from typing import IO, Any
 
 import zstandard
 
+from broker.faults import fault
 from receiver.writing import rotation
 from receiver.writing.logbook import sync_folder
 
@@ -62,10 +63,12 @@ def _pack(plain: Path, suffix: str, stopped: Callable[[], bool]) -> bool:
         try:
             if not _compress(source, raw, suffix, stopped):
                 return False
+            fault("compressed")
             half.replace(_with(plain, suffix))
         finally:
             half.unlink(missing_ok=True)
         sync_folder(plain.parent)
+        fault("packed")
         return os.fstat(source.fileno()).st_size == source.tell()
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker.faults import fault
 from receiver.writing.endings import Endings, Source
 from receiver.writing.journal import PreImage
 from receiver.writing.logbook import append, cut_back, sync_folder
@@ -118,6 +119,7 @@ class SpanBook:
             file.write(newest)
             file.flush()
             os.fsync(file.fileno())
+        fault("spans_renewed")
         fresh.replace(self._path)
         sync_folder(self._path.parent)
         self._memory = self._remember()

@@ -6,6 +6,7 @@ Only what the images of a journal tell of is touched, and every step may find th
 import os
 from collections.abc import Iterable, Mapping
 
+from broker.faults import fault
 from receiver.writing import rotation
 from receiver.writing.folders import Folders
 from receiver.writing.journal import PreImage
@@ -32,6 +33,7 @@ def undo(images: Iterable[PreImage], folders: Folders, numbers: Numbers) -> list
             folders.note_change(folder)
         with folders.naming(image.name):
             notice = _undo_one(image, segments[folder].get(name, {}), folders)
+        fault("undoing")
         if notice:
             notices.append(notice)
     folders.sync()

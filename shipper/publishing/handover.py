@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from broker.connecting.connection import Connection
+from broker.faults import fault
 from shipper.publishing.rounds import Outgoing
 
 __all__ = ["hand_over"]
@@ -29,5 +30,6 @@ async def hand_over(
             await connection.publish(
                 subject, message.payload, reply if message.answered else "", message.headers
             )
+            fault("sent_in_part")
 
     await connection.guard(send(), patience, subject)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from broker.block import Origin
 from broker.connecting.connection import ConnectionLost, Rejected
 from broker.exits import FencedError
+from broker.faults import fault
 from broker.subjects import InvalidSubject, Subject
 from shipper.positions import Positions
 from shipper.publishing.agent_id import AgentId
@@ -69,6 +70,7 @@ async def _attempt(
     registry: Registry, cached: Positions, tag: str, clock: Callable[[], int]
 ) -> Ownership:
     agent, claim = await _claim(registry, tag, clock)
+    fault("claimed")
     heads = await _heads(registry, claim)
     strongest = max((head.agent for head in heads if head.agent), default=agent)
     if strongest > agent:  # of another subject, by a clock that ran ahead
@@ -76,6 +78,7 @@ async def _attempt(
         claim = await registry.claim(agent, clock())
     last = await _fence_elsewhere(registry, heads, agent, clock())
     positions = await _rebuild(registry, cached)
+    fault("rebuilt")
     if positions.sequence < max(claim, last):
         raise ConnectionLost("the stream did not give back all of the own lines")
     return Ownership(agent, claim, positions)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from broker.connecting.answer import answer_of, stored_at
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError
+from broker.faults import fault
 from broker.topology import room_in
 from shipper.publishing.answers import Answers
 from shipper.publishing.fitting import fit
@@ -132,11 +133,14 @@ class Publisher:
         batch = f"{self._agent}-{self._attempts}"
         messages = outgoing(fitted, self._expected, batch)
         subject, answers = self._registry.subject, self._answers
+        fault("sending")
         await hand_over(
             self._connection, subject, messages, reply, _PATIENCE, lambda: answers.is_there
         )
+        fault("sent")
         due = self._due if self._connection.has_choice else None
         sequence = stored_at(answer_of(await answers.wait(_PATIENCE, subject, due)))
+        fault("stored")
         self._due = max(_LEAST_DUE, 0.9 * self._due)
         return sequence
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from broker import bucket
 from broker.block import Identity, Origin, Span, encode_origin
 from broker.connecting.connection import Connection
+from broker.faults import VARIABLE
 from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
 from receiver import task
@@ -186,7 +187,7 @@ class Partition:
         words = self._words(first, epoch, Turn.NONE, ONE_BATCH, 8192)
         with subprocess.Popen(
             [sys.executable, "-c", _RUN, json.dumps(words)],
-            env=self._environment(f"{point}:stop", 0),
+            env=self._environment(f"{point}.stop", 0),
             stdout=subprocess.PIPE,
             text=True,
         ) as process:
@@ -201,10 +202,10 @@ class Partition:
                 process.kill()
 
     def _environment(self, fault: str, passes: int) -> dict[str, str]:
-        trigger = self.folder / "trigger"
-        trigger.parent.mkdir(exist_ok=True)
-        trigger.write_bytes(b"." * passes)
-        return {**os.environ, "LOGSHIP_FAULT": f"{fault}:{trigger}"}
+        faults = self.folder / "faults"
+        faults.mkdir(parents=True, exist_ok=True)
+        (faults / fault).write_bytes(b"." * passes)
+        return {**os.environ, VARIABLE: str(faults)}
 
     def _words(
         self, first: int, epoch: int, turn: Turn, stay: Stay, pull: int

@@ -9,6 +9,7 @@ import pytest
 
 from bench.processes import Process, Processes, wait_until
 from broker.exits import Exit
+from broker.faults import VARIABLE
 from broker.topology import Topology
 from tests.conftest import Server, apply_topology
 from tests.receiver.test_receiver_program import Scene, is_calm
@@ -42,8 +43,8 @@ def java_of(receiver: Process) -> int:
 def test_a_worker_that_is_killed_again_and_again_blocks_its_partition_until_it_lives(
     scene: Scene, tmp_path: Path
 ) -> None:
-    trigger = tmp_path / "trigger"
-    receiver = scene.receiver("receiver", environment={"LOGSHIP_FAULT": f"appended:{trigger}"})
+    trigger = tmp_path / "appended"
+    receiver = scene.receiver("receiver", environment={VARIABLE: str(tmp_path)})
     scene.publish(20)
     scene.wait_for_all(receiver)
 
@@ -66,8 +67,8 @@ def test_a_worker_that_is_killed_again_and_again_blocks_its_partition_until_it_l
 def test_a_worker_or_a_jvm_that_hangs_is_left_and_the_end_is_in_time(
     scene: Scene, tmp_path: Path
 ) -> None:
-    trigger = tmp_path / "trigger"
-    hangs = {"LOGSHIP_FAULT": f"appended:stop:{trigger}"}
+    trigger = tmp_path / "appended.stop"
+    hangs = {VARIABLE: str(tmp_path)}
     receiver = scene.receiver("receiver", environment=hangs)
     scene.publish(20)
     scene.wait_for_all(receiver)

@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 
 from bench.processes import Processes
 from broker.connecting.connection import Connection
+from broker.faults import VARIABLE
 from broker.topology import OFFSETS_BUCKET, STREAM, Topology, offset_key
 from receiver.assignment import Turn
-from receiver.faults import POINTS
+from receiver.faults import IN_BATCH, IN_TURN, IN_UNDO, NOW_AND_THEN
 from receiver.writing import folders, numbers, owners, quarantine, spanbook
 from receiver.writing.closet import Closet, Order
 from receiver.writing.keeping import Limits
@@ -51,8 +52,8 @@ RECEIVING = {
     "make_stream_anew": 1,
     "restart_broker": 1,
 }
-POINTS_IN_TASK = [point for point in POINTS if point != "heard" and "turn" not in point]
-POINTS_IN_TURN = [point for point in POINTS if "turn" in point or point == "rotated"]
+POINTS_IN_TASK = (*IN_BATCH, *NOW_AND_THEN, *IN_UNDO)
+POINTS_IN_TURN = ("closed", "rotated", *IN_TURN)
 MOST_ATTEMPTS = 12
 
 
@@ -268,16 +269,16 @@ async def _reach(connection: Connection) -> tuple[int, int]:
 @contextmanager
 def at(point: str, folder: Path, passes: int, act: Callable[[], None]) -> Iterator[None]:
     """Have something happen when a task comes to a named point, having passed it so often."""
-    trigger, kill = folder / "trigger", os.kill
-    folder.mkdir(exist_ok=True)
+    trigger, kill = folder / "faults" / point, os.kill
+    trigger.parent.mkdir(parents=True, exist_ok=True)
     trigger.write_bytes(b"." * passes)
-    os.environ["LOGSHIP_FAULT"] = f"{point}:{trigger}"
+    os.environ[VARIABLE] = str(trigger.parent)
     os.kill = lambda pid, number: act() if pid == os.getpid() else kill(pid, number)
     try:
         yield
     finally:
         os.kill = kill
-        del os.environ["LOGSHIP_FAULT"]
+        del os.environ[VARIABLE]
         trigger.unlink(missing_ok=True)
 
 

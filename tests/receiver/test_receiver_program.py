@@ -12,6 +12,7 @@ import pytest
 
 from bench.processes import Process, Processes, wait_until
 from broker.exits import Exit
+from broker.faults import VARIABLE
 from broker.topology import Topology
 from tests.conftest import Server, apply_topology
 from tests.receiver.partition import ask
@@ -62,13 +63,13 @@ def test_once_receives_what_is_there_commits_it_names_what_retention_took_and_en
 
 @pytest.mark.parametrize("point", ["appended", "committed"])
 def test_a_worker_killed_in_a_batch_costs_nothing(scene: Scene, point: str, tmp_path: Path) -> None:
-    trigger = tmp_path / "trigger"
+    trigger = tmp_path / point
     trigger.touch()
     scene.publish(300)
 
     receiver = scene.receiver(
         *("receiver", "--once", "--rotate-size", "2KB"),
-        environment={"LOGSHIP_FAULT": f"{point}:{trigger}"},
+        environment={VARIABLE: str(tmp_path)},
     )
 
     assert receiver.wait(90) == 0, receiver.last_words()
@@ -79,10 +80,9 @@ def test_a_worker_killed_in_a_batch_costs_nothing(scene: Scene, point: str, tmp_
 def test_a_driver_killed_before_it_has_taken_in_a_report_goes_on_behind_it(
     scene: Scene, tmp_path: Path
 ) -> None:
-    trigger = tmp_path / "trigger"
-    trigger.touch()
+    (tmp_path / "heard").touch()
     scene.publish(100)
-    environment = {"LOGSHIP_FAULT": f"heard:{trigger}"}
+    environment = {VARIABLE: str(tmp_path)}
     receiver = scene.receiver("receiver", "--once", environment=environment)
     assert receiver.wait(60) == -signal.SIGKILL
     scene.publish(100)

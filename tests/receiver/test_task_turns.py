@@ -10,7 +10,7 @@ import pytest
 
 from receiver import task
 from receiver.assignment import Destination, Turn
-from receiver.faults import POINTS
+from receiver.faults import IN_TURN
 from receiver.outcome import Done
 from receiver.writing.calendar import Calendar
 from receiver.writing.closet import Closet, Order
@@ -22,7 +22,6 @@ pytestmark = pytest.mark.nats
 HOSTS = ("web01", "db.example.net", "cache")
 TURNED = {f"{host}.log.000001": host.encode() + b"\n" for host in HOSTS}
 NOT_TURNED = {f"{host}.log": host.encode() + b"\n" for host in HOSTS}
-IN_TURN = [point for point in POINTS if "turn" in point or point == "rotated"]
 
 
 @pytest.fixture
@@ -104,7 +103,7 @@ def test_a_day_begins_when_it_does_in_the_chosen_zone(partition: Partition) -> N
     assert done.closed == ("cache.log.000001",)
 
 
-@pytest.mark.parametrize("point", IN_TURN)
+@pytest.mark.parametrize("point", ["rotated", *IN_TURN])
 @pytest.mark.parametrize("then", ["turn", "receive"])
 def test_killed_at_any_point_it_is_undone_or_done(
     partition: Partition, point: str, then: str

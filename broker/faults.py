@@ -1,0 +1,37 @@
+"""Named points of a program at which a test can kill or stop it; inert unless the environment names a folder.
+
+Each end names its points in a `faults` of its own, and the README's journey says between which rooms they lie.
+"""
+
+import os
+import signal
+from pathlib import Path
+
+__all__ = ["VARIABLE", "fault"]
+
+VARIABLE = "LOGSHIP_FAULTS"
+"""Names a folder. A file in it that is called like a point kills who comes there, and is removed first.
+
+As often as the file has bytes, one of them is taken away instead. With `.stop` behind the point's name it is SIGSTOP: what
+goes on a minute later is a zombie.
+"""
+
+
+def fault(point: str) -> None:
+    """Die here by SIGKILL, or stop by SIGSTOP, once, when a test has asked for it."""
+    if (folder := os.environ.get(VARIABLE)) is None:
+        return
+    for name, number in ((point, signal.SIGKILL), (f"{point}.stop", signal.SIGSTOP)):
+        if _is_due(Path(folder, name)):
+            os.kill(os.getpid(), number)
+
+
+def _is_due(path: Path) -> bool:
+    try:
+        if left := path.stat().st_size:
+            os.truncate(path, left - 1)
+            return False
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    return True
