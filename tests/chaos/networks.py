@@ -1,16 +1,127 @@
 """Machines on one: a network of its own for each program's machine, with lines that can be cut, slowed and made to swallow.
 
-Only within namespaces of the caller's own (`tests.chaos.apart`), where nothing is left of it afterwards.
+Only within namespaces of the caller's own (`tests.chaos.apart`), where nothing is left of it afterwards. Troubles of a line
+add up: what one fault has done to it stays until that fault takes it back, whatever others do and take back meanwhile.
+Takes `ip`, `ss` and `tc` with tbf, clsact and bpf; no netem, no nft.
 """
 
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import RLock
+from typing import TypeVar
 
 from broker.address import Address
+from tests.chaos.carrier import Carrier
+from tests.chaos.losing import Loss, bytecode
 
-__all__ = ["Machine", "machines"]
+__all__ = ["Line", "Machine", "Slowness", "Way", "machines"]
+
+Trouble = TypeVar("Trouble")
+Heal = Callable[[], None]
+"""Takes back one trouble, and no other one."""
+
+_CLIENTS, _ROUTES = "10.99.0", "10.98.0"
+_BURST = 5000  # bytes that pass a slow line at once, more than a packet
+
+
+@dataclass(frozen=True, slots=True)
+class Slowness:
+    """`rate` in bytes per second; `queue` is how many bytes wait for their turn, what comes on top is lost."""
+
+    rate: int
+    queue: int
+
+
+@dataclass(slots=True, eq=False)
+class Way:
+    """One direction of a line. Packets are lost on the way, so that neither end is told."""
+
+    _filtered: tuple[str, ...]
+    """Where packets can be lost, for tc."""
+    _shaped: tuple[str, ...]
+    """What tc begins with, and the device in whose queue they wait."""
+    _losses: list[Loss] = field(default_factory=list)
+    _slow: list[Slowness] = field(default_factory=list)
+    _lock: RLock = field(default_factory=RLock)
+
+    def lose(self, loss: Loss) -> Heal:
+        """Lose packets of IP from now on."""
+        return _added(self._lock, self._losses, loss, self._show_losses)
+
+    def slow(self, slowness: Slowness) -> Heal:
+        """Let packets through slowly from now on; of several, the slowest counts."""
+        return _added(self._lock, self._slow, slowness, self._show_slowness)
+
+    def _show_losses(self) -> None:
+        rule = (*self._filtered, "protocol", "ip", "pref", "1")
+        if self._losses:
+            words = ("handle", "1", "bpf", "direct-action", "bytecode", bytecode(self._losses))
+            _run("tc", "filter", "replace", *rule, *words)
+        else:
+            _run("tc", "filter", "del", *rule)
+
+    def _show_slowness(self) -> None:
+        tc, device = self._shaped[:-1], self._shaped[-1]
+        if not self._slow:
+            _run(*tc, "qdisc", "del", "dev", device, "root")
+            return
+        slowest = min(self._slow, key=lambda one: one.rate)
+        words = ("rate", f"{slowest.rate}bps", "burst", str(_BURST), "limit", str(slowest.queue))
+        _run(*tc, "qdisc", "replace", "dev", device, "root", "tbf", *words)
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """What connects a machine with one of the nets, seen from the machine."""
+
+    bridge: str
+    net: str
+    device: str
+    within: tuple[str, ...]
+    inward: Way
+    outward: Way
+    _unplugged: list[None] = field(default_factory=list)
+    _delays: list[float] = field(default_factory=list)
+    _carrier: Carrier | None = None
+    _lock: RLock = field(default_factory=RLock)
+
+    def lose(self, loss: Loss) -> Heal:
+        """Lose packets in both directions."""
+        return _both(self.inward.lose(loss), self.outward.lose(loss))
+
+    def slow(self, slowness: Slowness) -> Heal:
+        """Let packets through slowly in both directions."""
+        return _both(self.inward.slow(slowness), self.outward.slow(slowness))
+
+    def unplug(self) -> Heal:
+        """Take the line down: the machine sees that nobody is there."""
+        return _added(self._lock, self._unplugged, None, self._show_unplugged)
+
+    def delay(self, seconds: float) -> Heal:
+        """Delay what the machine sends by so much on average, out of order now and then; of several, the longest counts."""
+        return _added(self._lock, self._delays, seconds, self._show_delay)
+
+    def reset(self) -> None:
+        """End all connections that the machine has over this line; the other ends are told, if the line lets it through."""
+        others = f"dst {self.net}.0/24 and not dst {self.net}.{self.device[1:]}"
+        _run(*self.within, "ss", "--no-header", "--kill", "--tcp", others, quiet=True)
+
+    def _show_unplugged(self) -> None:
+        _run("ip", "link", "set", self.device, "down" if self._unplugged else "up")
+
+    def _show_delay(self) -> None:
+        rule = ("dev", self.device, "ingress", "protocol", "ip", "pref", "2")
+        if self._carrier:
+            _run("tc", "filter", "del", *rule)
+            self._carrier.end()
+            self._carrier = None
+        if self._delays:
+            self._carrier = Carrier.started(f"d{self.device}", self.bridge, max(self._delays))
+            every = ("bpf", "bytecode", "1,6 0 0 4294967295")
+            carried = ("action", "mirred", "egress", "redirect", "dev", self._carrier.device)
+            _run("tc", "filter", "add", *rule, *every, *carried)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +130,17 @@ class Machine:
 
     name: str
     number: int
+    clients: Line = field(compare=False, repr=False)
+    routes: Line = field(compare=False, repr=False)
 
     @property
     def within(self) -> tuple[str, ...]:
         """What the command line of a program on it begins with."""
-        return ("nsenter", f"--net=/run/netns/{self.name}", "--")
+        return _within(self.name)
 
     @property
     def address(self) -> str:
-        return f"10.99.0.{self.number}"
+        return f"{_CLIENTS}.{self.number}"
 
     @property
     def client(self) -> Address:
@@ -37,33 +150,68 @@ class Machine:
     @property
     def route(self) -> Address:
         """Where a broker on it is reached by the others."""
-        return Address(f"10.98.0.{self.number}", 6222)
+        return Address(f"{_ROUTES}.{self.number}", 6222)
 
 
 def machines(names: Sequence[str]) -> dict[str, Machine]:
     """Make the networks; the caller is at the clients' one, as 10.99.0.254."""
     Path("/run/netns").mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run/netns"], check=True)
-    _ip("link", "set", "lo", "up")
+    _run("mount", "-t", "tmpfs", "tmpfs", "/run/netns")
+    _run("ip", "link", "set", "lo", "up")
     for bridge in ("clients", "routes"):
-        _ip("link", "add", bridge, "type", "bridge")
-        _ip("link", "set", bridge, "up")
-    _ip("addr", "add", "10.99.0.254/24", "dev", "clients")
+        # a bridge without an address of its own takes one of its ports', and changes it when a port is added
+        own = f"02:00:00:00:00:{ord(bridge[0]):02x}"
+        _run("ip", "link", "add", bridge, "address", own, "type", "bridge")
+        _run("ip", "link", "set", bridge, "up")
+    _run("ip", "addr", "add", f"{_CLIENTS}.254/24", "dev", "clients")
     return {name: _machine(name, number) for number, name in enumerate(names, 1)}
 
 
 def _machine(name: str, number: int) -> Machine:
-    _ip("netns", "add", name)
-    _ip("-n", name, "link", "set", "lo", "up")
-    for line, bridge, net in (("c", "clients", "10.99.0"), ("r", "routes", "10.98.0")):
-        outer, inner = f"{line}{number}", f"{line}in"
-        _ip("link", "add", outer, "type", "veth", "peer", "name", inner, "netns", name)
-        _ip("link", "set", outer, "master", bridge)
-        _ip("link", "set", outer, "up")
-        _ip("-n", name, "addr", "add", f"{net}.{number}/24", "dev", inner)
-        _ip("-n", name, "link", "set", inner, "up")
-    return Machine(name, number)
+    _run("ip", "netns", "add", name)
+    _run("ip", "-n", name, "link", "set", "lo", "up")
+    clients = _line(name, number, "clients", _CLIENTS)
+    return Machine(name, number, clients, _line(name, number, "routes", _ROUTES))
 
 
-def _ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True)
+def _line(name: str, number: int, bridge: str, net: str) -> Line:
+    outer, inner = f"{bridge[0]}{number}", f"{bridge[0]}in"
+    _run("ip", "link", "add", outer, "type", "veth", "peer", "name", inner, "netns", name)
+    _run("ip", "link", "set", outer, "master", bridge)
+    _run("ip", "link", "set", outer, "up")
+    _run("ip", "-n", name, "addr", "add", f"{net}.{number}/24", "dev", inner)
+    _run("ip", "-n", name, "link", "set", inner, "up")
+    _run("tc", "qdisc", "add", "dev", outer, "clsact")
+    inward = Way(("dev", outer, "egress"), ("tc", outer))
+    outward = Way(("dev", outer, "ingress"), (*_within(name), "tc", inner))
+    return Line(bridge, net, outer, _within(name), inward, outward)
+
+
+def _within(name: str) -> tuple[str, ...]:
+    return ("nsenter", f"--net=/run/netns/{name}", "--")
+
+
+def _added(
+    lock: RLock, troubles: list[Trouble], trouble: Trouble, show: Callable[[], None]
+) -> Heal:
+    def heal() -> None:
+        with lock:
+            troubles.remove(trouble)
+            show()
+
+    with lock:
+        troubles.append(trouble)
+        show()
+    return heal
+
+
+def _both(one: Heal, other: Heal) -> Heal:
+    def heal() -> None:
+        one()
+        other()
+
+    return heal
+
+
+def _run(*words: str, quiet: bool = False) -> None:
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL if quiet else None)

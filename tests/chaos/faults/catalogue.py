@@ -1,6 +1,6 @@
 """All kinds of faults: by family, and by name."""
 
-from tests.chaos.faults import disks, processes
+from tests.chaos.faults import disks, lines, processes
 from tests.chaos.faults.fault import FaultKind
 
 __all__ = ["CATALOGUE", "FAMILIES"]
@@ -8,6 +8,7 @@ __all__ = ["CATALOGUE", "FAMILIES"]
 FAMILIES: dict[str, tuple[FaultKind, ...]] = {
     "processes": processes.KINDS,
     "disks": disks.KINDS,
+    "lines": lines.KINDS,
 }
 CATALOGUE: dict[str, FaultKind] = {
     kind.kind.name: kind for kinds in FAMILIES.values() for kind in kinds
