@@ -81,15 +81,13 @@ def _powerless(place: str) -> Act:
         disk = _pick(world, chance, place)
         disk.begin_trouble()
         users = world.users(disk)
-        with ExitStack() as held:
-            for program in users:
-                held.enter_context(program.held())
-            # the disk goes a moment before its users, or they do
-            if chance.random() < 0.5:
-                _kill(users)
-            disk.cut_power()
+        for program in users:
+            program.hold()
+        # the disk goes a moment before its users, or they do
+        if chance.random() < 0.5:
             _kill(users)
-            held.pop_all()
+        disk.cut_power()
+        _kill(users)
 
         def end() -> None:
             _repair(disk, users)
