@@ -1,71 +1,242 @@
-"""The command line of the fault harness."""
+"""The command line of the fault harness: one run after the other, each in a world of its own."""
 
+import shlex
+import shutil
 import sys
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
-from tests.chaos import apart
-from tests.chaos.faults.catalogue import CATALOGUE
-from tests.chaos.run import run
-from tests.chaos.schedule import draw
+from tests.chaos import provenance, record
+from tests.chaos.faults.catalogue import CATALOGUE, FAMILIES
+from tests.chaos.one import CannotRun, carried_out
+from tests.chaos.order import Order, Wanted, read_words
 from tests.chaos.shape import Shape
-from tests.chaos.tools import machine_features, missing_here
+
+_ROOT = Path(__file__).parents[2]
+_PATH = click.Path(path_type=Path)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_COUNT = click.IntRange(min=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What becomes of a run's folder, and of what it has shown."""
+
+    folder: Path
+    record: Path | None
+    keep: bool
+    clock: Callable[[], datetime]
+
+
+def _wanted(_context: click.Context, _option: click.Parameter, words: str) -> Wanted:
+    names = {family: [one.kind.name for one in kinds] for family, kinds in FAMILIES.items()}
+    try:
+        return read_words(words, names)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _schedule(_context: click.Context, _option: click.Parameter, path: Path | None) -> Order | None:
+    try:
+        return None if path is None else Order.read(path)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _list(context: click.Context, _option: click.Parameter, is_given: bool) -> None:
+    if not is_given:
+        return
+    for family, kinds in FAMILIES.items():
+        click.echo(f"{family}:")
+        for one in kinds:
+            needs = f" [{', '.join(sorted(one.kind.needs))}]" if one.kind.needs else ""
+            destroys = " [destroys]" if one.kind.destroys else ""
+            words = (one.act.__doc__ or "").partition("\n")[0]
+            click.echo(f"  {one.kind.name:28} {words}{needs}{destroys}")
+    click.echo(f"{len(CATALOGUE)} kinds; [what a run must have for it]")
+    context.exit()
 
 
 @click.command()
 @click.option("--seed", default=1, show_default=True, help="What everything is drawn from.")
-@click.option("--minutes", default=5.0, show_default=True, help="How long faults strike.")
-@click.option("--faults", default="all", show_default=True, help="Kinds, families or a number.")
-@click.option("--hosts", default=5, show_default=True)
-@click.option("--partitions", default=3, show_default=True)
-@click.option("--topology", type=click.Choice(["single", "cluster"]), default="single")
-@click.option("--receivers", type=click.Choice(["alone", "standby", "spark"]), default=None)
+@click.option("--runs", type=_COUNT, default=1, help="So many, with seeds one after the other.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    default=5.0,
+    show_default=True,
+    help="How long faults strike in a run.",
+)
+@click.option(
+    "--faults",
+    "wanted",
+    default="all",
+    show_default=True,
+    callback=_wanted,
+    help="Kinds or families, and how many at most, with commas between.",
+)
+@click.option("--hosts", type=_COUNT, default=5, show_default=True)
+@click.option("--partitions", type=_COUNT, default=3, show_default=True)
+@click.option(
+    "--topology", type=click.Choice(["single", "cluster"]), default="single", show_default=True
+)
+@click.option(
+    "--receivers",
+    type=click.Choice(["alone", "standby", "spark"]),
+    help="As the seed tells if not given.",
+)
 @click.option("--secured/--open", default=None, help="Whether programs have credentials.")
-@click.option("--folder", type=click.Path(path_type=Path), default=None)
+@click.option("--destroy", is_flag=True, help="Also what takes lines on purpose.")
+@click.option(
+    "--schedule",
+    type=_FILE,
+    callback=_schedule,
+    help="Run exactly these strokes in their world: the schedule.json of a run.",
+)
+@click.option("--folder", type=_PATH, help="Empty or not there; a temporary one if not given.")
+@click.option("--keep", is_flag=True, help="Keep a run's folder though it has passed.")
+@click.option("--record", "record_path", type=_PATH, help="Append each run to this file.")
+@click.option(
+    "--list",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_list,
+    help="List all faults.",
+)
 def main(
     seed: int,
+    runs: int,
     minutes: float,
-    faults: str,
+    wanted: Wanted,
     hosts: int,
     partitions: int,
     topology: str,
     receivers: str | None,
     secured: bool | None,
+    destroy: bool,
+    schedule: Order | None,
     folder: Path | None,
+    keep: bool,
+    record_path: Path | None,
 ) -> None:
-    """Throw seeded faults at a whole suite, and judge every line of every host."""
-    apart.enter("tests.chaos", sys.argv[1:])
-    folder = folder or Path(tempfile.mkdtemp(prefix="chaos"))
-    folder.mkdir(parents=True, exist_ok=True)
-    click.echo(folder)
-    shape = Shape.drawn(seed, topology, hosts, partitions)
-    if receivers:
-        shape = shape.with_(receivers=receivers)
-    if secured is not None:
-        shape = shape.with_(secured=secured)
-    for missing in missing_here():
-        click.echo(missing)
-    features = shape.features | machine_features()
-    kinds = [
-        each.kind
-        for each in CATALOGUE.values()
-        if each.kind.needs <= features and not each.kind.destroys
+    """Throw seeded faults at a whole suite, and judge every line of every host.
+
+    Ends with 0 if all runs have passed, with 1 if one has not.
+    """
+    chosen = {"receivers": receivers, "secured": secured}
+    given = {name: value for name, value in chosen.items() if value is not None}
+    orders = [
+        Order(
+            Shape.drawn(number, topology, hosts, partitions).with_(**given),
+            minutes,
+            wanted,
+            destroy,
+        )
+        for number in range(seed, seed + runs)
     ]
-    if faults != "all" and not faults.isdigit():
-        kinds = [kind for kind in kinds if kind.name in faults.split(",")]
-    result = run(
-        folder,
-        shape,
-        draw(seed, kinds),
-        minutes=minutes,
-        faults=float(faults) if faults.isdigit() else float("inf"),
+    keeping = Keeping(
+        _empty(folder),
+        record_path,
+        keep,
+        lambda: datetime.now(UTC),  # noqa: TID251 - the clock of all that is below
     )
-    click.echo(result.as_json())
-    for finding in result.findings:
-        click.echo(finding)
-    sys.exit(0 if result.has_passed else 1)
+    try:
+        failed = [
+            one for one in ([schedule] if schedule else orders) if not _has_passed(one, keeping)
+        ]
+    except CannotRun:
+        sys.exit(2)
+    sys.exit(1 if failed else 0)
+
+
+def _empty(folder: Path | None) -> Path:
+    if folder is None:
+        return Path(tempfile.mkdtemp(prefix="chaos"))
+    if folder.exists() and any(folder.iterdir()):
+        raise click.BadParameter(f"{folder} is not empty", param_hint="--folder")
+    return folder
+
+
+def _has_passed(order: Order, keeping: Keeping) -> bool:
+    """Carry out one run, tell how it went, and record it."""
+    began = keeping.clock()
+    folder = keeping.folder / f"{order.shape.seed}"
+    click.echo(f"seed {order.shape.seed}: {_words(order)}, in {folder}")
+    result = carried_out(order, folder)
+    if keeping.record:
+        record.append(keeping.record, _entry(order, result, began))
+    click.echo(_summary(result))
+    if result["findings"]:
+        again = [sys.executable, "-m", "tests.chaos", "--schedule", str(folder / "schedule.json")]
+        click.echo(f"all there is to see is in {folder}; again: {shlex.join(again)}")
+        return False
+    if not keeping.keep:
+        _tidy(folder)
+    return True
+
+
+def _words(order: Order) -> str:
+    shape = order.shape
+    what = f"{shape.topology}, receivers {shape.receivers}"
+    what += f"{', secured' if shape.secured else ''}, {shape.hosts} hosts"
+    if order.strokes is not None:
+        return f"{what}, {len(order.strokes)} strokes"
+    return f"{what}, {order.minutes:g} minutes"
+
+
+def _summary(result: dict[str, Any]) -> str:
+    faults, misses = (sum(result[name].values()) for name in ("faults", "not_struck"))
+    lines = ", ".join(f"{count:,} {name}" for name, count in result["lines"].items())
+    told = [
+        f"{faults} faults in {result['strokes']} strokes, {misses} had nothing to hit",
+        f"lines: {lines}",
+        f"lines flowed again after {max(result['waits'], default=0):.1f} s at the longest",
+        *(f"FINDING: {finding}" for finding in result["findings"]),
+        f"{'failed' if result['findings'] else 'passed'} after {result['seconds']:.0f} s",
+    ]
+    return "\n".join(told)
+
+
+def _entry(order: Order, result: dict[str, Any], began: datetime) -> record.Entry:
+    what = provenance.look(_ROOT)
+    return record.Entry(
+        suite="logship",
+        date=began.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        seed=order.shape.seed,
+        shape=order.shape.as_json(),
+        seconds=result["seconds"],
+        strokes=result["strokes"],
+        faults=result["faults"],
+        not_struck=result["not_struck"],
+        waits=tuple(result["waits"]),
+        longest=result["longest"],
+        lines=result["lines"],
+        destroyed=result["destroyed"],
+        reported=result["reported"],
+        findings=tuple(result["findings"]),
+        commit=what.commit,
+        code=what.code,
+        dirty=what.dirty,
+        versions=what.versions,
+        machine=what.machine,
+    )
+
+
+def _tidy(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.name == "run.jsonl":
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,105 @@
+"""What is to be run, as a value and as a file: a shape, and strokes or what to draw them from. Knows no world.
+
+A run writes what it has carried out as such an order, `schedule.json`, so that it can be run again stroke by stroke.
+"""
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.schedule import Kind, Stroke
+from tests.chaos.shape import Shape
+
+__all__ = ["Order", "Wanted", "choose", "read_words"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which kinds of faults, by name; none of them means all. `most` is how many faults strike, None without a limit."""
+
+    names: tuple[str, ...] = ()
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A run that is to be. Without `strokes` they are drawn from the shape's seed, for so many `minutes`."""
+
+    shape: Shape
+    minutes: float | None = None
+    wanted: Wanted = Wanted()
+    destroy: bool = False
+    strokes: tuple[Stroke, ...] | None = None
+
+    def with_strokes(self, strokes: Iterable[Stroke]) -> "Order":
+        """Return an order for exactly these strokes, in the same world."""
+        return replace(self, strokes=tuple(strokes), minutes=None, wanted=Wanted())
+
+    def write(self, path: Path) -> None:
+        """Write it to a file, whole or not at all."""
+        strokes = None if self.strokes is None else [stroke.as_json() for stroke in self.strokes]
+        order = {**asdict(self), "shape": self.shape.as_json(), "strokes": strokes}
+        fresh = path.with_name(f"{path.name}.new")
+        fresh.write_text(json.dumps(order, indent=1), "utf-8")
+        fresh.replace(path)
+
+    @classmethod
+    def read(cls, path: Path) -> "Order":
+        """Read such a file; raises ValueError, with its name, when it is none, and OSError."""
+        try:
+            return cls._from_json(json.loads(path.read_text("utf-8")))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"{path} is no schedule: {error!r}") from error
+
+    @classmethod
+    def _from_json(cls, order: dict[str, Any]) -> "Order":
+        strokes = order["strokes"]
+        return cls(
+            Shape.from_json(order["shape"]),
+            order["minutes"],
+            Wanted(tuple(order["wanted"]["names"]), order["wanted"]["most"]),
+            order["destroy"],
+            None if strokes is None else tuple(map(Stroke.from_json, strokes)),
+        )
+
+
+def read_words(words: str, families: Mapping[str, Iterable[str]]) -> Wanted:
+    """Read what a person asks for: "all", a number, names of kinds or families, with commas between them.
+
+    Raises ValueError for a name that is none, with one that is like it.
+    """
+    names: list[str] = []
+    most = None
+    known = {name for kinds in families.values() for name in kinds}
+    for word in filter(None, (word.strip() for word in words.split(","))):
+        if word.isdigit():
+            most = int(word)
+        elif word in families:
+            names += families[word]
+        elif word in known:
+            names.append(word)
+        elif word != "all":
+            like = difflib.get_close_matches(word, {*families, *known}, 1)
+            hint = f": did you mean {like[0]}?" if like else " (--list tells them)"
+            raise ValueError(f"no fault or family of faults is called {word!r}{hint}")
+    return Wanted(tuple(dict.fromkeys(names)), most)
+
+
+def choose(
+    kinds: Sequence[Kind], wanted: Wanted, features: frozenset[str], destroy: bool
+) -> tuple[list[Kind], list[str]]:
+    """Return the kinds that are wanted and can be done where there are such features, and why others are left out."""
+    chosen, left_out = [], []
+    for kind in kinds:
+        if wanted.names and kind.name not in wanted.names:
+            continue
+        if missing := kind.needs - features:
+            left_out.append(f"{kind.name}: needs {', '.join(sorted(missing))}")
+        elif kind.destroys and not destroy:
+            left_out.append(f"{kind.name}: destroys, and --destroy is not given")
+        else:
+            chosen.append(kind)
+    return chosen, left_out
