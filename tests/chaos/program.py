@@ -3,11 +3,11 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.processes import Process
+from bench.processes import Process, TookTooLong
 
 __all__ = ["Ending", "Program", "Supervisor"]
 
@@ -112,6 +112,16 @@ class Supervisor:
         program = Program(process, role)
         self.programs.append(program)
         return program
+
+    def dismiss(self, program: Program, seconds: float = 15.0) -> None:
+        """End a program for good: it is asked first, and killed after so many seconds."""
+        program.hold()
+        self.programs.remove(program)
+        time.sleep(2 * _LOOK)  # it may be started just now
+        program.process.terminate()
+        with suppress(TookTooLong):
+            program.process.wait(seconds)
+        program.process.kill()
 
     def wait(self, what: str, holds: Callable[[], bool], seconds: float) -> float:
         """Wait until something holds, and return how long that took; raises `TimeoutError`, with what has refused."""

@@ -42,7 +42,7 @@ class Keys:
     folder: Path
     stores: tuple[Path, ...]
     urls: tuple[str, ...]
-    changing: threading.Lock = field(default_factory=threading.Lock)
+    changing: "threading.RLock" = field(default_factory=threading.RLock)
     """Held by whoever changes a book: an operator does one thing at a time."""
 
     @classmethod
@@ -104,9 +104,18 @@ class Keys:
             run_logbroker(*_in(self.stores[0], "revoke", kind, *names, "--yes"))
             self._copy()
 
-    def books(self) -> list[bytes]:
-        """Return the books as they are, one for each broker."""
-        return [(store / "credentials.json").read_bytes() for store in self.stores]
+    def give(self, kind: str, name: str) -> None:
+        """Give a credential to who may have one or not, in the same file."""
+        try:
+            self.add(kind, name)
+        except CommandFailed:
+            self.rotate(kind, name, grace="0")
+
+    def restore(self, book: Path) -> None:
+        """Take over an earlier book."""
+        with self.changing:
+            for store in self.stores:
+                run_logbroker(*_in(store, "import", str(book), "--force", "--yes"))
 
     def _hand_out(self, *words: str) -> None:
         servers = [word for url in self.urls for word in ("--server", url)]

@@ -40,6 +40,7 @@ _HOST_MACHINES = ("h1", "h2")
 _RECEIVER_MACHINE = "r1"
 _SECRET = "between these three"
 _DISKS = {"host": 256, "broker": 768, "central": 768}  # megabytes
+_HOST_CONNECTIONS = 30  # more than all hosts have
 _WEIRD_NAMES = (
     "web01",
     "db.example.net",
@@ -118,6 +119,10 @@ class World:
     @property
     def receiver_state(self) -> Path:
         return self.folder / "central" / "state"
+
+    @property
+    def receiver_machine(self) -> Machine:
+        return self.machines[_RECEIVER_MACHINE]
 
     @property
     def urls(self) -> list[str]:
@@ -209,7 +214,8 @@ class World:
             words: list[str | Path] = ["run", "--store-dir", store, "--listen", str(machine.client)]
             words += ["--http", "", "--partitions", str(self.shape.partitions)]
             words += ["--server-name", name]
-            words += [] if self.keys else ["--allow-anonymous"]
+            limit = str(_HOST_CONNECTIONS + self.shape.hosts)
+            words += ["--host-connections", limit] if self.keys else ["--allow-anonymous"]
             if len(names) > 1:
                 words += ["--cluster", "c", "--cluster-listen", str(machine.route), *routes]
                 words += ["--cluster-secret-file", secret]
@@ -222,7 +228,7 @@ class World:
         )
 
     def _start_receivers(self) -> None:
-        machine = self.machines[_RECEIVER_MACHINE]
+        machine = self.receiver_machine
         for path in (self.output, self.receiver_state):
             path.mkdir()
         words: list[str | Path] = ["--output", self.output, "--state-dir", self.receiver_state]
@@ -246,7 +252,11 @@ class World:
         folder = self.folder / "spark"
         folder.mkdir()
         self.spark = SparkCluster(
-            self.processes, folder, host=machine.address, within=machine.within
+            self.processes,
+            folder,
+            host=machine.address,
+            within=machine.within,
+            memory=folder / "memory",
         )
         self.spark_programs.append(self.supervisor.take(self.spark.master, "master"))
         self.spark_programs += [

@@ -39,14 +39,17 @@ class Cluster:
         *,
         host: str = "127.0.0.1",
         within: tuple[str, ...] = (),
+        memory: Path | None = None,
     ) -> None:
         """Start them and wait until all have found each other; the last worker sees `hidden` as an empty folder.
 
-        They talk to each other at the address `host`; `within` is what their command lines begin with.
+        They talk to each other at the address `host`; `within` is what their command lines begin with. A master
+        remembers its applications over a restart in `memory`, or not at all.
         """
         self._processes = processes
         self._host = host
         self._within = within
+        self._memory = memory
         self._folder = folder
         self._java = find_java(os.environ)
         self._port, self._page = bench.ports.free_port(), bench.ports.free_port()
@@ -80,6 +83,12 @@ class Cluster:
         except (OSError, ValueError):  # not there yet, or only half
             return -1
 
+    def _recovery(self) -> tuple[str, ...]:
+        if not self._memory:
+            return ()
+        options = {"recoveryMode": "FILESYSTEM", "recoveryDirectory": self._memory}
+        return tuple(f"-Dspark.deploy.{name}={value}" for name, value in options.items())
+
     def _start(
         self, name: str, program: str, *arguments: str, before: tuple[str, ...] = ()
     ) -> Process:
@@ -93,6 +102,7 @@ class Cluster:
                 *before,
                 str(self._java.executable),
                 *java_options(self._java, scratch),
+                *self._recovery(),
                 *("-cp", f"{home / 'jars'}/*", f"org.apache.spark.deploy.{program}"),
                 *("--host", self._host, *arguments),
             ],

@@ -93,12 +93,36 @@ def _is_java(pid: int) -> bool:
     return _words(pid)[0].endswith(b"/java") if _words(pid) else False
 
 
-def _is_python(pid: int) -> bool:
-    return b"pyspark.daemon" in b" ".join(_words(pid))
+_DAEMONS = frozenset({b"pyspark.daemon", b"receiver.spark.worker_daemon"})
+
+
+def _is_daemon(pid: int) -> bool:
+    """Whether it is what Python workers are forked from; they have its command line."""
+    return _has_daemons_words(pid) and not _has_daemons_words(_parent(pid))
+
+
+def _is_python_worker(pid: int) -> bool:
+    return _has_daemons_words(pid) and _has_daemons_words(_parent(pid))
+
+
+def _has_daemons_words(pid: int) -> bool:
+    return not _DAEMONS.isdisjoint(_words(pid))
+
+
+def _parent(pid: int) -> int:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return 0
+    return int(stat.rpartition(")")[2].split()[1])
 
 
 def _is_server(pid: int) -> bool:
     return b"nats-server" in _words(pid)[0] if _words(pid) else False
+
+
+def _spark(world: "World") -> list[Program]:
+    return [*world.receivers, *world.spark_programs]
 
 
 def _brokers(world: "World") -> list[Program]:
@@ -111,9 +135,11 @@ _VICTIMS: dict[str, tuple[Choose, frozenset[str]]] = {
     "server": (_within(_brokers, _is_server), frozenset()),
     "driver": (_program(lambda world: world.receivers), frozenset()),
     "jvm": (_within(lambda world: world.receivers, _is_java), frozenset()),
-    "python-worker": (
-        _within(lambda world: [*world.receivers, *world.spark_programs], _is_python),
-        frozenset(),
+    "python-worker": (_within(_spark, _is_python_worker), frozenset()),
+    "python-daemon": (_within(_spark, _is_daemon), frozenset()),
+    "master": (
+        _program(lambda world: [one for one in world.spark_programs if one.role == "master"]),
+        frozenset({"spark"}),
     ),
     "spark-worker": (
         _program(lambda world: [one for one in world.spark_programs if one.role == "worker"]),
@@ -124,7 +150,7 @@ _VICTIMS: dict[str, tuple[Choose, frozenset[str]]] = {
         frozenset({"spark"}),
     ),
 }
-_ASKED = ("shipper", "broker", "driver", "spark-worker")
+_ASKED = ("shipper", "broker", "driver", "spark-worker", "master")
 
 KINDS = (
     *(

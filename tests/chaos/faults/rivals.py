@@ -1,0 +1,203 @@
+"""Faults of ownership: two of what may be only one, owners that stand still or change places. Nothing is stored twice."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.chaos.faults.fault import Act, CannotStrike, End, FaultKind
+from tests.chaos.program import Program
+from tests.chaos.schedule import Kind
+
+if TYPE_CHECKING:
+    from tests.chaos.world import World
+
+__all__ = ["KINDS"]
+
+_SECONDS = 90.0  # one of two has found out by then, whatever else happens
+_FENCED = ("ships for the same host since then", "has taken it over", "; this receiver stops")
+_STANDBY = "--standby"
+
+
+def _second_shipper(*, same_state: bool) -> Act:
+    def act(world: "World", chance: random.Random) -> End:
+        host = chance.choice(world.hosts)
+        first = host.shipper
+        if first is None or not first.is_running():
+            raise CannotStrike("the host has no shipper just now")
+        name = _name(first, chance)
+        state = host.state if same_state else host.state.with_name(f"state of {name}")
+        second = _beside(world, first, name, {"--state-dir": state})
+
+        def end() -> None:
+            _wait_for_one(world, first, second)
+            world.supervisor.dismiss(second)
+            _put_back(first)
+
+        return end
+
+    return act
+
+
+def _second_receiver(world: "World", chance: random.Random) -> End:
+    first = _running(world.receivers, chance)
+    second = _beside(world, first, _name(first, chance), {_STANDBY: None})
+
+    def end() -> None:
+        if _STANDBY not in first.process.arguments:  # who stands by does so again
+            _wait_for_one(world, first, second)
+        world.supervisor.dismiss(second)
+        _put_back(first)
+
+    return end
+
+
+def _misplaced_receiver(world: "World", chance: random.Random) -> End:
+    """Start one with a state folder of its own: it must refuse the files, as it cannot know how far they are."""
+    first = _running(world.receivers, chance)
+    name = _name(first, chance)
+    state = world.receiver_state.with_name(f"state of {name}")
+    second = _beside(world, first, name, {_STANDBY: None, "--state-dir": state})
+
+    def end() -> None:
+        world.supervisor.wait(f"{name} refuses", lambda: bool(second.refused), _SECONDS)
+        world.supervisor.dismiss(second)
+        _put_back(first)
+
+    return end
+
+
+def _third_receiver(world: "World", chance: random.Random) -> End:
+    first = _running(world.receivers, chance)
+    third = _beside(world, first, _name(first, chance), {})
+    return lambda: world.supervisor.dismiss(third)
+
+
+def _frozen_receiver(world: "World", chance: random.Random) -> End:
+    """Stop a receiver with all that it has started: a zombie, when somebody takes over meanwhile."""
+    stopped = _running(world.receivers, chance).process.tree()
+    for pid in stopped:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+
+    def end() -> None:
+        chance.shuffle(stopped)
+        for pid in stopped:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    return end
+
+
+def _at_once(number: int) -> Act:
+    """End all receivers and have them start at the same moment."""
+
+    def act(world: "World", chance: random.Random) -> None:
+        programs = list(world.receivers)
+        for program in programs:
+            program.hold()
+        try:
+            for program in programs:
+                with suppress(ProcessLookupError):
+                    os.kill(program.process.pid, number)
+            world.supervisor.wait(
+                "the receivers have ended",
+                lambda: not any(program.is_running() for program in programs),
+                _SECONDS,
+            )
+        finally:
+            for program in programs:
+                program.release()
+
+    return act
+
+
+def _ping_pong(world: "World", chance: random.Random) -> None:
+    """Have the receivers change places again and again, before they have settled."""
+    for _ in range(chance.randint(3, 6)):
+        with suppress(CannotStrike, ProcessLookupError):
+            number = chance.choice((signal.SIGTERM, signal.SIGKILL))
+            os.kill(_running(world.receivers, chance).process.pid, number)
+        time.sleep(chance.uniform(0.3, 5.0))
+
+
+def _all_anew(world: "World", chance: random.Random) -> None:
+    """End all programs at once, as an upgrade does, and start them in any order."""
+    programs = [*world.shippers, *world.receivers, *world.spark_programs]
+    programs += [broker.program for broker in world.brokers]
+    chance.shuffle(programs)
+    for program in programs:
+        program.hold()
+    try:
+        for program in programs:
+            program.process.terminate()
+        world.supervisor.wait(
+            "all have ended", lambda: not any(one.is_running() for one in programs), _SECONDS
+        )
+    finally:
+        for program in programs:
+            program.release()
+            time.sleep(chance.uniform(0.0, 0.6))
+
+
+def _running(programs: Sequence[Program], chance: random.Random) -> Program:
+    running = [program for program in programs if program.is_running()]
+    if not running:
+        raise CannotStrike("none runs just now")
+    return chance.choice(running)
+
+
+def _name(first: Program, chance: random.Random) -> str:
+    return f"{first.name}-rival-{chance.randrange(1 << 24):06x}"
+
+
+def _beside(
+    world: "World", first: Program, name: str, changes: Mapping[str, Path | None]
+) -> Program:
+    """Start the same program once more, with other values of some options; None leaves out one without a value."""
+    words = list(first.process.arguments)
+    for option, value in changes.items():
+        if value is not None:
+            words[words.index(option) + 1] = str(value)
+        elif option in words:
+            words.remove(option)
+    scratch = world.folder / "tmp" / name
+    scratch.mkdir(parents=True)
+    process = world.processes.start(name, words, {"TMPDIR": str(scratch)})
+    return world.supervisor.take(process, first.role)
+
+
+def _wait_for_one(world: "World", first: Program, second: Program) -> None:
+    world.supervisor.wait(
+        f"one of {first.name} and {second.name} ends with 78",
+        lambda: bool(first.refused or second.refused),
+        _SECONDS,
+    )
+
+
+def _put_back(program: Program) -> None:
+    """Start one again that was taken over from; who has refused for another reason is not ours to start."""
+    if program.refused and any(words in program.refused.words for words in _FENCED):
+        program.go_on()
+
+
+def _kind(name: str, act: Act, lasts: tuple[float, float] = (0.0, 0.0), *needs: str) -> FaultKind:
+    return FaultKind(Kind(name, lasts=lasts, needs=frozenset(needs)), act)
+
+
+KINDS = (
+    _kind("second-shipper", _second_shipper(same_state=False), (0.5, 6.0)),
+    _kind("second-shipper-same-state", _second_shipper(same_state=True), (0.5, 6.0)),
+    _kind("second-receiver", _second_receiver, (0.5, 12.0)),
+    _kind("misplaced-receiver", _misplaced_receiver, (0.5, 6.0)),
+    _kind("third-receiver", _third_receiver, (2.0, 15.0), "standby"),
+    _kind("freeze-receiver", _frozen_receiver, (1.0, 15.0)),
+    _kind("receivers-end-at-once", _at_once(signal.SIGTERM)),
+    _kind("receivers-die-at-once", _at_once(signal.SIGKILL)),
+    _kind("ping-pong", _ping_pong, (0.0, 0.0), "standby"),
+    _kind("all-anew", _all_anew),
+)
