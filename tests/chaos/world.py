@@ -109,10 +109,6 @@ class World:
         return self.shape.features | machine_features()
 
     @property
-    def receiver_machine(self) -> Machine:
-        return self.machines[_RECEIVER_MACHINE]
-
-    @property
     def output(self) -> Path:
         return self.folder / "central" / "out"
 

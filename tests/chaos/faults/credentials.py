@@ -30,11 +30,13 @@ _CROWD = 300
 
 
 def _revoke_host(world: "World", chance: random.Random) -> End:
+    """Take a host's credential away while it ships, and give it another one."""
     keys, (name, program) = _keys(world), chance.choice(_hosts(world))
     return _revoke(world, keys, "host", name, program)
 
 
 def _revoke_receiver(world: "World", chance: random.Random) -> End:
+    """Take a receiver's credential away while it receives, and give it another one."""
     keys, (name, program) = _keys(world), chance.choice(_receivers(world))
     return _revoke(world, keys, "receiver", name, program)
 
@@ -48,9 +50,8 @@ def _revoke(world: "World", keys: Keys, kind: str, name: str, program: Program) 
 
 
 def _rotate(kind: str, grace: str) -> Act:
-    """Make a new secret; with a grace the program goes on by its old one until it is told, without it is locked out."""
-
     def act(world: "World", chance: random.Random) -> End:
+        """Make a new secret: with a grace the program goes on by its old one until it is told, without it is locked out."""
         keys = _keys(world)
         name, program = chance.choice(_hosts(world) if kind == "host" else _receivers(world))
 

@@ -64,6 +64,7 @@ def _well(world: "World", program: str, *words: str | Path) -> str:
 
 
 def _apply(world: "World", _: random.Random) -> None:
+    """Set up again what is set up."""
     _well(world, "logbroker", "apply", "--yes", *world.admin_words)
 
 
@@ -103,9 +104,8 @@ def _replay(world: "World", chance: random.Random) -> None:
 
 
 def _signal(pick: Callable[["World"], Sequence[Program]], number: int, most: int) -> Act:
-    """Send a signal several times to one program, which has promised not to mind."""
-
     def act(world: "World", chance: random.Random) -> None:
+        """Send a signal several times to one program, which has promised not to mind."""
         programs = [program for program in pick(world) if program.is_running()]
         if not programs:
             raise CannotStrike("none runs just now")

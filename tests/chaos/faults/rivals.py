@@ -25,6 +25,7 @@ _STANDBY = "--standby"
 
 def _second_shipper(*, same_state: bool) -> Act:
     def act(world: "World", chance: random.Random) -> End:
+        """Start a second shipper of a host: one of the two ends with 78, and is put back."""
         host = chance.choice(world.hosts)
         first = host.shipper
         if first is None or not first.is_running():
@@ -44,6 +45,7 @@ def _second_shipper(*, same_state: bool) -> Act:
 
 
 def _second_receiver(world: "World", chance: random.Random) -> End:
+    """Start a second receiver that does not stand by: the first is fenced, and put back."""
     first = _running(world.receivers, chance)
     second = _beside(world, first, _name(first, chance), {_STANDBY: None})
 
@@ -72,6 +74,7 @@ def _misplaced_receiver(world: "World", chance: random.Random) -> End:
 
 
 def _third_receiver(world: "World", chance: random.Random) -> End:
+    """Have a third one stand by, and go."""
     first = _running(world.receivers, chance)
     third = _beside(world, first, _name(first, chance), {})
     return lambda: world.supervisor.dismiss(third)
@@ -94,9 +97,8 @@ def _frozen_receiver(world: "World", chance: random.Random) -> End:
 
 
 def _at_once(number: int) -> Act:
-    """End all receivers and have them start at the same moment."""
-
     def act(world: "World", chance: random.Random) -> None:
+        """End all receivers and have them start at the same moment."""
         programs = list(world.receivers)
         for program in programs:
             program.hold()
