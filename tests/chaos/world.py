@@ -4,6 +4,7 @@ folder/hosts/<host>/logs, state     the host's disk
 folder/brokers/<name>               a broker's disk
 folder/central/out, state           the receivers' disk
 folder/credentials                  what is carried to each program, where the brokers are secured
+folder/written/<host>               what the host's applications wrote
 folder/logs/<program>.log           what the programs say
 folder/tmp/<program>                their TMPDIR
 folder/images                       what brokers' and receivers' disks are on, where they are on block devices
@@ -18,7 +19,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bench.processes import Processes
-from bench.traffic import Traffic
 from broker.connecting.access import Access
 from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError, OperatorError
@@ -30,6 +30,8 @@ from tests.chaos.received import Received
 from tests.chaos.secured import Keys
 from tests.chaos.shape import Shape
 from tests.chaos.tools import machine_features
+from tests.chaos.writers import applications
+from tests.chaos.writing import Writing
 from tests.receiver.cluster import Cluster as SparkCluster
 
 __all__ = ["Broker", "World"]
@@ -41,6 +43,8 @@ _RECEIVER_MACHINE = "r1"
 _SECRET = "between these three"
 _DISKS = {"host": 256, "broker": 768, "central": 768}  # megabytes
 _HOST_CONNECTIONS = 30  # more than all hosts have
+_SHOWN = ("**/*.log", "**/*.log*")
+"""What a shipper follows: rotated files are shown by the first pattern, too, where dates stand before the extension."""
 _WEIRD_NAMES = (
     "web01",
     "db.example.net",
@@ -286,13 +290,22 @@ class World:
         logs, state = folder / "logs", folder / "state"
         for path in (logs, state):
             path.mkdir()
-        traffic = Traffic([logs / "app.log"], self.shape.rate, self.shape.seed + number)
-        host = Host(name, machine.name, logs, state, traffic)
+        seed = self.shape.seed + number
+        writing = Writing(
+            folder=logs,
+            accounts=self.folder / "written" / name,
+            applications=applications(number, self.shape.rate, seed),
+            seed=seed,
+            received=lambda: self._received.lately(name),
+        )
+        host = Host(name, machine.name, logs, state, writing)
+        words: list[str | Path] = ["--file", logs / _SHOWN[seed % len(_SHOWN)], "--grace", "30s"]
+        words += ["--state-dir", state]
         host.shipper = self.start_program(
             "logshipper",
             f"shipper-{name}",
             machine,
-            ["--file", logs / "*.log*", "--state-dir", state, *self._host_words(name, number)],
+            [*words, *self._host_words(name, number)],
             "shipper",
         )
         self.hosts.append(host)

@@ -1,0 +1,131 @@
+"""A log as its application writes it: every byte that reached a file is kept account of, on a disk that no fault hits.
+
+What was written is what a file has taken: a write that fails, or takes a part, is tried again until it goes.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+__all__ = ["Generation", "Insistence", "LogFile"]
+
+Answer = TypeVar("Answer")
+
+_AGAIN = 0.1  # seconds
+_AT_ONCE = 65536  # bytes of an account that are kept in memory
+_HEADING = (
+    b"%b: here begins file %08d of this log, by a line long enough to be told from all others\n"
+)
+
+
+class Insistence:
+    """Tries again what a disk refuses, for as long as it does; once `over` is set, for `patience` seconds more."""
+
+    def __init__(self, over: threading.Event, patience: float) -> None:
+        self._over = over
+        self._patience = patience
+
+    def __call__(self, action: Callable[[], Answer]) -> Answer:
+        """Return what the action returns; raises its OSError when it is over."""
+        left = self._patience
+        while True:
+            try:
+                return action()
+            except OSError:
+                if left <= 0:
+                    raise
+                time.sleep(_AGAIN)
+                left -= _AGAIN * self._over.is_set()
+
+
+@dataclass(slots=True)
+class Generation:
+    """What one file of a log has held from its beginning to its end, or to its truncation.
+
+    `path` is where it was born; `begins` is its first byte in the log over all rotations, `length` in bytes.
+    """
+
+    path: Path
+    begins: int
+    length: int = 0
+
+
+class LogFile:
+    """One log, appended to at `path`; `account` gets the same bytes, in order, over all rotations."""
+
+    def __init__(self, path: Path, account: Path, insist: Insistence) -> None:
+        self.path = path
+        self.generations: list[Generation] = []
+        self.written = 0
+        self.whole = 0
+        self._insist = insist
+        self._tag = path.name.encode()
+        self._descriptor = -1
+        account.parent.mkdir(parents=True, exist_ok=True)
+        account.touch()
+        self._account = account
+        self._uncounted = bytearray()
+
+    @property
+    def now(self) -> Generation:
+        """The file that is being written."""
+        return self.generations[-1]
+
+    @property
+    def is_at_line_end(self) -> bool:
+        return self.whole == self.written
+
+    def begin(self) -> None:
+        """Go on in the file that is at the path from now on; it is made unless it is there, and is empty."""
+        self._insist(lambda: self.path.parent.mkdir(parents=True, exist_ok=True))
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        descriptor = self._insist(lambda: os.open(self.path, flags, 0o640))
+        self.close()
+        self._descriptor = descriptor
+        self.generations.append(Generation(self.path, self.written))
+
+    def truncate(self) -> None:
+        """Cut the file to nothing, and go on in it."""
+        self._insist(lambda: os.ftruncate(self._descriptor, 0))
+        self.generations.append(Generation(self.path, self.written))
+
+    def append(self, text: bytes) -> None:
+        """Write it all, whatever the disk says meanwhile; a file's first line is one that tells it from all others."""
+        if not self.now.length:
+            text = _HEADING % (self._tag, len(self.generations)) + text
+        while text:
+            rest = text
+            taken = self._insist(lambda rest=rest: os.write(self._descriptor, rest))  # type: ignore[misc]
+            self._count(text[:taken])
+            text = text[taken:]
+
+    def content(self) -> bytes:
+        """Return everything that was written."""
+        self._flush()
+        return self._account.read_bytes()
+
+    def close(self) -> None:
+        """Close the file; the account stays."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        self._flush()
+
+    def _flush(self) -> None:
+        with self._account.open("ab") as file:
+            file.write(self._uncounted)
+        self._uncounted.clear()
+
+    def _count(self, taken: bytes) -> None:
+        self._uncounted += taken
+        if len(self._uncounted) > _AT_ONCE:
+            self._flush()
+        newline = taken.rfind(b"\n")
+        if newline >= 0:
+            self.whole = self.written + newline + 1
+        self.written += len(taken)
+        self.now.length += len(taken)

@@ -1,0 +1,159 @@
+"""The applications of a host at work: all of them in one thread, which writes and rotates by ticks.
+
+Everything is drawn from the seed, tick by tick; only how long a tick takes, and what is received by then, is not. Lines are
+cut anywhere by the bounds of writes: half a line may stand there for seconds before the rest of it comes.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.chaos.logfile import Insistence, LogFile
+from tests.chaos.rotations import Rotation, Style
+from tests.chaos.writers import Application
+
+__all__ = ["Writing"]
+
+_TICK = 0.1  # seconds
+_PATIENCE = 30.0  # seconds for a disk to take the last lines
+_HALF = 0.03
+_HALF_LASTS = (0.2, 8.0)  # seconds
+_PIECES = (1, 1, 1, 2, 3)
+
+
+@dataclass(slots=True)
+class _Pen:
+    """What writes one log."""
+
+    application: Application
+    log: LogFile
+    rotation: Rotation
+    chance: random.Random
+    absent: float
+    rest: bytes = b""
+    pause: float = 0.0
+
+    def tick(self, seconds: float) -> None:
+        if self.absent > 0:
+            self.absent -= seconds
+            return
+        if not self.log.generations:
+            self.log.begin()
+        if self.rest and not self._rest_is_due(seconds):
+            return
+        text = self.application.text.take(self.application.rhythm.due(seconds))
+        if text:
+            self._write(text)
+        if not self.rest:
+            self.rotation.tick(seconds)
+
+    def finish(self) -> None:
+        """End what stands unfinished, and end the log with a line that is longer than any slip in counting bytes."""
+        if self.log.generations:
+            tag = self.application.path.encode()
+            self.log.append(self.rest + b"%b: this is the last line of the whole log\n" % tag)
+            self.rest = b""
+
+    def _rest_is_due(self, seconds: float) -> bool:
+        self.pause -= seconds
+        if self.pause <= 0:
+            self.log.append(self.rest)
+            self.rest = b""
+        return self.pause <= 0
+
+    def _write(self, text: bytes) -> None:
+        chance = self.chance
+        count = chance.choice(_PIECES)
+        cuts = sorted(chance.randrange(len(text)) for _ in range(count - 1))
+        pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True) if a < b]
+        # a rotated file is to end with a line: what a shipper makes of one that does not is no loss
+        if chance.random() < _HALF and not self.rotation.is_late:
+            half = chance.randrange(len(pieces[-1]))
+            pieces[-1], self.rest = pieces[-1][:half], pieces[-1][half:]
+            self.pause = chance.uniform(*_HALF_LASTS)
+        for piece in pieces:
+            if piece:
+                self.log.append(piece)
+
+
+@dataclass(slots=True)
+class Writing:
+    """What a host writes into `folder`; `accounts` gets all of it once more, and stands on a disk that no fault hits.
+
+    `received()` returns how many bytes of this host have been received so far, or fewer.
+    """
+
+    folder: Path
+    accounts: Path
+    applications: Sequence[Application]
+    seed: int
+    received: Callable[[], int]
+    _pens: list[_Pen] = field(default_factory=list)
+    _over: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+    _failure: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        insist = Insistence(self._over, _PATIENCE)
+        for number, application in enumerate(self.applications):
+            account = self.accounts / f"{number}-{Path(application.path).name}"
+            log = LogFile(self.folder / application.path, account, insist)
+            chance = random.Random(f"{application.path} {self.seed}")
+            rotation = Rotation(log, Style.drawn(chance), chance, insist, self._asks(log))
+            self._pens.append(_Pen(application, log, rotation, chance, application.appears))
+
+    @property
+    def logs(self) -> list[LogFile]:
+        return [pen.log for pen in self._pens]
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread = threading.Thread(target=self._run, name=f"writing {self.folder}")
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop at the end of a line in every log; raises RuntimeError when the applications died before that."""
+        self._over.set()
+        if self._thread:
+            self._thread.join()
+        if self._failure:
+            raise RuntimeError(f"what writes {self.folder} died") from self._failure
+
+    def tick(self, seconds: float) -> None:
+        """Write and rotate what comes in so many seconds; for the thread, and for who has a clock of their own."""
+        for pen in self._pens:
+            pen.tick(seconds)
+
+    def finish(self) -> None:
+        """Write the last lines."""
+        for pen in self._pens:
+            pen.finish()
+            pen.log.close()
+
+    def _asks(self, log: LogFile) -> Callable[[int], bool]:
+        def is_received(end: int) -> bool:
+            # whatever has not been received yet may be of this log: its end at most, since it comes in order
+            behind = sum(each.written for each in self.logs) - self.received()
+            return end <= log.written - behind
+
+        return is_received
+
+    def _run(self) -> None:
+        try:
+            due = time.monotonic()
+            while not self._over.wait(max(0.0, due - time.monotonic())):
+                self.tick(_TICK)
+                due = max(
+                    due + _TICK, time.monotonic() - 1
+                )  # what a disk held up is not made up for
+            with suppress(
+                OSError
+            ):  # a disk that takes nothing any more: what stands there is what was written
+                self.finish()
+        except BaseException as error:
+            self._failure = error
+            raise
