@@ -26,8 +26,8 @@ _OVERTAKES = 0.02  # of the packets
 
 
 def can_carry() -> bool:
-    """Whether this machine has what it takes."""
-    return _TUN.exists()
+    """Whether this machine has such devices, and lets us have them."""
+    return os.access(_TUN, os.R_OK | os.W_OK)
 
 
 @dataclass(frozen=True, slots=True)

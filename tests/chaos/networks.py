@@ -5,6 +5,7 @@ add up: what one fault has done to it stays until that fault takes it back, what
 Takes `ip`, `ss` and `tc` with tbf, clsact and bpf; no netem, no nft.
 """
 
+import functools
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from broker.address import Address
 from tests.chaos.carrier import Carrier
 from tests.chaos.losing import Loss, bytecode
 
-__all__ = ["Line", "Machine", "Slowness", "Way", "machines"]
+__all__ = ["Line", "Machine", "Slowness", "Way", "can_shape", "machines"]
 
 Trouble = TypeVar("Trouble")
 Heal = Callable[[], None]
@@ -153,6 +154,40 @@ class Machine:
         return Address(f"{_ROUTES}.{self.number}", 6222)
 
 
+@functools.cache
+def can_shape() -> bool:
+    """Whether the kernel and `tc` have what it takes to lose packets, to hold them up, and to hand them to a carrier."""
+    passing = "1,6 0 0 4294967295"
+    filtering = ("tc", "filter", "add", "dev", "lo", "ingress", "protocol", "ip", "bpf")
+    redirect = ("action", "mirred", "egress", "redirect", "dev", "lo")
+    tries = (
+        (
+            "tc",
+            "qdisc",
+            "add",
+            "dev",
+            "lo",
+            "root",
+            "tbf",
+            "rate",
+            "1mbps",
+            "burst",
+            "9k",
+            "limit",
+            "9k",
+        ),
+        ("tc", "qdisc", "del", "dev", "lo", "root"),
+        ("tc", "qdisc", "add", "dev", "lo", "clsact"),
+        (*filtering, "direct-action", "bytecode", passing),
+        (*filtering, "bytecode", passing, *redirect),
+        ("tc", "qdisc", "del", "dev", "lo", "clsact"),
+    )
+    try:
+        return all(not subprocess.run(one, capture_output=True).returncode for one in tries)
+    except FileNotFoundError:
+        return False
+
+
 def machines(names: Sequence[str]) -> dict[str, Machine]:
     """Make the networks; the caller is at the clients' one, as 10.99.0.254."""
     Path("/run/netns").mkdir(parents=True, exist_ok=True)
@@ -181,7 +216,8 @@ def _line(name: str, number: int, bridge: str, net: str) -> Line:
     _run("ip", "link", "set", outer, "up")
     _run("ip", "-n", name, "addr", "add", f"{net}.{number}/24", "dev", inner)
     _run("ip", "-n", name, "link", "set", inner, "up")
-    _run("tc", "qdisc", "add", "dev", outer, "clsact")
+    if can_shape():
+        _run("tc", "qdisc", "add", "dev", outer, "clsact")
     inward = Way(("dev", outer, "egress"), ("tc", outer))
     outward = Way(("dev", outer, "ingress"), (*_within(name), "tc", inner))
     return Line(bridge, net, outer, _within(name), inward, outward)

@@ -1,13 +1,18 @@
 """What this machine has that some kinds of faults need: each is a feature, and is said to be missing where it is."""
 
 import functools
+from collections.abc import Callable
 
+from tests.chaos.carrier import can_carry
 from tests.chaos.disks import have_blocks
+from tests.chaos.networks import can_shape
 
 __all__ = ["machine_features", "missing_here"]
 
-_FEATURES = {
+_FEATURES: dict[str, tuple[Callable[[], bool], str]] = {
     "blocks": (have_blocks, "no ext4 on loop devices: no disk turns read-only or loses its power"),
+    "shaping": (can_shape, "no tc with tbf, clsact and bpf: no line is silent, lossy or slow"),
+    "tun": (can_carry, "no TUN devices: no line is long"),
 }
 
 

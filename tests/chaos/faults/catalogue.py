@@ -1,6 +1,6 @@
 """All kinds of faults: by family, and by name."""
 
-from tests.chaos.faults import credentials, disks, innocents, lines, processes, rivals
+from tests.chaos.faults import clusters, credentials, disks, innocents, lines, processes, rivals
 from tests.chaos.faults.fault import FaultKind
 
 __all__ = ["CATALOGUE", "FAMILIES"]
@@ -9,6 +9,7 @@ FAMILIES: dict[str, tuple[FaultKind, ...]] = {
     "processes": processes.KINDS,
     "disks": disks.KINDS,
     "lines": lines.KINDS,
+    "clusters": clusters.KINDS,
     "rivals": rivals.KINDS,
     "credentials": credentials.KINDS,
     "innocents": innocents.KINDS,

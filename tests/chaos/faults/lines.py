@@ -12,8 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.chaos.carrier import can_carry
-from tests.chaos.faults.fault import Act, CannotStrike, End, FaultKind
+from tests.chaos.faults.fault import Act, End, FaultKind
 from tests.chaos.losing import EVERYTHING, Loss
 from tests.chaos.networks import Line, Machine, Slowness
 from tests.chaos.program import Program
@@ -73,8 +72,6 @@ def slow(line: Line, chance: random.Random) -> End:
 
 def far(line: Line, chance: random.Random) -> End:
     """Delay what the machine sends by up to 600 ms, some of it out of order."""
-    if not can_carry():
-        raise CannotStrike("there is no TUN device")
     return line.delay(chance.uniform(0.02, 0.6))
 
 
@@ -177,17 +174,18 @@ def _kill(programs: Sequence[Program], chance: random.Random) -> None:
         os.kill(chance.choice(running).process.pid, signal.SIGKILL)
 
 
-_TROUBLES: dict[str, tuple[Trouble, tuple[float, float]]] = {
-    "swallow": (swallow, (1.0, 40.0)),
-    "unplug": (unplug, (1.0, 30.0)),
-    "deafen": (deafen, (1.0, 30.0)),
-    "mute": (mute, (1.0, 30.0)),
-    "half-open": (half_open, (0.5, 30.0)),
-    "lossy": (lossy, (2.0, 15.0)),
-    "slow": (slow, (2.0, 15.0)),
-    "far": (far, (2.0, 15.0)),
-    "flap": (flap, (0.0, 0.0)),
-    "reset": (reset, (0.0, 0.0)),
+_SHAPING = frozenset({"shaping"})
+_TROUBLES: dict[str, tuple[Trouble, tuple[float, float], frozenset[str]]] = {
+    "swallow": (swallow, (1.0, 40.0), _SHAPING),
+    "unplug": (unplug, (1.0, 30.0), frozenset()),
+    "deafen": (deafen, (1.0, 30.0), _SHAPING),
+    "mute": (mute, (1.0, 30.0), _SHAPING),
+    "half-open": (half_open, (0.5, 30.0), _SHAPING),
+    "lossy": (lossy, (2.0, 15.0), _SHAPING),
+    "slow": (slow, (2.0, 15.0), _SHAPING),
+    "far": (far, (2.0, 15.0), _SHAPING | {"tun"}),
+    "flap": (flap, (0.0, 0.0), frozenset()),
+    "reset": (reset, (0.0, 0.0), frozenset()),
 }
 _PLACES: dict[str, tuple[Pick, frozenset[str]]] = {
     "host": (_host, frozenset()),
@@ -195,15 +193,24 @@ _PLACES: dict[str, tuple[Pick, frozenset[str]]] = {
     "receiver": (_receiver, frozenset()),
     "routes": (_route, frozenset({"cluster"})),
 }
+_MEANWHILE = (
+    kill_unseen_shipper,
+    kill_unseen_receiver,
+    restart_unseen_by_hosts,
+    restart_unseen_by_receivers,
+)
 
 KINDS = (
     *(
-        FaultKind(Kind(f"{name}-{place}", lasts, weight=0.5, needs=needs), _act(trouble, pick))
-        for name, (trouble, lasts) in _TROUBLES.items()
-        for place, (pick, needs) in _PLACES.items()
+        FaultKind(
+            Kind(f"{name}-{place}", lasts, weight=0.5, needs=needs | place_needs),
+            _act(trouble, pick),
+        )
+        for name, (trouble, lasts, needs) in _TROUBLES.items()
+        for place, (pick, place_needs) in _PLACES.items()
     ),
-    FaultKind(Kind("kill-unseen-shipper", (1.0, 30.0)), kill_unseen_shipper),
-    FaultKind(Kind("kill-unseen-receiver", (1.0, 30.0)), kill_unseen_receiver),
-    FaultKind(Kind("restart-unseen-by-hosts", (1.0, 30.0)), restart_unseen_by_hosts),
-    FaultKind(Kind("restart-unseen-by-receivers", (1.0, 30.0)), restart_unseen_by_receivers),
+    *(
+        FaultKind(Kind(act.__name__.replace("_", "-"), (1.0, 30.0), needs=_SHAPING), act)
+        for act in _MEANWHILE
+    ),
 )

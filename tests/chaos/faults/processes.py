@@ -15,7 +15,7 @@ from tests.chaos.schedule import Kind
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["KINDS"]
+__all__ = ["KINDS", "is_server", "send"]
 
 Choose = Callable[["World", random.Random], int]
 
@@ -49,14 +49,14 @@ def _within(pick: Callable[["World"], Sequence[Program]], is_one: Callable[[int]
 
 def _kill(choose: Choose) -> Act:
     def act(world: "World", chance: random.Random) -> None:
-        _send(choose(world, chance), signal.SIGKILL)
+        send(choose(world, chance), signal.SIGKILL)
 
     return act
 
 
 def _terminate(choose: Choose) -> Act:
     def act(world: "World", chance: random.Random) -> None:
-        _send(choose(world, chance), signal.SIGTERM)
+        send(choose(world, chance), signal.SIGTERM)
 
     return act
 
@@ -64,18 +64,19 @@ def _terminate(choose: Choose) -> Act:
 def _stop(choose: Choose) -> Act:
     def act(world: "World", chance: random.Random) -> End:
         pid = choose(world, chance)
-        _send(pid, signal.SIGSTOP)
+        send(pid, signal.SIGSTOP)
 
         def end() -> None:
             with suppress(CannotStrike):  # somebody else has killed it meanwhile
-                _send(pid, signal.SIGCONT)
+                send(pid, signal.SIGCONT)
 
         return end
 
     return act
 
 
-def _send(pid: int, number: int) -> None:
+def send(pid: int, number: int) -> None:
+    """Send a signal; raises `CannotStrike` when there is nobody any more."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -117,7 +118,8 @@ def _parent(pid: int) -> int:
     return int(stat.rpartition(")")[2].split()[1])
 
 
-def _is_server(pid: int) -> bool:
+def is_server(pid: int) -> bool:
+    """Whether a process is a nats-server."""
     return b"nats-server" in _words(pid)[0] if _words(pid) else False
 
 
@@ -132,7 +134,7 @@ def _brokers(world: "World") -> list[Program]:
 _VICTIMS: dict[str, tuple[Choose, frozenset[str]]] = {
     "shipper": (_program(lambda world: world.shippers), frozenset()),
     "broker": (_program(_brokers), frozenset()),
-    "server": (_within(_brokers, _is_server), frozenset()),
+    "server": (_within(_brokers, is_server), frozenset()),
     "driver": (_program(lambda world: world.receivers), frozenset()),
     "jvm": (_within(lambda world: world.receivers, _is_java), frozenset()),
     "python-worker": (_within(_spark, _is_python_worker), frozenset()),
