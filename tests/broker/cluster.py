@@ -1,10 +1,7 @@
-"""Three nats-servers as a cluster of brokers, configured as logbroker does it: started, stopped, killed, wiped and cut off."""
+"""Three nats-servers as a cluster of brokers, configured as logbroker does it: started, killed and wiped."""
 
 import asyncio
-import json
-import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,7 +13,6 @@ from bench.ports import free_port
 from bench.processes import Process, Processes, wait_until
 from broker.address import Address
 from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
-from broker.declaring.provision import apply
 from broker.exits import ConfigurationError, OperatorError
 from broker.serving.binary import find
 from broker.serving.conf import ServerConf, render
@@ -31,11 +27,10 @@ SECRET = "between these three"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a server listens, and what its command line begins with (a network of its own)."""
+    """Where a server listens."""
 
     client: Address
     route: Address
-    within: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +52,6 @@ class Node:
     def start(self) -> None:
         self.process.start()
 
-    @property
-    def server(self) -> int:
-        """The process of nats-server."""
-        ready = self.folder / "broker.json"
-        if ready.exists():
-            return int(json.loads(ready.read_text("utf-8"))["nats_server_pid"])
-        return self.process.pid
-
-    def stand_still(self) -> None:
-        os.kill(self.server, signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        os.kill(self.server, signal.SIGCONT)
-
     def wipe(self) -> None:
         """Lose the disk; the server must not be running."""
         shutil.rmtree(self.folder / "jetstream")
@@ -80,11 +61,10 @@ class Node:
 class Cluster:
     """The servers and what they say of themselves."""
 
-    def __init__(
-        self, folder: Path, processes: Processes, places: Sequence[Place] = (), partitions: int = 2
-    ) -> None:
-        places = places or [on_loopback() for _ in range(3)]
-        self.partitions = partitions
+    partitions = 2
+
+    def __init__(self, folder: Path, processes: Processes) -> None:
+        places = [_on_loopback() for _ in range(3)]
         self._routes = tuple(place.route for place in places)
         self._processes = processes
         self.nodes = {
@@ -100,22 +80,12 @@ class Cluster:
         path = own / "nats-server.conf"
         text = render(conf).replace("logtime: false", "logtime: true")  # to tell what took how long
         path.write_text(text, "utf-8")
-        process = self._processes.start(name, [*place.within, find(None), "-c", path])
+        process = self._processes.start(name, [find(None), "-c", path])
         return Node(name, place, own, process)
 
     @property
     def urls(self) -> list[str]:
         return [node.url for node in self.nodes.values()]
-
-    def set_up(self) -> None:
-        """Wait for the cluster and declare the topology on it."""
-        topology = Topology(partitions=self.partitions, replicas=3)
-
-        async def declare(connection: Connection) -> None:
-            await apply(connection, topology)
-
-        self.insist(declare)
-        self.wait_until_whole()
 
     def insist(
         self,
@@ -136,16 +106,6 @@ class Cluster:
             assert time.monotonic() < deadline
             time.sleep(0.1)
         return self.nodes[name]
-
-    def lead(self, node: Node, stream: str = STREAM) -> None:
-        """Have a server lead a stream."""
-        body = {"placement": {"preferred": node.name}}
-        while self.leader(stream) is not node:
-            self.insist(lambda connection: connection.api(f"STREAM.LEADER.STEPDOWN.{stream}", body))
-            time.sleep(0.5)
-
-    def others(self, node: Node) -> list[Node]:
-        return [other for other in self.nodes.values() if other is not node]
 
     def wait_until_whole(self, seconds: float = 60) -> None:
         """Return when all replicas of all streams and consumers have all that there is."""
@@ -172,7 +132,7 @@ def _is_whole(info: dict[str, Any]) -> bool:
     )
 
 
-def on_loopback() -> Place:
+def _on_loopback() -> Place:
     return Place(Address("127.0.0.1", free_port()), Address("127.0.0.1", free_port()))
 
 

@@ -1,28 +1,79 @@
 """Three brokers as a cluster: the one that leads is killed in mid-round, loses its disk, and comes back."""
 
 import random
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from bench.processes import Processes, wait_until
+from bench.oracle import Verdict, judge
+from bench.processes import Process, Processes, wait_until
+from bench.received import read_received
 from bench.traffic import Traffic
 from tests.broker.cluster import Brokers
-from tests.journeys.clusters import Stage
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.timeout(240)]
 
 HOSTS = ("web01", "web02.example.net", "db1")
-FLOWS_AGAIN = (
-    30.0  # seconds; ten where the machine has nothing else to do, which the campaign shows
-)
+FLOWS_AGAIN = 30.0  # seconds; ten where the machine has nothing else to do
+
+
+class Stage:
+    """The cluster, the hosts and a receiver without Spark, in one folder."""
+
+    def __init__(self, folder: Path, processes: Processes, cluster: Brokers) -> None:
+        self.folder, self.processes, self.cluster = folder, processes, cluster
+        self.output = folder / "out"
+        self.files = {host: folder / "hosts" / host / "app.log" for host in HOSTS}
+
+    def start_shipper(self, host: str) -> Process:
+        servers = [word for url in self.cluster.urls for word in ("--server", url)]
+        return self.processes.start(
+            f"logshipper-{host}",
+            [
+                str(Path(sys.executable).with_name("logshipper")),
+                *("--file", self.files[host], "--host", host, *servers),
+                *("--state-dir", self.folder / "state" / host),
+            ],
+        )
+
+    def start_receiver(self) -> Process:
+        return self.processes.start(
+            "receiver",
+            [
+                *(sys.executable, "-m", "tests.receiver.without_spark"),
+                *(self.output, self.folder / "state-receiver", str(self.cluster.partitions)),
+                *self.cluster.urls,
+            ],
+        )
+
+    def sizes(self) -> dict[str, int]:
+        """Return how many bytes of each host have been received."""
+        files = {host: self.output / f"{host}.log" for host in self.files}
+        return {host: file.stat().st_size if file.exists() else 0 for host, file in files.items()}
+
+    def wait_for_lines(self) -> None:
+        wait_until("lines flow", lambda: all(self.sizes().values()), 60)
+
+    def verdicts(self, traffic: Traffic) -> dict[str, Verdict]:
+        """Wait until as much has come as was written, then judge."""
+        written = {host: traffic.written[file] for host, file in self.files.items()}
+
+        def has_all() -> bool:
+            return all(size >= len(written[host]) for host, size in self.sizes().items())
+
+        wait_until("all is received", has_all, 60)
+        time.sleep(0.5)
+        return {
+            host: judge([data], read_received(self.output, host)) for host, data in written.items()
+        }
 
 
 def test_nothing_is_lost_when_the_leader_is_killed_and_its_disk_is_gone(tmp_path: Path) -> None:
     with Processes(tmp_path) as processes:
         cluster = Brokers(tmp_path, processes)
-        stage = Stage(tmp_path, processes, cluster, HOSTS)
+        stage = Stage(tmp_path, processes, cluster)
         with Traffic(list(stage.files.values()), 500, 1) as traffic:
             cluster.set_up()
             programs = [stage.start_receiver(), *map(stage.start_shipper, HOSTS)]
