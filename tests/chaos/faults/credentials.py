@@ -21,7 +21,9 @@ from tests.chaos.secured import CommandFailed, Keys, run_logbroker
 if TYPE_CHECKING:
     from tests.chaos.world import Broker, World
 
-__all__ = ["KINDS"]
+__all__ = ["DAMAGES", "KINDS", "Damage"]
+
+Damage = Callable[[bytes, random.Random], bytes]
 
 _SECONDS = 60.0
 _REFUSES_WITHIN = 15.0
@@ -92,7 +94,7 @@ def _damage_book(world: "World", chance: random.Random) -> End:
     book = broker.store / "credentials.json"
     keys.changing.acquire()
     whole, starts = book.read_bytes(), broker.program.process.starts
-    damage = chance.choice((_emptied, _cut, _flipped, _newer, None))
+    damage = chance.choice((*DAMAGES, None))
     if damage:
         book.write_bytes(damage(whole, chance))
     else:
@@ -132,6 +134,9 @@ def _flipped(whole: bytes, chance: random.Random) -> bytes:
 
 def _newer(whole: bytes, _: random.Random) -> bytes:
     return whole.replace(b'"version": 1', b'"version": 99', 1)
+
+
+DAMAGES: tuple[Damage, ...] = (_emptied, _cut, _flipped, _newer)
 
 
 def _renew(world: "World", chance: random.Random) -> None:
@@ -280,5 +285,5 @@ KINDS = (
     _kind("damage-book", _damage_book, (0.5, 8.0)),
     _kind("renew-certificate", _renew),
     _kind("credentials-storm", _storm),
-    _kind("crowd", _crowd, (0.5, 8.0)),
+    _kind("crowd", _crowd, (4.0, 20.0)),
 )
