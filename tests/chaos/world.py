@@ -7,13 +7,14 @@ folder/credentials                  what is carried to each program, where the b
 folder/written/<host>               what the host's applications wrote
 folder/logs/<program>.log           what the programs say
 folder/tmp/<program>                their TMPDIR
+folder/shim                         what is between programs and libc, with a page of memory for each
 folder/images                       what brokers' and receivers' disks are on, where they are on block devices
 """
 
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +30,7 @@ from tests.chaos.program import Program, Supervisor
 from tests.chaos.received import Received
 from tests.chaos.secured import Keys
 from tests.chaos.shape import Shape
+from tests.chaos.shim import Control, Shim
 from tests.chaos.tools import machine_features
 from tests.chaos.writers import applications
 from tests.chaos.writing import Writing
@@ -40,6 +42,7 @@ Answer = TypeVar("Answer")
 
 _HOST_MACHINES = ("h1", "h2")
 _RECEIVER_MACHINE = "r1"
+_SPARK = "spark"
 _SECRET = "between these three"
 _DISKS = {"host": 256, "broker": 768, "central": 768}  # megabytes
 _HOST_CONNECTIONS = 30  # more than all hosts have
@@ -86,6 +89,7 @@ class World:
     spark: SparkCluster | None = None
     spark_programs: list[Program] = field(default_factory=list)
     keys: Keys | None = None
+    shim: Shim | None = None
 
     @classmethod
     def built(
@@ -98,6 +102,8 @@ class World:
         for name in ("logs", "tmp", "images"):
             (folder / name).mkdir(exist_ok=True)
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder / "images"], check=True)
+        if "shim" in world.features:
+            world.shim = Shim(folder / "shim")
         for name in brokers:
             world._mount(f"broker-{name}", folder / "brokers" / name, "broker")
         world._mount("central", folder / "central", "central")
@@ -173,9 +179,18 @@ class World:
         process = self.processes.start(
             name,
             [*machine.within, str(Path(sys.executable).with_name(program)), *words],
-            {"TMPDIR": str(scratch)},
+            {"TMPDIR": str(scratch), **self._shim_environment(name)},
         )
         return self.supervisor.take(process, role)
+
+    def _shim_environment(self, name: str) -> Mapping[str, str]:
+        return self.shim.environment(name) if self.shim else {}
+
+    def control(self, program: Program) -> Control:
+        """Return what tells the shim in a program; only where there is the feature "shim"."""
+        if self.shim is None:
+            raise LookupError("there is no shim in this world")
+        return self.shim.controls[_SPARK if program in self.spark_programs else program.name]
 
     def users(self, disk: Disk) -> list[Program]:
         """Return the programs that have files on a disk."""
@@ -257,6 +272,7 @@ class World:
             host=machine.address,
             within=machine.within,
             memory=folder / "memory",
+            environment=self._shim_environment(_SPARK),
         )
         self.spark_programs.append(self.supervisor.take(self.spark.master, "master"))
         self.spark_programs += [

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
@@ -40,16 +41,19 @@ class Cluster:
         host: str = "127.0.0.1",
         within: tuple[str, ...] = (),
         memory: Path | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Start them and wait until all have found each other; the last worker sees `hidden` as an empty folder.
 
-        They talk to each other at the address `host`; `within` is what their command lines begin with. A master
-        remembers its applications over a restart in `memory`, or not at all.
+        They talk to each other at the address `host`; `within` is what their command lines begin with, `environment` what
+        they and what they start find in theirs. A master remembers its applications over a restart in `memory`, or not
+        at all.
         """
         self._processes = processes
         self._host = host
         self._within = within
         self._memory = memory
+        self._environment = environment or {}
         self._folder = folder
         self._java = find_java(os.environ)
         self._port, self._page = bench.ports.free_port(), bench.ports.free_port()
@@ -107,6 +111,7 @@ class Cluster:
                 *("--host", self._host, *arguments),
             ],
             environment={
+                **self._environment,
                 "SPARK_HOME": str(home),
                 "SPARK_SCALA_VERSION": "2.13",
                 "SPARK_LOCAL_DIRS": str(scratch),

@@ -1,6 +1,16 @@
 """All kinds of faults: by family, and by name."""
 
-from tests.chaos.faults import clusters, credentials, disks, innocents, lines, processes, rivals
+from tests.chaos.faults import (
+    clocks,
+    clusters,
+    credentials,
+    disks,
+    innocents,
+    lines,
+    processes,
+    refusals,
+    rivals,
+)
 from tests.chaos.faults.fault import FaultKind
 
 __all__ = ["CATALOGUE", "FAMILIES"]
@@ -8,6 +18,8 @@ __all__ = ["CATALOGUE", "FAMILIES"]
 FAMILIES: dict[str, tuple[FaultKind, ...]] = {
     "processes": processes.KINDS,
     "disks": disks.KINDS,
+    "refusals": refusals.KINDS,
+    "clocks": clocks.KINDS,
     "lines": lines.KINDS,
     "clusters": clusters.KINDS,
     "rivals": rivals.KINDS,
