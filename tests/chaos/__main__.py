@@ -94,6 +94,13 @@ def _list(context: click.Context, _option: click.Parameter, is_given: bool) -> N
 @click.option("--secured/--open", default=None, help="Whether programs have credentials.")
 @click.option("--destroy", is_flag=True, help="Also what takes lines on purpose.")
 @click.option(
+    "--flow",
+    type=click.FloatRange(min=0),
+    default=90.0,
+    show_default=True,
+    help="Within how many seconds lines have to flow again.",
+)
+@click.option(
     "--schedule",
     type=_FILE,
     callback=_schedule,
@@ -121,6 +128,7 @@ def main(
     receivers: str | None,
     secured: bool | None,
     destroy: bool,
+    flow: float,
     schedule: Order | None,
     folder: Path | None,
     keep: bool,
@@ -138,6 +146,7 @@ def main(
             minutes,
             wanted,
             destroy,
+            flow,
         )
         for number in range(seed, seed + runs)
     ]
@@ -174,12 +183,17 @@ def _has_passed(order: Order, keeping: Keeping) -> bool:
         record.append(keeping.record, _entry(order, result, began))
     click.echo(_summary(result))
     if result["findings"]:
-        again = [sys.executable, "-m", "tests.chaos", "--schedule", str(folder / "schedule.json")]
-        click.echo(f"all there is to see is in {folder}; again: {shlex.join(again)}")
+        click.echo(f"all there is to see is in {folder}; again: {_again(folder)}")
         return False
     if not keeping.keep:
         _tidy(folder)
     return True
+
+
+def _again(folder: Path) -> str:
+    files = (folder / name for name in ("schedule.json", "order.json"))
+    file = next(file for file in files if file.exists())
+    return shlex.join([sys.executable, "-m", "tests.chaos", "--schedule", str(file)])
 
 
 def _words(order: Order) -> str:

@@ -26,12 +26,16 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A run that is to be. Without `strokes` they are drawn from the shape's seed, for so many `minutes`."""
+    """A run that is to be. Without `strokes` they are drawn from the shape's seed, for so many `minutes`.
+
+    `flow` is how many seconds it may take until lines flow again after a stroke; until all is received, twice that.
+    """
 
     shape: Shape
     minutes: float | None = None
     wanted: Wanted = Wanted()
     destroy: bool = False
+    flow: float = 90.0
     strokes: tuple[Stroke, ...] | None = None
 
     def with_strokes(self, strokes: Iterable[Stroke]) -> "Order":
@@ -62,6 +66,7 @@ class Order:
             order["minutes"],
             Wanted(tuple(order["wanted"]["names"]), order["wanted"]["most"]),
             order["destroy"],
+            order["flow"],
             None if strokes is None else tuple(map(Stroke.from_json, strokes)),
         )
 

@@ -1,15 +1,18 @@
 """One run: a world, its faults, the end in which everything runs dry, and the judgement."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
 
+import zstandard
+
 from bench.oracle import judge
 from bench.processes import Processes
 from bench.received import read_received
+from tests.chaos import evidence
 from tests.chaos.order import Order
 from tests.chaos.program import Supervisor
 from tests.chaos.result import Result
@@ -18,18 +21,11 @@ from tests.chaos.schedule import Stroke
 from tests.chaos.striking import strike
 from tests.chaos.world import World
 
-__all__ = ["Bounds", "run"]
+__all__ = ["run"]
 
 
 _A_FEW_LINES = 0.3  # seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How long things may take, in seconds: `flow` until lines flow again after a fault, `dry` until all is received."""
-
-    flow: float = 90.0
-    dry: float = 180.0
+_START = 90.0  # seconds until all is started, at least
 
 
 def run(
@@ -38,7 +34,6 @@ def run(
     strokes: Iterator[Stroke],
     *,
     follow: Callable[[Mapping[str, Any]], None],
-    bounds: Bounds = Bounds(),
 ) -> Result:
     """Carry out strokes until there are no more, the order's time is over, or so many faults have struck; then judge.
 
@@ -52,18 +47,27 @@ def run(
     (folder / "logs").mkdir()
     with Processes(folder / "logs") as processes, Supervisor() as supervisor:
         world = World.built(folder, order.shape, processes, supervisor)
-        try:
-            _under_fire(world, order, _noted(strokes, order, folder), log, result, bounds)
-            _run_dry(world, log, result, bounds)
-        except (TimeoutError, RuntimeError) as error:
-            result.findings.append(str(error))
-        finally:
-            _judge(world, log, result)
-    if result.has_passed:
-        result.find_emptiness(order.shape)
+        _try(partial(_under_fire, world, order, _noted(strokes, order, folder)), world, log, result)
+        _try(partial(_run_dry, world, order), world, log, result)
+        _judge(world, log, result)
+        if result.has_passed:
+            result.find_emptiness(order.shape)
+        if not result.has_passed:
+            evidence.dump_streams(world)
+            evidence.pack(world)
     result.seconds = time.monotonic() - began
     log.tell("done", **result.as_json())
     return result
+
+
+def _try(act: Callable[[RunLog, Result], None], world: World, log: RunLog, result: Result) -> None:
+    try:
+        act(log, result)
+    except (TimeoutError, RuntimeError) as error:
+        words = f"{error}: {error.__cause__!r}" if error.__cause__ else str(error)
+        log.tell("finding", words=words)
+        result.findings.append(words)
+        evidence.look_around(world)
 
 
 def _noted(strokes: Iterator[Stroke], order: Order, folder: Path) -> Iterator[Stroke]:
@@ -80,12 +84,11 @@ def _under_fire(
     strokes: Iterator[Stroke],
     log: RunLog,
     result: Result,
-    bounds: Bounds,
 ) -> None:
     most = inf if order.wanted.most is None else order.wanted.most
     for host in world.hosts:
         host.start_writing()
-    _wait_for_flow(world, log, result, bounds, ())
+    _wait_for_flow(world, max(order.flow, _START), log)
     began = time.monotonic()
     deadline = began + 60 * (inf if order.minutes is None else order.minutes)
     kinds: set[str] = set()
@@ -99,36 +102,34 @@ def _under_fire(
             kinds |= {struck.fault.kind} if struck.struck else set()
         result.strokes += 1
         if stroke.settles:
-            _wait_for_flow(world, log, result, bounds, kinds)
+            result.flowed(_wait_for_flow(world, order.flow, log), kinds)
             kinds = set()
         time.sleep(stroke.pause)
     result.writing = time.monotonic() - began
 
 
-def _wait_for_flow(
-    world: World, log: RunLog, result: Result, bounds: Bounds, kinds: Iterable[str]
-) -> None:
-    """Wait until everything that is written shortly after now has been received."""
+def _wait_for_flow(world: World, seconds: float, log: RunLog) -> float:
+    """Wait until all programs run, and what is written shortly after that was received; return how long that took."""
+    began = time.monotonic()
+    programs = world.supervisor.programs
+    world.supervisor.wait(
+        "every program runs", lambda: all(one.is_running() for one in programs), seconds
+    )
     time.sleep(_A_FEW_LINES)
     written = {host.name: host.written() for host in world.hosts}
-    waited = _A_FEW_LINES + world.supervisor.wait(
-        "lines flow again", lambda: _has(world, written), bounds.flow
-    )
-    result.flowed(waited, kinds)
+    world.supervisor.wait("lines flow again", lambda: _has(world, written), seconds)
+    waited = time.monotonic() - began
     log.tell("flows", waited=round(waited, 2))
+    return waited
 
 
-def _run_dry(world: World, log: RunLog, result: Result, bounds: Bounds) -> None:
+def _run_dry(world: World, order: Order, log: RunLog, result: Result) -> None:
     for host in world.hosts:
         host.stop_writing()
     written = {host.name: host.written() for host in world.hosts}
-    waited = world.supervisor.wait("all is received", lambda: _has(world, written), bounds.dry)
+    waited = world.supervisor.wait("all is received", lambda: _has(world, written), 2 * order.flow)
     log.tell("dry", waited=round(waited, 2))
-    programs = world.supervisor.programs
-    world.supervisor.wait(
-        "every program runs", lambda: all(one.is_running() for one in programs), bounds.flow
-    )
-    result.starts = sum(one.process.starts - 1 for one in programs)
+    result.starts = sum(one.process.starts - 1 for one in world.supervisor.programs)
 
 
 def _has(world: World, written: dict[str, int]) -> bool:
@@ -142,7 +143,11 @@ def _judge(world: World, log: RunLog, result: Result) -> None:
     world.supervisor.stop()
     world.processes.end_all()
     for host in world.hosts:
-        verdict = judge(host.sources(), read_received(world.output, host.name))
+        try:
+            verdict = judge(host.sources(), read_received(world.output, host.name))
+        except (OSError, ValueError, zstandard.ZstdError) as error:
+            result.findings.append(f"{host.name}: what was received cannot be read: {error!r}")
+            continue
         result.verdicts[host.name] = verdict
         log.tell("verdict", host=host.name, perfect=verdict.is_perfect, words=str(verdict))
         if not verdict.is_perfect:

@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from tests.chaos.world import World
 
 __all__ = ["KINDS", "is_server", "send"]
+
+_GONE_WITHIN = 60.0  # seconds; it may be stopped meanwhile
 
 Choose = Callable[["World", random.Random], int]
 
@@ -47,21 +50,27 @@ def _within(pick: Callable[["World"], Sequence[Program]], is_one: Callable[[int]
     return choose
 
 
-def _kill(choose: Choose) -> Act:
+def _kill(choose: Choose, whom: str) -> Act:
     def act(world: "World", chance: random.Random) -> None:
-        send(choose(world, chance), signal.SIGKILL)
+        pid = choose(world, chance)
+        send(pid, signal.SIGKILL)
+        _wait_for_end(pid, "SIGKILL")
 
+    act.__doc__ = f"SIGKILL to {whom}."
     return act
 
 
-def _terminate(choose: Choose) -> Act:
-    def act(world: "World", chance: random.Random) -> None:
-        send(choose(world, chance), signal.SIGTERM)
+def _terminate(choose: Choose, whom: str) -> Act:
+    def act(world: "World", chance: random.Random) -> End:
+        pid = choose(world, chance)
+        send(pid, signal.SIGTERM)
+        return lambda: _wait_for_end(pid, "SIGTERM")
 
+    act.__doc__ = f"SIGTERM to {whom}, in the middle of things."
     return act
 
 
-def _stop(choose: Choose) -> Act:
+def _stop(choose: Choose, whom: str) -> Act:
     def act(world: "World", chance: random.Random) -> End:
         pid = choose(world, chance)
         send(pid, signal.SIGSTOP)
@@ -72,7 +81,27 @@ def _stop(choose: Choose) -> Act:
 
         return end
 
+    act.__doc__ = f"SIGSTOP to {whom}, SIGCONT later."
     return act
+
+
+def _wait_for_end(pid: int, sent: str) -> None:
+    """Return when the process has gone; raises RuntimeError when it does not go."""
+    deadline = time.monotonic() + _GONE_WITHIN
+    while _is_there(pid):
+        if time.monotonic() > deadline:
+            words = b" ".join(_words(pid)[:6]).decode(errors="replace")
+            raise RuntimeError(f"{words} is there {_GONE_WITHIN:g} s after {sent}")
+        time.sleep(0.05)
+
+
+def _is_there(pid: int) -> bool:
+    """Whether there is such a process, and no zombie of one."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
 
 
 def send(pid: int, number: int) -> None:
@@ -152,19 +181,34 @@ _VICTIMS: dict[str, tuple[Choose, frozenset[str]]] = {
         frozenset({"spark"}),
     ),
 }
+_WORDS = {
+    "shipper": "a shipper",
+    "broker": "a broker's logbroker",
+    "server": "a nats-server",
+    "driver": "a receiver's driver",
+    "jvm": "a driver's JVM",
+    "python-worker": "a Python worker of Spark",
+    "python-daemon": "what Python workers are forked from",
+    "master": "the master of Spark's cluster",
+    "spark-worker": "a worker of Spark's cluster",
+    "executor": "a JVM of Spark's cluster",
+}
 _ASKED = ("shipper", "broker", "driver", "spark-worker", "master")
 
 KINDS = (
     *(
-        FaultKind(Kind(f"kill-{name}", weight=2.0, needs=needs), _kill(choose))
+        FaultKind(Kind(f"kill-{name}", weight=2.0, needs=needs), _kill(choose, _WORDS[name]))
         for name, (choose, needs) in _VICTIMS.items()
     ),
     *(
-        FaultKind(Kind(f"stop-{name}", lasts=(0.2, 12.0), needs=needs), _stop(choose))
+        FaultKind(Kind(f"stop-{name}", lasts=(0.2, 12.0), needs=needs), _stop(choose, _WORDS[name]))
         for name, (choose, needs) in _VICTIMS.items()
     ),
     *(
-        FaultKind(Kind(f"end-{name}", needs=_VICTIMS[name][1]), _terminate(_VICTIMS[name][0]))
+        FaultKind(
+            Kind(f"end-{name}", needs=_VICTIMS[name][1]),
+            _terminate(_VICTIMS[name][0], _WORDS[name]),
+        )
         for name in _ASKED
     ),
 )
