@@ -17,10 +17,12 @@ from tests.chaos.faults.catalogue import CATALOGUE, FAMILIES
 from tests.chaos.one import CannotRun, carried_out
 from tests.chaos.order import Order, Wanted, read_words
 from tests.chaos.shape import Shape
+from tests.chaos.shrink import shrink_folder
 
 _ROOT = Path(__file__).parents[2]
 _PATH = click.Path(path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_TRIES = 3
 _COUNT = click.IntRange(min=1)
 
 
@@ -31,6 +33,7 @@ class Keeping:
     folder: Path
     record: Path | None
     keep: bool
+    shrink: bool
     clock: Callable[[], datetime]
 
 
@@ -107,6 +110,7 @@ def _list(context: click.Context, _option: click.Parameter, is_given: bool) -> N
     help="Run exactly these strokes in their world: the schedule.json of a run.",
 )
 @click.option("--folder", type=_PATH, help="Empty or not there; a temporary one if not given.")
+@click.option("--shrink", is_flag=True, help="After a failure, look for the shortest schedule.")
 @click.option("--keep", is_flag=True, help="Keep a run's folder though it has passed.")
 @click.option("--record", "record_path", type=_PATH, help="Append each run to this file.")
 @click.option(
@@ -131,6 +135,7 @@ def main(
     flow: float,
     schedule: Order | None,
     folder: Path | None,
+    shrink: bool,
     keep: bool,
     record_path: Path | None,
 ) -> None:
@@ -154,6 +159,7 @@ def main(
         _empty(folder),
         record_path,
         keep,
+        shrink,
         lambda: datetime.now(UTC),  # noqa: TID251 - the clock of all that is below
     )
     try:
@@ -184,6 +190,8 @@ def _has_passed(order: Order, keeping: Keeping) -> bool:
     click.echo(_summary(result))
     if result["findings"]:
         click.echo(f"all there is to see is in {folder}; again: {_again(folder)}")
+        if keeping.shrink and (folder / "schedule.json").exists():
+            shrink_folder(folder, _TRIES)
         return False
     if not keeping.keep:
         _tidy(folder)
