@@ -63,16 +63,19 @@ class Stroke:
 
 
 def draw(seed: int, kinds: Sequence[Kind]) -> Iterator[Stroke]:
-    """Draw strokes without end; the same seed and kinds give the same ones. Each kind comes alone once, first of all."""
+    """Draw strokes without end; the same seed and kinds give the same ones.
+
+    Strokes of one fault take all kinds in turn, in an order drawn anew for each turn; what overlaps is drawn by weight.
+    """
     chance = random.Random(seed)
-    first = list(kinds)
-    chance.shuffle(first)
-    for kind in first:
-        yield Stroke((_fault(kind, chance, 0.0),), True, round(chance.uniform(0, _PAUSE), 2))
     weights = [kind.weight for kind in kinds]
+    turn: list[Kind] = []
     while True:
-        count = 1 if chance.random() < _ALONE else chance.choice((2, 2, 3, 4))
-        chosen = chance.choices(kinds, weights, k=count)
+        turn = turn or chance.sample(kinds, len(kinds))
+        if chance.random() < _ALONE:
+            chosen = [turn.pop()]
+        else:
+            chosen = chance.choices(kinds, weights, k=chance.choice((2, 2, 3, 4)))
         faults = [
             _fault(kind, chance, chance.uniform(0, _LATEST) if number else 0.0)
             for number, kind in enumerate(chosen)
