@@ -38,10 +38,11 @@ FAULTS ?= all
 HOSTS ?= 5
 PARTITIONS ?= 3
 TOPOLOGY ?= single
+DESTROY ?=
 
-chaos: $(STAMP) ## Throw seeded faults at everything (SEED, MINUTES, FAULTS, HOSTS, PARTITIONS, TOPOLOGY=single|cluster)
+chaos: $(STAMP) ## Throw seeded faults at everything (SEED, MINUTES, FAULTS, HOSTS, PARTITIONS, TOPOLOGY=single|cluster, DESTROY=1)
 	$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES) --faults $(FAULTS) \
-	  --hosts $(HOSTS) --partitions $(PARTITIONS) --topology $(TOPOLOGY)
+	  --hosts $(HOSTS) --partitions $(PARTITIONS) --topology $(TOPOLOGY) $(if $(DESTROY),--destroy)
 
 lint: $(STAMP) types ## Check style, types, import directions and spelling
 	$(BIN)/ruff check

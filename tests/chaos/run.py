@@ -1,18 +1,16 @@
 """One run: a world, its faults, the end in which everything runs dry, and the judgement."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
 
-import zstandard
-
-from bench.oracle import judge
 from bench.processes import Processes
-from bench.received import read_received
 from tests.chaos import evidence
+from tests.chaos.judging import judged
 from tests.chaos.order import Order
 from tests.chaos.program import Supervisor
 from tests.chaos.result import Result
@@ -25,6 +23,7 @@ __all__ = ["run"]
 
 
 _A_FEW_LINES = 0.3  # seconds
+_LAST_WORDS = 5.0  # seconds
 _START = 90.0  # seconds until all is started, at least
 
 
@@ -47,8 +46,11 @@ def run(
     (folder / "logs").mkdir()
     with Processes(folder / "logs") as processes, Supervisor() as supervisor:
         world = World.built(folder, order.shape, processes, supervisor)
-        _try(partial(_under_fire, world, order, _noted(strokes, order, folder)), world, log, result)
-        _try(partial(_run_dry, world, order), world, log, result)
+        world.operator.tell = log.tell
+        fire = partial(_under_fire, world, order, _noted(strokes, order, folder))
+        with world.operator:
+            _try(fire, world, log, result)
+            _try(partial(_run_dry, world, order), world, log, result)
         _judge(world, log, result)
         if result.has_passed:
             result.find_emptiness(order.shape)
@@ -128,13 +130,17 @@ def _run_dry(world: World, order: Order, log: RunLog, result: Result) -> None:
         host.stop_writing()
     written = {host.name: host.written() for host in world.hosts}
     waited = world.supervisor.wait("all is received", lambda: _has(world, written), 2 * order.flow)
+    if world.destroyed:
+        time.sleep(_LAST_WORDS)  # what was destroyed may be on its way a second time
     log.tell("dry", waited=round(waited, 2))
     result.starts = sum(one.process.starts - 1 for one in world.supervisor.programs)
 
 
 def _has(world: World, written: dict[str, int]) -> bool:
-    sizes = world.received.sizes()
-    return all(sizes.get(host, 0) >= size for host, size in written.items())
+    sizes = Counter(world.received.sizes())
+    for destroyed in world.destroyed:
+        sizes[destroyed.host] += len(destroyed.lines)
+    return all(sizes[host] >= size for host, size in written.items())
 
 
 def _judge(world: World, log: RunLog, result: Result) -> None:
@@ -142,13 +148,12 @@ def _judge(world: World, log: RunLog, result: Result) -> None:
         host.stop_writing()
     world.supervisor.stop()
     world.processes.end_all()
-    for host in world.hosts:
-        try:
-            verdict = judge(host.sources(), read_received(world.output, host.name))
-        except (OSError, ValueError, zstandard.ZstdError) as error:
-            result.findings.append(f"{host.name}: what was received cannot be read: {error!r}")
-            continue
-        result.verdicts[host.name] = verdict
-        log.tell("verdict", host=host.name, perfect=verdict.is_perfect, words=str(verdict))
-        if not verdict.is_perfect:
-            result.findings.append(f"{host.name}: {verdict}")
+    found = judged(world)
+    result.verdicts = found.verdicts
+    for name, verdict in found.verdicts.items():
+        log.tell("verdict", host=name, perfect=verdict.is_perfect, words=str(verdict))
+    lost, told = found.audit.size, found.audit.told
+    result.destroyed, result.reported = lost, told
+    if world.destroyed:
+        log.tell("losses", lost=lost, reported=told, unknowable=found.audit.unknowable)
+    result.findings += [*found.findings, *world.operator.failures]

@@ -4,35 +4,23 @@ folder/host-<name>.toml, receiver-<name>.toml, admin-chaos.toml      what is car
 folder/authority.pem                                                 what the brokers' certificates are checked against
 """
 
-import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.connecting.access import Access
+from tests.chaos.commands import CommandFailed, run_command
 from tests.chaos.networks import Machine
 
 __all__ = ["CommandFailed", "Keys", "run_logbroker"]
 
-_SECONDS = 60.0
 _ADMIN = "chaos"
-
-
-class CommandFailed(Exception):
-    """A command ended with another code than 0; the message is what it said."""
 
 
 def run_logbroker(*words: str | Path) -> str:
     """Run a command of `logbroker` and return what it says; raises `CommandFailed`."""
-    program = Path(sys.executable).with_name("logbroker")
-    done = subprocess.run(
-        [program, *words], capture_output=True, text=True, check=False, timeout=_SECONDS
-    )
-    if done.returncode:
-        raise CommandFailed(f"logbroker {words[0]} {words[1]}: {done.stdout}{done.stderr}")
-    return done.stdout
+    return run_command("logbroker", *words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,18 +14,26 @@ folder/images                       what brokers' and receivers' disks are on, w
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bench.processes import Processes
+from broker import bucket
 from broker.connecting.access import Access
 from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError, OperatorError
+from broker.offset import Offset, UnreadableOffset
+from broker.subjects import partition_of
+from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
+from receiver.writing.lock import partition_lock
 from tests.chaos.disks import Disk
 from tests.chaos.host import Host
+from tests.chaos.losses import Destroyed
 from tests.chaos.networks import Machine, machines
+from tests.chaos.operating import Operator
 from tests.chaos.program import Program, Supervisor
 from tests.chaos.received import Received
 from tests.chaos.secured import Keys
@@ -90,6 +98,7 @@ class World:
     spark_programs: list[Program] = field(default_factory=list)
     keys: Keys | None = None
     shim: Shim | None = None
+    destroyed: list[Destroyed] = field(default_factory=list)
 
     @classmethod
     def built(
@@ -157,9 +166,44 @@ class World:
         return self._received
 
     _received: Received = field(init=False)
+    operator: Operator = field(init=False)
 
     def __post_init__(self) -> None:
         self._received = Received(self.output)
+        self.operator = Operator(self)
+
+    @property
+    def partitions_in_use(self) -> list[int]:
+        """The partitions that hosts belong to."""
+        return sorted({partition_of(host.name, self.shape.partitions) for host in self.hosts})
+
+    def offset(self, partition: int) -> int | None:
+        """Return up to where a partition is committed by the newest entry that can be read; None where there is none."""
+        revisions = self.ask(lambda c: bucket.history(c, OFFSETS_BUCKET, offset_key(partition)))
+        for revision in reversed(revisions):
+            try:
+                return Offset.decode(revision.value).next
+            except UnreadableOffset:
+                continue
+        return None
+
+    def delete_consumer(self, name: str) -> None:
+        """Delete a consumer of the stream, if it is there."""
+
+        async def delete(connection: Connection) -> None:
+            with suppress(Rejected):
+                await connection.api(f"CONSUMER.DELETE.{STREAM}.{name}")
+
+        self.ask(delete)
+
+    @contextmanager
+    def locked(self, seconds: float = 60) -> Iterator[None]:
+        """Hold what all tasks take before they write: whoever was at it has ended; raises `Locked`."""
+        with ExitStack() as stack:
+            for number in range(self.shape.partitions):
+                path = self.receiver_state / f"p{number}.lock"
+                stack.enter_context(partition_lock(path, seconds))
+            yield
 
     def ask(
         self,

@@ -10,6 +10,8 @@ from tests.chaos.faults import (
     processes,
     refusals,
     rivals,
+    state,
+    stream,
 )
 from tests.chaos.faults.fault import FaultKind
 
@@ -25,6 +27,8 @@ FAMILIES: dict[str, tuple[FaultKind, ...]] = {
     "rivals": rivals.KINDS,
     "credentials": credentials.KINDS,
     "innocents": innocents.KINDS,
+    "state": state.KINDS,
+    "stream": stream.KINDS,
 }
 CATALOGUE: dict[str, FaultKind] = {
     kind.kind.name: kind for kinds in FAMILIES.values() for kind in kinds

@@ -1,0 +1,78 @@
+"""The judgement of a world whose programs have ended: every line of every host, less what was destroyed and named."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import zstandard
+
+from bench.oracle import Verdict, judge
+from bench.received import read_received
+from broker.subjects import partition_of
+from receiver.writing.gaps import GAPS
+from receiver.writing.spanbook import SpanBook
+from tests.chaos.losses import Audit, Key, Source, audit, without
+
+if TYPE_CHECKING:
+    from tests.chaos.host import Host
+    from tests.chaos.world import World
+
+__all__ = ["Judgement", "audited", "judged"]
+
+
+@dataclass(slots=True)
+class Judgement:
+    """A verdict for each host, what came of holding reports against losses, and all that speaks against the suite."""
+
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    audit: Audit = field(default_factory=Audit)
+    findings: list[str] = field(default_factory=list)
+
+
+def judged(world: "World") -> Judgement:
+    """Judge every host; what cannot be read is a finding."""
+    found = Judgement()
+    received: dict[str, bytes] = {}
+    for host in world.hosts:
+        try:
+            received[host.name] = read_received(world.output, host.name)
+        except (OSError, ValueError, zstandard.ZstdError) as error:
+            found.findings.append(f"{host.name}: what was received cannot be read: {error!r}")
+    found.audit = audited(world, received)
+    for host in world.hosts:
+        if host.name not in received:
+            continue
+        verdict = judge(_receivable(host, found.audit), received[host.name])
+        found.verdicts[host.name] = verdict
+        if not verdict.is_perfect:
+            found.findings.append(f"{host.name}: {verdict}")
+    found.findings += found.audit.findings
+    return found
+
+
+def _receivable(host: "Host", found: Audit) -> list[bytes]:
+    """Return what can have been received of a host's logs, in the order of `Host.sources`."""
+    lost = [one for one in found.lost if one.host == host.name]
+    begins = [tuple(one.begins for one in files) for files in host.generations().values()]
+    return without(list(map(Source, host.sources(), begins)), lost)
+
+
+def audited(world: "World", received: Mapping[str, bytes]) -> Audit:
+    """Hold all reported gaps against all that was destroyed."""
+    keys = {(one.host, one.file_id) for one in world.destroyed}
+    reached = {key: _reached(world, key) for key in keys}
+    return audit(world.destroyed, _gaps(world), reached, received)
+
+
+def _gaps(world: "World") -> list[dict[str, Any]]:
+    path = world.output / GAPS
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def _reached(world: "World", key: Key) -> int:
+    host, file_id = key
+    partition = partition_of(host, world.shape.partitions)
+    return SpanBook(world.receiver_state / f"p{partition}.spans").reached(host, file_id) or 0
