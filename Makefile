@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PIP := pip>=25.1,<27
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test chaos lint types bench bench-backup bench-broker bench-idle bench-live bench-agent bench-receive bench-receive-live bench-rights bench-wan constraints clean
+.PHONY: help venv demo test chaos chaos-peers lint types bench bench-backup bench-broker bench-idle bench-live bench-agent bench-receive bench-receive-live bench-rights bench-wan constraints clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,11 @@ DESTROY ?=
 chaos: $(STAMP) ## Throw seeded faults at everything (SEED, MINUTES, FAULTS, HOSTS, PARTITIONS, TOPOLOGY=single|cluster, DESTROY=1)
 	$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES) --faults $(FAULTS) \
 	  --hosts $(HOSTS) --partitions $(PARTITIONS) --topology $(TOPOLOGY) $(if $(DESTROY),--destroy)
+
+MOST ?= 60
+
+chaos-peers: $(STAMP) ## Throw the same faults at rsyslog and syslog-ng, where they are (SEED, MOST, HOSTS)
+	$(BIN)/python -m tests.chaos.peers --seed $(SEED) --most $(MOST) --hosts $(HOSTS)
 
 lint: $(STAMP) types ## Check style, types, import directions and spelling
 	$(BIN)/ruff check

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from tests.chaos import provenance, record
+from tests.chaos.entries import entry_of
 from tests.chaos.faults.catalogue import CATALOGUE, FAMILIES
 from tests.chaos.one import CannotRun, carried_out
 from tests.chaos.order import Order, Wanted, read_words
@@ -186,7 +187,8 @@ def _has_passed(order: Order, keeping: Keeping) -> bool:
     click.echo(f"seed {order.shape.seed}: {_words(order)}, in {folder}")
     result = carried_out(order, folder)
     if keeping.record:
-        record.append(keeping.record, _entry(order, result, began))
+        entry = entry_of("logship", order, result, began, provenance.look(_ROOT))
+        record.append(keeping.record, entry)
     click.echo(_summary(result))
     if result["findings"]:
         click.echo(f"all there is to see is in {folder}; again: {_again(folder)}")
@@ -224,31 +226,6 @@ def _summary(result: dict[str, Any]) -> str:
         f"{'failed' if result['findings'] else 'passed'} after {result['seconds']:.0f} s",
     ]
     return "\n".join(told)
-
-
-def _entry(order: Order, result: dict[str, Any], began: datetime) -> record.Entry:
-    what = provenance.look(_ROOT)
-    return record.Entry(
-        suite="logship",
-        date=began.isoformat(timespec="seconds").replace("+00:00", "Z"),
-        seed=order.shape.seed,
-        shape=order.shape.as_json(),
-        seconds=result["seconds"],
-        strokes=result["strokes"],
-        faults=result["faults"],
-        not_struck=result["not_struck"],
-        waits=tuple(result["waits"]),
-        longest=result["longest"],
-        lines=result["lines"],
-        destroyed=result["destroyed"],
-        reported=result["reported"],
-        findings=tuple(result["findings"]),
-        commit=what.commit,
-        code=what.code,
-        dirty=what.dirty,
-        versions=what.versions,
-        machine=what.machine,
-    )
 
 
 def _tidy(folder: Path) -> None:

@@ -19,6 +19,8 @@ from tests.shipper.host import packed
 __all__ = ["Naming", "Rotation", "Style", "Way"]
 
 _LATE = (0.1, 6.0)  # seconds
+_ALL = 1_000_000  # files: none is ever removed
+_LONG_ENOUGH = 3.0  # seconds, for one that looks several times a second
 _SERIES = 0.15
 _SERIES_EVERY = (0.1, 0.4)  # seconds
 _QUIET, _LOOK = (
@@ -58,7 +60,10 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a log is rotated: about `every` so many seconds, `keep` rotated files, the newest one packed later or at once."""
+    """How a log is rotated: about `every` so many seconds, `keep` rotated files, the newest one packed later or at once.
+
+    A file is written for `at_least` so many seconds.
+    """
 
     naming: Naming
     ways: tuple[Way, ...]
@@ -66,6 +71,7 @@ class Style:
     is_delayed: bool
     keep: int
     every: float
+    at_least: float = 0.0
 
     @classmethod
     def drawn(cls, chance: random.Random) -> "Style":
@@ -79,6 +85,12 @@ class Style:
             keep=chance.randrange(4, 12),
             every=chance.choice((4.0, 10.0, 25.0)),
         )
+
+    @classmethod
+    def plain(cls, chance: random.Random) -> "Style":
+        """Return the style that every suite can follow: renamed, made anew at once, and left alone."""
+        every = chance.choice((5.0, 15.0))
+        return cls(Naming.NUMBERS, (Way.RENAME,), None, False, _ALL, every, _LONG_ENOUGH)
 
 
 @dataclass(slots=True)
@@ -136,8 +148,10 @@ class Rotation:
 
     def _interval(self) -> float:
         if self._chance.random() < _SERIES:
-            return self._chance.uniform(*_SERIES_EVERY)
-        return self._chance.expovariate(1 / self._style.every)
+            seconds = self._chance.uniform(*_SERIES_EVERY)
+        else:
+            seconds = self._chance.expovariate(1 / self._style.every)
+        return max(seconds, self._style.at_least)
 
     def _is_known(self) -> bool:
         """Whether a shipper knows the log: what was rotated before it came to know a log is not its business."""

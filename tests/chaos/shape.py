@@ -12,7 +12,8 @@ class Shape:
 
     `topology` is "single" or "cluster" (three brokers); `receivers` is "alone", "standby" (two of them compete for all
     partitions), or "spark" (a standalone cluster of a master and two workers). `secured` gives each program credentials
-    of its own. `rate` is in lines per second and host, on average.
+    of its own. `rate` is in lines per second and host, on average. `plain` has hosts
+    write but lines of text, and rotate by renaming only, which every suite can follow.
     """
 
     seed: int = 1
@@ -22,6 +23,7 @@ class Shape:
     partitions: int = 3
     rate: int = 200
     secured: bool = False
+    plain: bool = False
 
     @classmethod
     def drawn(cls, seed: int, topology: str, hosts: int, partitions: int) -> "Shape":

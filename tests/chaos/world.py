@@ -36,11 +36,12 @@ from tests.chaos.networks import Machine, machines
 from tests.chaos.operating import Operator
 from tests.chaos.program import Program, Supervisor
 from tests.chaos.received import Received
+from tests.chaos.rotations import Style
 from tests.chaos.secured import Keys
 from tests.chaos.shape import Shape
 from tests.chaos.shim import Control, Shim
 from tests.chaos.tools import machine_features
-from tests.chaos.writers import applications
+from tests.chaos.writers import applications, plain_applications
 from tests.chaos.writing import Writing
 from tests.receiver.cluster import Cluster as SparkCluster
 
@@ -236,6 +237,20 @@ class World:
             raise LookupError("there is no shim in this world")
         return self.shim.controls[_SPARK if program in self.spark_programs else program.name]
 
+    def writing(self, name: str, number: int, logs: Path) -> Writing:
+        """Return the applications of the host of this name and number, which write to the folder `logs`; none runs yet."""
+        shape, seed = self.shape, self.shape.seed + number
+        return Writing(
+            folder=logs,
+            accounts=self.folder / "written" / name,
+            applications=plain_applications(shape.rate, seed)
+            if shape.plain
+            else applications(number, shape.rate, seed),
+            seed=seed,
+            received=lambda: self._received.lately(name),
+            style=Style.plain if shape.plain else Style.drawn,
+        )
+
     def users(self, disk: Disk) -> list[Program]:
         """Return the programs that have files on a disk."""
         place, _, name = disk.name.partition("-")
@@ -350,15 +365,8 @@ class World:
         logs, state = folder / "logs", folder / "state"
         for path in (logs, state):
             path.mkdir()
+        host = Host(name, machine.name, logs, state, self.writing(name, number, logs))
         seed = self.shape.seed + number
-        writing = Writing(
-            folder=logs,
-            accounts=self.folder / "written" / name,
-            applications=applications(number, self.shape.rate, seed),
-            seed=seed,
-            received=lambda: self._received.lately(name),
-        )
-        host = Host(name, machine.name, logs, state, writing)
         words: list[str | Path] = ["--file", logs / _SHOWN[seed % len(_SHOWN)], "--grace", "30s"]
         words += ["--state-dir", state]
         host.shipper = self.start_program(

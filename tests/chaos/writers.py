@@ -22,6 +22,7 @@ __all__ = [
     "Text",
     "Traces",
     "applications",
+    "plain_applications",
 ]
 
 _MARKS = (b"", b"", b"   ", b"\t", b"\r", b"-- MARK --", b"\0\0\0\0", b"\xff\xfe", b"0")
@@ -178,6 +179,15 @@ def applications(number: int, rate: int, seed: int) -> list[Application]:
     return [
         Application("app.log", LogLines("app", seed), Steady(rate / 2, chance)),
         *(make(rate / 2, seed, chance) for make in others),
+    ]
+
+
+def plain_applications(rate: int, seed: int) -> list[Application]:
+    """Return applications that write lines of text, about `rate` per second in all: what every suite can carry."""
+    chance = random.Random(f"plain {seed}")
+    return [
+        Application("app.log", LogLines("app", seed), Steady(rate / 2, chance)),
+        Application("access.log", LogLines("access", seed), Steady(rate / 2, chance)),
     ]
 
 

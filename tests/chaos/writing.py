@@ -84,7 +84,7 @@ class _Pen:
 class Writing:
     """What a host writes into `folder`; `accounts` gets all of it once more, and stands on a disk that no fault hits.
 
-    `received()` returns how many bytes of this host have been received so far, or fewer.
+    `received()` returns how many bytes of this host have been received so far, or fewer. `style` draws how a log is rotated.
     """
 
     folder: Path
@@ -92,6 +92,7 @@ class Writing:
     applications: Sequence[Application]
     seed: int
     received: Callable[[], int]
+    style: Callable[[random.Random], Style] = Style.drawn
     _pens: list[_Pen] = field(default_factory=list)
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -103,7 +104,7 @@ class Writing:
             account = self.accounts / f"{number}-{Path(application.path).name}"
             log = LogFile(self.folder / application.path, account, insist)
             chance = random.Random(f"{application.path} {self.seed}")
-            rotation = Rotation(log, Style.drawn(chance), chance, insist, self._asks(log))
+            rotation = Rotation(log, self.style(chance), chance, insist, self._asks(log))
             self._pens.append(_Pen(application, log, rotation, chance, application.appears))
 
     @property

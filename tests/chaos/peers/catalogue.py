@@ -1,0 +1,33 @@
+"""The peers, by name, and the kinds of faults that every suite can be struck with."""
+
+from tests.chaos.peers.peer import Peer
+from tests.chaos.peers.rsyslog import RSYSLOG
+from tests.chaos.peers.syslog_ng import SYSLOG_NG
+
+__all__ = ["COMMON", "PEERS"]
+
+PEERS: dict[str, Peer] = {peer.name: peer for peer in (RSYSLOG, SYSLOG_NG)}
+
+COMMON: dict[str, tuple[str, ...]] = {
+    "processes": tuple(
+        f"{what}-{whom}"
+        for what in ("kill", "stop", "end")
+        for whom in ("shipper", "broker", "driver")
+    ),
+    "lines": (
+        "swallow-host",
+        "swallow-receiver",
+        "mute-host",
+        "deafen-receiver",
+        "half-open-host",
+        "half-open-receiver",
+        "reset-host",
+        "reset-receiver",
+        "flap-host",
+        "slow-host",
+        "kill-unseen-shipper",
+    ),
+    "disks": ("full-central", "nearly-full-central", "read-only-central", "power-central"),
+}
+"""Kinds by family. A broker's faults are left out but for those of its process: where there is none, they would hit the
+receivers' disk or line a second time."""
