@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PIP := pip>=25.1,<27
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test chaos chaos-peers lint types bench bench-backup bench-broker bench-idle bench-live bench-agent bench-receive bench-receive-live bench-rights bench-wan constraints clean
+.PHONY: help venv demo test chaos chaos-peers chaos-record lint types bench bench-backup bench-broker bench-idle bench-live bench-agent bench-receive bench-receive-live bench-rights bench-wan constraints clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,7 @@ test: $(STAMP) ## Run all tests, three at a time: they wait more than they work
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 SEED ?= 1
+RUNS ?= 1
 MINUTES ?= 5
 FAULTS ?= all
 HOSTS ?= 5
@@ -40,9 +41,14 @@ PARTITIONS ?= 3
 TOPOLOGY ?= single
 DESTROY ?=
 
-chaos: $(STAMP) ## Throw seeded faults at everything (SEED, MINUTES, FAULTS, HOSTS, PARTITIONS, TOPOLOGY=single|cluster, DESTROY=1)
-	$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES) --faults $(FAULTS) \
-	  --hosts $(HOSTS) --partitions $(PARTITIONS) --topology $(TOPOLOGY) $(if $(DESTROY),--destroy)
+chaos: $(STAMP) ## Throw seeded faults at everything (SEED, RUNS, MINUTES, FAULTS, HOSTS, PARTITIONS, TOPOLOGY=single|cluster, DESTROY=1)
+	$(BIN)/python -m tests.chaos --seed $(SEED) --runs $(RUNS) --minutes $(MINUTES) --faults $(FAULTS) \
+	  --hosts $(HOSTS) --partitions $(PARTITIONS) --topology $(TOPOLOGY) $(if $(DESTROY),--destroy) \
+	  $(if $(RECEIVERS),--receivers $(RECEIVERS)) $(if $(SCHEDULE),--schedule $(SCHEDULE)) \
+	  $(if $(RECORD),--record $(RECORD)) $(CHAOS)
+
+chaos-record: $(STAMP) ## Write the README's record of runs from tests/chaos/record.jsonl
+	$(BIN)/python -m tests.chaos.retell
 
 MOST ?= 60
 

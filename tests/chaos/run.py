@@ -133,7 +133,6 @@ def _run_dry(world: World, order: Order, log: RunLog, result: Result) -> None:
     if world.destroyed:
         time.sleep(_LAST_WORDS)  # what was destroyed may be on its way a second time
     log.tell("dry", waited=round(waited, 2))
-    result.starts = sum(one.process.starts - 1 for one in world.supervisor.programs)
 
 
 def _has(world: World, written: dict[str, int]) -> bool:
@@ -147,6 +146,7 @@ def _judge(world: World, log: RunLog, result: Result) -> None:
     for host in world.hosts:
         host.stop_writing()
     world.supervisor.stop()
+    result.starts = sum(one.process.starts - 1 for one in world.supervisor.programs)
     world.processes.end_all()
     found = judged(world)
     result.verdicts = found.verdicts

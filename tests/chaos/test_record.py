@@ -6,6 +6,7 @@ import pytest
 
 from bench.oracle import Verdict
 from tests.chaos.record import Entry, append, lines_of, read, write
+from tests.chaos.retell import README, RECORD, retold
 
 ENTRY = Entry(
     suite="logship",
@@ -58,3 +59,9 @@ def test_lines_are_summed_over_hosts() -> None:
 
     assert (sums["written"], sums["received"]) == (15, 16)
     assert (sums["missing"], sums["repeated"], sums["torn"]) == (1, 2, 0)
+
+
+def test_the_readme_tells_the_record_as_it_is() -> None:
+    readme = README.read_text("utf-8")
+
+    assert retold(readme, read(RECORD)) == readme, "make chaos-record"

@@ -96,12 +96,15 @@ def _wait_for_end(pid: int, sent: str) -> None:
 
 
 def _is_there(pid: int) -> bool:
-    """Whether there is such a process, and no zombie of one."""
+    """Whether there is such a process, and no zombie of one; the first thread is one before the others have ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return False
-    return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
+    fields = stat.rpartition(")")[
+        2
+    ].split()  # proc(5): the state, and 17 further on the number of threads
+    return fields[0] not in {"Z", "X"} or int(fields[17]) > 1
 
 
 def send(pid: int, number: int) -> None:
