@@ -47,10 +47,16 @@ def _wanted(_context: click.Context, _option: click.Parameter, words: str) -> Wa
 
 
 def _schedule(_context: click.Context, _option: click.Parameter, path: Path | None) -> Order | None:
+    if path is None:
+        return None
     try:
-        return None if path is None else Order.read(path)
+        order = Order.read(path)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+    kinds = {fault.kind for stroke in order.strokes or () for fault in stroke.faults}
+    if unknown := kinds - CATALOGUE.keys():
+        raise click.BadParameter(f"{path}: no fault is called {', '.join(sorted(unknown))}")
+    return order
 
 
 def _list(context: click.Context, _option: click.Parameter, is_given: bool) -> None:

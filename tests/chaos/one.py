@@ -51,8 +51,8 @@ def main(folder: Path, quiet: bool) -> None:
     """Carry out FOLDER/order.json."""
     try:
         apart.enter("tests.chaos.one", sys.argv[1:])
-    except PermissionError as error:
-        click.echo(str(error), err=True)
+    except (PermissionError, FileNotFoundError) as error:
+        click.echo(f"no run here: {error}", err=True)
         sys.exit(2)
     order = Order.read(folder / "order.json")
     if order.strokes is None:

@@ -113,10 +113,7 @@ def _under_fire(
 def _wait_for_flow(world: World, seconds: float, log: RunLog) -> float:
     """Wait until all programs run, and what is written shortly after that was received; return how long that took."""
     began = time.monotonic()
-    programs = world.supervisor.programs
-    world.supervisor.wait(
-        "every program runs", lambda: all(one.is_running() for one in programs), seconds
-    )
+    _wait_for_programs(world, seconds)
     time.sleep(_A_FEW_LINES)
     written = {host.name: host.written() for host in world.hosts}
     world.supervisor.wait("lines flow again", lambda: _has(world, written), seconds)
@@ -125,11 +122,19 @@ def _wait_for_flow(world: World, seconds: float, log: RunLog) -> float:
     return waited
 
 
+def _wait_for_programs(world: World, seconds: float) -> None:
+    programs = world.supervisor.programs
+    world.supervisor.wait(
+        "every program runs", lambda: all(one.is_running() for one in programs), seconds
+    )
+
+
 def _run_dry(world: World, order: Order, log: RunLog, result: Result) -> None:
     for host in world.hosts:
         host.stop_writing()
     written = {host.name: host.written() for host in world.hosts}
     waited = world.supervisor.wait("all is received", lambda: _has(world, written), 2 * order.flow)
+    _wait_for_programs(world, order.flow)
     if world.destroyed:
         time.sleep(_LAST_WORDS)  # what was destroyed may be on its way a second time
     log.tell("dry", waited=round(waited, 2))
