@@ -10,7 +10,7 @@ import secrets
 import threading
 from pathlib import Path
 
-from broker.exits import ConfigurationError
+from broker.exits import ConfigurationError, OperatorError
 from broker.faults import fault
 from shipper.positions import Positions, PositionsUnreadable
 
@@ -18,6 +18,8 @@ __all__ = ["FILE_NAME", "Cache"]
 
 FILE_NAME = "positions.json"
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+_BROKEN = {errno.EIO, errno.EROFS}
+"""What a disk says that somebody has to repair, after which all is well without another start by hand."""
 logger = logging.getLogger(__name__)
 
 
@@ -38,7 +40,7 @@ class Cache:
         """Return the saved positions, none where there are none or where they cannot be read; blocks on the disk.
 
         An unreadable file is set aside as `positions.json.damaged` and said. Raises `ConfigurationError` when the
-        folder cannot be used; a disk that is full will have room again.
+        folder cannot be used, `OperatorError` when its disk is broken or read-only; a disk that is full will have room again.
         """
         try:
             self._make_ready()
@@ -46,7 +48,8 @@ class Cache:
         except FileNotFoundError:
             return Positions()
         except OSError as error:
-            raise ConfigurationError(
+            kind = OperatorError if error.errno in _BROKEN else ConfigurationError
+            raise kind(
                 f"cannot use the state folder {self._folder}: {error.strerror}; check --state-dir"
             ) from None
         try:

@@ -1,5 +1,6 @@
 """Runs an assignment as a Spark job of one task. The only room between the driver's loop and Spark."""
 
+import errno
 from contextlib import suppress
 from functools import partial
 
@@ -13,9 +14,12 @@ from receiver.outcome import Blocked, Cause, Done, Report
 
 __all__ = ["cause_of", "run_job", "warm_up"]
 
+_REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
+"""What a disk refuses with; a JVM that has died leaves connections behind, and these end otherwise."""
+
 
 def run_job(spark: SparkContext, destination: Destination, assignment: Assignment) -> Report:
-    """Return the report of a stay; a job that Spark gave up on blocks its partition.
+    """Return the report of a stay; a job that Spark gave up on blocks its partition, or one whose scratch file has no room.
 
     Raises OperatorError when there is no Spark any more.
     """
@@ -23,14 +27,20 @@ def run_job(spark: SparkContext, destination: Destination, assignment: Assignmen
         stays = spark.parallelize([assignment], 1)
         return stays.map(partial(task.run, destination=destination)).collect()[0]
     except Py4JJavaError as error:
-        partition, first = assignment.partition, assignment.first
-        return Report(
-            Done(partition, first, first), 0, Blocked(partition, Cause.SPARK, cause_of(error))
-        )
+        return _blocked(assignment, Cause.SPARK, cause_of(error))
     except (Py4JError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in _REFUSALS:
+            return _blocked(
+                assignment, Cause.DISK, f"{error.filename or 'scratch'}: {error.strerror}"
+            )
         raise OperatorError(
             f"Spark's Java process has died ({type(error).__name__}); start again"
         ) from error
+
+
+def _blocked(assignment: Assignment, cause: Cause, detail: str) -> Report:
+    partition, first = assignment.partition, assignment.first
+    return Report(Done(partition, first, first), 0, Blocked(partition, cause, detail))
 
 
 def warm_up(spark: SparkContext, slots: int) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from broker.exits import OperatorError
+
 __all__ = ["in_use", "scratch_folder"]
 
 _PREFIX = "logreceiver-"
@@ -21,12 +23,17 @@ def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
     """Make a folder under `parent`, else under the system's temporary folder, else under /tmp: the first that is short.
 
     It is locked while in use; the folders of killed starts are recognised by their free lock and removed, those whose
-    JVM is still ending by a later start, or at the end of this one.
+    JVM is still ending by a later start, or at the end of this one. Raises `OperatorError` where its disk refuses.
     """
     place = _short_enough(parent)
-    place.mkdir(parents=True, exist_ok=True)
-    _sweep(place)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        _sweep(place)
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+    except OSError as error:
+        raise OperatorError(
+            f"cannot make Spark's scratch folder in {place}: {error.strerror}; start again"
+        ) from None
     try:
         with in_use(folder):
             yield folder

@@ -182,7 +182,16 @@ def _stop(context: SparkContext) -> None:
         try:
             context.stop()
         except (OSError, Py4JError):
-            context.stop()  # the first call left off at the JVM; this one stops what is on our side
+            _stop_ours(context)
+
+
+def _stop_ours(context: SparkContext) -> None:
+    try:
+        context.stop()  # the first call left off at the JVM; this one stops what is on our side
+    except OSError:
+        # its disk refuses to remove the socket's name; that's fine, the scratch folder is swept by a later start
+        context._accumulatorServer = None  # type: ignore[assignment]
+        context.stop()
 
 
 def _say_nothing(request: Any, client_address: Any) -> None:

@@ -112,10 +112,16 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", disk], check=True)
 
 
-def test_a_read_only_state_folder_is_a_configuration_error_at_the_start(
-    start: Start, read_only: Path
+def test_a_shipper_on_a_read_only_disk_may_be_started_again_and_goes_on_once_it_is_writable(
+    start: Start, read_only: Path, tmp_path: Path, logs_url: str, read_back: ReadBack
 ) -> None:
+    append(tmp_path, b"one")
     shipper = start("--once", state=read_only)
 
-    assert shipper.wait(20) == 78
+    assert shipper.wait(20) == 1
     assert "Read-only file system; check --state-dir" in shipper.last_words()
+    subprocess.run(["mount", "-o", "remount,rw", read_only], check=True)
+    again = start("--once", state=read_only)
+
+    assert again.wait(30) == 0, again.last_words()
+    assert sorted(read_back(logs_url).splitlines(keepends=True)) == wanted(b"one")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.exits import OperatorError
 from receiver.spark.scratch import scratch_folder
 
 HOLD = """
@@ -30,6 +31,16 @@ def test_it_is_gone_with_all_that_it_held(short: Path) -> None:
         (folder / "blocks" / "deep").mkdir(parents=True)
 
     assert list((short / "state").iterdir()) == []
+
+
+def test_a_disk_that_refuses_a_scratch_folder_is_told_in_a_line(short: Path) -> None:
+    (short / "file").touch()
+
+    with (
+        pytest.raises(OperatorError, match=r"scratch folder in .*: Not a directory"),
+        scratch_folder(short / "file" / "state"),
+    ):
+        pass
 
 
 def test_a_folder_in_use_is_left_alone_and_one_of_a_killed_start_is_removed(

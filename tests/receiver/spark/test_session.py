@@ -46,7 +46,9 @@ with spark_context("local[2]") as sc:
 JVM_DIES = """
 import os, signal, sys
 from receiver.spark.session import spark_context
+def refuse(path): raise OSError(30, "Read-only file system", path)
 with spark_context("local[1]") as sc:
+    os.remove = refuse  # of the disk that the scratch folder is on
     os.kill(sc._gateway.proc.pid, signal.SIGKILL)
     try: sc.parallelize([1], 1).map(lambda n: n).collect()
     except Exception as error: print("job failed", flush=True)
