@@ -21,6 +21,7 @@ from receiver.spark.java import find_java
 from receiver.spark.jvm import END_WITHIN, death_told, gateway_to_jvm
 from receiver.spark.parcel import FOLDER, pack
 from receiver.spark.scratch import scratch_folder
+from receiver.spark.worker_log import told
 
 __all__ = ["is_local", "local_master", "spark_configuration", "spark_context", "spark_session"]
 
@@ -74,6 +75,7 @@ def spark_configuration(
     cores = {"spark.cores.max": str(slots)} if slots else {}
     return {
         **_SETTINGS,
+        **{f"spark.executorEnv.{name}": value for name, value in told().items()},
         **(_local(scratch) if is_local(chosen) else _CLUSTER | cores),
         "spark.master": chosen,
         "spark.app.name": app_name,

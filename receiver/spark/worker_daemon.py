@@ -6,11 +6,13 @@ Nothing may be imported that starts threads, pyarrow among them: they would not 
 
 import gc
 import importlib
+import os
 import socket
 
 from pyspark import daemon
 
 from broker.memory import keep_large_buffers
+from receiver.spark.worker_log import log_as_told
 
 _SHARED = ("pyspark.worker", "receiver.task")
 _work = daemon.worker
@@ -37,6 +39,7 @@ def _freeze() -> None:
 
 if __name__ == "__main__":
     keep_large_buffers()
+    log_as_told(os.environ)
     for name in _SHARED:
         importlib.import_module(name)
     gc.freeze()  # what is never collected is never copied either
