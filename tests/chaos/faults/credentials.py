@@ -1,9 +1,7 @@
 """Faults of who gets in: credentials revoked, rotated and crowded out, books damaged, certificates renewed under traffic."""
 
 import asyncio
-import os
 import random
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -169,9 +167,9 @@ def _crowd(world: "World", chance: random.Random) -> End:
     keys = _keys(world)
     name, program = chance.choice(_hosts(world))
     crowd = _Crowd(world.urls, Access(nkey=keys.file("host", name), tls_ca=keys.authority))
-    crowd.start()
-    with suppress(ProcessLookupError):
-        os.kill(program.process.pid, signal.SIGKILL)
+    with program.held():  # its place is to be taken, too
+        program.process.kill()
+        crowd.start()
     return crowd.stop
 
 
@@ -197,7 +195,10 @@ class _Crowd:
         self._loop.close()
 
     async def _come(self) -> None:
+        deadline = self._loop.time() + _SECONDS / 2
         for number in range(_CROWD):
+            if self._loop.time() > deadline:
+                return
             connection = Connection(self._urls, f"crowd {number}", access=self._access)
             self._connections.append(connection)
             try:
