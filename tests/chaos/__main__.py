@@ -188,13 +188,16 @@ def _empty(folder: Path | None) -> Path:
 
 def _has_passed(order: Order, keeping: Keeping) -> bool:
     """Carry out one run, tell how it went, and record it."""
-    began = keeping.clock()
+    began, what = keeping.clock(), provenance.look(_ROOT)
     folder = keeping.folder / f"{order.shape.seed}"
     click.echo(f"seed {order.shape.seed}: {_words(order)}, in {folder}")
-    result = carried_out(order, folder)
+    try:
+        result = carried_out(order, folder)
+    except RuntimeError as error:
+        click.echo(str(error), err=True)
+        return False
     if keeping.record:
-        entry = entry_of("logship", order, result, began, provenance.look(_ROOT))
-        record.append(keeping.record, entry)
+        record.append(keeping.record, entry_of("logship", order, result, began, what))
     click.echo(_summary(result))
     if result["findings"]:
         click.echo(f"all there is to see is in {folder}; again: {_again(folder)}")

@@ -59,8 +59,10 @@ def main(folder: Path, quiet: bool) -> None:
         features = order.shape.features | machine_features()
         all_kinds = [one.kind for one in CATALOGUE.values()]
         kinds, left_out = choose(all_kinds, order.wanted, features, order.destroy)
-        for sentence in () if quiet else (*missing_here(), *left_out):
-            click.echo(f"left out: {sentence}")
+        if not quiet:
+            limits = [f"not here: {sentence}" for sentence in missing_here()]
+            limits += [f"left out, {sentence}" for sentence in left_out]
+            click.echo("".join(f"{limit}\n" for limit in limits), nl=False)
         if not kinds:
             click.echo("no fault is left that could strike", err=True)
             sys.exit(2)

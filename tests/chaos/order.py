@@ -96,15 +96,17 @@ def read_words(words: str, families: Mapping[str, Iterable[str]]) -> Wanted:
 def choose(
     kinds: Sequence[Kind], wanted: Wanted, features: frozenset[str], destroy: bool
 ) -> tuple[list[Kind], list[str]]:
-    """Return the kinds that are wanted and can be done where there are such features, and why others are left out."""
-    chosen, left_out = [], []
+    """Return the kinds that are wanted and can be done where there are such features, and a sentence of others for each reason."""
+    chosen: list[Kind] = []
+    left_out: dict[str, list[str]] = {}
     for kind in kinds:
         if wanted.names and kind.name not in wanted.names:
             continue
         if missing := kind.needs - features:
-            left_out.append(f"{kind.name}: needs {', '.join(sorted(missing))}")
+            reason = f"needs {', '.join(sorted(missing))}"
+            left_out.setdefault(reason, []).append(kind.name)
         elif kind.destroys and not destroy:
-            left_out.append(f"{kind.name}: destroys, and --destroy is not given")
+            left_out.setdefault("destroys, and --destroy is not given", []).append(kind.name)
         else:
             chosen.append(kind)
-    return chosen, left_out
+    return chosen, [f"{reason}: {', '.join(names)}" for reason, names in left_out.items()]

@@ -45,21 +45,30 @@ def run(
     began = time.monotonic()
     (folder / "logs").mkdir()
     with Processes(folder / "logs") as processes, Supervisor() as supervisor:
-        world = World.built(folder, order.shape, processes, supervisor)
-        world.operator.tell = log.tell
-        fire = partial(_under_fire, world, order, _noted(strokes, order, folder))
-        with world.operator:
-            _try(fire, world, log, result)
-            _try(partial(_run_dry, world, order), world, log, result)
-        _judge(world, log, result)
-        if result.has_passed:
-            result.find_emptiness(order.shape)
-        if not result.has_passed:
-            evidence.dump_streams(world)
-            evidence.pack(world)
+        try:
+            world = World.built(folder, order.shape, processes, supervisor)
+        except TimeoutError as error:
+            result.findings.append(f"nothing was thrown yet: {error}")
+        else:
+            _carry_out(world, order, _noted(strokes, order, folder), log, result)
     result.seconds = time.monotonic() - began
     log.tell("done", **result.as_json())
     return result
+
+
+def _carry_out(
+    world: World, order: Order, strokes: Iterator[Stroke], log: RunLog, result: Result
+) -> None:
+    world.operator.tell = log.tell
+    with world.operator:
+        _try(partial(_under_fire, world, order, strokes), world, log, result)
+        _try(partial(_run_dry, world, order), world, log, result)
+    _judge(world, log, result)
+    if result.has_passed:
+        result.find_emptiness(order.shape)
+    if not result.has_passed:
+        evidence.dump_streams(world)
+        evidence.pack(world)
 
 
 def _try(act: Callable[[RunLog, Result], None], world: World, log: RunLog, result: Result) -> None:

@@ -36,6 +36,7 @@ def test_kinds_that_cannot_be_done_are_left_out_with_the_reason() -> None:
     kinds = [
         Kind("kill"),
         Kind("kill-worker", needs=frozenset({"spark"})),
+        Kind("stop-worker", needs=frozenset({"spark"})),
         Kind("purge", destroys=True),
     ]
 
@@ -43,8 +44,8 @@ def test_kinds_that_cannot_be_done_are_left_out_with_the_reason() -> None:
 
     assert chosen == kinds[:1]
     assert left_out == [
-        "kill-worker: needs spark",
-        "purge: destroys, and --destroy is not given",
+        "needs spark: kill-worker, stop-worker",
+        "destroys, and --destroy is not given: purge",
     ]
 
 
