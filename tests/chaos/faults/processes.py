@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "is_server", "send"]
 
 _GONE_WITHIN = 60.0  # seconds; it may be stopped meanwhile
+_STILL_WITHIN = 5.0  # seconds
 
 Choose = Callable[["World", random.Random], int]
 
@@ -74,6 +75,7 @@ def _stop(choose: Choose, whom: str) -> Act:
     def act(world: "World", chance: random.Random) -> End:
         pid = choose(world, chance)
         send(pid, signal.SIGSTOP)
+        _wait_for_stop(pid)
 
         def end() -> None:
             with suppress(CannotStrike):  # somebody else has killed it meanwhile
@@ -95,16 +97,29 @@ def _wait_for_end(pid: int, sent: str) -> None:
         time.sleep(0.05)
 
 
+def _wait_for_stop(pid: int) -> None:
+    """Return when the process stands still or has gone; raises `CannotStrike` when it goes on, as somebody else has it do."""
+    deadline = time.monotonic() + _STILL_WITHIN
+    while (state := _stat(pid)[:1]) and state[0] not in {"T", "t", "Z", "X"}:
+        if time.monotonic() > deadline:
+            raise CannotStrike(f"process {pid} goes on {_STILL_WITHIN:g} s after SIGSTOP")
+        time.sleep(0.02)
+
+
 def _is_there(pid: int) -> bool:
     """Whether there is such a process, and no zombie of one; the first thread is one before the others have ended."""
+    fields = _stat(pid)
+    return bool(fields) and (fields[0] not in {"Z", "X"} or int(fields[17]) > 1)
+
+
+def _stat(pid: int) -> list[str]:
+    """Return what proc(5) tells of a process: its state first, its parent next, the number of its threads 17 further on."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
-        return False
-    fields = stat.rpartition(")")[
-        2
-    ].split()  # proc(5): the state, and 17 further on the number of threads
-    return fields[0] not in {"Z", "X"} or int(fields[17]) > 1
+        return []
+    # the name stands in parentheses and may hold anything, spaces and parentheses too
+    return stat.rpartition(")")[2].split()
 
 
 def send(pid: int, number: int) -> None:
@@ -143,11 +158,8 @@ def _has_daemons_words(pid: int) -> bool:
 
 
 def _parent(pid: int) -> int:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return 0
-    return int(stat.rpartition(")")[2].split()[1])
+    fields = _stat(pid)
+    return int(fields[1]) if fields else 0
 
 
 def is_server(pid: int) -> bool:
