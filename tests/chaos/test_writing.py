@@ -42,7 +42,7 @@ def log_in(folder: Path) -> LogFile:
 
 def standing(folder: Path) -> dict[str, bytes]:
     """Return what stands in all files, unpacked, by name."""
-    paths = [path for path in folder.rglob("*") if path.is_file()]
+    paths = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     return {path.name: UNPACK[packing_of(path.name)](path.read_bytes()) for path in paths}
 
 

@@ -22,6 +22,7 @@ _TICK = 0.1  # seconds
 _PATIENCE = 30.0  # seconds for a disk to take the last lines
 _HALF = 0.03
 _HALF_LASTS = (0.2, 8.0)  # seconds
+_LINKED = 0.3
 _PIECES = (1, 1, 1, 2, 3)
 
 
@@ -42,7 +43,7 @@ class _Pen:
             self.absent -= seconds
             return
         if not self.log.generations:
-            self.log.begin()
+            self._appear()
         if self.rest and not self._rest_is_due(seconds):
             return
         text = self.application.text.take(self.application.rhythm.due(seconds))
@@ -50,6 +51,14 @@ class _Pen:
             self._write(text)
         if not self.rest:
             self.rotation.tick(seconds)
+
+    def _appear(self) -> None:
+        self.log.begin()
+        path = self.log.path
+        if self.chance.random() < _LINKED:
+            # what a shipper's patterns show as well: another name for whatever stands at the path
+            with suppress(OSError):  # a full disk
+                path.with_name(f"{path.stem}-latest{path.suffix}").symlink_to(path.name)
 
     def finish(self) -> None:
         """End what stands unfinished, and end the log with a line that is longer than any slip in counting bytes."""
