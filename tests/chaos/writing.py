@@ -23,6 +23,7 @@ _PATIENCE = 30.0  # seconds for a disk to take the last lines
 _HALF = 0.03
 _HALF_LASTS = (0.2, 8.0)  # seconds
 _LINKED = 0.3
+_AT_ONCE, _A_FEW = 0.5, 3
 _PIECES = (1, 1, 1, 2, 3)
 
 
@@ -46,11 +47,12 @@ class _Pen:
             self._appear()
         if self.rest and not self._rest_is_due(seconds):
             return
-        text = self.application.text.take(self.application.rhythm.due(seconds))
-        if text:
-            self._write(text)
+        self._write(self.application.rhythm.due(seconds))
         if not self.rest:
+            files = len(self.log.generations)
             self.rotation.tick(seconds)
+            if len(self.log.generations) > files and self.chance.random() < _AT_ONCE:
+                self._write(_A_FEW)  # an application that was just about to write
 
     def _appear(self) -> None:
         self.log.begin()
@@ -74,8 +76,11 @@ class _Pen:
             self.rest = b""
         return self.pause <= 0
 
-    def _write(self, text: bytes) -> None:
+    def _write(self, lines: int) -> None:
         chance = self.chance
+        text = self.application.text.take(lines)
+        if not text:
+            return
         count = chance.choice(_PIECES)
         cuts = sorted(chance.randrange(len(text)) for _ in range(count - 1))
         pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True) if a < b]
