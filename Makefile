@@ -47,8 +47,8 @@ chaos: $(STAMP) ## Throw seeded faults at everything (SEED, RUNS, MINUTES, FAULT
 	  $(if $(RECEIVERS),--receivers $(RECEIVERS)) $(if $(SCHEDULE),--schedule $(SCHEDULE)) \
 	  $(if $(RECORD),--record $(RECORD)) $(CHAOS)
 
-chaos-record: $(STAMP) ## Write the README's record of runs from tests/chaos/record.jsonl
-	$(BIN)/python -m tests.chaos.retell
+chaos-record: $(STAMP) ## Write the README's record of runs from tests/chaos/record.jsonl (MENDED="DATE COMMIT" for one that failed)
+	$(BIN)/python -m tests.chaos.retell $(if $(MENDED),--mended $(MENDED))
 
 MOST ?= 60
 

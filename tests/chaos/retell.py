@@ -41,7 +41,7 @@ def main(mended: tuple[tuple[str, str], ...]) -> None:
             lineage="known" if entry.commit in commits or entry.code in codes else "unknown",
             mended_by=mends.pop(entry.date, entry.mended_by),
         )
-        for entry in record.read(RECORD)
+        for entry in sorted(record.read(RECORD), key=lambda entry: entry.date)
     ]
     if mends:
         raise click.UsageError(f"no run of the record began at {', '.join(mends)}")
