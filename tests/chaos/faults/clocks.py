@@ -23,6 +23,7 @@ _STEPS = (0.5, 30.0, _HOUR, 5 * _HOUR, _DAY, 40 * _DAY)  # seconds
 
 def _step(pick: Callable[["World", random.Random], Sequence["Program"]]) -> Act:
     def act(world: "World", chance: random.Random) -> End:
+        """Step the clock of programs forward or back, and set it right."""
         controls = [world.control(program) for program in pick(world, chance)]
         seconds = chance.choice(_STEPS) * chance.choice((1, -1))
         for control in controls:

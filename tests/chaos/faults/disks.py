@@ -33,6 +33,7 @@ def _pick(world: "World", chance: random.Random, place: str) -> Disk:
 
 def _short_of(place: str, take: Callable[[Disk, random.Random], None]) -> Act:
     def act(world: "World", chance: random.Random) -> End:
+        """Leave a disk without room or without inodes, and free it again."""
         disk = _pick(world, chance, place)
         disk.begin_trouble()
         try:
@@ -64,6 +65,7 @@ def _use_up_inodes(disk: Disk, chance: random.Random) -> None:
 
 def _read_only(place: str) -> Act:
     def act(world: "World", chance: random.Random) -> End:
+        """Have the file system find an error, upon which it can only be read; repair it."""
         disk = _pick(world, chance, place)
         disk.begin_trouble()
         disk.fail()
@@ -78,6 +80,7 @@ def _read_only(place: str) -> Act:
 
 def _powerless(place: str) -> Act:
     def act(world: "World", chance: random.Random) -> End:
+        """Lose what was not synced, with all programs of the machine."""
         disk = _pick(world, chance, place)
         disk.begin_trouble()
         users = world.users(disk)

@@ -76,6 +76,7 @@ def _refusing(
     choose: Callable[["World", random.Random], list[tuple[Control, Path]]], refuse: Refuse
 ) -> Act:
     def act(world: "World", chance: random.Random) -> End:
+        """Have calls for files of a program fail, fall short or take long."""
         chosen = choose(world, chance)
         same = chance.randrange(1 << 30)
         for control, under in chosen:
@@ -92,6 +93,7 @@ def _refusing(
 
 def _injecting(injected: Callable[[random.Random], str]) -> Act:
     def act(world: "World", chance: random.Random) -> End:
+        """Have calls of a nats-server fail or take long."""
         pid = _server_of(chance.choice(world.brokers).program)
         tracer = _attached(pid, injected(chance), world.folder / "logs" / f"strace-{pid}.log")
 

@@ -109,6 +109,7 @@ def _while_dead(find: Find, harm: Harm) -> Act:
     """Kill receivers and do harm; what it was like is what an operator can bring back."""
 
     def act(world: "World", chance: random.Random) -> None:
+        """Kill receivers, and harm a file of theirs."""
         world.operator.on_duty.set()
         with _dead(world):
             path = _chosen(find, world, chance)
@@ -121,6 +122,7 @@ def _while_dead(find: Find, harm: Harm) -> Act:
 
 def _while_alive(find: Find, harm: Harm) -> Act:
     def act(world: "World", chance: random.Random) -> None:
+        """Harm a file of receivers under their hands."""
         world.operator.on_duty.set()
         _damage(_chosen(find, world, chance), harm, chance)
 
@@ -131,6 +133,7 @@ def _older_while_dead(find: Find) -> Act:
     """Put back a copy from some seconds ago, as a careless restore does; the newer one is the operator's to bring back."""
 
     def act(world: "World", chance: random.Random) -> None:
+        """Kill receivers, and put back a file of theirs from some seconds ago."""
         world.operator.on_duty.set()
         path = _chosen(find, world, chance)
         older = path.read_bytes()
@@ -147,6 +150,7 @@ def _older_while_dead(find: Find) -> Act:
 
 def _older_while_alive(find: Find) -> Act:
     def act(world: "World", chance: random.Random) -> None:
+        """Put back a file of receivers from some seconds ago under their hands."""
         world.operator.on_duty.set()
         path = _chosen(find, world, chance)
         older = path.read_bytes()
@@ -166,6 +170,7 @@ def _shipper(harm: Callable[["Host", random.Random], None]) -> Act:
     """Do harm to what a shipper remembers, while it runs or while it is dead; it is started again in both cases."""
 
     def act(world: "World", chance: random.Random) -> None:
+        """Harm what a shipper remembers, while it runs or is dead, and start it again."""
         host = chance.choice([host for host in world.hosts if host.shipper])
         assert host.shipper
         with host.shipper.held():
@@ -202,6 +207,7 @@ def _entry(change: Callable[["World", int, random.Random], None]) -> Act:
     """Change the entry of a partition, while its receiver runs or while it is dead."""
 
     def act(world: "World", chance: random.Random) -> None:
+        """Change the entry of a partition in the bucket of offsets."""
         world.operator.on_duty.set()
         number = chance.choice(world.partitions_in_use)
         if chance.random() < 0.5:
@@ -254,6 +260,7 @@ def _configured(value: bytes | None) -> Act:
     """Take away how many partitions there are; an operator has `logbroker apply` say it again."""
 
     def act(world: "World", _: random.Random) -> End:
+        """Take away how many partitions there are."""
         _write(world, CONFIG_BUCKET, PARTITIONS_KEY, value)
 
         def end() -> None:
@@ -280,6 +287,7 @@ def _consumer(change: Callable[["World", str, random.Random], None]) -> Act:
     """Do something to the consumer of a partition, with other hands."""
 
     def act(world: "World", chance: random.Random) -> None:
+        """Do something to the consumer of a partition, with other hands."""
         world.operator.on_duty.set()
         change(world, consumer_name(chance.choice(world.partitions_in_use)), chance)
 
