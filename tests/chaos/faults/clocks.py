@@ -21,7 +21,7 @@ _HOUR, _DAY = 3600.0, 86400.0
 _STEPS = (0.5, 30.0, _HOUR, 5 * _HOUR, _DAY, 40 * _DAY)  # seconds
 
 
-def _step(pick: Callable[["World", random.Random], Sequence["Program"]]) -> Act:
+def _step(whom: str, pick: Callable[["World", random.Random], Sequence["Program"]]) -> Act:
     def act(world: "World", chance: random.Random) -> End:
         """Step the clock of programs forward or back, and set it right."""
         controls = [world.control(program) for program in pick(world, chance)]
@@ -35,6 +35,7 @@ def _step(pick: Callable[["World", random.Random], Sequence["Program"]]) -> Act:
 
         return end
 
+    act.__doc__ = f"Step the clock of a {whom} by half a second to 40 days, then back."
     return act
 
 
@@ -55,6 +56,6 @@ def _logbroker(world: "World", chance: random.Random) -> Sequence["Program"]:
 _VICTIMS = {"shipper": _shipper, "receiver": _receivers, "logbroker": _logbroker}
 
 KINDS = tuple(
-    FaultKind(Kind(f"clock-{name}", lasts=(1.0, 15.0), needs=_SHIM), _step(pick))
+    FaultKind(Kind(f"clock-{name}", lasts=(1.0, 15.0), needs=_SHIM), _step(name, pick))
     for name, pick in _VICTIMS.items()
 )

@@ -24,6 +24,7 @@ __all__ = ["KINDS"]
 
 _FEW = (0, 256 << 10)  # bytes that "nearly full" leaves
 _BLOCKS = frozenset({"blocks"})
+_OWNERS = {"host": "host", "broker": "broker", "central": "receiver"}
 
 
 def _pick(world: "World", chance: random.Random, place: str) -> Disk:
@@ -48,18 +49,22 @@ def _short_of(place: str, take: Callable[[Disk, random.Random], None]) -> Act:
 
         return end
 
+    act.__doc__ = (take.__doc__ or "").format(_OWNERS[place])
     return act
 
 
 def _fill(disk: Disk, chance: random.Random) -> None:
+    """Fill the disk of a {}, then free it."""
     disk.fill()
 
 
 def _nearly_fill(disk: Disk, chance: random.Random) -> None:
+    """Leave a few KiB on the disk of a {}, then free it."""
     disk.fill(chance.randrange(*_FEW))
 
 
 def _use_up_inodes(disk: Disk, chance: random.Random) -> None:
+    """Leave no inode on the disk of a {}, then free them."""
     disk.use_up_inodes()
 
 
@@ -75,6 +80,7 @@ def _read_only(place: str) -> Act:
 
         return end
 
+    act.__doc__ = f"Turn the disk of a {_OWNERS[place]} read-only under it, then repair it."
     return act
 
 
@@ -99,6 +105,7 @@ def _powerless(place: str) -> Act:
 
         return end
 
+    act.__doc__ = f"Cut the power of a {_OWNERS[place]}: what its disk has not synced is lost."
     return act
 
 
@@ -122,7 +129,7 @@ def _kill(users: list[Program]) -> None:
 
 
 _SHORT = {"full": _fill, "nearly-full": _nearly_fill, "no-inodes": _use_up_inodes}
-_PLACES = ("broker", "central")
+_PLACES = ("host", "broker", "central")
 
 KINDS = (
     *(

@@ -32,15 +32,18 @@ Refuse = Callable[[Control, Path, random.Random], None]
 
 
 def _fail_syncs(control: Control, under: Path, chance: random.Random) -> None:
+    """Fail syncs of a {}, once or for a while."""
     times = chance.choice((1, 1, 5, -1))
     control.refuse(Calls.SYNC, under, error=errno.EIO, times=times, every=chance.randint(1, 4))
 
 
 def _shorten_writes(control: Control, under: Path, chance: random.Random) -> None:
+    """Have a {} write half of what it wants to."""
     control.refuse(Calls.WRITE, under, every=chance.randint(1, 3))
 
 
 def _fail_calls(control: Control, under: Path, chance: random.Random) -> None:
+    """Fail calls of a {} that change files, some or all of a kind."""
     calls = chance.choice((Calls.WRITE, Calls.OPEN, Calls.NAMES, Calls.LENGTH, Calls.ALL))
     error = chance.choice((errno.EIO, errno.ENOSPC, errno.EDQUOT))
     times = chance.choice((1, 3, -1))
@@ -48,10 +51,12 @@ def _fail_calls(control: Control, under: Path, chance: random.Random) -> None:
 
 
 def _forbid_changes(control: Control, under: Path, chance: random.Random) -> None:
+    """Refuse as read-only all that a {} would change in its folder."""
     control.refuse(Calls.ALL, under, error=errno.EROFS)
 
 
 def _slow_syncs(control: Control, under: Path, chance: random.Random) -> None:
+    """Have syncs of a {} take up to half a second."""
     control.refuse(Calls.SYNC, under, delay=chance.choice((0.002, 0.02, 0.1, 0.5)))
 
 
@@ -73,7 +78,9 @@ def _logbrokers(world: "World", chance: random.Random) -> list[tuple[Control, Pa
 
 
 def _refusing(
-    choose: Callable[["World", random.Random], list[tuple[Control, Path]]], refuse: Refuse
+    whom: str,
+    choose: Callable[["World", random.Random], list[tuple[Control, Path]]],
+    refuse: Refuse,
 ) -> Act:
     def act(world: "World", chance: random.Random) -> End:
         """Have calls for files of a program fail, fall short or take long."""
@@ -88,6 +95,7 @@ def _refusing(
 
         return end
 
+    act.__doc__ = (refuse.__doc__ or "").format(whom)
     return act
 
 
@@ -103,6 +111,7 @@ def _injecting(injected: Callable[[random.Random], str]) -> Act:
 
         return end
 
+    act.__doc__ = injected.__doc__
     return act
 
 
@@ -141,15 +150,18 @@ def _tracer_of(pid: int) -> int:
 
 
 def _failing_syncs(chance: random.Random) -> str:
+    """Fail syncs of a nats-server, once or for a while."""
     return f"fsync,fdatasync:error=EIO:when={chance.choice(('1', '1+2', '2+5', '1+'))}"
 
 
 def _failing_writes(chance: random.Random) -> str:
+    """Fail writes of a nats-server to its files, once or for a while."""
     error = chance.choice(("EIO", "ENOSPC", "EROFS"))
     return f"pwrite64:error={error}:when={chance.choice(('1', '1+3', '1+'))}"
 
 
 def _slow_server_syncs(chance: random.Random) -> str:
+    """Have syncs of a nats-server take up to half a second."""
     return f"fsync,fdatasync:delay_enter={chance.choice((2_000, 20_000, 100_000, 500_000))}"
 
 
@@ -166,7 +178,7 @@ KINDS = (
     *(
         FaultKind(
             Kind(f"{name}-{whom}", lasts=(0.5, 15.0), weight=0.7, needs=_SHIM),
-            _refusing(choose, refuse),
+            _refusing(whom, choose, refuse),
         )
         for name, refuse in _REFUSALS.items()
         for whom, choose in _CHOICES.items()
