@@ -28,6 +28,10 @@ class Progress:
                 what = self._told() if self._stroke else "   -  all is started"
                 self._stroke = ""
                 return f"{what}: lines flow after {event['waited']:.1f} s"
+            case "finding":
+                what = self._told() if self._stroke else "   -"
+                self._stroke = ""
+                return f"{what}: {event['words']}"
             case "dry":
                 return f"   -  no faults any more: all is received after {event['waited']:.1f} s"
             case _:

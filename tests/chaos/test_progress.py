@@ -34,3 +34,11 @@ def test_a_stroke_that_nobody_waits_for_is_told_when_the_next_one_comes() -> Non
     told = lines(stroke, stroke)
 
     assert told == [None, "   1  kill-jvm: no lines waited for"]
+
+
+def test_a_stroke_that_fails_says_so() -> None:
+    stroke = {"event": "stroke", "number": 1, "faults": [{"kind": "kill-jvm", "lasts": 0.0}]}
+
+    told = lines(stroke, {"event": "finding", "words": "lines flow again: not within 90 s"})
+
+    assert told == [None, "   1  kill-jvm: lines flow again: not within 90 s"]
