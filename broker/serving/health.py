@@ -1,6 +1,7 @@
 """What nats-server's word on its health means: whether it answers, and whether a write failed. Decides only.
 
-After a failed write a stream takes nothing more, though there be space again, until the server is restarted.
+After a failed write a stream takes nothing more, though there be space again, until the server is restarted. In a cluster,
+where the failed write was one of Raft's, the server does without JetStream altogether from then on.
 """
 
 import json
@@ -12,7 +13,9 @@ from typing import Any
 
 __all__ = ["Healing", "Health", "enough_space", "read_health", "tells_of_failed_write"]
 
-_FAILED_WRITE = re.compile(r"write error: ?(?P<reason>.*)", re.IGNORECASE)
+_FAILED_WRITE = re.compile(
+    r"write error: ?(?P<reason>.*)|JetStream (not enabled|out of (\w+ )?resources)", re.IGNORECASE
+)
 _LEAST = 8 * 1024**2  # bytes: files of the server grow by as much
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=5)
 

@@ -25,6 +25,16 @@ def test_a_failed_write_is_told_apart_from_other_trouble() -> None:
     assert (fine.server, fine.ailing, fine.frozen) == ("b1", "", "")
 
 
+def test_a_server_of_a_cluster_that_has_dropped_jetstream_for_a_full_disk_is_frozen() -> None:
+    # nats-server 2.15.1, of three, on a full disk
+    disabled = read_health(answer(status="unavailable", error="JetStream not enabled (10076)"))
+
+    assert disabled is not None
+    assert disabled.frozen == "JetStream not enabled (10076)"
+    for words in ("out of resources", "out of File resources"):
+        assert tells_of_failed_write(f"JetStream {words}, will be DISABLED")
+
+
 def test_one_failed_write_among_other_trouble_is_found() -> None:
     details = answer(status="error", errors=[{"error": "lags"}, {"error": FULL}])
 
