@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS"]
 
-_SECONDS = 90.0
+_SECONDS = 240.0  # Spark starts within some of them
 _OUT_OF_REACH = 1
 
 
