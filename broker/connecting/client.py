@@ -18,6 +18,7 @@ from nats.aio.msg import Msg
 from broker.connecting.access import Access
 from broker.connecting.credentials import Credentials
 from broker.connecting.line import Line
+from broker.connecting.pulse import PingingClient
 from broker.connecting.receiving import ReceivingClient
 from broker.connecting.sending import SendingClient
 from broker.connecting.servers import public
@@ -25,7 +26,7 @@ from broker.connecting.trust import CONNECT_TIMEOUT, is_cut_off
 
 __all__ = ["BrokerClient", "HungUp", "NoTls"]
 
-_PING_EVERY = 5  # seconds; with one outstanding, a half-open connection is given up after two
+_PING_EVERY = 5  # seconds; a line on which nothing moves any more is given up after two
 _END = 1.0  # seconds
 _PING_AMONG = 3  # where there are others to go to
 
@@ -41,7 +42,7 @@ class HungUp(nats.errors.Error):
     """The server ended the line after the TLS handshake, without a word."""
 
 
-class BrokerClient(ReceivingClient, SendingClient):
+class BrokerClient(ReceivingClient, SendingClient, PingingClient):
     """A client that outlives what anybody may publish: its read loop would end, in silence, at text that is not UTF-8."""
 
     def __init__(

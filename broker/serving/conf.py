@@ -78,7 +78,9 @@ def render(conf: ServerConf) -> str:
         f"ports_file_dir: {quoted(conf.folder)}",
         "logtime: false",
         f"max_payload: {MAX_PAYLOAD}",
-        'write_deadline: "10s"',
+        # a line that takes a minute for a pull is slow and not dead; under TLS there is no second try
+        'write_deadline: "60s"',
+        'write_timeout: "retry"',
         'ping_interval: "20s"',
         "ping_max: 2",
         "reconnect_error_reports: 60  # attempts to reach other servers, one a second",

@@ -50,6 +50,7 @@ def render_cluster(conf: ClusterConf) -> list[str]:
         "  compression: { mode: s2_auto }  # only where they are far from each other",
         '  ping_interval: "1s"',
         "  ping_max: 3",
+        '  write_deadline: "10s"',
         *(f"  {line}" for line in conf.tls),
         "}",
     ]

@@ -10,7 +10,7 @@ from broker.connecting.connection import Connection, ConnectionLost, Message, Re
 __all__ = ["Answers"]
 
 _SOON = 0.3  # seconds in which answers mostly come
-_LONGEST = 60  # seconds; who waits for it gives up before
+_LONGEST = 600  # seconds; who waits for it gives up before
 
 
 class Answers:

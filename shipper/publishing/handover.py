@@ -6,7 +6,15 @@ from broker.connecting.connection import Connection
 from broker.faults import fault
 from shipper.publishing.rounds import Outgoing
 
-__all__ = ["hand_over"]
+__all__ = ["hand_over", "patience_for"]
+
+_LEAST_PATIENCE = 30.0  # seconds
+_SLOWEST = 20_000  # bytes a second, of a line that still takes a round
+
+
+def patience_for(size: int) -> float:
+    """Return the seconds in which so many bytes get through, however slow the line is; a dead one is noticed by pings."""
+    return _LEAST_PATIENCE + size / _SLOWEST
 
 
 async def hand_over(

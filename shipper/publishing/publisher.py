@@ -15,7 +15,7 @@ from broker.faults import fault
 from broker.topology import room_in
 from shipper.publishing.answers import Answers
 from shipper.publishing.fitting import fit
-from shipper.publishing.handover import hand_over
+from shipper.publishing.handover import hand_over, patience_for
 from shipper.publishing.heading import Heading
 from shipper.publishing.ownership import Ownership, fenced_by, hold
 from shipper.publishing.registry import WRONG_LAST_SEQUENCE, Registry
@@ -25,9 +25,11 @@ from shipper.publishing.waiting import Cause, Waiting, cause_of, reason_of
 
 __all__ = ["Publisher"]
 
-_PATIENCE = 30.0  # seconds; a round of some MiB over a slow line takes its time, a dead one is noticed by pings
 _LAG = 1.0  # seconds of silence that a refusal counts as which no answer explains
-_LEAST_DUE = 1.5  # seconds for an answer by a server of several, once it has read a round; it grows as answers come late
+_LEAST_DUE, _MOST_DUE = (
+    1.5,
+    30.0,
+)  # seconds for an answer by a server of several, once it has read a round; it grows as answers come late
 _ACTUAL = re.compile(r"wrong last sequence: (\d+)")
 _MESSAGE_TOO_LARGE = 10054
 _LEAST_ROOM = 1024
@@ -133,13 +135,14 @@ class Publisher:
         batch = f"{self._agent}-{self._attempts}"
         messages = outgoing(fitted, self._expected, batch)
         subject, answers = self._registry.subject, self._answers
+        patience = patience_for(fitted.size)
         fault("sending")
         await hand_over(
-            self._connection, subject, messages, reply, _PATIENCE, lambda: answers.is_there
+            self._connection, subject, messages, reply, patience, lambda: answers.is_there
         )
         fault("sent")
         due = self._due if self._connection.has_choice else None
-        sequence = stored_at(answer_of(await answers.wait(_PATIENCE, subject, due)))
+        sequence = stored_at(answer_of(await answers.wait(patience, subject, due)))
         fault("stored")
         self._due = max(_LEAST_DUE, 0.9 * self._due)
         return sequence
@@ -158,7 +161,7 @@ class Publisher:
         verdict = await self._inquire(round_)
         match verdict.ruling:
             case Ruling.GO_ON:
-                self._due = min(2 * self._due, _PATIENCE)  # its answer may only have been late
+                self._due = min(2 * self._due, _MOST_DUE)  # its answer may only have been late
                 return verdict.last
             case Ruling.AGAIN | Ruling.LOOK_BACK:
                 if verdict.last == self._expected:

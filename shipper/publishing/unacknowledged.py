@@ -3,14 +3,12 @@
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.topology import room_in
 from shipper.publishing.fitting import fit
-from shipper.publishing.handover import hand_over
+from shipper.publishing.handover import hand_over, patience_for
 from shipper.publishing.heading import Heading
 from shipper.publishing.rounds import Round, unacknowledged
 from shipper.publishing.waiting import Waiting, cause_of, reason_of
 
 __all__ = ["UnacknowledgedPublisher"]
-
-_PATIENCE = 30.0  # seconds
 
 
 class UnacknowledgedPublisher:
@@ -39,5 +37,6 @@ class UnacknowledgedPublisher:
         client = await self._connection.client()
         subject = str(await self._heading.subject())
         fitted = Round(fit(round_.blocks, room_in(client.max_payload)))
-        await hand_over(self._connection, subject, unacknowledged(fitted), "", _PATIENCE)
-        await self._connection.guard(client.flush(int(_PATIENCE)), _PATIENCE, subject)
+        patience = patience_for(fitted.size)
+        await hand_over(self._connection, subject, unacknowledged(fitted), "", patience)
+        await self._connection.guard(client.flush(int(patience)), patience, subject)
