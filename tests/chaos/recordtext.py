@@ -43,7 +43,7 @@ def _summary(entries: Sequence[Entry]) -> str:
     dates = sorted(entry.date[:10] for entry in entries)
     waits = sorted(wait for entry in entries for wait in entry.waits)
     text = (
-        f"{len(entries)} runs, {dates[0]} to {dates[-1]}: "
+        f"{len(entries)} runs, {' to '.join(dict.fromkeys((dates[0], dates[-1])))}: "
         f"brokers {_shares(entries, 'topology')}; receivers {_shares(entries, 'receivers')}; "
         f"{sum(bool(entry.shape.get('secured')) for entry in entries)} with credentials. "
         f"{sum(entry.strokes for entry in entries):,} strokes of {_struck(entries):,} faults; "
@@ -80,7 +80,8 @@ def _contests(entries: Sequence[Entry]) -> str:
     rows = {suite: lambda entry, suite=suite: entry.suite == suite for suite in suites}
     contests = len({entry.contest for entry in entries})
     return (
-        f"{contests} schedules were thrown at several suites, each as it is best set up:\n\n"
+        "What came of the same schedules with several suites, each as it is best set up "
+        f"(schedules: {contests}):\n\n"
         f"{_counts(entries, rows)}"
     )
 
@@ -123,7 +124,9 @@ def _faults(entries: Sequence[Entry], families: Mapping[str, Iterable[str]]) -> 
             continue
         longest = {name: _longest(entries, name) for name in names}
         each = ", ".join(
-            f"{name} {single[name] + cluster[name]} ({longest[name]:g} s)" for name in names
+            f"{name} {single[name] + cluster[name]}"
+            + (f" ({longest[name]:g} s)" if longest[name] else "")
+            for name in names
         )
         lines.append(
             f"| {family} | {sum(single[name] for name in names):,} "

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -113,10 +113,18 @@ def _under_fire(
             kinds |= {struck.fault.kind} if struck.struck else set()
         result.strokes += 1
         if stroke.settles:
-            result.flowed(_wait_for_flow(world, order.flow, log), kinds)
+            _settle(world, order, log, result, kinds)
             kinds = set()
         time.sleep(stroke.pause)
     result.writing = time.monotonic() - began
+
+
+def _settle(world: World, order: Order, log: RunLog, result: Result, kinds: Iterable[str]) -> None:
+    try:
+        result.flowed(_wait_for_flow(world, order.flow, log), kinds)
+    except TimeoutError:
+        result.flowed(order.flow, kinds)  # at least
+        raise
 
 
 def _wait_for_flow(world: World, seconds: float, log: RunLog) -> float:

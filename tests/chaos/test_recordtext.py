@@ -49,7 +49,7 @@ def test_faults_are_counted_by_family_kind_and_topology() -> None:
 
     assert "| processes | 2 | 5 | 9.5 | kill-shipper 7 (9.5 s) |\n" in text
     assert "| disks | 1 | 0 | 30.5 | full-broker 1 (30.5 s) |\n" in text
-    assert "| others | 0 | 1 | 0 | renamed 1 (0 s) |\n" in text
+    assert "| others | 0 | 1 | 0 | renamed 1 |\n" in text
 
 
 def test_waits_are_told_by_nearest_ranks() -> None:
@@ -78,7 +78,7 @@ def test_suites_are_compared_by_what_came_of_the_same_schedule() -> None:
 
     text = told([theirs, ours, PASSED], FAMILIES)
 
-    assert "2 runs, " in text
+    assert "2 runs, 2026-11-21: " in text
     assert text.index("| logship | 1 | 0.5 |") < text.index("| rsyslog | 1 | 0.5 |")
     assert "failed" not in text
 
