@@ -11,6 +11,7 @@ from typing import Any
 from bench.processes import Processes
 from tests.chaos import evidence
 from tests.chaos.judging import judged
+from tests.chaos.leaks import Leaks
 from tests.chaos.order import Order
 from tests.chaos.program import Supervisor
 from tests.chaos.result import Result
@@ -44,25 +45,34 @@ def run(
     result = Result(order.shape.seed)
     began = time.monotonic()
     (folder / "logs").mkdir()
+    leaks = Leaks()
     with Processes(folder / "logs") as processes, Supervisor() as supervisor:
         try:
             world = World.built(folder, order.shape, processes, supervisor)
         except TimeoutError as error:
             result.findings.append(f"nothing was thrown yet: {error}")
         else:
-            _carry_out(world, order, _noted(strokes, order, folder), log, result)
+            _carry_out(world, order, _noted(strokes, order, folder), leaks, log, result)
     result.seconds = time.monotonic() - began
     log.tell("done", **result.as_json())
     return result
 
 
 def _carry_out(
-    world: World, order: Order, strokes: Iterator[Stroke], log: RunLog, result: Result
+    world: World,
+    order: Order,
+    strokes: Iterator[Stroke],
+    leaks: Leaks,
+    log: RunLog,
+    result: Result,
 ) -> None:
     world.operator.tell = log.tell
     with world.operator:
-        _try(partial(_under_fire, world, order, strokes), world, log, result)
+        _try(partial(_under_fire, world, order, strokes, leaks), world, log, result)
         _try(partial(_run_dry, world, order), world, log, result)
+    world.supervisor.stop()
+    if result.has_passed:
+        _try(partial(_look_for_leaks, world, leaks), world, log, result)
     _judge(world, log, result)
     if result.has_passed:
         result.find_emptiness(order.shape)
@@ -93,6 +103,7 @@ def _under_fire(
     world: World,
     order: Order,
     strokes: Iterator[Stroke],
+    leaks: Leaks,
     log: RunLog,
     result: Result,
 ) -> None:
@@ -114,6 +125,7 @@ def _under_fire(
         result.strokes += 1
         if stroke.settles:
             _settle(world, order, log, result, kinds)
+            leaks.look()
             kinds = set()
         time.sleep(stroke.pause)
     result.writing = time.monotonic() - began
@@ -157,6 +169,13 @@ def _run_dry(world: World, order: Order, log: RunLog, result: Result) -> None:
     log.tell("dry", waited=round(waited, 2))
 
 
+def _look_for_leaks(world: World, leaks: Leaks, log: RunLog, result: Result) -> None:
+    leaks.at_rest()
+    leaks.at_the_end(world)
+    result.findings += leaks.findings
+    log.tell("leaks", **leaks.as_json())
+
+
 def _has(world: World, written: dict[str, int]) -> bool:
     sizes = Counter(world.received.sizes())
     for destroyed in world.destroyed:
@@ -167,7 +186,6 @@ def _has(world: World, written: dict[str, int]) -> bool:
 def _judge(world: World, log: RunLog, result: Result) -> None:
     for host in world.hosts:
         host.stop_writing()
-    world.supervisor.stop()
     result.starts = sum(one.process.starts - 1 for one in world.supervisor.programs)
     world.processes.end_all()
     found = judged(world)

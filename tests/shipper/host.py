@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import zstandard
 
@@ -50,7 +51,7 @@ class Host:
         ignore_older: int | None = None,
         grace: float = 5.0,
         hold: float = 6 * 3600.0,
-        **sizes: int,
+        **sizes: Any,
     ) -> None:
         self.folder = folder
         self.selection = replace(
@@ -86,7 +87,7 @@ class Host:
             [str(self.folder / name) for name in exclude],
         )
 
-    async def retarget(self, *patterns: str, **options: object) -> None:
+    async def retarget(self, *patterns: str, **options: Any) -> None:
         """Follow other patterns, as after SIGHUP."""
         self.selection = replace(self.select(*patterns), **options)
         await self.follower.retarget(self.selection, self._grace, self._hold)

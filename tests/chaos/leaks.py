@@ -1,0 +1,198 @@
+"""Nothing leaks: what processes hold is what they held before, and of programs that have ended nothing is left.
+
+`Leaks` looks at settled moments, when faults are over and lines flow, and judges once everything is received.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from bench.processes import Process
+from broker.connecting.connection import Connection
+from broker.subjects import consumer_name
+from broker.topology import STREAM
+from tests.chaos.program import Program
+from tests.chaos.vitals import Life, Vitals, lives
+from tests.chaos.world import World
+
+__all__ = ["Leaks", "Seen", "grown", "left_over", "outbursts"]
+
+_SETTLED = 15.0  # seconds that a process has lived when what it holds is what it needs
+_OUTLIVES = 45.0  # seconds for which a process may stay whose parent has died
+_ENDS = 12.0  # seconds; ten that are promised, and a machine that is busy
+_REAPED = 8.0  # seconds; a JVM has to end, and the workers behind it
+_FORGOTTEN = 180.0  # seconds until a consumer has gone of whose owner nothing is heard
+_GROWTH = Vitals(descriptors=40, threads=24, resident=160 * 1024)
+_FRESH = Vitals(descriptors=900, threads=250, resident=1200 * 1024)
+"""What no process of ours ever needs."""
+_NAMES = ("descriptors", "threads", "resident")
+_HALF_MADE = re.compile(r".*\.new|.*\.tmp|\..+\.[0-9a-f]{8}")
+_OUTBURSTS = (
+    b"Traceback (most recent call last)",
+    b"was never retrieved",
+    b"Exception ignored in",
+    b"was never awaited",
+    b"panic: ",
+)
+
+
+@dataclass(slots=True)
+class Seen:
+    """A process as it was seen: first of all, first settled, and last."""
+
+    life: Life
+    since: float
+    first: Vitals | None = None
+    last: Vitals | None = None
+    looks: int = 0
+
+
+@dataclass(slots=True)
+class Leaks:
+    """Watches over one run, from before its first program on."""
+
+    clock: Callable[[], float] = time.monotonic
+    own: set[tuple[int, int]] = field(default_factory=lambda: {one.key for one in lives()})
+    seen: dict[tuple[int, int], Seen] = field(default_factory=dict)
+    lost: dict[tuple[int, int], float] = field(default_factory=dict)
+    findings: list[str] = field(default_factory=list)
+
+    def look(self) -> None:
+        """Look at all that lives, at a moment at which lines flow."""
+        now = self.clock()
+        living = [one for one in lives() if one.key not in self.own]
+        for one in living:
+            self._note(one, now)
+        self._find_lost([one for one in living if one.parent == 1 or one.is_zombie], now)
+
+    def _note(self, one: Life, now: float) -> None:
+        seen = self.seen.setdefault(one.key, Seen(one, now))
+        if seen.first is None and now - seen.since >= _SETTLED:
+            seen.first = one.vitals
+        seen.last, seen.looks = one.vitals, seen.looks + 1
+
+    def _find_lost(self, lost: Sequence[Life], now: float) -> None:
+        since = {one.key: self.lost.get(one.key, now) for one in lost}
+        for one in lost:
+            if now - since[one.key] > _OUTLIVES:
+                what = "is a zombie" if one.is_zombie else "has outlived who started it"
+                self.findings.append(f"{one} {what} for {now - since[one.key]:.0f} s")
+                since[one.key] = inf  # said once
+        self.lost = since
+
+    def at_rest(self) -> None:
+        """Judge what living processes hold, once all is received; and the consumers of the stream."""
+        self.look()
+        self.findings += grown(self.seen.values())
+
+    def at_the_end(self, world: World) -> None:
+        """End all programs as an operator does, the brokers last, and judge what is left of them."""
+        brokers = [broker.program for broker in world.brokers]
+        others = [one for one in world.supervisor.programs if one not in brokers]
+        ours = [one for one in others if one.role not in {"master", "worker"}]
+        self._end(ours)
+        self._judge_consumers(world)
+        self._end([one for one in others if one not in ours], codes={0, 143, -15})
+        self._end(brokers)
+        self._judge_remains()
+        self.findings += left_over(
+            world.folder / "tmp",
+            world.output,
+            world.receiver_state,
+            *(host.state for host in world.hosts),
+        )
+        for log in sorted((world.folder / "logs").glob("*.log")):
+            self.findings += outbursts(log)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return how much was looked at, and the most that any process held when it was seen last."""
+        last = [one.last for one in self.seen.values() if one.last]
+        return {
+            "processes": len(last),
+            "looks": sum(one.looks for one in self.seen.values()),
+            **{name: max((getattr(one, name) for one in last), default=0) for name in _NAMES},
+        }
+
+    def _end(self, programs: Sequence[Program], codes: Iterable[int] = (0,)) -> None:
+        running = [one.process for one in programs if one.is_running()]
+        for process in running:
+            process.terminate()
+        deadline = self.clock() + _ENDS
+        while any(process.is_running() for process in running) and self.clock() < deadline:
+            time.sleep(0.05)
+        for process in running:
+            self.findings += _ended(process, set(codes))
+
+    def _judge_consumers(self, world: World) -> None:
+        """Expect one of each partition; those of receivers that were killed go by themselves within minutes."""
+
+        async def listed(connection: Connection) -> list[dict[str, Any]]:
+            return list((await connection.api(f"CONSUMER.LIST.{STREAM}"))["consumers"])
+
+        wanted = {consumer_name(number) for number in range(world.shape.partitions)}
+        for consumer in world.ask(listed):
+            lives = consumer["config"].get("inactive_threshold", 0) / 1e9
+            if consumer["name"] not in wanted and not 0 < lives <= _FORGOTTEN:
+                self.findings.append(f"consumer {consumer['name']} is left, and stays")
+
+    def _judge_remains(self) -> None:
+        deadline = self.clock() + _REAPED
+        while remains := [one for one in lives() if one.key not in self.own]:
+            if self.clock() > deadline:
+                self.findings += [f"{one} is left of programs that have ended" for one in remains]
+                return
+            time.sleep(0.1)
+
+
+def _ended(process: Process, codes: set[int]) -> list[str]:
+    if process.is_running():
+        return [f"{process.name} did not end within {_ENDS:g} s of SIGTERM"]
+    code = process.wait(0)
+    words = process.last_words()[-300:]
+    return [] if code in codes else [f"{process.name} ended by SIGTERM with {code}: {words}"]
+
+
+def grown(seen: Iterable[Seen]) -> list[str]:
+    """Return a finding for each process that holds much more than when it had settled, or than any may hold."""
+    findings = []
+    for one in seen:
+        last = one.last or one.life.vitals
+        bound = _FRESH
+        if one.first is not None:
+            bound = Vitals(
+                one.first.descriptors + _GROWTH.descriptors,
+                one.first.threads + _GROWTH.threads,
+                one.first.resident + _GROWTH.resident,
+            )
+        findings += [
+            f"{one.life} holds {getattr(last, name)} {name} after {one.looks} looks, at most "
+            f"{getattr(bound, name)} were expected"
+            for name in _NAMES
+            if getattr(last, name) > min(getattr(bound, name), getattr(_FRESH, name))
+        ]
+    return findings
+
+
+def left_over(scratch: Path, *folders: Path) -> list[str]:
+    """Return a finding for each file that somebody has left half-made, or in a folder for temporary files."""
+    temporary = [path for place in scratch.iterdir() for path in place.iterdir()]
+    half_made = [
+        path for folder in folders for path in folder.rglob("*") if _HALF_MADE.fullmatch(path.name)
+    ]
+    scratches = [path for folder in folders for path in folder.glob("logreceiver-*")]
+    return [f"{path} is left behind" for path in (*temporary, *half_made, *scratches)]
+
+
+def outbursts(log: Path) -> list[str]:
+    """Return a finding for each kind of outburst that a program has in its log, with the lines around the first."""
+    data = log.read_bytes()
+    return [
+        f"{log.stem} says {words.decode()!r} {data.count(words)} times: "
+        + data[max(data.index(words) - 200, 0) :][:1500].decode(errors="replace")
+        for words in _OUTBURSTS
+        if words in data
+    ]
