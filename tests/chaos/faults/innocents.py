@@ -94,7 +94,8 @@ def _replay(world: "World", chance: random.Random) -> None:
     """Write all lines of the stream once more; nothing of them may be there twice, in disorder or in pieces."""
     folder = world.folder / f"replay-{chance.randrange(1 << 24):06x}"
     try:
-        _well(world, "logreceiver", "replay", "--output", folder, *world.admin_words)
+        words = ("replay", "--since", "earliest", "--output", folder, *world.admin_words)
+        _well(world, "logreceiver", *words)
         for host in world.hosts:
             found = judge(host.sources(), read_received(folder, host.name))
             if found.repeated or found.reordered or found.torn or found.altered or found.foreign:
