@@ -21,7 +21,7 @@ from receiver.following.ledger import hold_against_stream
 from receiver.outcome import Blocked, Cause, Done, Ending, Superseded
 from receiver.reading import background
 from receiver.reading.fetch import Reading
-from receiver.writing import journal, spanbook, upkeep
+from receiver.writing import journal, upkeep
 from receiver.writing.batch import Batch
 from receiver.writing.calendar import Calendar
 from receiver.writing.entry import Entry, Taken, nanoseconds
@@ -145,6 +145,8 @@ class Stay:
             self._same_stream()  # another one would have no consumer that we could go on with
         with self._output() as output:
             spans = SpanBook(self._path.with_suffix(".spans"))
+            if notice := spans.loss(logbook.spans):
+                output.notices.append(notice)
             batch = Batch(assignment, destination, logbook, output, spans)
             try:
                 fault("fetched")
@@ -208,11 +210,16 @@ class Stay:
             case Verdict.CLEAN if logbook.last is None and _has_commits(offset):
                 return Blocked(partition, Cause.STATE, self._bare())
             case Verdict.CLEAN:
-                images = logbook.last.images if logbook.last else ()
-                if notice := spanbook.loss(self._path.with_suffix(".spans"), images):
-                    self.done = replace(self.done, notices=(notice,))
+                self._look_at_spans(logbook, offset)
                 self._tend()
         return None
+
+    def _look_at_spans(self, logbook: Logbook, offset: Offset) -> None:
+        book = SpanBook(self._path.with_suffix(".spans"))
+        if notice := book.loss(logbook.spans):
+            self.done = replace(self.done, notices=(notice,))
+            logbook.start(offset.epoch, offset.next, ())
+            logbook.end(offset.next, book.seal)  # told once
 
     def _tend(self) -> None:
         destination = self._destination

@@ -186,7 +186,7 @@ class Batch:
         self._save_gaps()
         self._spans.save()
         fault("spanned")
-        self._logbook.end(until)
+        self._logbook.end(until, self._spans.seal)
         fault("ended")
         return Done(
             partition=assignment.partition,

@@ -62,7 +62,7 @@ class Folders:
         The journal comes first: where the bond is, a journal that is not there was taken away.
         """
         if not self._journal.exists():
-            _put(self._journal, journal.encode_start(epoch, first))
+            _put(self._journal, journal.sealed(journal.encode_start(epoch, first))[0])
         _put(self._of_state, f"{place_of(self.output).mark}\n".encode())
         make_folder(self._of_output.parent)
         _put(self._of_output, f"{place_of(self.state).mark}\n".encode())

@@ -1,13 +1,15 @@
 """The undo journal of a partition: what every file was like before the batch that KV may not cover yet.
 
 This room encodes, decodes and decides; `logbook.py` keeps it. The law: no byte is appended to a file before the file's
-pre-image is in the journal and on disk.
+pre-image is in the journal and on disk. Each line ends in a checksum over it and the lines of its batch before it: a digit that
+changed on the disk would still be a number, and lines would be cut off or left standing twice.
 """
 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from zlib import crc32
 
 from broker.offset import Beginning
 
@@ -21,12 +23,15 @@ __all__ = [
     "encode_end",
     "encode_images",
     "encode_start",
+    "sealed",
 ]
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: it costs more than its use
 
-_VERSION = 1
+_VERSION = 2
+_SEALED = b'{"version":2,'  # how a batch begins that has checksums; those of version 1 had none
 _OPENING = b'{"version":'  # how encode_start begins; inside a name the quotes would be escaped
+_SEAL = len(" 01234567")
 
 
 class DamagedJournal(ValueError):
@@ -53,6 +58,7 @@ class Batch:
     """A batch as the journal knows it; `until` is None while it has not been written to its end.
 
     `inode` is that of the journal itself: where the journal was copied, so were the files, and no inode says anything.
+    `spans_before` and `spans` are the seals of the file of spans before the batch and behind it, empty where that is not known.
     """
 
     epoch: int
@@ -60,6 +66,8 @@ class Batch:
     until: int | None
     images: tuple[PreImage, ...]
     inode: int = field(default=0, compare=False)
+    spans_before: str = ""
+    spans: str = ""
 
     @property
     def is_settled(self) -> bool:
@@ -113,9 +121,10 @@ def decide(
     return Verdict.UNDO if is_undone else Verdict.CLEAN
 
 
-def encode_start(epoch: int, first: int, inode: int = 0) -> bytes:
-    """Return the line that opens a batch in a journal of this inode."""
-    return _line({"version": _VERSION, "epoch": epoch, "first": first, "inode": inode})
+def encode_start(epoch: int, first: int, inode: int = 0, spans: str = "") -> bytes:
+    """Return the line that opens a batch in a journal of this inode; like all lines it is still to be sealed."""
+    opening = {"version": _VERSION, "epoch": epoch, "first": first, "inode": inode}
+    return _line(opening | {"spans": spans})
 
 
 def encode_images(images: Iterable[PreImage]) -> bytes:
@@ -134,9 +143,18 @@ def encode_images(images: Iterable[PreImage]) -> bytes:
     )
 
 
-def encode_end(until: int) -> bytes:
+def encode_end(until: int, spans: str = "") -> bytes:
     """Return the line that closes a batch: every file of it is on disk."""
-    return _line({"until": until})
+    return _line({"until": until, "spans": spans})
+
+
+def sealed(lines: bytes, seal: int = 0) -> tuple[bytes, int]:
+    """Return lines as they are written, and the seal that the next ones of the batch go on from; a batch begins at 0."""
+    whole = bytearray()
+    for line in lines.splitlines():
+        seal = crc32(line, seal)
+        whole += b"%b %08x\n" % (line, seal)
+    return bytes(whole), seal
 
 
 def decode(data: bytes) -> Batch | None:
@@ -145,19 +163,44 @@ def decode(data: bytes) -> Batch | None:
     A last line without its newline was being written when we died: nothing that it announces was done, so it does
     not count.
     """
-    last: _Reading | None = None
     whole = data[: data.rfind(b"\n") + 1]
     opening = max(whole.rfind(_OPENING), 0)  # what stands before the last batch is history
-    for number, line in enumerate(whole[opening:].splitlines(), 1):
+    last = _read_all(_unsealed(whole[opening:], data[len(whole) :]))
+    if last is None:
+        return None
+    return Batch(
+        *(last.epoch, last.first, last.until, tuple(last.images), last.inode),
+        last.spans_before,
+        last.spans,
+    )
+
+
+def _unsealed(lines: bytes, torn: bytes) -> list[bytes]:
+    """Return the lines of a batch without their seals; `torn` is what stands behind them. Raises `DamagedJournal`."""
+    if not lines.startswith(_SEALED):
+        return lines.splitlines()
+    seal, found = 0, []
+    for number, line in enumerate(lines.splitlines(), 1):
+        text, written = line[:-_SEAL], line[-_SEAL:]
+        seal = crc32(text, seal)
+        if written != b" %08x" % seal:
+            raise DamagedJournal(f"line {number} of its last batch is unreadable: not as written")
+        found.append(text)
+    if torn[-_SEAL - 1 : -1] == b" %08x" % crc32(torn[: -_SEAL - 1], seal):
+        raise DamagedJournal("the end of its last line is not as written")
+    return found
+
+
+def _read_all(lines: Iterable[bytes]) -> "_Reading | None":
+    last: _Reading | None = None
+    for number, line in enumerate(lines, 1):
         try:
             last = _read(last, json.loads(line))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DamagedJournal(
                 f"line {number} of its last batch is unreadable: {error}"
             ) from error
-    if last is None:
-        return None
-    return Batch(last.epoch, last.first, last.until, tuple(last.images), last.inode)
+    return last
 
 
 @dataclass(slots=True)
@@ -167,14 +210,17 @@ class _Reading:
     inode: int
     images: list[PreImage] = field(default_factory=list)
     until: int | None = None
+    spans_before: str = ""
+    spans: str = ""
 
 
 def _read(last: _Reading | None, entry: dict[str, object]) -> _Reading:
     match entry:
         case {"version": int(version), "epoch": int(epoch), "first": int(first)}:
-            if version != _VERSION:
+            if not 1 <= version <= _VERSION:
                 raise ValueError(f"version {version}; this program reads version {_VERSION}")
-            return _Reading(epoch, first, _inode(entry))
+            before = str(entry.get("spans", ""))
+            return _Reading(epoch, first, _inode(entry), spans_before=before)
         case {
             "name": str(name),
             "length": int() | None as length,
@@ -184,7 +230,7 @@ def _read(last: _Reading | None, entry: dict[str, object]) -> _Reading:
             last.images.append(PreImage(name, length, number, moment, _inode(entry)))
             return last
         case {"until": int(until)} if last:
-            last.until = until
+            last.until, last.spans = until, str(entry.get("spans", ""))
             return last
     raise ValueError(f"unexpected entry {entry!r}")
 

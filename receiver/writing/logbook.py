@@ -18,6 +18,9 @@ _GROWN = 64 * 1024  # bytes after which a closed batch is the last that the file
 class Logbook:
     """The open journal of one partition; whoever holds the partition's lock may have one."""
 
+    spans: str
+    """The seal that the file of spans has by the journal, empty where that is not known."""
+
     def __init__(self, path: Path) -> None:
         """Open the journal, make it where there is none, and read its last batch; raises OSError, `DamagedJournal`."""
         self._path = path
@@ -28,10 +31,17 @@ class Logbook:
             data = path.read_bytes()
             last = journal.decode(data)
             self.last: Batch | None = last and last.seen_in(self._inode)
+            self._seal = 0
+            self.spans = self._spans()
             self._cut_torn_line(data)
         except BaseException:
             os.close(self._file)
             raise
+
+    def _spans(self) -> str:
+        if self.last is None:
+            return ""
+        return self.last.spans_before if self.last.until is None else self.last.spans
 
     def _cut_torn_line(self, data: bytes) -> None:
         whole = data.rfind(b"\n") + 1
@@ -44,7 +54,8 @@ class Logbook:
         if self._size > _GROWN:
             self._renew(epoch, first, images)
         else:
-            start = journal.encode_start(epoch, first, self._inode)
+            self._seal = 0
+            start = journal.encode_start(epoch, first, self._inode, self.spans)
             self._append(start + journal.encode_images(images))
 
     def announce(self, images: Iterable[PreImage]) -> None:
@@ -52,16 +63,21 @@ class Logbook:
         self._append(journal.encode_images(images))
 
     def settle(self, epoch: int, first: int, images: Iterable[PreImage] = ()) -> None:
-        """Say that the files hold what is before `first` and nothing more: what was written beyond it is undone.
+        """Say that the files hold what is before `first` and nothing more: the last batch is undone.
 
-        Else the last batch would go on saying how far they were written. On disk when this returns.
+        Else it would go on saying how far they were written. On disk when this returns.
         """
+        self.spans = self.last.spans_before if self.last else ""
         self.start(epoch, first, images)
         self.end(first)
 
-    def end(self, until: int) -> None:
-        """Close the batch: all its files are on disk by now; on disk when this returns."""
-        self._append(journal.encode_end(until))
+    def end(self, until: int, spans: str | None = None) -> None:
+        """Close the batch: all its files are on disk by now, and the spans have this seal (None: the one that they had).
+
+        On disk when this returns.
+        """
+        self.spans = self.spans if spans is None else spans
+        self._append(journal.encode_end(until, self.spans))
 
     @property
     def _inode(self) -> int:
@@ -72,14 +88,16 @@ class Logbook:
             return
         if not self._size:  # made just now, or by somebody who could not bring its name to disk
             sync_folder(self._path.parent)
+        whole, seal = journal.sealed(data, self._seal)
         try:
             with named(self._path):
-                self._bring(data)
+                self._bring(whole)
         except OSError:
             with suppress(OSError):  # that's fine: it announces nothing that will be done
                 os.ftruncate(self._file, self._size)
             raise
-        self._size += len(data)
+        self._size += len(whole)
+        self._seal = seal
 
     def _bring(self, data: bytes) -> None:
         if os.write(self._file, data) != len(data):
@@ -97,8 +115,8 @@ class Logbook:
             0o640,
         )
         try:
-            opening = journal.encode_start(epoch, first, os.fstat(opened).st_ino)
-            opening += journal.encode_images(images)
+            start = journal.encode_start(epoch, first, os.fstat(opened).st_ino, self.spans)
+            opening, self._seal = journal.sealed(start + journal.encode_images(images))
             _write_whole(opened, opening, fresh)
             os.fsync(opened)
             fault("journal_renewed")

@@ -2,8 +2,8 @@
 
 One line per file and batch: host, file id, end of its last span, when that was read. The newest line of a file counts.
 One per live file that ends within a line: its name, host and file id, or null once the line is finished.
-Every write ends in a line of its own random seal: where a seal still stands, everything before it is what was read or
-written with it. Files of which nothing came for a month are forgotten, and the oldest beyond a number: their next block
+Every write ends in a line of its own random seal and a checksum of its lines: where a seal still stands, everything before it is
+what was read or written with it. The journal knows the last seal: a file that was cut, or is an older one, ends in another. Files of which nothing came for a month are forgotten, and the oldest beyond a number: their next block
 is taken like the first of a new file.
 """
 
@@ -11,23 +11,25 @@ import heapq
 import json
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 from broker.faults import fault
 from receiver.writing.endings import Endings, Source
 from receiver.writing.journal import PreImage
 from receiver.writing.logbook import append, cut_back, sync_folder
 
-__all__ = ["DamagedSpans", "SpanBook", "cut", "loss"]
+__all__ = ["DamagedSpans", "SpanBook", "cut"]
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: it costs more than its use
 
 _GROWN = 1024 * 1024  # bytes below which a file is never written anew
 _FORGOTTEN = 30 * 24 * 3600 * 1_000_000_000  # nanoseconds behind the file that was read last
 _MOST_FILES = 200_000  # of a partition; some 50 MB of memory
-_SEAL = len(b'["0123456789abcdef"]\n')
+_CHECKSUM = len("01234567")
+_SEAL = len(b'["0123456789abcdef","01234567"]\n')
 
 Reached = dict[tuple[str, str], tuple[int, int]]
 """By host and file id: the end of the last span, and when its block was read in nanoseconds since the epoch."""
@@ -39,7 +41,7 @@ class DamagedSpans(ValueError):
 
 @dataclass(slots=True)
 class _Memory:
-    """What a reused worker remembers of a file: its content up to `size`, which ends in `seal`.
+    """What a reused worker remembers of a file: its content up to `size`, which ends in `seal`, by name `last`.
 
     `compact_at` is the size from which it is worth a look whether most of the file is history.
     """
@@ -50,6 +52,7 @@ class _Memory:
     reached: Reached
     torn: dict[str, Source]
     compact_at: int = _GROWN
+    last: str = ""
 
 
 _WAY_OUT = "bring it back, or remove it and lose what it knows of gaps"
@@ -66,6 +69,24 @@ class SpanBook:
         self._news: Reached = {}
         self._memory = self._remember()
         self.endings = Endings(self._memory.torn)
+
+    @property
+    def seal(self) -> str:
+        """The name of the last seal, empty where there is none."""
+        return self._memory.last
+
+    def loss(self, expected: str) -> str | None:
+        """Return what somebody else took from the file since it ended in the seal that the journal knows; None for nothing.
+
+        Raises `DamagedSpans` for a file that was cut, or is an older one.
+        """
+        if not expected or self.seal == expected:
+            return None
+        if not self._memory.size:
+            return f"{self._path} is gone: gaps and repeats against what was received before are not seen"
+        raise DamagedSpans(
+            f"{self._path} is damaged: it does not end as it was written, but was cut or is an older one; {_WAY_OUT}"
+        )
 
     def reached(self, host: str, file: str) -> int | None:
         """Return the end of the last span of a source file, None when no block of it has come yet."""
@@ -96,12 +117,13 @@ class SpanBook:
         fresh = {live: torn.get(live) for live in lives}
         if not (self._news or fresh):
             return
-        lines = _sealed(self._news, fresh)
+        last = secrets.token_hex(8)
+        lines = _sealed(self._news, fresh, last)
         append(self._path, lines)
         self._memory.reached.update(self._news)
         self._memory.torn = dict(torn)
         self._memory.size += len(lines)
-        self._memory.seal = lines[-_SEAL:]
+        self._memory.seal, self._memory.last = lines[-_SEAL:], last
         self._news = {}
 
     def compact(self) -> None:
@@ -110,7 +132,7 @@ class SpanBook:
             return
         lately = _lately(self._memory.reached)
         torn = {live: source for live, source in self._memory.torn.items() if source in lately}
-        newest = _sealed(lately, torn)
+        newest = _sealed(lately, torn, self._memory.last)
         if self._memory.size < 2 * len(newest):
             self._memory.compact_at = 2 * self._memory.size
             return
@@ -133,7 +155,7 @@ class SpanBook:
             file.seek(memory.size)
             data = file.read()
         try:
-            _read(data, memory.reached, memory.torn)
+            _read(data, memory)
         except (ValueError, TypeError) as error:
             _memories.pop(self._path, None)
             raise DamagedSpans(f"{self._path} is damaged: {error}; {_WAY_OUT}") from None
@@ -141,25 +163,6 @@ class SpanBook:
         memory.seal = (memory.seal + data)[-_SEAL:]
         _memories[self._path] = memory
         return memory
-
-
-def loss(path: Path, images: Iterable[PreImage]) -> str | None:
-    """Return what somebody else took from a file of spans since a committed batch, in a sentence; None for nothing.
-
-    `images` are those of that batch. Raises `DamagedSpans` for a file that was cut, OSError.
-    """
-    image = next((one for one in images if one.name == path.name), None)
-    if image is None or not image.length:
-        return None
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return f"{path} is gone: gaps and repeats against what was received before are not seen"
-    if image.inode == found.st_ino and found.st_size < image.length:
-        raise DamagedSpans(
-            f"{path} has {found.st_size} bytes, but {image.length} were committed; {_WAY_OUT}"
-        )
-    return None
 
 
 def cut(path: Path, image: PreImage) -> None:
@@ -171,21 +174,33 @@ def cut(path: Path, image: PreImage) -> None:
         raise DamagedSpans(f"{error}; {_WAY_OUT}") from None
 
 
-def _read(data: bytes, reached: Reached, torn: dict[str, Source]) -> None:
-    for line in data[: data.rfind(b"\n") + 1].splitlines():
+def _read(data: bytes, memory: _Memory) -> None:
+    checksum = 0
+    for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
         match json.loads(line):
-            case [str(host), str(file), int(end), int(read_at)]:
-                reached[host, file] = (end, read_at)
-            case [str(host), str(file), int(end)]:  # of a program that knew no times
-                reached[host, file] = (end, 0)
-            case [str(live), [str(host), str(file)]]:
-                torn[live] = (host, file)
-            case [str(live), None]:
-                torn.pop(live, None)
-            case [str()]:
-                continue
+            case [str(seal), str(written)] if len(written) == _CHECKSUM:
+                if written != f"{checksum:08x}":
+                    raise ValueError("a checksum in it is another")
+                memory.last, checksum = seal, 0
+            case [str()]:  # of a program that knew no checksums
+                checksum = 0
             case entry:
-                raise ValueError(f"unexpected entry {entry!r}")
+                _take(entry, memory)
+                checksum = crc32(line, checksum)
+
+
+def _take(entry: object, memory: _Memory) -> None:
+    match entry:
+        case [str(host), str(file), int(end), int(read_at)]:
+            memory.reached[host, file] = (end, read_at)
+        case [str(host), str(file), int(end)]:  # of a program that knew no times
+            memory.reached[host, file] = (end, 0)
+        case [str(live), [str(host), str(file)]]:
+            memory.torn[live] = (host, file)
+        case [str(live), None]:
+            memory.torn.pop(live, None)
+        case entry:
+            raise ValueError(f"unexpected entry {entry!r}")
 
 
 def _lately(reached: Reached) -> Reached:
@@ -209,8 +224,7 @@ def _is_same(memory: _Memory, found: os.stat_result, descriptor: int) -> bool:
     )
 
 
-def _sealed(entries: Reached, torn: Mapping[str, Source | None]) -> bytes:
-    lines = [[host, file, *known] for (host, file), known in entries.items()]
-    seal = [secrets.token_hex(8)]
-    whole = (*lines, *torn.items(), seal)
-    return b"".join(_encode(line).encode() + b"\n" for line in whole)
+def _sealed(entries: Reached, torn: Mapping[str, Source | None], last: str) -> bytes:
+    known = ([host, file, *reached] for (host, file), reached in entries.items())
+    lines = b"".join(_encode(line).encode() + b"\n" for line in (*known, *torn.items()))
+    return lines + _encode([last, f"{crc32(lines):08x}"]).encode() + b"\n"

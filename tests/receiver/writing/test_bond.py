@@ -72,7 +72,9 @@ def test_another_folder_on_either_side_is_seen_and_another_partition_is_not_conc
 def test_files_of_before_that_have_a_journal_are_tied_as_they_are(tmp_path: Path) -> None:
     folders = Folders(tmp_path / "out", tmp_path / "state", 0)
     folders.state.mkdir()
-    (folders.state / "p0.journal").write_bytes(journal.encode_start(2, 5) + journal.encode_end(9))
+    (folders.state / "p0.journal").write_bytes(
+        journal.sealed(journal.encode_start(2, 5) + journal.encode_end(9))[0]
+    )
 
     seen = folders.look()
     folders.tie(3, 9)

@@ -89,7 +89,7 @@ def test_days_that_are_over_are_compressed_under_their_names(order: Order) -> No
 def test_what_an_undo_may_need_is_left(order: Order) -> None:
     needed = f"web01/{DAYS[1]}.log"
     entry = journal.encode_start(1, 1) + journal.encode_images([PreImage(needed, 50, 1)])
-    (order.state / "p0.journal").write_bytes(entry)
+    (order.state / "p0.journal").write_bytes(journal.sealed(entry)[0])
 
     assert f"{needed}.zst" not in tidied(order, "zstd")
     assert needed in tidied(order, age=1)

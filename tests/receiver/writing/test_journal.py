@@ -31,9 +31,8 @@ batches = st.builds(
 
 def encode(batch: Batch) -> bytes:
     end = b"" if batch.until is None else journal.encode_end(batch.until)
-    return (
-        journal.encode_start(batch.epoch, batch.first) + journal.encode_images(batch.images) + end
-    )
+    start = journal.encode_start(batch.epoch, batch.first)
+    return journal.sealed(start + journal.encode_images(batch.images) + end)[0]
 
 
 @given(st.lists(batches, max_size=4))
@@ -138,3 +137,33 @@ def test_after_a_restore_only_a_torn_batch_is_undone(until: int | None, verdict:
     lineage = (Beginning(4, 20, by_hand=True, restored=True), Beginning(5, 20))
 
     assert decide(last, 20, 5, lineage) is verdict
+
+
+@given(batches, st.data())
+def test_a_bit_that_changed_anywhere_in_the_last_batch_is_noticed(
+    batch: Batch, data: st.DataObject
+) -> None:
+    written = bytearray(encode(batch))
+    place = data.draw(st.integers(0, len(written) - 1))
+    written[place] ^= 1 << data.draw(st.integers(0, 7))
+
+    with pytest.raises(DamagedJournal):
+        journal.decode(bytes(written))
+
+
+def test_a_line_taken_out_of_the_last_batch_is_noticed() -> None:
+    images = [PreImage("a.log", 1, 1), PreImage("b.log", 2, 1)]
+    whole = journal.sealed(
+        journal.encode_start(1, 1) + journal.encode_images(images) + journal.encode_end(5)
+    )[0]
+    lines = whole.splitlines(keepends=True)
+
+    for number in range(1, len(lines) - 1):
+        with pytest.raises(DamagedJournal):
+            journal.decode(b"".join(lines[:number] + lines[number + 1 :]))
+
+
+def test_a_batch_of_a_program_that_knew_no_checksums_is_read() -> None:
+    data = b'{"version":1,"epoch":3,"first":5,"inode":9}\n{"until":8}\n'
+
+    assert journal.decode(data) == Batch(3, 5, 8, ())

@@ -212,3 +212,48 @@ def test_unfinished_lines_are_remembered_by_whoever_comes_next_until_they_are_fi
 
     assert (torn, finished) == ({"web01.log": FILES[0]}, {})
     assert SpanBook(path).endings.torn == torn
+
+
+def test_a_bit_that_changed_anywhere_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "p0.spans"
+    book = SpanBook(path)
+    book.note("web01", "a", 100, 1)
+    book.save()
+    written, seal = path.read_bytes(), book.seal
+
+    for bit in range(8 * len(written)):
+        changed = bytearray(written)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        spanbook._memories.clear()
+        with pytest.raises(DamagedSpans, match=r"p0\.spans"):
+            SpanBook(path).loss(seal)
+
+
+def test_an_older_copy_and_one_that_was_cut_are_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "p0.spans"
+    book = SpanBook(path)
+    book.note("web01", "a", 100, 1)
+    book.save()
+    older = path.read_bytes()
+    book.note("web01", "a", 200, 2)
+    book.save()
+
+    path.with_suffix(".copy").write_bytes(older)
+    path.with_suffix(".copy").replace(path)
+
+    with pytest.raises(DamagedSpans, match="an older one; bring it back"):
+        SpanBook(path).loss(book.seal)
+
+
+def test_what_was_compacted_ends_in_the_same_seal(tmp_path: Path) -> None:
+    book = SpanBook(tmp_path / "p0.spans")
+    for end in range(40):
+        book.note("web01", "a", end, 1)
+        book.save()
+    before = (tmp_path / "p0.spans").stat().st_size
+    book._memory.compact_at = 0
+    book.compact()
+
+    assert (tmp_path / "p0.spans").stat().st_size < before
+    assert SpanBook(tmp_path / "p0.spans").loss(book.seal) is None
