@@ -3,6 +3,8 @@
 import json
 from dataclasses import asdict, dataclass, fields, replace
 
+from broker.checksum import closed, is_intact
+
 __all__ = ["Beginning", "Offset", "UnreadableOffset"]
 
 _VERSION = 1
@@ -84,8 +86,8 @@ class Offset:
         )
 
     def encode(self) -> bytes:
-        """Return the entry as it is stored: JSON with a version."""
-        return json.dumps({"version": _VERSION, **asdict(self)}).encode()
+        """Return the entry as it is stored: JSON with a version and a checksum."""
+        return closed(json.dumps({"version": _VERSION, **asdict(self)})[:-1].encode())
 
     @classmethod
     def decode(cls, data: bytes) -> "Offset":
@@ -95,6 +97,8 @@ class Offset:
             version = entry.pop("version")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UnreadableOffset(f"not an offset: {data[:80]!r}") from error
+        if not is_intact(data, entry):
+            raise UnreadableOffset("an offset whose checksum is another: it is damaged")
         if version != _VERSION:
             raise UnreadableOffset(
                 f"offset of version {version}; this program reads version {_VERSION}"

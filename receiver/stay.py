@@ -191,6 +191,8 @@ class Stay:
     def _settle(self, logbook: Logbook, offset: Offset, entry: Entry) -> Blocked | None:
         """Make the files what the offset says they are, before anything is added; raises `Taken`."""
         partition, destination = self._assignment.partition, self._destination
+        if journal.is_accepted(logbook.last, offset.lineage):
+            logbook.accept_spans()
         match journal.decide(logbook.last, offset.next, offset.epoch, offset.lineage):
             case Verdict.NEWER | Verdict.FOREIGN:
                 # not even NEWER makes us a zombie: KV, asked under the lock, says that we own the partition

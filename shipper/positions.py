@@ -7,16 +7,15 @@ read from it again.
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from zlib import crc32
 
 from broker.block import Identity, Origin
+from broker.checksum import closed, is_intact
 from shipper.cursor import Cursor, after
 from shipper.forgetting import forgettable
 
 __all__ = ["Positions", "PositionsUnreadable"]
 
 _VERSION = 1
-_CHECKSUM = b', "crc32": '
 
 
 class PositionsUnreadable(ValueError):
@@ -97,7 +96,7 @@ class Positions:
         files = ",\n".join(map(_line, self.files.values()))
         head = {"version": _VERSION, "agent": self.agent, "sequence": self.sequence}
         body = f'{json.dumps(head)[:-1]}, "files": {{\n{files}\n}}'.encode()
-        return b'%b%b"%08x"}\n' % (body, _CHECKSUM, crc32(body))
+        return closed(body) + b"\n"
 
     @classmethod
     def decode(cls, data: bytes) -> "Positions":
@@ -109,10 +108,7 @@ class Positions:
             raise PositionsUnreadable(f"damaged ({type(error).__name__})") from error
         if version != _VERSION:
             raise PositionsUnreadable(f"version {version!r}; this program reads {_VERSION}")
-        # a digit that changed on the disk would still be a number, and lines would be skipped or repeated; where there
-        # is no checksum an older program wrote, or what changed is its name
-        checksum = f"{crc32(data[: data.rfind(_CHECKSUM)]):08x}"
-        if document.get("crc32", checksum) != checksum:
+        if not is_intact(data, document):
             raise PositionsUnreadable("damaged (its checksum is another)")
         try:
             files = {name: _cursor(name, entry) for name, entry in document["files"].items()}

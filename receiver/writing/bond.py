@@ -82,7 +82,7 @@ class Folders:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text("ascii").strip()
+        return path.read_text("ascii", "replace").strip()
     except FileNotFoundError:
         return ""
 

@@ -17,6 +17,7 @@ from receiver.writing import journal, rotation
 from receiver.writing.folders import remove_empty, walk, within
 from receiver.writing.keeping import Limits, Segment, superfluous
 from receiver.writing.layout import Layout, register_keys
+from receiver.writing.lengths import Damaged
 from receiver.writing.owners import owner_of
 from receiver.writing.packing import SUFFIXES, clear_away, pack
 
@@ -178,8 +179,11 @@ class Closet:
     def _owner(self, live: str) -> int | None:
         keys = register_keys(live)  # the same for all days of a file
         if self._owners.get(keys) is None:  # an owner is one for ever
-            self._owners[keys] = owner_of(self.order.output, live)
-        return self._owners[keys]
+            with suppress(
+                Damaged
+            ):  # whoever writes there next tells of it; until then it is nobody's
+                self._owners[keys] = owner_of(self.order.output, live)
+        return self._owners.get(keys)
 
     def _tell(self, error: OSError) -> None:
         words = f"{error.filename or self.order.output}: {error.strerror or error}"

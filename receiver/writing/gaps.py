@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from zlib import crc32
 
 from broker.faults import fault
 from receiver.writing.journal import PreImage
@@ -24,6 +25,7 @@ GAPS = ".gaps.jsonl"
 """The name of the file in the output folder."""
 
 _LOOK_BACK = 16 * 1024 * 1024  # bytes of it in which a gap is looked for that may have been told
+_WAY_OUT = "bring it back, or remove it and the counts in it"
 _SUMS, _GAP = b'{"sums":', b'{"kind":'
 
 
@@ -79,7 +81,9 @@ class GapBook:
         fresh = self._path.with_suffix(".gaps.new")
         with fresh.open("wb") as file:
             file.write(
-                _encode({"sums": {host: [m.gaps, m.size] for host, m in sorted(sums.items())}})
+                _sealed(
+                    _encode({"sums": {host: [m.gaps, m.size] for host, m in sorted(sums.items())}})
+                )
             )
             file.flush()
             os.fsync(file.fileno())
@@ -101,7 +105,7 @@ def cut(path: Path, image: PreImage) -> None:
     try:
         cut_back(path, image)
     except EOFError as error:
-        raise DamagedGaps(f"{error}; bring it back, or remove it and the counts in it") from None
+        raise DamagedGaps(f"{error}; {_WAY_OUT}") from None
 
 
 def _size(path: Path) -> int:
@@ -115,7 +119,12 @@ def _line(gap: Finding, partition: int) -> bytes:
     about = asdict(gap) | {"kind": gap.kind.value, "partition": partition}
     about |= {"bytes": gap.end - gap.start, "since": _iso(gap.since), "until": _iso(gap.read_at)}
     del about["read_at"]
-    return _encode(about)
+    return _sealed(_encode(about))
+
+
+def _sealed(line: bytes) -> bytes:
+    """Return a line as the partition's own file has it: with a checksum before it."""
+    return b"%08x %b" % (crc32(line), line)
 
 
 def _encode(entry: dict[str, object]) -> bytes:
@@ -132,15 +141,18 @@ def _read(path: Path) -> tuple[dict[str, Missing], list[bytes]]:
     sums: dict[str, Missing] = {}
     untold: list[bytes] = []
     data = path.read_bytes()
-    for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
+    for written in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
+        seal, _, line = written.partition(b" ")
+        if seal.startswith(b"{"):  # of a program that knew no checksums
+            line = written
+        elif seal != b"%08x" % crc32(line):
+            raise DamagedGaps(f"{path} is damaged: it holds {written[:40]!r}; {_WAY_OUT}")
         if line.startswith(_GAP):
             untold.append(line)
         elif line.startswith(_SUMS):
             sums = {host: Missing(*counts) for host, counts in json.loads(line)["sums"].items()}
         else:
-            raise DamagedGaps(
-                f"{path} is damaged: it holds {line[:40]!r}; bring it back, or remove it and the counts in it"
-            )
+            raise DamagedGaps(f"{path} is damaged: it holds {line[:40]!r}; {_WAY_OUT}")
     return sums, untold
 
 

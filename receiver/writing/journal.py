@@ -23,6 +23,7 @@ __all__ = [
     "encode_end",
     "encode_images",
     "encode_start",
+    "is_accepted",
     "sealed",
 ]
 
@@ -119,6 +120,11 @@ def decide(
     target = later[by_hand[-1]].next if by_hand[-1] < len(later) else first
     is_undone = last.until is None or (last.first == target and not last.is_settled)
     return Verdict.UNDO if is_undone else Verdict.CLEAN
+
+
+def is_accepted(last: Batch | None, lineage: Sequence[Beginning]) -> bool:
+    """Say whether a person has moved the offset since the last batch, and with that taken journal and files as they are."""
+    return last is not None and any(one.by_hand for one in lineage if one.epoch > last.epoch)
 
 
 def encode_start(epoch: int, first: int, inode: int = 0, spans: str = "") -> bytes:

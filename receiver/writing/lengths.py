@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from broker.checksum import closed, is_intact
 from broker.faults import fault
 from receiver.writing.layout import Layout
 
@@ -140,7 +141,8 @@ class Lengths:
             with fresh.open("wb") as file:
                 inode = os.fstat(file.fileno()).st_ino
                 saved = {"known": _plain(self._known), "fresh": _plain(self._fresh)}
-                file.write(json.dumps({"version": _VERSION, "inode": inode, **saved}).encode())
+                body = json.dumps({"version": _VERSION, "inode": inode, **saved})[:-1]
+                file.write(closed(body.encode()))
             fault("lengths_written")
             fresh.replace(self._path)
         except OSError:
@@ -166,8 +168,9 @@ def _plain(files: _Files) -> dict[str, tuple[int, int, int]]:
 def _read(path: Path) -> tuple[_Files, _Files]:
     try:
         with path.open("rb") as file:
-            found, inode = json.loads(file.read()), os.fstat(file.fileno()).st_ino
-        if found["version"] == _VERSION:
+            data, inode = file.read(), os.fstat(file.fileno()).st_ino
+        found = json.loads(data)
+        if found["version"] == _VERSION and is_intact(data, found):
             # Where this file itself was copied, so were the others, and no inode says anything.
             is_here = found["inode"] == inode
             return _files(found["known"], is_here=is_here), _files(found["fresh"], is_here=is_here)

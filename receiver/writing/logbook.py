@@ -32,11 +32,16 @@ class Logbook:
             last = journal.decode(data)
             self.last: Batch | None = last and last.seen_in(self._inode)
             self._seal = 0
+            self._spans_before = last.spans_before if last else ""
             self.spans = self._spans()
             self._cut_torn_line(data)
         except BaseException:
             os.close(self._file)
             raise
+
+    def accept_spans(self) -> None:
+        """Take the file of spans as it is: a person has said that journal and files belong together."""
+        self.spans = self._spans_before = ""
 
     def _spans(self) -> str:
         if self.last is None:
@@ -67,7 +72,7 @@ class Logbook:
 
         Else it would go on saying how far they were written. On disk when this returns.
         """
-        self.spans = self.last.spans_before if self.last else ""
+        self.spans = self._spans_before
         self.start(epoch, first, images)
         self.end(first)
 

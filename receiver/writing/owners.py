@@ -10,15 +10,19 @@ It also keeps files and folders apart: a path that was a source file and is a fo
 import errno
 import os
 from pathlib import Path
+from zlib import crc32
 
 from receiver.writing.folders import make_folder
 from receiver.writing.layout import Days, Layout, folder_key, register_keys
+from receiver.writing.lengths import Damaged
 from receiver.writing.logbook import named, sync_folder
 
 __all__ = ["KnownOwners", "Owners", "Unregistered", "owner_of"]
 
 _FOLDER = ".owners"
 _DEFAULT = Layout()
+_MARK = b"p"
+_WAY_OUT = "remove it, and the next partition that has lines for that file makes it again"
 _MOST_KNOWN = 200_000  # names; whoever makes up files without end costs time, not memory
 
 _Source = tuple[str, str | None, str]
@@ -120,7 +124,7 @@ class Owners:
         make_folder(self._folder)
         self._seed.unlink(missing_ok=True)
         with named(self._seed), self._seed.open("xb") as file:
-            file.write(str(self._partition).encode())
+            file.write(_entry(self._partition))
             file.flush()
             os.fsync(file.fileno())
         self._has_seed = True
@@ -192,8 +196,16 @@ def _read(path: str) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        return int(os.read(opened, 20))
-    except ValueError:
-        return None
+        entry = os.read(opened, 40)
     finally:
         os.close(opened)
+    digits = entry.removeprefix(_MARK).partition(b" ")[0]
+    owner = int(digits) if digits.isdigit() else None
+    if owner is None or entry not in (_entry(owner), digits):  # an older program: the number alone
+        raise Damaged(f"{path} is damaged: it does not say which partition writes; {_WAY_OUT}")
+    return owner
+
+
+def _entry(partition: int) -> bytes:
+    number = b"%b%d" % (_MARK, partition)
+    return b"%b %08x" % (number, crc32(number))

@@ -29,7 +29,7 @@ def place_of(folder: Path) -> Place:
     path = folder / _NAME
     if not path.exists():
         _make(path)
-    return Place(folder, path.read_text("ascii").strip())
+    return Place(folder, path.read_text("ascii", "replace").strip())
 
 
 def _make(path: Path) -> None:
@@ -49,7 +49,7 @@ def _make(path: Path) -> None:
 def look(place: Place) -> None:
     """Return when the folder that is seen here is the one that was meant; raises `Elsewhere`, OSError."""
     try:
-        seen = (place.folder / _NAME).read_text("ascii").strip()
+        seen = (place.folder / _NAME).read_text("ascii", "replace").strip()
     except (FileNotFoundError, NotADirectoryError):
         seen = ""
     if seen != place.mark:

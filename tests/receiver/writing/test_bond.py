@@ -98,3 +98,15 @@ def test_a_damaged_journal_is_told_by_name(folders: Folders, data: bytes, words:
 
     assert str(folders.state / "p3.journal") in damage
     assert words in damage
+
+
+def test_a_bond_with_a_changed_bit_is_that_of_another_folder_and_no_traceback(
+    folders: Folders,
+) -> None:
+    folders.tie(1, 1)
+    bond = folders.state / "p3.bond"
+    changed = bytearray(bond.read_bytes())
+    changed[3] ^= 0x80
+    bond.write_bytes(changed)
+
+    assert folders.look().bond is Bond.OTHER_OUTPUT

@@ -130,3 +130,30 @@ def test_a_batch_whose_gaps_were_told_is_not_undone_by_guess(tmp_path: Path, boo
     (tmp_path / "p3.gaps").unlink()
     cut(tmp_path / "p3.gaps", image)
     assert not (tmp_path / "p3.gaps").exists()
+
+
+def test_a_bit_that_changed_in_what_is_still_to_be_told_is_not_told(
+    tmp_path: Path, book: GapBook
+) -> None:
+    book.save([gap("web01", 10, 25)])
+    path = tmp_path / "p3.gaps"
+    written = path.read_bytes()
+
+    for bit in range(
+        8 * (len(written) - 1)
+    ):  # without its end a line was being written by who died
+        changed = bytearray(written)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        with pytest.raises(DamagedGaps, match=r"p3\.gaps is damaged.*remove it"):
+            book.tell(tmp_path)
+
+
+def test_gaps_of_a_program_that_knew_no_checksums_are_told(tmp_path: Path, book: GapBook) -> None:
+    book.save([gap("web01", 10, 25)])
+    path = tmp_path / "p3.gaps"
+    path.write_bytes(path.read_bytes().partition(b" ")[2])
+
+    book.tell(tmp_path)
+
+    assert told(tmp_path) == [("web01", 10, 25)]

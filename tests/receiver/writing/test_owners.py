@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from receiver.writing import owners
+from receiver.writing.lengths import Damaged
 from receiver.writing.owners import Owners, owner_of
 
 
@@ -89,3 +90,28 @@ def _failing_first(synced: list[Path], folder: Path) -> None:
 
 def test_of_a_file_nobody_has_claimed_there_is_no_owner(tmp_path: Path) -> None:
     assert owner_of(tmp_path, "web01.log") is None
+
+
+def test_a_bit_that_changed_in_an_entry_gives_no_host_a_second_file(tmp_path: Path) -> None:
+    Owners(tmp_path, 12).live_name("web01")
+    (entry,) = (path for path in (tmp_path / ".owners").iterdir() if not path.name.startswith("."))
+    written = entry.read_bytes()
+
+    changes = [written[:end] for end in range(len(written))]
+    for bit in range(8 * len(written)):
+        changed = bytearray(written)
+        changed[bit // 8] ^= 1 << bit % 8
+        changes.append(bytes(changed))
+    for change in changes:
+        entry.write_bytes(change)
+        owners._known.clear()
+        with pytest.raises(Damaged, match="remove it"):
+            Owners(tmp_path, 12).live_name("web01")
+
+
+def test_an_entry_of_an_older_program_is_read(tmp_path: Path) -> None:
+    Owners(tmp_path, 12).live_name("web01")
+    (entry,) = (path for path in (tmp_path / ".owners").iterdir() if not path.name.startswith("."))
+    entry.write_bytes(b"12")
+
+    assert owner_of(tmp_path, "web01.log") == 12

@@ -64,3 +64,14 @@ def test_a_lock_that_the_driver_holds_is_felt_by_another_process(tmp_path: Path)
         assert asked_elsewhere(tmp_path) == "True"
     assert asked_elsewhere(tmp_path) == "False"
     assert not is_held(place)
+
+
+def test_a_mark_with_a_changed_bit_is_another_place_and_no_traceback(tmp_path: Path) -> None:
+    place = place_of(tmp_path)
+    mark = bytearray((tmp_path / ".place").read_bytes())
+    mark[3] ^= 0x80
+    (tmp_path / ".place").write_bytes(mark)
+
+    assert place_of(tmp_path) != place
+    with pytest.raises(Elsewhere):
+        look(place)
