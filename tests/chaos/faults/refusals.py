@@ -130,7 +130,8 @@ def _server_of(broker: "Program") -> int:
 def _attached(pid: int, injected: str, log: Path) -> "subprocess.Popen[bytes]":
     words = ["strace", "-f", "-qq", "-o", str(log), "-p", str(pid)]
     calls = injected.partition(":")[0]
-    tracer = subprocess.Popen([*words, "-e", f"trace={calls}", "-e", f"inject={injected}"])
+    words += ["-e", f"trace={calls}", "-e", f"inject={injected}"]
+    tracer = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + _ATTACHED
     while time.monotonic() < deadline and tracer.poll() is None:
         if _tracer_of(pid) == tracer.pid:
