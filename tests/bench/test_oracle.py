@@ -223,10 +223,10 @@ def test_an_unfinished_last_line_is_expected_with_its_newline() -> None:
     assert judge([b"one\ntwo"], b"one\ntwo\n").is_perfect
 
 
-def test_half_a_million_lines_with_damages_are_judged_in_seconds() -> None:
-    lines = [b"%d some words of an ordinary line\n" % n for n in range(500_000)]
+def test_a_quarter_of_a_million_lines_with_damages_are_judged_in_seconds() -> None:
+    lines = [b"%d some words of an ordinary line\n" % n for n in range(250_000)]
     received = lines.copy()
-    for at in range(450_000, 0, -100_000):
+    for at in range(225_000, 0, -50_000):
         drop(received, at)
         repeat(received, at - 1000)
         move(received, at - 2000)
@@ -243,19 +243,19 @@ def test_half_a_million_lines_with_damages_are_judged_in_seconds() -> None:
         "altered": 0,
         "foreign": 0,
     }
-    assert time.process_time() - began < 10
+    assert time.process_time() - began < 5
 
 
 def test_a_file_of_damaged_lines_only_is_judged_in_seconds() -> None:
-    lines = source("a", 100_000)
+    lines = source("a", 40_000)
     received = [line[:9] + b"\x01\n" for line in lines]
     began = time.process_time()
 
     verdict = judge([b"".join(lines)], b"".join(received))
 
-    assert verdict.received == 100_000
+    assert verdict.received == 40_000
     assert not verdict.is_perfect
-    assert time.process_time() - began < 20
+    assert time.process_time() - began < 8
 
 
 def test_received_is_read_from_closed_segments_in_the_order_of_their_numbers(

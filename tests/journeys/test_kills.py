@@ -24,7 +24,7 @@ from bench.traffic import Traffic
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(240)]
 
 HOSTS = ["kill01", "kill02.example.net"]
-ROUNDS = int(os.environ.get("LOGSHIP_ROUNDS", "5"))
+ROUNDS = int(os.environ.get("LOGSHIP_ROUNDS", "3"))
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))

@@ -12,7 +12,6 @@ import pytest
 
 from bench.processes import Process, Processes, wait_until
 from broker.exits import Exit
-from broker.faults import VARIABLE
 from broker.topology import Topology
 from tests.conftest import Server, apply_topology
 from tests.receiver.partition import ask
@@ -59,38 +58,6 @@ def test_once_receives_what_is_there_commits_it_names_what_retention_took_and_en
     assert (gap["host"], gap["file"]) == ("web01", "/var/log/a")
     assert (gap["start"], gap["end"]) == (9, 20)
     assert "gap of 11 bytes: host web01, file '/var/log/a'" in receiver.log.read_text()
-
-
-@pytest.mark.parametrize("point", ["appended", "committed"])
-def test_a_worker_killed_in_a_batch_costs_nothing(scene: Scene, point: str, tmp_path: Path) -> None:
-    trigger = tmp_path / point
-    trigger.touch()
-    scene.publish(300)
-
-    receiver = scene.receiver(
-        *("receiver", "--once", "--rotate-size", "2KB"),
-        environment={VARIABLE: str(tmp_path)},
-    )
-
-    assert receiver.wait(90) == 0, receiver.last_words()
-    assert not trigger.exists()
-    assert scene.received() == scene.expected()
-
-
-def test_a_driver_killed_before_it_has_taken_in_a_report_goes_on_behind_it(
-    scene: Scene, tmp_path: Path
-) -> None:
-    (tmp_path / "heard").touch()
-    scene.publish(100)
-    environment = {VARIABLE: str(tmp_path)}
-    receiver = scene.receiver("receiver", "--once", environment=environment)
-    assert receiver.wait(60) == -signal.SIGKILL
-    scene.publish(100)
-
-    receiver.start()
-
-    assert receiver.wait(60) == 0, receiver.last_words()
-    assert scene.received() == scene.expected()
 
 
 def test_a_second_receiver_takes_over_and_the_first_ends_with_78(scene: Scene) -> None:
