@@ -69,6 +69,7 @@ class LogFile:
         account.touch()
         self._account = account
         self._uncounted = bytearray()
+        self._counting = threading.RLock()  # who asks for the content does so from other threads
 
     @property
     def now(self) -> Generation:
@@ -116,12 +117,14 @@ class LogFile:
         self._flush()
 
     def _flush(self) -> None:
-        with self._account.open("ab") as file:
-            file.write(self._uncounted)
-        self._uncounted.clear()
+        with self._counting:
+            with self._account.open("ab") as file:
+                file.write(self._uncounted)
+            self._uncounted.clear()
 
     def _count(self, taken: bytes) -> None:
-        self._uncounted += taken
+        with self._counting:
+            self._uncounted += taken
         if len(self._uncounted) > _AT_ONCE:
             self._flush()
         newline = taken.rfind(b"\n")
