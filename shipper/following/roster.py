@@ -73,7 +73,8 @@ class Roster:
                     notices.append(Notice(NoticeKind.ROTATED, before.path, text))
         self._passed.keep(self._shown.files, lambda: self._being_read(is_open))
         from_end = self._selection.from_end and (self._looked is None or self._before is not None)
-        return asks(self._shown, self.tailers, self._passed, self._index, from_end), notices
+        lives = self.memory.lives
+        return asks(self._shown, self.tailers, self._passed, self._index, lives, from_end), notices
 
     def concerned(self, asks: Sequence[Ask]) -> set[str]:
         """Return the families of which something is to be decided in this look."""

@@ -375,3 +375,23 @@ async def test_an_idle_compressed_file_is_not_opened_again(host: Host) -> None:
         await host.ship()
 
     assert [path.stat().st_atime_ns for path in (read_to_its_end, old)] == times
+
+
+async def test_a_file_with_a_second_name_that_was_truncated_is_not_shipped_again_from_its_packed_copy(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "app.log", "twin.log")
+    first, second = b"1 %s\n" % (b"x" * 70), b"2 %s\n" % (b"x" * 70)
+    host.write("app.log", first)
+    (tmp_path / "twin.log").hardlink_to(tmp_path / "app.log")
+    await host.ship()
+    host.copy_truncate("app.log", "app.log.2")
+    host.write("app.log", second)  # as long as what was truncated
+    host.move("app.log", "app.log.1")
+    host.pack("app.log.2")
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == first + second
+    await host.follower.close()
