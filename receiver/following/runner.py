@@ -3,6 +3,7 @@
 import errno
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
@@ -30,9 +31,9 @@ def run_job(spark: SparkContext, destination: Destination, assignment: Assignmen
         return _blocked(assignment, Cause.SPARK, cause_of(error))
     except (Py4JError, OSError) as error:
         if isinstance(error, OSError) and error.errno in _REFUSALS:
-            return _blocked(
-                assignment, Cause.DISK, f"{error.filename or 'scratch'}: {error.strerror}"
-            )
+            # the file has another name each time; what stays the same is said once
+            place = Path(error.filename).parent if error.filename else "Spark's scratch folder"
+            return _blocked(assignment, Cause.DISK, f"{place}: {error.strerror}")
         raise OperatorError(
             f"Spark's Java process has died ({type(error).__name__}); start again"
         ) from error
