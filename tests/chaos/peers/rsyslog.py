@@ -4,6 +4,10 @@ Client: every line goes into a queue that is on disk only, with a checkpoint and
 without end. imfile writes its state file after what it read was handed to that queue, at once. RELP keeps what is not
 acknowledged in memory, so that its window is what a killed client forgets: it is small here.
 Server: imrelp acknowledges a line when it was handed on; with a direct queue that is when omfile has written it, with fsync.
+What else was tried with version 8.2302 and did worse: a client without a queue, whose lines the rotation overtakes; a server with
+a queue on disk, which loses more where the disk is full or cannot be written, as omfile gives up what it cannot write in spite
+of resumeRetryCount -1; `*.log*`, so that what was rotated while nobody looked is found, repeats thousands of lines without any
+fault.
 Sources: rsyslog's documentation of imfile (persistStateAfterSubmission), queues ("ultra-reliable": checkpointInterval 1,
 syncQueueFiles), omrelp (windowSize) and omfile (sync).
 """

@@ -5,6 +5,7 @@ flow control stops the reading where it is full. Folders are polled, since with 
 that is rotated, without any fault, or ends with a failed assertion (`log_pipe_queue`). Lines travel in frames with their length (RFC 6587) over TCP: the open source
 edition has no acknowledgement of the receiver's (ALTP is of the premium edition).
 Server: each line is written at once, with fsync; flow control stops the reading from clients where it cannot be.
+`*.log*`, so that what was rotated while nobody looked is found, repeats files whole without any fault.
 Sources: syslog-ng's administration guide on wildcard-file, disk-buffer(reliable(yes)), flags(flow-control) and file(fsync).
 """
 
