@@ -52,7 +52,7 @@ chaos-record: $(STAMP) ## Write the README's record of runs from tests/chaos/rec
 
 MOST ?= 60
 
-chaos-peers: $(STAMP) ## Throw the same faults at rsyslog and syslog-ng, where they are (SEED, MOST, HOSTS)
+chaos-peers: $(STAMP) ## Throw the same faults at rsyslog, syslog-ng and Fluent Bit, where they are (SEED, MOST, HOSTS)
 	$(BIN)/python -m tests.chaos.peers --seed $(SEED) --most $(MOST) --hosts $(HOSTS)
 
 lint: $(STAMP) types ## Check style, types, import directions and spelling

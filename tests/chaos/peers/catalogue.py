@@ -1,12 +1,13 @@
 """The peers, by name, and the kinds of faults that every suite can be struck with."""
 
+from tests.chaos.peers.fluent_bit import FLUENT_BIT
 from tests.chaos.peers.peer import Peer
 from tests.chaos.peers.rsyslog import RSYSLOG
 from tests.chaos.peers.syslog_ng import SYSLOG_NG
 
 __all__ = ["COMMON", "PEERS"]
 
-PEERS: dict[str, Peer] = {peer.name: peer for peer in (RSYSLOG, SYSLOG_NG)}
+PEERS: dict[str, Peer] = {peer.name: peer for peer in (RSYSLOG, SYSLOG_NG, FLUENT_BIT)}
 
 COMMON: dict[str, tuple[str, ...]] = {
     "processes": tuple(
