@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import bench.ports
 from bench.processes import Process, Processes, wait_until
@@ -29,7 +29,8 @@ from broker.bucket import write
 from broker.connecting.connection import Connection
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, Topology
 
-settings.register_profile("shared", deadline=None)  # how long a case takes is the machine's affair
+# how long a case takes, and how long it takes to draw one, is the machine's affair
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
 
 ACCOUNTS = 400

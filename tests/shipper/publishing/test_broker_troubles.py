@@ -15,6 +15,7 @@ from broker.block import Block
 from broker.connecting.connection import Connection
 from broker.subjects import Subject
 from broker.topology import CONFIG_BUCKET, Topology
+from shipper.cache import FILE_NAME
 from shipper.positions import Positions
 from shipper.publishing.heading import Heading
 from shipper.publishing.ownership import take_over
@@ -160,7 +161,7 @@ async def test_a_stream_that_is_deleted_is_waited_for_and_goes_on_when_it_is_mad
 
 
 def test_lines_that_have_expired_while_nothing_happened_are_not_shipped_again(
-    own_server: Any, read_back: Read, ship: Ship, log: Path
+    own_server: Any, read_back: Read, ship: Ship, log: Path, tmp_path: Path
 ) -> None:
     async def apply() -> None:
         connection = Connection([own_server.url], "test")
@@ -172,6 +173,11 @@ def test_lines_that_have_expired_while_nothing_happened_are_not_shipped_again(
     def append(line: bytes) -> None:
         with log.open("ab") as file:
             file.write(line)
+
+    def saved_offset() -> int:
+        saved = Positions.decode((tmp_path / "s/web01" / FILE_NAME).read_bytes())
+        (cursor,) = saved.files.values()
+        return cursor.offset
 
     seen: list[bytes] = []
 
@@ -189,9 +195,11 @@ def test_lines_that_have_expired_while_nothing_happened_are_not_shipped_again(
     append(b"three\n")
     process = ship(own_server.url)
     goes_by(b"three\n")
+    wait_until("they are remembered", lambda: saved_offset() == 14, 20, [process])
     process.kill()
     process = ship(own_server.url)
-    time.sleep(1)
+    says(process, "goes on at byte 14")
+    time.sleep(0.3)  # in which it would ship it
 
     assert read_back(own_server.url) == b""
     assert process.stop(10) == 0
