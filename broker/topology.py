@@ -19,6 +19,7 @@ __all__ = [
     "Topology",
     "mirrored_site",
     "offset_key",
+    "partitions_in",
     "room_in",
 ]
 
@@ -48,6 +49,14 @@ def room_in(max_payload: int) -> int:
 def offset_key(partition: int) -> str:
     """Return the key of a partition's entry in the bucket of offsets."""
     return f"p{partition}"
+
+
+def partitions_in(value: str | bytes | None) -> int | None:
+    """Return the number of partitions that the entry of the bucket says; None where it says none that there can be."""
+    text = value.decode("ascii", "replace") if isinstance(value, bytes) else value or ""
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(MAX_PARTITIONS)):
+        return None
+    return int(text) if 1 <= int(text) <= MAX_PARTITIONS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +90,11 @@ class Topology:
     sources: tuple[str, ...] | None = None
     partitions_told: bool = True
 
-    def following(self, stored: str | None) -> "Topology":
+    def following(self, stored: int | None) -> "Topology":
         """Return the same with the number of partitions that is stored, unless somebody told another one."""
-        text = stored or ""
-        if self.partitions_told or not (text.isascii() and text.isdigit()):
+        if self.partitions_told or stored is None:
             return self
-        number = int(text)
-        return replace(self, partitions=number) if 1 <= number <= MAX_PARTITIONS else self
+        return replace(self, partitions=stored)
 
     def streams(self) -> tuple[dict[str, Any], ...]:
         """Return the configurations of the stream and of the buckets, as the JetStream API takes them."""

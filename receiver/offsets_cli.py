@@ -12,7 +12,7 @@ from broker.connecting.connection import Connection, ConnectionLost, Denied, Rej
 from broker.exits import ConfigurationError, OperatorError
 from broker.running.options import given, settings_options
 from broker.running.program import log_to_stderr
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
 from receiver.settings import ASKING, ReceiverSettings
 
 __all__ = ["COMMANDS", "offsets"]
@@ -136,9 +136,9 @@ def _asked(settings: ReceiverSettings, work: Callable[[Connection], Awaitable[An
 
 async def _wanted(connection: Connection, settings: ReceiverSettings) -> tuple[int, ...]:
     entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    if entry is None or not entry.value.isdigit():
+    count = partitions_in(entry.value if entry else None)
+    if count is None:
         raise ConfigurationError(
             "the broker does not say how many partitions there are; run `logbroker apply`"
         )
-    count = int(entry.value)
     return settings.wanted(count) if settings.partition else tuple(range(count))

@@ -11,7 +11,7 @@ from broker.declaring.plan import merge, plan_entry
 from broker.declaring.provision import consumers_of, look
 from broker.declaring.steps import Change, Kind, Plan
 from broker.exits import ConfigurationError
-from broker.topology import CONFIG_BUCKET, Topology
+from broker.topology import CONFIG_BUCKET, Topology, partitions_in
 
 __all__ = ["gather", "overruled", "plan_document"]
 
@@ -55,8 +55,7 @@ async def _streams(connection: Connection) -> dict[str, Mapping[str, Any]]:
 
 
 async def _partitions(connection: Connection) -> int | None:
-    there = (await look(connection, Topology())).partitions
-    return int(there) if there and there.isdecimal() else None
+    return partitions_in((await look(connection, Topology())).partitions)
 
 
 async def plan_document(connection: Connection, document: Document) -> Plan:

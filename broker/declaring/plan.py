@@ -9,10 +9,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from broker.declaring.comparing import Wanted, compare
+from broker.declaring.number import number_by
 from broker.declaring.steps import Action, Change, Kind, Plan, Step
 from broker.descent import is_being_restored
-from broker.subjects import consumer_name
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, Topology, mirrored_site
+from broker.printable import printable
+from broker.subjects import Subject, consumer_name
+from broker.topology import (
+    CONFIG_BUCKET,
+    PARTITIONS_KEY,
+    STREAM,
+    Topology,
+    mirrored_site,
+    partitions_in,
+)
 
 __all__ = ["Actual", "merge", "plan", "plan_entry"]
 
@@ -24,7 +33,7 @@ class Actual:
     """What is there: configurations by name, the entry of the number of partitions, and what would be harmed.
 
     `consumers` are those of the stream, `messages` is how many it holds, `offsets` how many partitions have a
-    committed offset.
+    committed offset. `hosts` are the subjects of its lines, known only where that entry says no number.
     """
 
     streams: Mapping[str, Mapping[str, Any]]
@@ -32,6 +41,14 @@ class Actual:
     partitions: str | None
     messages: int
     offsets: int
+    hosts: frozenset[Subject] = frozenset()
+
+    @property
+    def number(self) -> int | None:
+        """The number of partitions that all there is was made by: what the entry says, or else what the rest shows."""
+        said = partitions_in(self.partitions)
+        numbers = (int(ours[1]) for ours in map(_OUR_CONSUMER.fullmatch, self.consumers) if ours)
+        return said or number_by(numbers, self.offsets, self.hosts)
 
 
 def plan(desired: Topology, actual: Actual) -> Plan:
@@ -42,7 +59,7 @@ def plan(desired: Topology, actual: Actual) -> Plan:
     """
     if any(is_being_restored(config) for config in actual.streams.values()):
         return Plan(())
-    desired = desired.following(actual.partitions)
+    desired = desired.following(actual.number)
     if desired.mirror is None:  # only who says so ends a copy
         desired = replace(desired, mirror=mirrored_site(actual.streams.get(STREAM, {})))
     streams = [Wanted(Kind.STREAM, config["name"], config) for config in desired.streams()]
@@ -77,32 +94,35 @@ def plan_entry(partitions: int, actual: Actual) -> Plan:
     """Return what to do about the number of partitions: under stored lines or offsets it never changes."""
     before, after = actual.partitions, str(partitions)
     name = f"{CONFIG_BUCKET}/{PARTITIONS_KEY}"
-    if before is None:
-        return Plan((Step(Action.CREATE, Kind.ENTRY, name, {"value": after}),))
     if before == after:
         return Plan(())
-    if actual.messages or actual.offsets:
-        return Plan((), (_moved_hosts(before, after, actual),))
-    change = Change("value", before, after)
+    if actual.number not in {None, partitions} and (actual.messages or actual.offsets):
+        return Plan((), (_moved_hosts(after, actual),))
+    if before is None:
+        return Plan((Step(Action.CREATE, Kind.ENTRY, name, {"value": after}),))
+    change = Change("value", printable(before), after)
     return Plan((Step(Action.UPDATE, Kind.ENTRY, name, {"value": after}, (change,)),))
 
 
 def _copied_entry(desired: Topology, actual: Actual) -> Plan:
     """Return what to do about the number of partitions of a copy: it comes from the other site, sooner or later."""
-    if actual.partitions in (None, str(desired.partitions)):
+    there = partitions_in(actual.partitions)
+    if there in {None, desired.partitions}:
         return Plan(())
     refusal = (
-        f"site {desired.mirror} has {actual.partitions} partitions, so its copy cannot have {desired.partitions}; "
-        f"give --partitions {actual.partitions}"
+        f"site {desired.mirror} has {there} partitions, so its copy cannot have {desired.partitions}; "
+        f"give --partitions {there}"
     )
     return Plan((), (refusal,))
 
 
-def _moved_hosts(before: str, after: str, actual: Actual) -> str:
+def _moved_hosts(after: str, actual: Actual) -> str:
+    is_said = partitions_in(actual.partitions) is not None
+    told = "" if is_said else ", as consumers, offsets and lines show; its entry says none,"
     return (
-        f"the number of partitions is {before} and cannot become {after}: hosts would move between partitions, "
+        f"the number of partitions is {actual.number}{told} and cannot become {after}: hosts would move between partitions, "
         f"out of order, while {STREAM} holds {actual.messages} messages and {actual.offsets} partitions have offsets; "
-        f"keep --partitions {before}, or start with an empty store"
+        f"keep --partitions {actual.number}, or start with an empty store"
     )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from broker import bucket
@@ -15,7 +16,15 @@ from broker.declaring.weighing import weigh
 from broker.descent import is_being_restored
 from broker.exits import ConfigurationError, OperatorError
 from broker.quorum import is_certain
-from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, Topology
+from broker.subjects import InvalidHost, InvalidSubject, Subject
+from broker.topology import (
+    CONFIG_BUCKET,
+    OFFSETS_BUCKET,
+    PARTITIONS_KEY,
+    STREAM,
+    Topology,
+    partitions_in,
+)
 
 __all__ = ["STREAM_NOT_FOUND", "Refused", "apply", "carry_out", "consumers_of", "look", "refuse"]
 
@@ -76,12 +85,15 @@ async def look(connection: Connection, desired: Topology) -> Actual:
                 name,
             )
     offsets = streams.get(f"KV_{OFFSETS_BUCKET}")
+    partitions = await _partitions(connection) if f"KV_{CONFIG_BUCKET}" in streams else None
+    is_said = partitions_in(partitions) is not None
     return Actual(
         streams={name: info["config"] for name, info in streams.items()},
         consumers=await _consumers(connection) if STREAM in streams else {},
-        partitions=await _partitions(connection) if f"KV_{CONFIG_BUCKET}" in streams else None,
+        partitions=partitions,
         messages=streams[STREAM]["state"]["messages"] if STREAM in streams else 0,
         offsets=offsets["state"].get("num_subjects", 0) if offsets else 0,
+        hosts=frozenset() if is_said or STREAM not in streams else await _hosts(connection),
     )
 
 
@@ -118,6 +130,21 @@ async def _consumers(connection: Connection) -> dict[str, Mapping[str, Any]]:
 async def _partitions(connection: Connection) -> str | None:
     entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
     return None if entry is None else entry.value.decode("utf-8", "replace")
+
+
+async def _hosts(connection: Connection) -> frozenset[Subject]:
+    found: set[Subject] = set()
+    seen = 0
+    while True:
+        body = {"subjects_filter": ">", "offset": seen}
+        page = await connection.api(f"STREAM.INFO.{STREAM}", body, patience=30)
+        subjects = page["state"].get("subjects") or {}
+        for subject in subjects:
+            with suppress(InvalidSubject, InvalidHost):
+                found.add(Subject.parse(subject))
+        seen += len(subjects)
+        if not subjects or seen >= page.get("total", 0):
+            return frozenset(found)
 
 
 async def carry_out(connection: Connection, made: Plan) -> None:

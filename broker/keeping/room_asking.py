@@ -19,10 +19,10 @@ from broker.offset import Offset, UnreadableOffset
 from broker.subjects import consumer_name
 from broker.topology import (
     CONFIG_BUCKET,
-    MAX_PARTITIONS,
     OFFSETS_BUCKET,
     PARTITIONS_KEY,
     offset_key,
+    partitions_in,
 )
 
 __all__ = ["State", "ask", "ask_offsets", "ask_partitions"]
@@ -62,8 +62,7 @@ def _behind(consumers: Sequence[Mapping[str, Any]], partitions: range) -> tuple[
 async def ask_partitions(connection: Connection) -> int:
     """Return the number of partitions, 0 where nobody knows; raises `Rejected`, `ConnectionLost`."""
     entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    text = entry.value.decode("ascii", "replace") if entry else ""
-    return min(int(text), MAX_PARTITIONS) if text.isdigit() else 0
+    return partitions_in(entry.value if entry else None) or 0
 
 
 async def ask_offsets(connection: Connection, info: Mapping[str, Any]) -> dict[int, Frontier]:

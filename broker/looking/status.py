@@ -14,11 +14,11 @@ from broker.offset import Offset, UnreadableOffset
 from broker.subjects import consumer_name, partition_filter
 from broker.topology import (
     CONFIG_BUCKET,
-    MAX_PARTITIONS,
     OFFSETS_BUCKET,
     PARTITIONS_KEY,
     STREAM,
     offset_key,
+    partitions_in,
 )
 
 __all__ = ["ask", "glance", "partition_count"]
@@ -54,8 +54,7 @@ async def partition_count(connection: Connection) -> int:
         entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
     except Rejected:
         return 0  # a stream without its buckets: of somebody else, or half made
-    text = entry.value.decode("ascii", "replace") if entry else "0"
-    return min(int(text), MAX_PARTITIONS) if text.isascii() and text.isdigit() else 0
+    return partitions_in(entry.value if entry else None) or 0
 
 
 async def _partitions(connection: Connection) -> tuple[PartitionStatus, ...]:

@@ -6,7 +6,7 @@ import logging
 from broker import bucket
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
 from receiver.following.patience import pause, unless
 
 __all__ = ["partitions_of"]
@@ -57,8 +57,9 @@ async def _entry(connection: Connection, stop: asyncio.Event) -> bucket.Entry | 
 
 
 def _count(value: bytes) -> int:
-    if not value.isdigit():
+    number = partitions_in(value)
+    if number is None:
         raise ConfigurationError(
             f"key {PARTITIONS_KEY} of bucket {CONFIG_BUCKET} is {value[:40]!r}, no number; run `logbroker apply`"
         )
-    return int(value)
+    return number

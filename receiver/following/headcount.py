@@ -5,7 +5,7 @@ import logging
 
 from broker import bucket
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
 
 __all__ = ["watch"]
 
@@ -23,12 +23,13 @@ async def watch(connection: Connection, known: int) -> None:
             entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
         except (ConnectionLost, Rejected):
             continue
-        if entry is None or not entry.value.isdigit() or int(entry.value) == known:
+        number = partitions_in(entry.value if entry else None)
+        if number is None or number == known:
             continue
         logger.warning(
             "the broker has %d partitions by now, it had %d: start receivers for all of them, this one again if it "
             "receives `all`; it goes on with those that it was started for",
-            int(entry.value),
+            number,
             known,
         )
-        known = int(entry.value)
+        known = number

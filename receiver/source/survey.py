@@ -9,7 +9,7 @@ from broker.connecting.connection import Connection, ConnectionLost, Denied, Rej
 from broker.exits import ConfigurationError, OperatorError
 from broker.quorum import is_certain
 from broker.subjects import partition_filter
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
 from receiver.source.direct import request_batch
 from receiver.source.options import Edge, Position, SourceOptions
 from receiver.source.ranges import StreamState
@@ -76,12 +76,13 @@ async def subjects_of(connection: Connection, options: SourceOptions) -> tuple[s
         ) from None
     except Rejected:
         entry = None
-    if entry is None or not entry.value.isdigit():
+    number = partitions_in(entry.value if entry else None)
+    if number is None:
         raise ConfigurationError(
             f"the broker at {connection.servers} does not say how many partitions there are; "
             "run `logbroker apply`, or give the option partitions, such as 0,1, or subjects"
         )
-    return tuple(map(partition_filter, range(int(entry.value))))
+    return tuple(map(partition_filter, range(number)))
 
 
 async def place(

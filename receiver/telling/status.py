@@ -16,7 +16,14 @@ from broker.connecting.connection import Connection, Denied, Rejected
 from broker.exits import OperatorError
 from broker.offset import Offset, UnreadableOffset
 from broker.subjects import partition_filter
-from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, offset_key
+from broker.topology import (
+    CONFIG_BUCKET,
+    OFFSETS_BUCKET,
+    PARTITIONS_KEY,
+    STREAM,
+    offset_key,
+    partitions_in,
+)
 from receiver.following.presence import report_of
 from receiver.telling.offsets_view import waiting
 
@@ -77,7 +84,7 @@ async def gather(servers: Sequence[str], access: Access, now: datetime) -> list[
         entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
         state = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
         asking = _Asking(connection, now, state["bytes"] / max(state["messages"], 1))
-        count = int(entry.value) if entry else 0
+        count = partitions_in(entry.value if entry else None) or 0
         return [*await asyncio.gather(*(_partition(asking, number) for number in range(count)))]
     except Denied as error:
         raise OperatorError(error.description) from None

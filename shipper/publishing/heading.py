@@ -10,7 +10,7 @@ from broker.bucket import read
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError
 from broker.subjects import Subject
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
 from shipper.publishing.waiting import Cause, Waiting, cause_of, reason_of
 
 __all__ = ["Heading", "partitions_of"]
@@ -70,9 +70,9 @@ async def partitions_of(connection: Connection, waiting: Waiting) -> int:
 
 
 def _number(value: bytes) -> int:
-    text = value.decode("ascii", "replace")
-    if not text.isdigit() or not 0 < int(text) <= 1_000_000:
+    number = partitions_in(value)
+    if number is None:
         raise ConfigurationError(
-            f"the broker names {text!r} as its number of partitions; run `logbroker apply`"
+            f"the broker names {value[:40]!r} as its number of partitions; run `logbroker apply`"
         )
-    return int(text)
+    return number

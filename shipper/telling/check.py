@@ -10,7 +10,7 @@ from broker.connecting.connection import BrokerAway, Connection, ConnectionLost,
 from broker.connecting.rights import may_publish
 from broker.exits import OperatorError
 from broker.subjects import Subject, host_filter, registry_consumer
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, STREAM
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, partitions_in
 from shipper.files.discovery import scan
 from shipper.files.selection import Selection
 from shipper.files.sighting import Scan, Sighting
@@ -27,9 +27,9 @@ async def check_broker(connection: Connection, host: str) -> list[Finding]:
     try:
         await connection.once()
         entry = await read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-        if entry is None:
-            return [bad("the number of partitions is not set; run `logbroker apply`")]
-        partitions = int(entry.value)
+        partitions = partitions_in(entry.value if entry else None)
+        if partitions is None:
+            return [bad("the number of partitions is not set, or no number; run `logbroker apply`")]
         subject = Subject.for_host(host, partitions)
         newest = await Registry(connection, subject).newest()
         rights = await _rights(connection, subject)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from broker.declaring.plan import Actual, plan
 from broker.declaring.steps import Action, Change, Kind, Left, Plan
-from broker.topology import Topology
+from broker.topology import Topology, partitions_in
 
 NOTHING = Actual(streams={}, consumers={}, partitions=None, messages=0, offsets=0)
 DEFAULTS = {"max_msgs": -1, "compression": "none", "metadata": {"_nats.ver": "2.15.1"}}
@@ -156,13 +156,25 @@ def test_fewer_partitions_of_an_empty_stream_remove_the_consumers_that_are_over(
 
 
 @pytest.mark.parametrize(
-    ("stored", "number"), [("4", 4), (None, 10), ("", 10), ("many", 10), ("0", 10), ("10001", 10)]
+    ("stored", "number"),
+    [
+        ("4", 4),
+        (None, 10),
+        ("", 10),
+        ("many", 10),
+        ("0", 10),
+        ("10001", 10),
+        ("²", 10),
+        ("9" * 5000, 10),
+    ],
 )
 def test_a_number_of_partitions_that_nobody_told_is_the_stored_one(
     stored: str | None, number: int
 ) -> None:
-    assert Topology(partitions_told=False).following(stored).partitions == number
-    assert Topology(partitions=7).following(stored).partitions == 7
+    said = partitions_in(stored)
+
+    assert Topology(partitions_told=False).following(said).partitions == number
+    assert Topology(partitions=7).following(said).partitions == 7
 
 
 def test_whoever_tells_no_number_changes_none() -> None:
@@ -170,3 +182,31 @@ def test_whoever_tells_no_number_changes_none() -> None:
 
     assert plan(Topology(partitions_told=False), there) == Plan(())
     assert plan(Topology(partitions=10), there).refusals
+
+
+@pytest.mark.parametrize("stored", [None, "", "\x03\ufffd", "0", "three"])
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
+def test_a_number_that_cannot_be_read_is_mended_from_what_was_made_by_it(
+    stored: str | None, is_told: bool
+) -> None:
+    damaged = replace(as_applied(Topology(partitions=3)), partitions=stored, messages=9, offsets=3)
+
+    made = plan(Topology(partitions=3 if is_told else 10, partitions_told=is_told), damaged)
+
+    assert not made.refusals
+    assert [(step.name, step.config) for step in made.steps] == [
+        ("LOGS_CONFIG/partitions", {"value": "3"})
+    ]
+
+
+@pytest.mark.parametrize("stored", [None, "\x03\ufffd"])
+def test_hosts_move_no_more_where_the_number_cannot_be_read_and_the_refusal_can(
+    stored: str | None,
+) -> None:
+    damaged = replace(as_applied(Topology(partitions=3)), partitions=stored, messages=9)
+
+    (refusal,) = plan(Topology(partitions=4), damaged).refusals
+
+    assert "is 3, as consumers, offsets and lines show" in refusal
+    assert "keep --partitions 3" in refusal
+    assert refusal.isprintable()

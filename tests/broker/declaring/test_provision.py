@@ -9,6 +9,7 @@ from broker.connecting.connection import Connection
 from broker.declaring.provision import apply, consumers_of
 from broker.declaring.steps import Action, Plan
 from broker.exits import ConfigurationError
+from broker.subjects import Subject
 from broker.topology import Topology
 
 pytestmark = pytest.mark.nats
@@ -88,3 +89,35 @@ async def test_subjects_that_another_stream_has_are_one_line(connection: Connect
 
     with pytest.raises(ConfigurationError, match=r"refuses to create stream LOGS: .*overlap"):
         await apply(connection, Topology())
+
+
+async def test_a_damaged_number_of_partitions_is_mended_under_stored_lines(
+    connection: Connection,
+) -> None:
+    await apply(connection, Topology(partitions=3))
+    subject = Subject.for_host("web01", 3)
+    await connection.ask(str(subject), b"line\n")
+    await connection.ask("$KV.LOGS_CONFIG.partitions", b"\x03\xff")
+
+    await apply(connection, Topology(partitions_told=False))
+
+    entry = await bucket.read(connection, "LOGS_CONFIG", "partitions")
+    assert entry is not None
+    assert entry.value == b"3"
+
+
+async def test_a_number_of_partitions_that_is_gone_is_that_of_the_stored_lines(
+    connection: Connection,
+) -> None:
+    await apply(connection, Topology(partitions=3))
+    for host in ("web01", "web02", "db", "mail"):
+        await connection.ask(str(Subject.for_host(host, 3)), b"line\n")
+    await connection.api("STREAM.DELETE.KV_LOGS_CONFIG")
+    for number in range(3):
+        await connection.api(f"CONSUMER.DELETE.LOGS.receiver-p{number}")
+
+    await apply(connection, Topology(partitions_told=False))
+
+    entry = await bucket.read(connection, "LOGS_CONFIG", "partitions")
+    assert entry is not None
+    assert entry.value == b"3"
