@@ -1,8 +1,10 @@
 """The judgement of a world whose programs have ended: every line of every host, less what was destroyed and named."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import zstandard
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     from tests.chaos.host import Host
     from tests.chaos.world import World
 
-__all__ = ["Judgement", "audited", "judged"]
+__all__ = ["Judgement", "audited", "judged", "repeats"]
+
+_REPEAT = re.compile(r"(?:repeat|doubt) of [0-9]+ bytes: host .*")
 
 
 @dataclass(slots=True)
@@ -48,6 +52,8 @@ def judged(world: "World") -> Judgement:
         if not verdict.is_perfect:
             found.findings.append(f"{host.name}: {verdict}")
     found.findings += found.audit.findings
+    if not world.destroyed and not world.operator.on_duty.is_set():
+        found.findings += repeats(world.folder / "logs")
     return found
 
 
@@ -63,6 +69,24 @@ def audited(world: "World", received: Mapping[str, bytes]) -> Audit:
     keys = {(one.host, one.file_id) for one in world.destroyed}
     reached = {key: _reached(world, key) for key in keys}
     return audit(world.destroyed, _gaps(world), reached, received)
+
+
+def repeats(logs: Path) -> list[str]:
+    """Return a finding for each receiver that has passed over lines because they came a second time.
+
+    It would hide from all other findings that the stream holds them twice, which it never may, unless somebody has
+    set back the stream, or what remembers how far it was received.
+    """
+    told = {log: _REPEAT.findall(log.read_text("utf-8", "replace")) for log in _receivers(logs)}
+    return [
+        f"{log.stem} was sent lines again {len(found)} times: {found[0]}"
+        for log, found in told.items()
+        if found
+    ]
+
+
+def _receivers(logs: Path) -> list[Path]:
+    return sorted(logs.glob("receiver-*.log"))
 
 
 def _gaps(world: "World") -> list[dict[str, Any]]:

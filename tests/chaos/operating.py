@@ -84,7 +84,10 @@ class Operator:
             if not self.on_duty.is_set():
                 continue
             for receiver in self.central.receivers:
-                self._look_after(receiver)
+                try:
+                    self._look_after(receiver)
+                except Exception as error:  # noqa: BLE001 - a disk is full, say; the next look tries again
+                    self.tell("operator", read=receiver.name, failed=repr(error))
 
     def _look_after(self, receiver: Program) -> None:
         if refused := receiver.refused:
@@ -127,7 +130,8 @@ class Operator:
 
     def _heed(self, words: str) -> None:
         for path in [path for path in self.copies if str(path) in words]:
-            path.write_bytes(self.copies.pop(path))
+            path.write_bytes(self.copies[path])
+            del self.copies[path]
             self.tell("operator", read=words, did=f"brought back {path.name}")
             return
         if consumer := _CONSUMER.search(words):

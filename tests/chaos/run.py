@@ -73,7 +73,7 @@ def _carry_out(
     world.supervisor.stop()
     if result.has_passed:
         _try(partial(_look_for_leaks, world, leaks), world, log, result)
-    _judge(world, log, result)
+    _try(partial(_judge, world), world, log, result)
     if result.has_passed:
         result.find_emptiness(order.shape)
     if not result.has_passed:
@@ -84,8 +84,9 @@ def _carry_out(
 def _try(act: Callable[[RunLog, Result], None], world: World, log: RunLog, result: Result) -> None:
     try:
         act(log, result)
-    except (TimeoutError, RuntimeError) as error:
-        words = f"{error}: {error.__cause__!r}" if error.__cause__ else str(error)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run has failed, and belongs into the record
+        words = str(error) if isinstance(error, TimeoutError | RuntimeError) else repr(error)
+        words += f": {error.__cause__!r}" if error.__cause__ else ""
         log.tell("finding", words=words)
         result.findings.append(words)
         evidence.look_around(world)

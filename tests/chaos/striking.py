@@ -52,6 +52,7 @@ def _carry_out(world: World, result: Struck, log: RunLog) -> None:
             end()
             log.tell("ended", kind=fault.kind)
     except CannotStrike as none:
+        result.struck = False  # as its end may have seen
         log.tell("not struck", kind=fault.kind, why=str(none))
     except BaseException as error:  # noqa: BLE001 - told by the thread that waits
         result.error = error

@@ -90,8 +90,11 @@ def _refusing(
             refuse(control, under, random.Random(same))
 
         def end() -> None:
+            hits = sum(control.hits for control, _ in chosen)
             for control, _ in chosen:
                 control.rest()
+            if not hits:
+                raise CannotStrike("no such call came")
 
         return end
 
