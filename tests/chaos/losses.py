@@ -5,7 +5,7 @@ Decides only. What is destroyed is known from the messages themselves, read befo
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ __all__ = [
     "without",
 ]
 
+_TELLING = 32  # bytes: shorter lines of our writers stand in a log many times
 Key = tuple[str, str]
 """A host, and the id of one of its files."""
 
@@ -83,11 +84,11 @@ def audit(
     `reached` is how far each source file has been received, `received` what was received from each host.
     """
     told = reported(gaps)
-    destroyed = tuple(destroyed)
+    destroyed = tuple(dict.fromkeys(destroyed))  # sent again and destroyed again, it is lost once
     all_of: dict[Key, list[Range]] = defaultdict(list)
     for one in destroyed:
         all_of[one.host, one.file_id].append(one.span)
-    lost = tuple(one for one in destroyed if _is_lost(one, told, received))
+    lost = _lost(destroyed, told, reached, received)
     actual: dict[Key, list[Range]] = defaultdict(list)
     for one in lost:
         actual[one.host, one.file_id].append(one.span)
@@ -113,13 +114,50 @@ def audit(
     return Audit(lost, tuple(unknowable), size, tuple(findings))
 
 
-def _is_lost(
-    block: Destroyed, told: Mapping[Key, Sequence[Range]], received: Mapping[str, bytes]
-) -> bool:
-    # a few lines that stand in the log more than once may have been received from elsewhere: then the report decides,
-    # and a verdict without or with these lines shows whether it is right
-    theirs = merged(told.get((block.host, block.file_id), ()))
-    return not minus([block.span], theirs) or block.lines not in received.get(block.host, b"")
+def _lost(
+    destroyed: Sequence[Destroyed],
+    told: Mapping[Key, Sequence[Range]],
+    reached: Mapping[Key, int],
+    received: Mapping[str, bytes],
+) -> tuple[Destroyed, ...]:
+    """Return what never came, in the order of `destroyed`.
+
+    A few lines that stand in the log more than once may have been received from elsewhere: then the report decides, and a
+    verdict without or with these lines shows whether it is right. Where no report can be, the order does in which a file
+    comes.
+    """
+    files: dict[Key, list[Destroyed]] = defaultdict(list)
+    for one in destroyed:
+        files[one.host, one.file_id].append(one)
+    lost: set[Destroyed] = set()
+    for key, blocks in files.items():
+        theirs, has = merged(told.get(key, ())), received.get(key[0], b"")
+        silent = [
+            one
+            for one in blocks
+            if minus([one.span], theirs) and one.span.start < reached.get(key, 0)
+        ]
+        came = {one for one in silent if one.lines in has}
+        lost |= {*blocks} - (came - _before_all(silent, came))
+    return tuple(one for one in destroyed if one in lost)
+
+
+def _before_all(blocks: Iterable[Destroyed], came: Container[Destroyed]) -> set[Destroyed]:
+    """Return the blocks of a file's unbroken beginning that were lost as surely as others behind them.
+
+    What came of a beginning came up to its end, and a line that can be told from others was among it.
+    """
+    beginning: list[Destroyed] = []
+    for one in sorted(blocks, key=lambda block: block.span):
+        if one.span.start > max((before.span.end for before in beginning), default=0):
+            break
+        beginning.append(one)
+    last = max((n for n, one in enumerate(beginning) if one not in came), default=-1)
+    for one in beginning[last + 1 :]:
+        if len(one.lines) >= _TELLING:
+            break
+        last += 1
+    return {*beginning[: last + 1]}
 
 
 def reported(gaps: Iterable[Mapping[str, Any]]) -> dict[Key, list[Range]]:

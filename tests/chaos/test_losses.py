@@ -78,7 +78,7 @@ def test_what_no_receiver_can_know_is_told_apart(block: Destroyed, reached: int)
 def test_what_was_sent_again_was_not_lost() -> None:
     destroyed = [_block(10, 20, b"again\n")]
 
-    found = audit(destroyed, [], {}, {"web01": b"first\nagain\n"})
+    found = audit(destroyed, [], {("web01", "f1"): 20}, {"web01": b"first\nagain\n"})
 
     assert (found.lost, found.findings) == ((), ())
 
@@ -96,3 +96,32 @@ def test_lost_lines_are_left_out_where_their_file_had_them() -> None:
     lost = [_block(2, 4, b"2\n"), _block(0, 2, b"4\n"), _block(0, 2, b"4\n")]
 
     assert without(sources, lost) == [b"1\n3\n", b"5\n"]
+
+
+TELLING = b"a line that is long enough to be told from all others\n"
+
+
+def test_a_short_line_of_what_nothing_came_of_is_lost_though_it_stands_elsewhere() -> None:
+    head = [_block(0, 60, TELLING), _block(60, 68, b"-- MARK\n"), _block(68, 90)]
+    tail = [_block(100, 108, b"-- MARK\n")]
+
+    found = audit(head + tail, [], {("web01", "f1"): 100}, {"web01": b"-- MARK\n90\n"})
+
+    assert found.lost == (*head, *tail)
+    assert found.findings == ()
+
+
+def test_of_a_beginning_that_was_sent_again_in_part_the_rest_is_lost() -> None:
+    lost = [_block(0, 8, b"-- MARK\n"), _block(8, 20), _block(20, 28, b"-- MARK\n")]
+    came = [_block(28, 82, TELLING), _block(82, 90, b"-- MARK\n")]
+    received = {"web01": TELLING + b"-- MARK\n"}
+
+    found = audit(lost + came, [], {("web01", "f1"): 90}, received)
+
+    assert found.lost == tuple(lost)
+
+
+def test_what_was_destroyed_twice_was_lost_once() -> None:
+    found = audit([_block(10, 20)] * 2, [_gap(10, 20)], {("web01", "f1"): 30}, {})
+
+    assert found.lost == (_block(10, 20),)
