@@ -26,10 +26,17 @@ _OUTLIVES = 45.0  # seconds for which a process may stay whose parent has died
 _ENDS = 12.0  # seconds; ten that are promised, and a machine that is busy
 _REAPED = 8.0  # seconds; a JVM has to end, and the workers behind it
 _FORGOTTEN = 180.0  # seconds until a consumer has gone of whose owner nothing is heard
-_GROWTH = Vitals(descriptors=40, threads=24, resident=160 * 1024)
-_FRESH = Vitals(descriptors=900, threads=250, resident=1200 * 1024)
+_GROWTH = Vitals(descriptors=40, threads=24, resident=160 * 1024, sockets=12)
+_GROWTHS = {
+    # Spark's pools have up to 128 threads each, which go after a minute; its workers come and go
+    "java": Vitals(descriptors=80, threads=150, resident=160 * 1024, sockets=40),
+    # blocks of streams stay in memory for a while, and Go's heap is tidied when it is five times what is used
+    "nats-server": Vitals(descriptors=40, threads=24, resident=400 * 1024, sockets=40),
+}
+"""What a process may hold more than when it had settled, and what those may whose program is called so."""
+_FRESH = Vitals(descriptors=900, threads=250, resident=1200 * 1024, sockets=400)
 """What no process of ours ever needs."""
-_NAMES = ("descriptors", "threads", "resident")
+_NAMES = ("descriptors", "threads", "resident", "sockets")
 _HALF_MADE = re.compile(r".*\.new|.*\.tmp|\..+\.[0-9a-f]{8}")
 _OUTBURSTS = (
     b"Traceback (most recent call last)",
@@ -163,10 +170,9 @@ def grown(seen: Iterable[Seen]) -> list[str]:
         last = one.last or one.life.vitals
         bound = _FRESH
         if one.first is not None:
+            growth = _GROWTHS.get(one.life.program, _GROWTH)
             bound = Vitals(
-                one.first.descriptors + _GROWTH.descriptors,
-                one.first.threads + _GROWTH.threads,
-                one.first.resident + _GROWTH.resident,
+                **{name: getattr(one.first, name) + getattr(growth, name) for name in _NAMES}
             )
         findings += [
             f"{one.life} holds {getattr(last, name)} {name} after {one.looks} looks, at most "

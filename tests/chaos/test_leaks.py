@@ -2,17 +2,19 @@
 
 import os
 import signal
+import socket
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 from tests.chaos.leaks import Leaks, Seen, grown, left_over, outbursts
 from tests.chaos.vitals import Life, Vitals, lives
 
-CALM = Vitals(descriptors=30, threads=5, resident=60_000)
+CALM = Vitals(descriptors=30, threads=5, resident=60_000, sockets=3)
 
 
-def seen(last: Vitals, first: Vitals | None = CALM) -> Seen:
-    life = Life(7, 1, 2, False, "logshipper", last)
+def seen(last: Vitals, first: Vitals | None = CALM, words: str = "logshipper") -> Seen:
+    life = Life(7, 1, 2, False, words, last)
     return Seen(life, 0.0, first, last, 3)
 
 
@@ -21,14 +23,27 @@ def test_a_process_that_holds_what_it_held_leaks_nothing() -> None:
 
 
 def test_descriptors_threads_and_memory_that_grow_are_found_each_by_name() -> None:
-    swollen = Vitals(descriptors=100, threads=60, resident=600_000)
+    swollen = Vitals(descriptors=100, threads=60, resident=600_000, sockets=40)
 
     findings = grown([seen(swollen)])
 
     found = [name for name in Vitals.__slots__ if any(f" {name} " in said for said in findings)]
-    assert found == ["descriptors", "threads", "resident"]
-    assert len(findings) == 3
+    assert found == ["descriptors", "threads", "resident", "sockets"]
+    assert len(findings) == 4
     assert grown([seen(swollen, None)]) == []
+
+
+def test_pools_of_java_and_heaps_of_go_may_fill_and_no_more() -> None:
+    pools = replace(CALM, threads=CALM.threads + 128)
+    heap = replace(CALM, resident=CALM.resident + 300_000)
+
+    found = [
+        bool(grown([seen(last, CALM, words)]))
+        for last in (pools, heap)
+        for words in ("/bin/java -cp a", "/bin/nats-server -c b", "/bin/python shipper")
+    ]
+
+    assert found == [False, True, True, True, False, True]
 
 
 def test_what_no_process_needs_is_found_in_a_fresh_one_too() -> None:
@@ -79,12 +94,17 @@ def test_a_process_whose_parent_has_died_is_found_when_it_stays() -> None:
 
 
 def test_what_a_process_holds_is_read_as_it_is() -> None:
-    with subprocess.Popen(["sleep", "60"]) as started:
+    with (
+        socket.socket() as held,
+        subprocess.Popen(["sleep", "60"], pass_fds=[held.fileno()]) as started,
+    ):
         try:
             (one,) = (life for life in lives() if life.pid == started.pid)
         finally:
             started.kill()
 
     assert (one.parent, one.is_zombie, one.vitals.threads) == (os.getpid(), False, 1)
-    assert one.vitals.descriptors >= 3
+    assert one.vitals.descriptors >= 4
+    assert one.vitals.sockets >= 1
+    assert one.program == "sleep"
     assert 100 < one.vitals.resident < 100_000

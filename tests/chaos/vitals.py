@@ -1,4 +1,4 @@
-"""What processes hold, read from /proc: descriptors, threads, memory. Within a namespace of its own all that live are the run's."""
+"""What processes hold, read from /proc: descriptors, sockets among them, threads, memory. Within a namespace of its own all that live are the run's."""
 
 import os
 from dataclasses import dataclass
@@ -12,11 +12,12 @@ _PAGE = os.sysconf("SC_PAGE_SIZE") // 1024
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """What a process holds at a moment; `resident` is in KiB."""
+    """What a process holds at a moment; `sockets` are some of its `descriptors`, `resident` is in KiB."""
 
     descriptors: int
     threads: int
     resident: int
+    sockets: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,11 @@ class Life:
     @property
     def key(self) -> tuple[int, int]:
         return self.pid, self.began
+
+    @property
+    def program(self) -> str:
+        """The name of the file that it runs."""
+        return self.words.partition(" ")[0].rpartition("/")[2]
 
     def __str__(self) -> str:
         return f"process {self.pid} ({self.words[:160] or 'without a command line'})"
@@ -51,8 +57,16 @@ def _life(pid: int) -> Life | None:
         # the name stands in parentheses and may hold anything; what comes behind are fields 3 and on of proc(5)
         fields = (folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
         words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        descriptors = 0 if fields[0] == "Z" else sum(1 for _ in (folder / "fd").iterdir())
+        held = [] if fields[0] == "Z" else list((folder / "fd").iterdir())
+        sockets = sum(_leads_to_socket(path) for path in held)
     except OSError:
         return None
-    vitals = Vitals(descriptors, int(fields[17]), int(fields[21]) * _PAGE)
+    vitals = Vitals(len(held), int(fields[17]), int(fields[21]) * _PAGE, sockets)
     return Life(pid, int(fields[19]), int(fields[1]), fields[0] == "Z", words.strip(), vitals)
+
+
+def _leads_to_socket(path: Path) -> bool:
+    try:
+        return str(path.readlink()).startswith("socket:")
+    except FileNotFoundError:  # closed just now
+        return False
