@@ -43,6 +43,7 @@ class DamagedSpans(ValueError):
 class _Memory:
     """What a reused worker remembers of a file: its content up to `size`, which ends in `seal`, by name `last`.
 
+    `checksum` is that of the lines behind the last seal: an older program, or one that died, may have left some.
     `compact_at` is the size from which it is worth a look whether most of the file is history.
     """
 
@@ -53,6 +54,7 @@ class _Memory:
     torn: dict[str, Source]
     compact_at: int = _GROWN
     last: str = ""
+    checksum: int = 0
 
 
 _WAY_OUT = "bring it back, or remove it and lose what it knows of gaps"
@@ -118,12 +120,13 @@ class SpanBook:
         if not (self._news or fresh):
             return
         last = secrets.token_hex(8)
-        lines = _sealed(self._news, fresh, last)
+        lines = _sealed(self._news, fresh, last, self._memory.checksum)
         append(self._path, lines)
         self._memory.reached.update(self._news)
         self._memory.torn = dict(torn)
         self._memory.size += len(lines)
         self._memory.seal, self._memory.last = lines[-_SEAL:], last
+        self._memory.checksum = 0
         self._news = {}
 
     def compact(self) -> None:
@@ -175,7 +178,7 @@ def cut(path: Path, image: PreImage) -> None:
 
 
 def _read(data: bytes, memory: _Memory) -> None:
-    checksum = 0
+    checksum = memory.checksum
     for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
         match json.loads(line):
             case [str(seal), str(written)] if len(written) == _CHECKSUM:
@@ -187,6 +190,7 @@ def _read(data: bytes, memory: _Memory) -> None:
             case entry:
                 _take(entry, memory)
                 checksum = crc32(line, checksum)
+    memory.checksum = checksum
 
 
 def _take(entry: object, memory: _Memory) -> None:
@@ -224,7 +228,9 @@ def _is_same(memory: _Memory, found: os.stat_result, descriptor: int) -> bool:
     )
 
 
-def _sealed(entries: Reached, torn: Mapping[str, Source | None], last: str) -> bytes:
+def _sealed(
+    entries: Reached, torn: Mapping[str, Source | None], last: str, checksum: int = 0
+) -> bytes:
     known = ([host, file, *reached] for (host, file), reached in entries.items())
     lines = b"".join(_encode(line).encode() + b"\n" for line in (*known, *torn.items()))
-    return lines + _encode([last, f"{crc32(lines):08x}"]).encode() + b"\n"
+    return lines + _encode([last, f"{crc32(lines, checksum):08x}"]).encode() + b"\n"

@@ -167,6 +167,23 @@ def test_files_of_which_nothing_came_for_a_month_are_forgotten(tmp_path: Path) -
     assert found.read_at("web01", "young") == 140 * DAY
 
 
+def test_lines_behind_which_nobody_has_set_a_seal_are_gone_on_from(tmp_path: Path) -> None:
+    path = tmp_path / "p0.spans"
+    path.write_bytes(
+        b'["web01","of an older program",5,1]\n["0123456789abcdef"]\n["web01","b",7,1]\n'
+    )
+
+    for end in (10, 20):
+        book = SpanBook(path)
+        book.note("web01", "b", end, 2)
+        book.save()
+        spanbook._memories.clear()
+
+    found = SpanBook(path)
+    assert found.reached("web01", "of an older program") == 5
+    assert found.reached("web01", "b") == 20
+
+
 def test_no_more_than_a_number_of_files_is_remembered_and_the_latest_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
