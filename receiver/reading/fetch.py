@@ -1,7 +1,8 @@
 """Reads a partition's messages from the broker, in order and without a hole, through its durable pull consumer.
 
 Runs in a Spark worker. In any doubt about where the consumer stands it is reset to the first sequence that is wanted;
-a delivery out of its place is never passed on. Nothing is polled: a pull for what is not there yet waits at the broker.
+a delivery out of its place is never passed on. What the consumer left out nobody could see: that it is as we made it is
+asked once more behind every pull. Nothing is polled: a pull for what is not there yet waits at the broker.
 """
 
 import asyncio
@@ -82,7 +83,9 @@ class Reading:
             if chunk.last.pending:
                 self._size = 0 if is_full else self._size
                 self._ahead = pending = self._pull()
+            proof = background.submit(self._source.prove())  # while the chunk is being written
             yield chunk
+            proof.result(2 * _PATIENCE)
             if is_full or not chunk.last.pending:
                 return
 
@@ -180,6 +183,10 @@ class _Source:
             self._number = int(delivered["consumer_seq"]) + 1
         else:
             await self._reset()
+
+    async def prove(self) -> None:
+        """Raise `ConnectionLost` or `Rejected` unless the consumer is as we made it: else something may have been left out."""
+        await self._delivered()
 
     async def _delivered(self) -> dict[str, Any]:
         info = await self._connection.api(f"CONSUMER.INFO.{STREAM}.{self._consumer}")

@@ -15,6 +15,7 @@ from receiver.replaying.units import Unit
 from receiver.verifying.closer import Closer, Names, look_closer
 from receiver.verifying.outcome import Examined, Failed, Order
 from receiver.verifying.received import closed, received
+from receiver.writing.lengths import Damaged
 
 __all__ = ["examine"]
 
@@ -34,7 +35,7 @@ def examine(unit: Unit, order: Order) -> Examined | Failed:
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         return Failed(f"{name}{error.strerror or error}")
-    except OperatorError as error:
+    except (OperatorError, Damaged) as error:
         return Failed(str(error))
 
 

@@ -21,7 +21,7 @@ from broker.topology import OFFSETS_BUCKET, STREAM
 from receiver.assignment import Turn
 from receiver.cli import logreceiver
 from receiver.following.ledger import Ledger
-from receiver.outcome import Done
+from receiver.outcome import Blocked, Done
 from receiver.writing.bond import Folders
 from tests.receiver.partition import Partition, ours
 
@@ -294,4 +294,17 @@ def test_files_that_were_undone_do_not_say_that_they_were_written(scene: Scene) 
     scene.offsets("set", "--to", "5")
     scene.receive()
 
+    assert scene.partition.read("web01") == ALL
+
+
+def test_once_a_person_has_moved_the_offset_spans_count_as_they_are(scene: Scene) -> None:
+    shutil.copyfile(scene.old / "state" / "p0.spans", scene.partition.state / "p0.spans")
+    offset = scene.start()
+
+    refused = scene.partition.run(offset.next, offset.epoch)
+    scene.offsets("set", "--to", "5")
+    scene.receive()
+
+    assert isinstance(refused, Blocked)
+    assert "was cut or is an older one" in refused.detail
     assert scene.partition.read("web01") == ALL

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.connecting.connection import Connection
+from broker.connecting.connection import Connection, ConnectionLost
 from broker.topology import MAX_PAYLOAD, PAYLOAD_HEADROOM, Topology
 from receiver.outcome import Blocked, Cause, Done
 from receiver.reading import background, fetch
@@ -138,6 +138,28 @@ def test_a_consumer_that_would_leave_lines_out_blocks(
     assert isinstance(outcome, Blocked)
     assert "delete it" in outcome.detail
     assert partition.files() == {}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"filter_subject": "logs.p0.web01"}, {"headers_only": True}],
+    ids=["filter", "headers"],
+)
+def test_a_consumer_that_is_changed_during_a_stay_passes_no_line_over(
+    partition: Partition, change: dict[str, object]
+) -> None:
+    partition.lines("web01", b"1")
+    connection = background.connection((partition.url,))
+    with Reading(connection, partition.assignment(), 1) as reading:
+        list(reading.batch())
+        config = {**Topology().consumer(0), **change}
+        name = f"CONSUMER.CREATE.LOGS.receiver-p0.{config['filter_subject']}"
+        partition.ask(lambda c: c.api(name, {"stream_name": "LOGS", "config": config}))
+        partition.lines("web02", b"2")
+        partition.lines("web01", b"3")
+
+        with pytest.raises(ConnectionLost, match="might leave lines out; delete it"):
+            list(reading.batch(1))
 
 
 def test_the_largest_message_comes_through_among_small_ones(partition: Partition) -> None:

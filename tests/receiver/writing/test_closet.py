@@ -293,3 +293,14 @@ def test_the_look_at_the_start_finds_what_was_left_behind_and_is_ours(
         "theirs.log.000002",
         *(f"web01.log.{n:06d}.zst" for n in (1, 2, 3)),
     ]
+
+
+def test_files_whose_owner_cannot_be_told_are_left_alone_and_all_others_are_not(
+    order: Order,
+) -> None:
+    damaged, whole = make(order, 1, 2, live="web01.log"), make(order, 1, 2, live="web02.log")
+    (order.output / ".owners" / "web01").write_bytes(b"p0 00000000")
+
+    tidy(replace(order, limits=Limits(number=1)), (), never)
+
+    assert names_in(order) == sorted(["web01.log", *damaged, "web02.log", f"{whole[1]}.zst"])
