@@ -28,8 +28,8 @@ _REAPED = 8.0  # seconds; a JVM has to end, and the workers behind it
 _FORGOTTEN = 180.0  # seconds until a consumer has gone of whose owner nothing is heard
 _GROWTH = Vitals(descriptors=40, threads=24, resident=160 * 1024, sockets=12)
 _GROWTHS = {
-    # Spark's pools have up to 128 threads each, which go after a minute; its workers come and go
-    "java": Vitals(descriptors=80, threads=150, resident=160 * 1024, sockets=40),
+    # it opens archives when it needs them; Spark's pools have up to 128 threads each, which go after a minute
+    "java": Vitals(descriptors=250, threads=150, resident=160 * 1024, sockets=40),
     # blocks of streams stay in memory for a while, and Go's heap is tidied when it is five times what is used
     "nats-server": Vitals(descriptors=40, threads=24, resident=400 * 1024, sockets=40),
 }
@@ -52,7 +52,6 @@ class Seen:
     """A process as it was seen: first of all, first settled, and last."""
 
     life: Life
-    since: float
     first: Vitals | None = None
     last: Vitals | None = None
     looks: int = 0
@@ -73,12 +72,12 @@ class Leaks:
         now = self.clock()
         living = [one for one in lives() if one.key not in self.own]
         for one in living:
-            self._note(one, now)
+            self._note(one)
         self._find_lost([one for one in living if one.parent == 1 or one.is_zombie], now)
 
-    def _note(self, one: Life, now: float) -> None:
-        seen = self.seen.setdefault(one.key, Seen(one, now))
-        if seen.first is None and now - seen.since >= _SETTLED:
+    def _note(self, one: Life) -> None:
+        seen = self.seen.setdefault(one.key, Seen(one))
+        if seen.first is None and one.age >= _SETTLED:
             seen.first = one.vitals
         seen.last, seen.looks = one.vitals, seen.looks + 1
 

@@ -112,6 +112,7 @@ def _under_fire(
     for host in world.hosts:
         host.start_writing()
     _wait_for_flow(world, max(order.flow, _START), log)
+    leaks.look()
     began = time.monotonic()
     deadline = began + 60 * (inf if order.minutes is None else order.minutes)
     kinds: set[str] = set()

@@ -15,7 +15,7 @@ CALM = Vitals(descriptors=30, threads=5, resident=60_000, sockets=3)
 
 def seen(last: Vitals, first: Vitals | None = CALM, words: str = "logshipper") -> Seen:
     life = Life(7, 1, 2, False, words, last)
-    return Seen(life, 0.0, first, last, 3)
+    return Seen(life, first, last, 3)
 
 
 def test_a_process_that_holds_what_it_held_leaks_nothing() -> None:
@@ -107,4 +107,5 @@ def test_what_a_process_holds_is_read_as_it_is() -> None:
     assert one.vitals.descriptors >= 4
     assert one.vitals.sockets >= 1
     assert one.program == "sleep"
+    assert 0 <= one.age < 60
     assert 100 < one.vitals.resident < 100_000

@@ -1,12 +1,14 @@
 """What processes hold, read from /proc: descriptors, sockets among them, threads, memory. Within a namespace of its own all that live are the run's."""
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = ["Life", "Vitals", "lives"]
 
 _PROC = Path("/proc")
+_TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE") // 1024
 
 
@@ -34,6 +36,11 @@ class Life:
     @property
     def key(self) -> tuple[int, int]:
         return self.pid, self.began
+
+    @property
+    def age(self) -> float:
+        """Seconds since it began."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self.began / _TICKS
 
     @property
     def program(self) -> str:
