@@ -18,7 +18,9 @@ from receiver.spark.jvm import JvmFailed, gateway_to_jvm
 from receiver.spark.scratch import scratch_folder
 from receiver.spark.session import local_master
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+_START = 120  # seconds, on a machine that is busy otherwise; ten on a quiet one
 
 TWICE = """
 import signal, sys, time
@@ -95,7 +97,7 @@ def run_twice(environment: dict[str, str], folder: str) -> "subprocess.Completed
         env={**os.environ, "TMPDIR": folder, **environment},
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=2 * _START,
         check=False,
     )
 
@@ -125,7 +127,7 @@ def test_spark_starts_twice_in_a_process_and_ends_quickly_cleanly_and_silently(
 def test_a_killed_driver_leaves_no_jvm_and_no_python_worker(tmp_path: Path) -> None:
     with Processes(tmp_path) as processes:
         driver = processes.start("driver", [sys.executable, "-c", BUSY])
-        wait_until("Spark runs", lambda: "ready" in driver.last_words(), 60, [driver])
+        wait_until("Spark runs", lambda: "ready" in driver.last_words(), _START, [driver])
         time.sleep(0.5)
         before = len(driver.tree())
 
@@ -141,7 +143,7 @@ def test_a_driver_killed_while_its_jvm_starts_leaves_no_jvm_though_the_next_star
     with tempfile.TemporaryDirectory(prefix="s") as name, Processes(Path(name)) as processes:
         place = Path(name)
         driver = processes.start("driver", [sys.executable, "-c", BUSY], {"TMPDIR": name})
-        wait_until("a JVM starts", lambda: any(map(reads_spark, driver.tree())), 30, [driver])
+        wait_until("a JVM starts", lambda: any(map(reads_spark, driver.tree())), _START, [driver])
 
         driver.kill()
         with scratch_folder(place):
@@ -154,7 +156,7 @@ def test_a_driver_killed_while_its_jvm_starts_leaves_no_jvm_though_the_next_star
 def test_the_death_of_the_jvm_fails_the_job_and_the_next_start_is_whole(tmp_path: Path) -> None:
     with Processes(tmp_path) as processes:
         driver = processes.start("driver", [sys.executable, "-c", JVM_DIES])
-        code = driver.wait(60)
+        code = driver.wait(_START)
 
         lines = driver.last_words().splitlines()
         assert (lines[-1], code) == ("[2]", 0)
@@ -169,7 +171,7 @@ def test_the_death_of_the_jvm_is_told_by_what_is_raised_and_by_no_traceback(tmp_
     )
     with Processes(tmp_path) as processes:
         driver = processes.start("driver", [sys.executable, "-c", logged])
-        code = driver.wait(60)
+        code = driver.wait(_START)
 
         assert code == 0
         assert "job failed" in driver.last_words()
@@ -180,7 +182,7 @@ def test_the_death_of_the_jvm_is_told_by_what_is_raised_and_by_no_traceback(tmp_
 def test_the_death_of_the_jvm_while_spark_starts_is_told_in_a_line(tmp_path: Path) -> None:
     with Processes(tmp_path) as processes:
         driver = processes.start("driver", [sys.executable, "-c", DIES_EARLY])
-        driver.wait(60)
+        driver.wait(_START)
 
         assert driver.last_words() == "Java ended with -9 while Spark was starting; start again"
 
@@ -208,7 +210,7 @@ def test_ctrl_c_reaches_the_program_and_not_its_jvm(tmp_path: Path) -> None:
     )
     with Processes(tmp_path) as processes:
         driver = processes.start("driver", [sys.executable, "-c", program])
-        wait_until("Spark runs", lambda: "ready" in driver.last_words(), 60, [driver])
+        wait_until("Spark runs", lambda: "ready" in driver.last_words(), _START, [driver])
 
         os.killpg(driver.pid, signal.SIGINT)
         code = driver.wait(10)
@@ -257,7 +259,7 @@ def test_sparks_own_pages_are_there_on_request_and_on_loopback_only(tmp_path: Pa
         capture_output=True,
         text=True,
         check=True,
-        timeout=100,
+        timeout=_START,
     )
 
     listening = [line.split()[1] for line in ended.stdout.splitlines() if f":{port:04X} " in line]
