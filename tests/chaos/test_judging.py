@@ -1,14 +1,86 @@
-"""What speaks against the suite though every line stands there once."""
+"""What speaks against the suite: of each kind of harm to received files the finding that names it, and what no file shows."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from bench.processes import Processes
 from receiver.following.account import Account
 from receiver.meter import Meter
 from receiver.outcome import Done, Ending, Report
+from receiver.writing.gaps import GAPS
 from receiver.writing.spans import Finding, Kind
-from tests.chaos.judging import repeats
+from tests.chaos.host import Host
+from tests.chaos.judging import judged, repeats
+from tests.chaos.program import Supervisor
+from tests.chaos.shape import Shape
+from tests.chaos.world import World
+
+HOSTS = ("web01", "db.example.net")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Return one whose hosts have written, and whose receiver has received all of it."""
+    (tmp_path / "logs").mkdir()
+    world = World(tmp_path, Shape(plain=True), Processes(tmp_path / "logs"), Supervisor())
+    world.output.mkdir(parents=True)
+    for number, name in enumerate(HOSTS):
+        folder = tmp_path / "hosts" / name
+        writing = world.writing(name, number, folder / "logs")
+        for _ in range(20):
+            writing.tick(0.1)
+        writing.finish()
+        host = Host(name, "h1", folder / "logs", folder / "state", writing)
+        world.hosts.append(host)
+        received = b"".join(host.sources()).splitlines(keepends=True)
+        (world.output / f"{name}.log.000001").write_bytes(b"".join(received[:9]))
+        (world.output / f"{name}.log").write_bytes(b"".join(received[9:]))
+    return world
+
+
+Lines = list[bytes]
+HARMS: dict[str, Callable[[Lines], Lines]] = {
+    "1 missing": lambda lines: [*lines[:5], *lines[6:]],
+    "1 repeated": lambda lines: [*lines[:5], lines[4], *lines[5:]],
+    "1 out of order": lambda lines: [*lines[:5], lines[6], lines[5], *lines[7:]],
+    "2 torn": lambda lines: [*lines[:5], lines[5][:30] + b"\n", lines[5][30:], *lines[6:]],
+    "1 altered": lambda lines: [*lines[:5], b"#" + lines[5][1:], *lines[6:]],
+    "1 foreign": lambda lines: [*lines[:5], b"of somebody else\n", *lines[5:]],
+}
+
+
+def test_what_was_received_whole_has_no_finding(world: World) -> None:
+    assert judged(world).findings == []
+
+
+@pytest.mark.parametrize("named", HARMS)
+def test_harm_to_one_line_of_one_host_is_found_under_its_name(world: World, named: str) -> None:
+    live = world.output / f"{HOSTS[1]}.log"
+    live.write_bytes(b"".join(HARMS[named](live.read_bytes().splitlines(keepends=True))))
+
+    (finding,) = judged(world).findings
+
+    assert finding.startswith(f"{HOSTS[1]}: ")
+    assert f" {named}" in finding
+
+
+def test_a_host_whose_files_cannot_be_read_is_a_finding(world: World) -> None:
+    (world.output / f"{HOSTS[0]}.log.000001").rename(world.output / f"{HOSTS[0]}.log.000001.zst")
+
+    (finding,) = judged(world).findings
+
+    assert finding.startswith(f"{HOSTS[0]}: what was received cannot be read")
+
+
+def test_a_gap_that_is_told_where_nothing_is_lost_is_a_finding(world: World) -> None:
+    told = '{"kind":"gap","host":"web01","file_id":"f1","start":10,"end":30}\n'
+    (world.output / GAPS).write_text(told, "utf-8")
+
+    assert judged(world).findings == [
+        "host web01, file f1: 20 bytes [10, 30) reported, and not lost"
+    ]
 
 
 def test_a_receiver_that_had_to_pass_over_lines_tells_on_the_stream(
