@@ -25,7 +25,7 @@ __all__ = ["run"]
 
 _A_FEW_LINES = 0.3  # seconds
 _LAST_WORDS = 5.0  # seconds
-_START = 90.0  # seconds until all is started, at least
+_START = 300.0  # seconds until all is started, at least: nothing has failed yet
 
 
 def run(
