@@ -124,6 +124,10 @@ class Leaks:
         }
 
     def _end(self, programs: Sequence[Program], codes: Iterable[int] = (0,)) -> None:
+        for one in programs:
+            if not one.is_running():  # it did a moment ago, and nothing has struck since
+                words = one.process.last_words()[-300:]
+                self.findings.append(f"{one.name} has ended by itself: {words}")
         running = [one.process for one in programs if one.is_running()]
         for process in running:
             process.terminate()
