@@ -5,7 +5,7 @@ Decides only. What is destroyed is known from the messages themselves, read befo
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,14 +132,21 @@ def _lost(
     lost: set[Destroyed] = set()
     for key, blocks in files.items():
         theirs, has = merged(told.get(key, ())), received.get(key[0], b"")
+        lines = frozenset(has.splitlines(keepends=True))
         silent = [
             one
             for one in blocks
             if minus([one.span], theirs) and one.span.start < reached.get(key, 0)
         ]
-        came = {one for one in silent if one.lines in has}
+        came = {one for one in silent if _is_among(one.lines, lines) or one.lines in has}
         lost |= {*blocks} - (came - _before_all(silent, came))
     return tuple(one for one in destroyed if one in lost)
+
+
+def _is_among(block: bytes, received: Collection[bytes]) -> bool:
+    """Say whether all lines of a block that can be told from others were received, in whatever blocks."""
+    telling = [line for line in block.splitlines(keepends=True) if len(line) >= _TELLING]
+    return bool(telling) and all(line in received for line in telling)
 
 
 def _before_all(blocks: Iterable[Destroyed], came: Container[Destroyed]) -> set[Destroyed]:

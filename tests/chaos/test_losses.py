@@ -125,3 +125,12 @@ def test_what_was_destroyed_twice_was_lost_once() -> None:
     found = audit([_block(10, 20)] * 2, [_gap(10, 20)], {("web01", "f1"): 30}, {})
 
     assert found.lost == (_block(10, 20),)
+
+
+def test_what_was_sent_again_in_other_blocks_was_not_lost() -> None:
+    first, second = b"1 " + TELLING, b"2 " + TELLING
+    destroyed = [_block(0, 112, first + second)]
+
+    found = audit(destroyed, [], {("web01", "f1"): 112}, {"web01": first + b"other\n" + second})
+
+    assert found.lost == ()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from broker import bucket
 from broker.offset import Offset
-from broker.subjects import consumer_name
+from broker.subjects import consumer_name, partition_filter
 from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, offset_key
 from tests.chaos.commands import insist
 from tests.chaos.faults.fault import Act, CannotStrike, End, FaultKind
@@ -300,7 +300,13 @@ def _delete_consumer(world: "World", name: str, _: random.Random) -> None:
 
 
 def _change_consumer(world: "World", name: str, chance: random.Random) -> None:
-    change = chance.choice([{"ack_wait": 5_000_000_000}, {"max_ack_pending": 1000}])
+    changes: list[dict[str, object]] = [
+        {"ack_wait": 5_000_000_000},
+        {"max_ack_pending": 1000},
+        {"headers_only": True},
+        {"filter_subject": partition_filter(0).replace(">", "nobody")},
+    ]
+    change = chance.choice(changes)
     with _there_is_none():
         config = world.ask(lambda c: c.api(f"CONSUMER.INFO.{STREAM}.{name}"), _SECONDS)["config"]
         body = {"stream_name": STREAM, "config": config | change, "action": "update"}

@@ -4,14 +4,18 @@ Receivers stand still meanwhile, and shippers where the stream itself goes: what
 known exactly.
 """
 
+import json
 import random
+import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker.connecting.connection import Connection
 from broker.exits import OperatorError
+from broker.keeping.room_drops import NAME
 from broker.looking.message import Held
 from broker.looking.one import fetch
 from broker.topology import STREAM
@@ -24,8 +28,10 @@ from tests.chaos.schedule import Kind
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["KINDS"]
+__all__ = ["KINDS", "differences"]
 
+_TURNS = threading.Lock()
+_ROOM_PATIENCE = 60.0  # seconds
 _BACKLOG = (1.5, 5.0)  # seconds that receivers are away before anything goes
 
 
@@ -81,6 +87,92 @@ def overtake(world: "World", chance: random.Random) -> None:
         insist("logbroker", "apply", *lifted)
 
 
+def expire(world: "World", chance: random.Random) -> None:
+    """Have retention by age pass receivers that are away, and give lines their time again."""
+    with _away(world, chance), _still(world.shippers):
+        waiting = _known(_unreceived(world))
+        insist("logbroker", "apply", "--yes", "--max-age", "1s", *world.admin_words)
+        some = chance.choice(waiting).sequence
+        world.supervisor.wait(
+            "lines grow old", lambda: _begin(world) > some, seconds=_ROOM_PATIENCE
+        )
+        insist("logbroker", "apply", "--yes", "--max-age", "1d", *world.admin_words)
+        left = {message.sequence for message in _unreceived(world)}
+        world.destroyed += _as_destroyed(m for m in waiting if m.sequence not in left)
+
+
+def drop_oldest(world: "World", chance: random.Random) -> None:
+    """Let a broker with --on-full drop-oldest run full, and hold what it says that it has dropped against what is gone."""
+    (broker,) = world.brokers
+    book = broker.store / NAME
+    with _away(world, chance), _still(world.shippers):
+        waiting = _known(_unreceived(world))
+        said = len(_dropped(book))
+        with _dropping(broker.program):
+            room = max(2, chance.randint(len(waiting) // 2, len(waiting)))
+            limit = ("--max-msgs", str(room), "--discard", "new")
+            insist("logbroker", "apply", "--yes", *limit, *world.admin_words)
+            world.supervisor.wait(
+                "there is room", lambda: _held(world) <= 0.9 * room, seconds=_ROOM_PATIENCE
+            )
+        insist("logbroker", "apply", "--yes", "--max-msgs", "-1", *world.admin_words)
+        left = {message.sequence for message in _unreceived(world)}
+        gone = [message for message in waiting if message.sequence not in left]
+        world.destroyed += _as_destroyed(gone)
+        world.operator.failures += differences(gone, _dropped(book)[said:])
+
+
+@contextmanager
+def _dropping(program: Program) -> Iterator[None]:
+    """Have a broker started with `--on-full drop-oldest`, and as it was again in the end."""
+    arguments = program.process.arguments
+    _start_again(program, (*arguments, "--on-full", "drop-oldest"))
+    try:
+        yield
+    finally:
+        _start_again(program, arguments)
+
+
+def _start_again(program: Program, arguments: tuple[str, ...]) -> None:
+    with program.held():
+        program.process.kill()
+        program.process.arguments = arguments
+
+
+def _dropped(book: Path) -> list[dict[str, Any]]:
+    if not book.exists():
+        return []
+    entries = map(json.loads, book.read_text("utf-8").splitlines())
+    return [entry for entry in entries if entry["state"] == "announced"]
+
+
+def differences(gone: Sequence[Held], dropped: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return in sentences what a broker says that it has dropped, and what is gone that nobody had, where they differ."""
+    found = []
+    for one in dropped:
+        subject, first, until = one["subject"], one["first"], one["until"]
+        mine = [m for m in gone if str(m.subject) == subject and first <= m.sequence < until]
+        if len(mine) != one["messages"]:
+            said = f"{one['messages']} of {subject} in [{first}, {until}) are said to be dropped"
+            found.append(f"{said}, {len(mine)} are gone")
+    total = sum(one["messages"] for one in dropped)
+    if total != len(gone):
+        found.append(f"{total} messages are said to be dropped, {len(gone)} are gone")
+    return found
+
+
+def _begin(world: "World") -> int:
+    return int(world.ask(_state)["first_seq"])
+
+
+def _held(world: "World") -> int:
+    return int(world.ask(_state)["messages"])
+
+
+async def _state(connection: Connection) -> dict[str, Any]:
+    return dict((await connection.api(f"STREAM.INFO.{STREAM}"))["state"])
+
+
 def make_anew(world: "World", chance: random.Random) -> None:
     """Delete the stream with all that nobody has received, and make it again."""
     world.operator.on_duty.set()
@@ -98,8 +190,9 @@ def _known(messages: list[Held]) -> list[Held]:
 
 @contextmanager
 def _away(world: "World", chance: random.Random) -> Iterator[None]:
-    """Have all receivers dead for a while, tasks and all, so that lines gather which nobody has."""
+    """Have all receivers dead for a while, tasks and all, so that lines gather which nobody has; one fault at a time."""
     with ExitStack() as stack:
+        stack.enter_context(_TURNS)
         for receiver in world.receivers:
             stack.enter_context(receiver.held())
             receiver.process.kill()
@@ -123,7 +216,7 @@ def _unreceived(world: "World") -> list[Held]:
     offsets = {number: world.offset(number) or 1 for number in world.partitions_in_use}
 
     async def read(connection: Connection) -> list[Held]:
-        state = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
+        state = await _state(connection)
         first = max(int(state["first_seq"]), min(offsets.values()))
         found: list[Held] = []
         for sequence in range(first, int(state["last_seq"]) + 1):
@@ -162,7 +255,11 @@ _ACTS = {
     "purge-part": purge_part,
     "remove-messages": remove_some,
     "overtake-by-limit": overtake,
+    "overtake-by-age": expire,
     "make-stream-anew": make_anew,
 }
 
-KINDS = tuple(FaultKind(Kind(name, destroys=True), act) for name, act in _ACTS.items())
+KINDS = (
+    *(FaultKind(Kind(name, destroys=True), act) for name, act in _ACTS.items()),
+    FaultKind(Kind("drop-oldest", needs=frozenset({"single"}), destroys=True), drop_oldest),
+)

@@ -1,0 +1,24 @@
+"""What a broker says that it has dropped, held against what is gone."""
+
+from dataclasses import replace
+
+from broker.looking.message import Held
+from broker.subjects import Subject
+from tests.chaos.faults.stream import differences
+
+GONE = Held("logs.p0.web01", 7, 0, {}, b"line\n", Subject(0, "web01"), None, "")
+SAID = {"subject": "logs.p0.web01", "first": 7, "until": 9, "messages": 1}
+
+
+def test_what_is_gone_and_said_is_no_difference() -> None:
+    assert differences([GONE], [SAID]) == []
+
+
+def test_what_is_gone_in_silence_is_one() -> None:
+    (words,) = differences([GONE, replace(GONE, sequence=9)], [SAID])
+
+    assert words == "1 messages are said to be dropped, 2 are gone"
+
+
+def test_what_is_said_and_still_there_is_one() -> None:
+    assert len(differences([GONE], [SAID | {"messages": 2}])) == 2
