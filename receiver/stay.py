@@ -30,7 +30,7 @@ from receiver.writing.journal import Verdict
 from receiver.writing.layout import Days, Layout
 from receiver.writing.lengths import Lengths
 from receiver.writing.logbook import Logbook
-from receiver.writing.spanbook import SpanBook
+from receiver.writing.spanbook import DamagedSpans, SpanBook
 from receiver.writing.spans import Kind
 from receiver.writing.turning import leave, lives_of, turn
 from receiver.zones import named_zone
@@ -191,9 +191,13 @@ class Stay:
     def _settle(self, logbook: Logbook, offset: Offset, entry: Entry) -> Blocked | None:
         """Make the files what the offset says they are, before anything is added; raises `Taken`."""
         partition, destination = self._assignment.partition, self._destination
+        is_passed = False
         if journal.is_accepted(logbook.last, offset.lineage):
+            is_passed = self._is_passed(logbook)
             logbook.accept_spans()
-        match journal.decide(logbook.last, offset.next, offset.epoch, offset.lineage):
+        match journal.decide(
+            *(logbook.last, offset.next, offset.epoch, offset.lineage), is_passed=is_passed
+        ):
             case Verdict.NEWER | Verdict.FOREIGN:
                 # not even NEWER makes us a zombie: KV, asked under the lock, says that we own the partition
                 return Blocked(partition, Cause.STATE, self._foreign(logbook, offset.next))
@@ -215,6 +219,15 @@ class Stay:
                 self._look_at_spans(logbook, offset)
                 self._tend()
         return None
+
+    def _is_passed(self, logbook: Logbook) -> bool:
+        """Whether spans were written behind a batch that has no end in the journal: it was cut there."""
+        if not logbook.spans or logbook.last is None or logbook.last.until is not None:
+            return False
+        try:
+            return SpanBook(self._path.with_suffix(".spans")).seal != logbook.spans
+        except DamagedSpans:
+            return False
 
     def _look_at_spans(self, logbook: Logbook, offset: Offset) -> None:
         book = SpanBook(self._path.with_suffix(".spans"))

@@ -96,9 +96,17 @@ class Verdict(Enum):
 
 
 def decide(
-    last: Batch | None, first: int, epoch: int, lineage: Sequence[Beginning] = ()
+    last: Batch | None,
+    first: int,
+    epoch: int,
+    lineage: Sequence[Beginning] = (),
+    *,
+    is_passed: bool = False,
 ) -> Verdict:
     """Decide what is to be done before a batch of `epoch` that starts at `first`, which is KV's `next`.
+
+    `is_passed` says that spans were written behind those that the last batch began with: its files are on disk, though the
+    journal may have been cut before it says so. Once a person has moved the offset, that alone tells it from a torn one.
 
     A batch of an earlier epoch is judged by where the offset stood when the epoch after its own began: what others have
     received since says nothing about these files.
@@ -118,7 +126,8 @@ def decide(
     if not by_hand:
         return Verdict.FOREIGN
     target = later[by_hand[-1]].next if by_hand[-1] < len(later) else first
-    is_undone = last.until is None or (last.first == target and not last.is_settled)
+    is_torn = last.until is None and not is_passed
+    is_undone = is_torn or (last.first == target and last.until not in {None, last.first})
     return Verdict.UNDO if is_undone else Verdict.CLEAN
 
 

@@ -1,6 +1,7 @@
 """A task in doubt about entry, stream or journal: what comes late counts no more, and nothing is written to the wrong stream."""
 
 import os
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ from receiver.assignment import Stay
 from receiver.following.ledger import Ledger
 from receiver.following.offsets import StreamMismatch
 from receiver.outcome import Cause, Done, Ending
+from receiver.telling import by_hand
 from tests.receiver.partition import ONE_BATCH, Partition, blocked, ours
 
 pytestmark = pytest.mark.nats
@@ -122,6 +124,36 @@ def test_the_message_before_the_offset_tells_whether_the_stream_was_rewound(
             partition.ask(claim)
     else:
         assert partition.ask(claim)
+
+
+@pytest.mark.parametrize("to", [3, 5], ids=["where it breaks off", "where the offset stood"])
+def test_a_journal_cut_within_a_batch_costs_no_line_and_repeats_none(
+    partition: Partition, to: int
+) -> None:
+    async def claim(connection: Connection) -> Offset | None:
+        return await Ledger(connection, 0, "a:1").claim(NOW)
+
+    async def put(connection: Connection) -> None:
+        move = await by_hand.propose(connection, 0, to, NOW)
+        await by_hand.carry_out(connection, move)
+
+    claimed, until = partition.ask(claim), 1
+    assert claimed
+    for host, start in (("web01", 0), ("web02", 0), ("web01", 4), ("web02", 4)):
+        partition.publish(ours(host, "a", start, b"%03d\n" % until))
+        until = partition.receive(until, claimed.epoch).until
+    path = partition.state / "p0.journal"
+    journal = path.read_bytes()
+    third = [match.start() for match in re.finditer(rb'{"version"', journal)][2]
+    os.truncate(path, journal.index(b'{"until"', third))
+
+    partition.ask(put)
+    again = partition.ask(claim)
+    assert again
+    assert partition.receive(again.next, again.epoch)
+
+    assert partition.read("web01") == b"001\n003\n"
+    assert partition.read("web02") == b"002\n004\n"
 
 
 def test_spans_that_are_cut_block_and_spans_that_are_removed_are_told_once(
