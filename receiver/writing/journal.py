@@ -192,6 +192,7 @@ def decode(data: bytes) -> Batch | None:
 
 def _unsealed(lines: bytes, torn: bytes) -> list[bytes]:
     """Return the lines of a batch without their seals; `torn` is what stands behind them. Raises `DamagedJournal`."""
+    _refuse_harmed_end(torn, 0)  # a batch begins there
     if not lines.startswith(_SEALED):
         return lines.splitlines()
     seal, found = 0, []
@@ -201,9 +202,13 @@ def _unsealed(lines: bytes, torn: bytes) -> list[bytes]:
         if written != b" %08x" % seal:
             raise DamagedJournal(f"line {number} of its last batch is unreadable: not as written")
         found.append(text)
+    _refuse_harmed_end(torn, seal)
+    return found
+
+
+def _refuse_harmed_end(torn: bytes, seal: int) -> None:
     if torn[-_SEAL - 1 : -1] == b" %08x" % crc32(torn[: -_SEAL - 1], seal):
         raise DamagedJournal("the end of its last line is not as written")
-    return found
 
 
 def _read_all(lines: Iterable[bytes]) -> "_Reading | None":

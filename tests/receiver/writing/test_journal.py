@@ -151,6 +151,14 @@ def test_a_bit_that_changed_anywhere_in_the_last_batch_is_noticed(
         journal.decode(bytes(written))
 
 
+@pytest.mark.parametrize("history", [b"", encode(Batch(1, 1, 5, ()))], ids=["alone", "behind"])
+def test_a_changed_end_of_the_one_line_of_a_batch_is_noticed(history: bytes) -> None:
+    opening = encode(Batch(1, 5, None, ()))
+
+    with pytest.raises(DamagedJournal):
+        journal.decode(history + opening[:-1] + b"\x0b")
+
+
 def test_a_line_taken_out_of_the_last_batch_is_noticed() -> None:
     images = [PreImage("a.log", 1, 1), PreImage("b.log", 2, 1)]
     whole = journal.sealed(
