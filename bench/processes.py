@@ -95,6 +95,15 @@ class Process:
             return ""
         return self.log.read_bytes()[-_LAST_WORDS:].decode(errors="replace").strip()
 
+    def catches(self, number: int) -> bool:
+        """Whether it has a handler of its own for a signal, by which it would end otherwise (proc(5))."""
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text("ascii", "replace")
+        except OSError:
+            return False  # it has gone
+        caught = status.partition("SigCgt:")[2].split()
+        return bool(caught and int(caught[0], 16) >> (number - 1) & 1)
+
     def kill(self) -> None:
         """Send -9 to the program itself, as the kernel's OOM killer would; its children have to find out."""
         self.tree()

@@ -131,17 +131,10 @@ class Stage:
             self.flows(CALM)
 
     def ask_for_a_turn(self) -> None:
-        pid = self.receiver.process.pid
+        process = self.receiver.process
         with suppress(OSError):  # it has just died
-            if catches(pid, signal.SIGUSR1):  # or it would end by it, which is no news
-                os.kill(pid, signal.SIGUSR1)
-
-
-def catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler of its own for a signal (proc(5))."""
-    status = Path(f"/proc/{pid}/status").read_text("ascii", "replace")
-    caught = int(status.partition("SigCgt:")[2].split()[0], 16)
-    return bool(caught >> (number - 1) & 1)
+            if process.catches(signal.SIGUSR1):  # or it would end by it, which is no news
+                os.kill(process.pid, signal.SIGUSR1)
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ class Cluster:
 
     def wait_for_workers(self, least: int) -> None:
         """Return once the master counts so many workers alive."""
-        wait_until("the workers are there", lambda: self._alive() >= least, 60, [self.master])
+        wait_until("the workers are there", lambda: self._alive() >= least, 150, [self.master])
 
     def _alive(self) -> int:
         try:

@@ -11,7 +11,9 @@ from tests.conftest import Server, apply_topology
 from tests.receiver.cluster import Cluster, can_be_blind
 from tests.receiver.scene import Scene
 
-pytestmark = [pytest.mark.spark, pytest.mark.nats, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.nats, pytest.mark.timeout(480)]
+
+PATIENCE = 150  # seconds; a cluster takes a minute to start where a machine is busy otherwise
 
 
 @pytest.fixture
@@ -34,22 +36,22 @@ def test_workers_the_master_and_the_driver_are_killed_and_no_line_is_lost_or_rep
     cluster = Cluster(processes, tmp_path)
     scene.publish(200)
     receiver = started(scene, cluster, "first")
-    scene.wait_for_all(receiver, seconds=90)
+    scene.wait_for_all(receiver, seconds=PATIENCE)
 
     for worker in cluster.workers:
         scene.publish(300)
         worker.kill()  # with its executor and the tasks in it
         scene.publish(300)
         worker.start()
-    scene.wait_for_all(receiver, seconds=90)
+    scene.wait_for_all(receiver, seconds=PATIENCE)
     cluster.master.kill()
     scene.publish(300)
     cluster.master.start()
-    scene.wait_for_all(receiver, seconds=90)
+    scene.wait_for_all(receiver, seconds=PATIENCE)
     receiver.kill()
     scene.publish(300)
     second = started(scene, cluster, "second")
-    scene.wait_for_all(second, seconds=90)
+    scene.wait_for_all(second, seconds=PATIENCE)
 
     assert second.stop(12) == Exit.DONE
 
@@ -64,6 +66,6 @@ def test_executors_that_do_not_see_the_output_end_the_start_with_78(
 
     receiver = started(scene, cluster, "receiver")
 
-    assert receiver.wait(90) == Exit.CONFIGURATION
+    assert receiver.wait(PATIENCE) == Exit.CONFIGURATION
     assert "is not the folder that the receiver was started with" in receiver.last_words()
     assert not [path for path in scene.output.iterdir() if not path.name.startswith(".")]

@@ -54,12 +54,6 @@ def seconds_to_end(process: Process) -> float:
     return time.monotonic() - began
 
 
-def takes_sigterm(process: Process) -> bool:
-    status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    caught = next(int(entry.split()[1], 16) for entry in status if entry.startswith("SigCgt"))
-    return bool(caught & 1 << (signal.SIGTERM - 1))
-
-
 def test_while_there_is_no_stream_to_claim(fresh_url: str, start: Start, tmp_path: Path) -> None:
     process = start("--file", tmp_path / "a.log", "--server", fresh_url)
     wait_until("waits", lambda: "logbroker apply" in process.last_words(), 20, [process])
@@ -112,7 +106,7 @@ def test_while_it_follows_ten_thousand_files(logs_url: str, start: Start, tmp_pa
     options = ("--file", tmp_path / "*.log", "--server", logs_url, "--log-level", "warning")
 
     looking = start(*options)
-    wait_until("runs", lambda: takes_sigterm(looking), 20, [looking])
+    wait_until("runs", lambda: looking.catches(signal.SIGTERM), 20, [looking])
     while_it_looks = seconds_to_end(looking)
     following = start(*options)
     socket = tmp_path / "state/web01/agent.sock"

@@ -50,13 +50,6 @@ def signal_to(process: Process, number: signal.Signals) -> None:
     os.kill(process.pid, number)
 
 
-def takes(process: Process, number: signal.Signals) -> bool:
-    """Return whether a program has come as far as to handle a signal."""
-    status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    caught = next(int(entry.split()[1], 16) for entry in status if entry.startswith("SigCgt"))
-    return bool(caught & 1 << (number - 1))
-
-
 @pytest.mark.nats
 def test_systemd_hears_of_the_start_of_a_reload_and_of_the_end(
     logs_url: str, start: Start, manager: Manager, tmp_path: Path
@@ -249,7 +242,7 @@ def test_once_takes_a_hang_up_for_nothing(
     (tmp_path / "a.log").write_bytes(b"a line\n")
     server = f"nats://127.0.0.1:{free_port()}"
     process = start("--file", tmp_path / "a.log", "--server", server, "--once", "--patience", "2s")
-    wait_until("runs", lambda: takes(process, signal.SIGHUP), 20, [process])
+    wait_until("runs", lambda: process.catches(signal.SIGHUP), 20, [process])
 
     for _ in range(5):
         signal_to(process, signal.SIGHUP)
@@ -293,7 +286,7 @@ def test_a_hang_up_before_the_agent_runs_waits_until_it_does(
         blocked = next(int(line.split()[1], 16) for line in status if line.startswith("SigBlk"))
         return bool(blocked & 1 << (signal.SIGHUP - 1))
 
-    wait_until("begins", lambda: is_held() or takes(process, signal.SIGHUP), 20, [process])
+    wait_until("begins", lambda: is_held() or process.catches(signal.SIGHUP), 20, [process])
     signal_to(process, signal.SIGHUP)
 
     wait_until("reads again", lambda: "read again" in process.last_words(), 20, [process])
