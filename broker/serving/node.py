@@ -6,6 +6,7 @@ outfit ─▶ conf ─▶ check ─▶ start ─▶ ports ─▶ provision ─�
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -137,7 +138,8 @@ class Node:
                 for task in tasks:
                     task.cancel()
         finally:
-            unready(house.folder)
+            with suppress(OSError):  # where the disk refuses, the next start does it
+                unready(house.folder)
             if self._connection is not None:
                 await self._connection.close()
 

@@ -26,7 +26,7 @@ from broker.serving.node import Beside, House, Node
 from broker.serving.outfit import own_name
 from broker.serving.past import Past
 from broker.serving.ready import unready
-from broker.serving.store import adopt, held_store
+from broker.serving.store import adopt, held_store, told
 from broker.settings import BrokerSettings
 
 __all__ = ["log_as_told", "serve"]
@@ -145,6 +145,8 @@ async def serve(
             await desk.attend(service.run())
     except TimeoutError:
         pass  # ended as asked
+    except OSError as error:
+        raise told(folder, error) from None
     finally:
         desk.hear_no_hang_ups()
 

@@ -22,6 +22,7 @@ __all__ = [
     "remember_promise",
     "size_of_data",
     "streams_in",
+    "told",
 ]
 
 _LOCK = "logbroker.lock"
@@ -55,14 +56,21 @@ def held_store(folder: Path) -> Iterator[int]:
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
         descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     except OSError as error:
-        raise OperatorError(
-            f"cannot use the store {folder}: {error.strerror}; check --store-dir and its owner"
-        ) from None
+        raise told(folder, error) from None
     try:
         _lock(descriptor, folder)
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def told(folder: Path, error: OSError) -> Exception:
+    """Return an error of the store's disk as one for a person; any other one as it is."""
+    if not Path(error.filename or ".").is_relative_to(folder):
+        return error
+    return OperatorError(
+        f"cannot use the store {folder}: {error.strerror}; check --store-dir and its owner"
+    )
 
 
 def _lock(descriptor: int, folder: Path) -> None:

@@ -167,6 +167,18 @@ def test_a_second_broker_on_the_same_store_is_refused_in_one_line(
     assert (broker.store / "broker.json").exists()
 
 
+def test_a_store_that_cannot_be_written_is_told_in_one_line(
+    tmp_path: Path, logbroker: Callable[..., Any]
+) -> None:
+    (tmp_path / "broker.json").mkdir()
+
+    ended = logbroker("run", "--store-dir", tmp_path, "--listen", "127.0.0.1:0", "--http", "")
+
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert f"cannot use the store {tmp_path}: Is a directory; check --store-dir" in ended.stderr
+
+
 @pytest.mark.parametrize("option", ["--listen", "--http"])
 def test_a_port_in_use_is_one_line_that_names_it(
     tmp_path: Path, logbroker: Callable[..., Any], option: str

@@ -129,7 +129,9 @@ def wipe_broker(world: "World", chance: random.Random) -> End:
         _wait_until_whole(world, 2, _HEALTHY)
         _die(broker)
         _wait_until_whole(world, 1, _HEALTHY)
+        kept = _given(broker.store)
         _empty(broker.store)
+        _give(broker.store, kept)
     except BaseException:
         broker.program.release()
         _a_disk_is_lost.release()
@@ -159,6 +161,19 @@ def _die(broker: "Broker") -> None:
         if time.monotonic() > deadline:
             raise RuntimeError(f"{broker.name} was killed, and something of it runs on")
         time.sleep(0.05)
+
+
+def _given(store: Path) -> dict[Path, bytes]:
+    """Return what an operator has put there, and would put there again: the book of credentials, and certificates."""
+    paths = (store / "credentials.json", *(store / "tls").glob("*"))
+    return {path: path.read_bytes() for path in paths if path.is_file()}
+
+
+def _give(store: Path, kept: dict[Path, bytes]) -> None:
+    for path, content in kept.items():
+        path.parent.mkdir(mode=0o750, exist_ok=True)
+        path.touch(0o600)
+        path.write_bytes(content)
 
 
 def _empty(folder: Path) -> None:
