@@ -5,7 +5,7 @@ Decides only. What is destroyed is known from the messages themselves, read befo
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +88,7 @@ def audit(
     all_of: dict[Key, list[Range]] = defaultdict(list)
     for one in destroyed:
         all_of[one.host, one.file_id].append(one.span)
-    lost = _lost(destroyed, told, reached, received)
+    lost = _lost(destroyed, told, received)
     actual: dict[Key, list[Range]] = defaultdict(list)
     for one in lost:
         actual[one.host, one.file_id].append(one.span)
@@ -117,54 +117,57 @@ def audit(
 def _lost(
     destroyed: Sequence[Destroyed],
     told: Mapping[Key, Sequence[Range]],
-    reached: Mapping[Key, int],
     received: Mapping[str, bytes],
 ) -> tuple[Destroyed, ...]:
-    """Return what never came, in the order of `destroyed`.
+    """Return what never came, in the order of `destroyed`; sent again it may have come in other blocks, or of another file id.
 
     A few lines that stand in the log more than once may have been received from elsewhere: then the report decides, and a
-    verdict without or with these lines shows whether it is right. Where no report can be, the order does in which a file
-    comes.
+    verdict without or with these lines shows whether it is right. Where no report can be, what stood beside them does.
     """
     files: dict[Key, list[Destroyed]] = defaultdict(list)
     for one in destroyed:
-        files[one.host, one.file_id].append(one)
-    lost: set[Destroyed] = set()
-    for key, blocks in files.items():
-        theirs, has = merged(told.get(key, ())), received.get(key[0], b"")
+        if minus([one.span], merged(told.get((one.host, one.file_id), ()))):
+            files[one.host, one.file_id].append(one)
+    came: set[Destroyed] = set()
+    for (host, _), blocks in files.items():
+        has = received.get(host, b"")
         lines = frozenset(has.splitlines(keepends=True))
-        silent = [
-            one
-            for one in blocks
-            if minus([one.span], theirs) and one.span.start < reached.get(key, 0)
-        ]
-        came = {one for one in silent if _is_among(one.lines, lines) or one.lines in has}
-        lost |= {*blocks} - (came - _before_all(silent, came))
-    return tuple(one for one in destroyed if one in lost)
+        for run in _runs(blocks):
+            came |= _came(run, has, lines)
+    return tuple(one for one in destroyed if one not in came)
 
 
-def _is_among(block: bytes, received: Collection[bytes]) -> bool:
-    """Say whether all lines of a block that can be told from others were received, in whatever blocks."""
-    telling = [line for line in block.splitlines(keepends=True) if len(line) >= _TELLING]
-    return bool(telling) and all(line in received for line in telling)
-
-
-def _before_all(blocks: Iterable[Destroyed], came: Container[Destroyed]) -> set[Destroyed]:
-    """Return the blocks of a file's unbroken beginning that were lost as surely as others behind them.
-
-    What came of a beginning came up to its end, and a line that can be told from others was among it.
-    """
-    beginning: list[Destroyed] = []
+def _runs(blocks: Iterable[Destroyed]) -> list[list[Destroyed]]:
+    """Return blocks of a file in order, with those together that go on from one another."""
+    found: list[list[Destroyed]] = []
     for one in sorted(blocks, key=lambda block: block.span):
-        if one.span.start > max((before.span.end for before in beginning), default=0):
-            break
-        beginning.append(one)
-    last = max((n for n, one in enumerate(beginning) if one not in came), default=-1)
-    for one in beginning[last + 1 :]:
-        if len(one.lines) >= _TELLING:
-            break
-        last += 1
-    return {*beginning[: last + 1]}
+        if found and one.span.start <= found[-1][-1].span.end:
+            found[-1].append(one)
+        else:
+            found.append([one])
+    return found
+
+
+def _came(run: Sequence[Destroyed], has: bytes, lines: Collection[bytes]) -> set[Destroyed]:
+    """Return the blocks of a run that were received; one without a telling line goes with the next that has one."""
+    found: set[Destroyed] = set()
+    telling = [one for one in run if _telling(one)]
+    verdicts = {one: _is_among(one, lines) or one.lines in has for one in telling or run}
+    last = verdicts[(telling or run)[-1]]
+    for one in reversed(run):
+        last = verdicts.get(one, last)
+        if last:
+            found.add(one)
+    return found
+
+
+def _telling(block: Destroyed) -> list[bytes]:
+    return [line for line in block.lines.splitlines(keepends=True) if len(line) >= _TELLING]
+
+
+def _is_among(block: Destroyed, received: Collection[bytes]) -> bool:
+    telling = _telling(block)
+    return bool(telling) and all(line in received for line in telling)
 
 
 def reported(gaps: Iterable[Mapping[str, Any]]) -> dict[Key, list[Range]]:

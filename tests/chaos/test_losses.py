@@ -102,8 +102,8 @@ TELLING = b"a line that is long enough to be told from all others\n"
 
 
 def test_a_short_line_of_what_nothing_came_of_is_lost_though_it_stands_elsewhere() -> None:
-    head = [_block(0, 60, TELLING), _block(60, 68, b"-- MARK\n"), _block(68, 90)]
-    tail = [_block(100, 108, b"-- MARK\n")]
+    head = [_block(0, 60, TELLING), _block(60, 68, b"-- MARK\n")]
+    tail = [_block(100, 108, b"-- MARK\n"), _block(108, 160, b"1 " + TELLING)]
 
     found = audit(head + tail, [], {("web01", "f1"): 100}, {"web01": b"-- MARK\n90\n"})
 
@@ -112,7 +112,7 @@ def test_a_short_line_of_what_nothing_came_of_is_lost_though_it_stands_elsewhere
 
 
 def test_of_a_beginning_that_was_sent_again_in_part_the_rest_is_lost() -> None:
-    lost = [_block(0, 8, b"-- MARK\n"), _block(8, 20), _block(20, 28, b"-- MARK\n")]
+    lost = [_block(0, 8, b"-- MARK\n"), _block(8, 28, b"8 " + TELLING)]
     came = [_block(28, 82, TELLING), _block(82, 90, b"-- MARK\n")]
     received = {"web01": TELLING + b"-- MARK\n"}
 
@@ -132,5 +132,13 @@ def test_what_was_sent_again_in_other_blocks_was_not_lost() -> None:
     destroyed = [_block(0, 112, first + second)]
 
     found = audit(destroyed, [], {("web01", "f1"): 112}, {"web01": first + b"other\n" + second})
+
+    assert found.lost == ()
+
+
+def test_what_was_sent_again_as_another_file_was_not_lost() -> None:
+    destroyed = [_block(0, 60, TELLING), _block(60, 68, b"-- MARK\n")]
+
+    found = audit(destroyed, [], {}, {"web01": TELLING + b"-- MARK\n"})
 
     assert found.lost == ()
