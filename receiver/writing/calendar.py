@@ -56,10 +56,10 @@ class Calendar:
             stop = min(stop, midnight + _DAY)
         if self._every > _HOUR:
             return Period(self._moment(start), self._moment(stop))
-        begin = self._moment(start, local.fold)
-        end = min(self._moment(stop), begin + self._every // _MICROSECOND * 1000)
+        begin, stopped = (self._moment(edge, local.fold) for edge in (start, stop))
+        end = min(stopped, begin + self._every // _MICROSECOND * 1000)
         # An hour in which the clock is put back by less is cut there; what follows is a period of its own.
-        return Period(begin, end) if moment < end else Period(end, self._moment(stop))
+        return Period(begin, end) if moment < end else Period(end, stopped)
 
     def _moment(self, wall: datetime, fold: int = 0) -> int:
         # A time that the clock leaves out is the moment at which it is put forward.

@@ -68,6 +68,13 @@ def period(every: timedelta, zone: ZoneInfo, moment: str) -> tuple[str, str]:
             id="again",
         ),
         pytest.param(
+            HOUR / 4,
+            "2026-10-25T02:20+01:00",
+            "2026-10-25T02:15+01:00",
+            "2026-10-25T02:30+01:00",
+            id="a quarter of the hour that comes again",
+        ),
+        pytest.param(
             HOUR,
             "2026-03-29T01:10+01:00",
             "2026-03-29T01:00+01:00",
