@@ -11,7 +11,7 @@ from bench.processes import Processes, wait_until
 from broker.connecting.access import Access
 from broker.connecting.connection import Connection
 
-pytestmark = [pytest.mark.spark, pytest.mark.nats]
+pytestmark = [pytest.mark.spark, pytest.mark.nats, pytest.mark.timeout(300)]
 
 _SECRET = "s3cret-of-the-receiver"
 
