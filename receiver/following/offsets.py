@@ -194,9 +194,10 @@ def _above(offset: Offset, last: Batch) -> Offset:
 
 def _objection(evidence: Evidence, *, by_hand: bool, partition: int) -> str:
     """Return why the folders cannot be written to, nothing if they can; an offset moved by hand speaks for them."""
+    command = f"`logreceiver offsets set --partition {partition} --to SEQUENCE`"
     accept = (
-        f"or, if it is lost, look for lines that stand twice at the ends of the files, and accept them as they are by "
-        f"`logreceiver offsets set --partition {partition} --to SEQUENCE`"
+        "or, if it is lost, look for lines that stand twice at the ends of the files, and accept them as they are by "
+        f"{command}"
     )
     if evidence.damage:
         return f"{evidence.damage}; bring it back, or move it away and accept the files as they are by `logreceiver offsets set`"
@@ -208,7 +209,8 @@ def _objection(evidence: Evidence, *, by_hand: bool, partition: int) -> str:
         case Bond.OTHER_OUTPUT:
             return (
                 f"the journal in {evidence.state} belongs to files in another folder than {evidence.output}: is its disk "
-                "mounted? give the right --output, or an empty --state-dir to begin new files there"
+                "mounted? give the right --output, or an empty --state-dir to begin new files there; if it is the right one, "
+                f"accept the files as they are by {command}"
             )
         case Bond.OTHER_STATE:
             return (

@@ -15,7 +15,7 @@ from receiver.writing.evidence import Bond, Evidence
 from receiver.writing.folders import make_folder
 from receiver.writing.journal import DamagedJournal
 from receiver.writing.logbook import sync_folder
-from receiver.writing.place import place_of
+from receiver.writing.place import MARKED, is_mark, place_of
 
 __all__ = ["Folders"]
 
@@ -37,6 +37,9 @@ class Folders:
         seen = Evidence(
             str(self.output), str(self.state), self._bond(), mark=place_of(self.state).mark
         )
+        for place in (place_of(self.output), place_of(self.state)):
+            if not is_mark(place.mark):
+                return replace(seen, damage=f"{place.folder / MARKED} is damaged: it is no mark")
         try:
             last = journal.decode(self._journal.read_bytes())
         except FileNotFoundError:
@@ -50,6 +53,12 @@ class Folders:
     def _bond(self) -> Bond:
         output, state = place_of(self.output).mark, place_of(self.state).mark
         named_output, named_state = _read(self._of_state), _read(self._of_output)
+        if named_output and not is_mark(named_output) and named_state == state:
+            named_output = (
+                output  # it was damaged, and the other half tells that these two belong together
+            )
+        elif named_state and not is_mark(named_state) and named_output == output:
+            named_state = state
         if named_output not in {"", output}:
             return Bond.OTHER_OUTPUT
         if named_state not in {"", state}:

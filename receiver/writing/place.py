@@ -6,6 +6,7 @@ attempts at one partition are kept apart by nothing else.
 
 import fcntl
 import os
+import re
 import secrets
 import socket
 from collections.abc import Iterator
@@ -15,9 +16,11 @@ from pathlib import Path
 from receiver.assignment import Place
 from receiver.writing.logbook import sync_folder
 
-__all__ = ["Elsewhere", "held", "is_held", "look", "place_of"]
+__all__ = ["MARKED", "Elsewhere", "held", "is_held", "is_mark", "look", "place_of"]
 
-_NAME = ".place"
+MARKED = ".place"
+"""The file of a folder that has its mark."""
+_MARK = re.compile("[0-9a-f]{32}")
 
 
 class Elsewhere(Exception):
@@ -26,14 +29,19 @@ class Elsewhere(Exception):
 
 def place_of(folder: Path) -> Place:
     """Return a folder that exists as a place, marked now if it never was; raises OSError."""
-    path = folder / _NAME
+    path = folder / MARKED
     if not path.exists():
         _make(path)
     return Place(folder, path.read_text("ascii", "replace").strip())
 
 
+def is_mark(text: str) -> bool:
+    """Whether a text can be a mark, and not what damage has left of one."""
+    return _MARK.fullmatch(text) is not None
+
+
 def _make(path: Path) -> None:
-    fresh = path.with_name(f"{_NAME}.{secrets.token_hex(4)}")
+    fresh = path.with_name(f"{MARKED}.{secrets.token_hex(4)}")
     with fresh.open("x", encoding="ascii") as file:
         file.write(secrets.token_hex(16) + "\n")
         file.flush()
@@ -49,7 +57,7 @@ def _make(path: Path) -> None:
 def look(place: Place) -> None:
     """Return when the folder that is seen here is the one that was meant; raises `Elsewhere`, OSError."""
     try:
-        seen = (place.folder / _NAME).read_text("ascii", "replace").strip()
+        seen = (place.folder / MARKED).read_text("ascii", "replace").strip()
     except (FileNotFoundError, NotADirectoryError):
         seen = ""
     if seen != place.mark:
@@ -64,7 +72,7 @@ def held(places: tuple[Place, ...]) -> Iterator[None]:
     """Hold the locks that `is_held` asks for elsewhere; several receivers of one folder may."""
     with ExitStack() as stack:
         for place in places:
-            descriptor = os.open(place.folder / _NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            descriptor = os.open(place.folder / MARKED, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
@@ -72,7 +80,7 @@ def held(places: tuple[Place, ...]) -> Iterator[None]:
 
 def is_held(place: Place) -> bool:
     """Whether the lock that the driver holds is felt here; raises OSError."""
-    descriptor = os.open(place.folder / _NAME, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    descriptor = os.open(place.folder / MARKED, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

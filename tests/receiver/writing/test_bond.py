@@ -100,13 +100,34 @@ def test_a_damaged_journal_is_told_by_name(folders: Folders, data: bytes, words:
     assert words in damage
 
 
-def test_a_bond_with_a_changed_bit_is_that_of_another_folder_and_no_traceback(
-    folders: Folders,
+@pytest.mark.parametrize("left", [b"", b"0123"], ids=["emptied", "cut"])
+def test_a_damaged_mark_of_a_folder_is_told_by_name(folders: Folders, left: bytes) -> None:
+    (folders.output / ".place").write_bytes(left)
+
+    assert folders.look().damage == f"{folders.output / '.place'} is damaged: it is no mark"
+
+
+@pytest.mark.parametrize("left", [b"0123", b"0" * 32], ids=["no mark", "another mark"])
+@pytest.mark.parametrize(
+    ("half", "bond"), [("state/p3.bond", Bond.OTHER_OUTPUT), ("out/.bonds/p3", Bond.OTHER_STATE)]
+)
+def test_a_damaged_half_is_made_good_by_the_other_and_a_changed_one_is_another(
+    folders: Folders, half: str, bond: Bond, left: bytes
 ) -> None:
-    folders.tie(1, 1)
-    bond = folders.state / "p3.bond"
-    changed = bytearray(bond.read_bytes())
-    changed[3] ^= 0x80
-    bond.write_bytes(changed)
+    path = folders.output.parent / half
+    whole = path.read_bytes()
+    path.write_bytes(left)
+
+    seen = folders.look().bond
+
+    assert seen is (Bond.WHOLE if left == b"0123" else bond)
+    folders.tie(2, 9)
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("left", [b"\x80", b"0123"])
+def test_two_damaged_halves_prove_nothing(folders: Folders, left: bytes) -> None:
+    for path in (folders.state / "p3.bond", folders.output / ".bonds" / "p3"):
+        path.write_bytes(left)
 
     assert folders.look().bond is Bond.OTHER_OUTPUT
