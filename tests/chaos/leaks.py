@@ -29,12 +29,12 @@ _FORGOTTEN = 180.0  # seconds until a consumer has gone of whose owner nothing i
 _GROWTH = Vitals(descriptors=40, threads=24, resident=160 * 1024, sockets=12)
 _GROWTHS = {
     # it opens archives when it needs them; Spark's pools have up to 128 threads each, which go after a minute
-    "java": Vitals(descriptors=250, threads=150, resident=160 * 1024, sockets=40),
+    "java": Vitals(descriptors=250, threads=280, resident=160 * 1024, sockets=40),
     # blocks of streams stay in memory for a while, and Go's heap is tidied when it is five times what is used
     "nats-server": Vitals(descriptors=40, threads=24, resident=400 * 1024, sockets=40),
 }
 """What a process may hold more than when it had settled, and what those may whose program is called so."""
-_FRESH = Vitals(descriptors=900, threads=250, resident=1200 * 1024, sockets=400)
+_FRESH = Vitals(descriptors=900, threads=400, resident=1200 * 1024, sockets=400)
 """What no process of ours ever needs."""
 _NAMES = ("descriptors", "threads", "resident", "sockets")
 _HALF_MADE = re.compile(r".*\.new|.*\.tmp|\..+\.[0-9a-f]{8}")
