@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bench.ports import free_port
-from bench.processes import Process, Processes, wait_until
+from bench.processes import Process, Processes, ProgramDied, wait_until
 from broker.bucket import read
 from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
 from broker.offset import Offset
@@ -96,14 +96,17 @@ class Suite:
         return self._processes.start(name, [*_program(program), *arguments])
 
     def administer(self, command: str, *words: str) -> str:
-        """Run a command of logbroker against the broker and return what it says; raises CalledProcessError."""
-        return subprocess.run(
+        """Run a command of logbroker against the broker and return what it says; raises `ProgramDied`."""
+        ended = subprocess.run(
             [*_program("logbroker"), command, *words, "--server", self.url],
-            check=True,
+            check=False,
             capture_output=True,
             text=True,
             timeout=60,
-        ).stdout
+        )
+        if ended.returncode:
+            raise ProgramDied(f"logbroker {command} ended with {ended.returncode}: {ended.stderr}")
+        return ended.stdout
 
     def wait_for_receiver(
         self, receiver: Process, partitions: Sequence[int], epoch: int = 1, seconds: float = 60

@@ -36,6 +36,8 @@ _SETTLING = (
     1.0,
     3.0,
 )  # seconds; servers of a cluster learn of a stream one after the other
+_EXCHANGES = 5
+_IN_THE_WAY = "failed to add consumer"
 _AGAIN = "run the same `logbroker restore` again; nobody can write to what is there by now"
 logger = logging.getLogger(__name__)
 
@@ -68,8 +70,7 @@ async def restore(
     try:
         await _mark(connection)
         for archive in ordered:
-            await _delete(connection, archive.stream)
-            await _fill(connection, folder, archive, closed[archive.stream])
+            await _exchange(connection, folder, archive, closed[archive.stream])
         if _MARKED not in closed:
             await _open(connection, _MARKED, {})
         for archive in reversed(ordered):
@@ -153,6 +154,24 @@ async def _delete(connection: Connection, stream: str) -> None:
     except Rejected as error:
         if error.error != _STREAM_NOT_FOUND:
             raise
+
+
+async def _exchange(
+    connection: Connection, folder: Path, archive: Archive, config: Mapping[str, Any]
+) -> None:
+    """Put an archive in the place of its stream; again where a consumer of it was in the way.
+
+    A receiver that runs makes its own as soon as there is a stream, before nats-server comes to those of the backup.
+    """
+    for left in reversed(range(_EXCHANGES)):
+        await _delete(connection, archive.stream)
+        try:
+            await _fill(connection, folder, archive, config)
+        except Rejected as error:
+            if not left or _IN_THE_WAY not in error.description:
+                raise
+        else:
+            return
 
 
 async def _fill(

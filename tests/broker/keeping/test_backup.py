@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,6 +90,28 @@ async def target(second_url: str) -> AsyncIterator[Connection]:
     connection = await broker(second_url, partitions=3)
     yield connection
     await connection.close()
+
+
+async def test_a_consumer_that_a_receiver_has_made_meanwhile_is_in_no_restores_way(
+    source: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ship(source, 1)
+    backup = await taken(source, tmp_path)
+    words = 'restore failed: failed to add consumer "wake-p1-1": start sequence can not be updated'
+    refusals = [words, words]
+
+    async def refused_twice(*arguments: Any) -> Any:
+        made = await transfer.read_in(*arguments)
+        if refusals:
+            raise Rejected(500, 10012, refusals.pop())
+        return made
+
+    monkeypatch.setattr("broker.keeping.restore.read_in", refused_twice)
+    await ship(source, 2)
+    await restore(source, tmp_path, backup.archives, KEEP)
+
+    assert not refusals
+    assert (await source.api("STREAM.INFO.LOGS"))["state"]["last_seq"] == 1
 
 
 async def test_a_backup_under_load_is_restored_with_equal_content(
