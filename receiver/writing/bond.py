@@ -34,10 +34,10 @@ class Folders:
         """Return what they say; raises OSError."""
         make_folder(self.output)
         make_folder(self.state)
-        seen = Evidence(
-            str(self.output), str(self.state), self._bond(), mark=place_of(self.state).mark
-        )
-        for place in (place_of(self.output), place_of(self.state)):
+        output, state = place_of(self.output), place_of(self.state)
+        bond = self._bond(output.mark, state.mark)
+        seen = Evidence(str(self.output), str(self.state), bond, mark=state.mark)
+        for place in (output, state):
             if not is_mark(place.mark):
                 return replace(seen, damage=f"{place.folder / MARKED} is damaged: it is no mark")
         try:
@@ -50,8 +50,7 @@ class Folders:
             return replace(seen, damage=f"{self._journal} is damaged: it is empty")
         return replace(seen, last=last)
 
-    def _bond(self) -> Bond:
-        output, state = place_of(self.output).mark, place_of(self.state).mark
+    def _bond(self, output: str, state: str) -> Bond:
         named_output, named_state = _read(self._of_state), _read(self._of_output)
         if named_output and not is_mark(named_output) and named_state == state:
             named_output = (

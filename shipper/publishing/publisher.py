@@ -26,10 +26,8 @@ from shipper.publishing.waiting import Cause, Waiting, cause_of, reason_of
 __all__ = ["Publisher"]
 
 _LAG = 1.0  # seconds of silence that a refusal counts as which no answer explains
-_LEAST_DUE, _MOST_DUE = (
-    1.5,
-    30.0,
-)  # seconds for an answer by a server of several, once it has read a round; it grows as answers come late
+_LEAST_DUE = 1.5  # seconds for an answer by a server of several, once it has read a round; it grows as answers come late
+_MOST_DUE = 30.0  # seconds
 _ACTUAL = re.compile(r"wrong last sequence: (\d+)")
 _MESSAGE_TOO_LARGE = 10054
 _LEAST_ROOM = 1024
