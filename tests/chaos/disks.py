@@ -121,7 +121,7 @@ class Disk:
     def mend(self) -> None:
         """Check and mount it again after `unmount`."""
         checked = subprocess.run(
-            ["e2fsck", "-p", str(self.image)], check=False, capture_output=True, text=True
+            ["e2fsck", "-f", "-y", str(self.image)], check=False, capture_output=True, text=True
         )
         if checked.returncode > 1:  # 1 is "errors corrected"
             raise RuntimeError(f"{self.name} is beyond repair: {checked.stdout}{checked.stderr}")
