@@ -19,7 +19,8 @@ class UnreadableOffset(ValueError):
 class Beginning:
     """Where the offset stood, `next`, when an epoch began; `by_hand` when it was then moved elsewhere by a person.
 
-    `restored` says that the stream came out of a backup then: what files held by that time cannot be read again, and stays.
+    `restored` says that the stream came out of a backup then, or was another one: what files held by that time cannot be
+    read again, and stays.
     `files` is the mark of the folder that this owner's journal is in, empty where it has none.
     Whoever wrote files in an earlier epoch tells by it how much of them counts, however far others have come since.
     """

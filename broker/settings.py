@@ -42,7 +42,10 @@ class BrokerSettings(
 
     store_dir: Path | None = Field(
         None,
-        description="Folder of the broker's data, made when it is not there; one broker per folder.",
+        description=(
+            "Folder of the broker's data, made when it is not there; one broker per folder. Of a service of systemd "
+            "$STATE_DIRECTORY, unless told."
+        ),
         json_schema_extra={"metavar": "DIR"},
     )
     listen: Listen = Field(

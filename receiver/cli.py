@@ -31,6 +31,8 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
     """Receive the lines of partitions into ordered, per-host, rotated files, on Spark."""
     if context.invoked_subcommand is not None:
         return
+    # one that comes before the receiver can read its settings again waits until it can
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     settings = given(ReceiverSettings, options)
     if not settings.partition:
         raise click.UsageError("--partition is required: a number from 0, several, or all")

@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, ExitStack
 from datetime import UTC, datetime
 from functools import partial
 
@@ -27,7 +27,7 @@ from pyspark import SparkContext
 from broker.connecting.connection import Connection
 from broker.exits import Exit, FencedError, OperatorError, leading
 from broker.running.desk import Desk
-from broker.running.ending import Ending
+from broker.running.ending import BrokenOff, Ending
 from broker.running.listening import Listening
 from broker.running.notify import Notifier
 from broker.running.program import log_to_stderr
@@ -52,7 +52,7 @@ from receiver.orders import AT_ONCE, calendar_of, destination_of, order_of, pace
 from receiver.outcome import Report
 from receiver.permissions import Permissions
 from receiver.settings import ReceiverSettings
-from receiver.spark.session import is_local, spark_context
+from receiver.spark.session import is_local, spark_context, watch_jvm
 from receiver.telling.ticker import Ticker
 from receiver.telling.view import View
 from receiver.writing.bond import Folders
@@ -63,6 +63,7 @@ from receiver.writing.place import place_of
 __all__ = ["receive"]
 
 _NO_EXECUTOR, _FORGOTTEN = 30.0, 60.0  # seconds
+_STARTED_WITHIN = 120.0  # seconds; Spark asks for a master during 60 of them
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
 _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for all of the end, and until nothing is waited for
 logger = logging.getLogger(__name__)
@@ -77,12 +78,13 @@ def receive(
     OperatorError kinds; what is not committed when it ends in whatever way is undone by the next one.
     """
     os.umask(0o027)  # everything made here is for its owner and group; workers inherit it
-    asyncio.run(_Pipeline(settings).run(notifier, reread))
+    asyncio.run(_Pipeline(settings, notifier).run(reread))
 
 
 class _Pipeline:
-    def __init__(self, settings: ReceiverSettings) -> None:
+    def __init__(self, settings: ReceiverSettings, notifier: Notifier) -> None:
         self._settings = settings
+        self._notifier = notifier
         self._owner = f"{socket.gethostname()}:{os.getpid()}"
         self._connection = Connection(
             settings.server, f"logreceiver {self._owner}", access=settings.access
@@ -98,8 +100,8 @@ class _Pipeline:
         self._places: tuple[Place, ...] = ()
         self._tidier = Tidier(Closet(order_of(settings), time.time_ns), self._stop.is_set)
 
-    async def run(self, notifier: Notifier, reread: Callable[[], ReceiverSettings]) -> None:
-        desk = Desk(self._view, notifier, reread, self._change)
+    async def run(self, reread: Callable[[], ReceiverSettings]) -> None:
+        desk = Desk(self._view, self._notifier, reread, self._change)
         self._ending.listen(lambda: self._end(desk))
         desk.hear_hang_ups()
         try:
@@ -122,37 +124,45 @@ class _Pipeline:
             yield Listening(address, pages)
 
     async def _work(self) -> None:
-        _check_folders(self._settings)
-        patience = self._settings.patience.total_seconds() if self._settings.once else None
+        settings = self._settings
+        _check_folders(settings)
+        patience = settings.patience.total_seconds() if settings.once else None
         count = await partitions_of(self._connection, self._stop, patience)
         if count is None:
             return
-        partitions, self._count = self._settings.wanted(count), count
-        slots = slots_for(self._settings.master, len(partitions))
-        with spark_context(
+        partitions, self._count = settings.wanted(count), count
+        slots = slots_for(settings.master, len(partitions))
+        with ExitStack() as stack:
+            try:
+                spark = self._started(stack, slots)
+            except BrokenOff:
+                return
+            if not is_local(settings.master):
+                self._places = tuple(
+                    place_of(folder.absolute()) for folder in (settings.output, settings.state)
+                )
+                await self._reached(spark)
+            names = ", ".join(map(str, partitions))
+            logger.info("receiving partitions %s into %s", names, settings.output)
+            await self._follow(partitions, spark, slots)
+        await self._connection.close()
+
+    def _started(self, stack: ExitStack, slots: int) -> SparkContext:
+        """Start Spark, which takes seconds and blocks the loop; raises `BrokenOff` when told to end meanwhile."""
+        spark = spark_context(
             self._settings.master,
             slots=slots,
             conf=self._settings.spark,
             scratch=self._settings.state,
             executor_python=self._settings.executor_python,
-        ) as spark:
-            if not is_local(self._settings.master):
-                self._places = tuple(
-                    place_of(folder.absolute())
-                    for folder in (self._settings.output, self._settings.state)
-                )
-                await self._reached(spark)
-            logger.info(
-                "receiving partitions %s into %s",
-                ", ".join(map(str, partitions)),
-                self._settings.output,
-            )
-            await self._follow(partitions, spark, slots)
-        await self._connection.close()
+        )
+        with self._ending.breaking_off(), self._notifier.excused(_STARTED_WITHIN):
+            return stack.enter_context(spark)
 
     async def _watch(self, spark: SparkContext) -> None:
-        if not is_local(self._settings.master):
-            await watch(spark, _FORGOTTEN)
+        if is_local(self._settings.master):
+            await watch_jvm(spark)
+        await watch(spark, _FORGOTTEN)
 
     async def _reached(self, spark: SparkContext) -> None:
         """Wait until the executors see what they are to write; raises `ConfigurationError`."""

@@ -81,6 +81,7 @@ class Stay:
         assert offset is not None, "or there is an objection"
         self._passed = nanoseconds(offset.last_time)
         self.done = Done(self._assignment.partition, offset.next, offset.next)
+        upkeep.clear_away(self._destination.state, self._assignment.partition)
         with (
             Logbook(self._path.with_suffix(".journal")) as logbook,
             Lengths(self._path.with_suffix(".lengths"), self._layout) as lengths,
@@ -202,15 +203,16 @@ class Stay:
                 # not even NEWER makes us a zombie: KV, asked under the lock, says that we own the partition
                 return Blocked(partition, Cause.STATE, self._foreign(logbook, offset.next))
             case Verdict.UNDO:
-                images = logbook.last.images if logbook.last else ()
-                if images:  # who wrote them may have died with its move sent: it must not arrive when they are gone
+                last = logbook.last
+                assert last is not None, "or there is nothing to undo"
+                if last.images:  # who wrote them may have died with its move sent: it must not arrive when they are gone
                     background.wait(entry.fence(), _MOVE_PATIENCE)
                     fault("fenced")
                 with self._output() as output:
-                    upkeep.undo(images, output, destination.state, partition)
+                    upkeep.undo(last, output, destination.state, partition)
                     self.done = replace(self.done, notices=tuple(output.notices))
                 fault("undone")
-                spans = [image for image in images if image.name == f"p{partition}.spans"]
+                spans = [image for image in last.images if image.name == f"p{partition}.spans"]
                 logbook.settle(offset.epoch, offset.next, spans)
                 fault("settled")
             case Verdict.CLEAN if logbook.last is None and _has_commits(offset):

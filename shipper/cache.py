@@ -6,12 +6,12 @@ Durable by tmp + fsync + rename + fsync of the folder: after a crash it is the o
 import errno
 import logging
 import os
-import secrets
 import threading
 from pathlib import Path
 
 from broker.exits import ConfigurationError, OperatorError
 from broker.faults import fault
+from broker.halfmade import half_made
 from shipper.positions import Positions, PositionsUnreadable
 
 __all__ = ["FILE_NAME", "Cache"]
@@ -30,9 +30,6 @@ class Cache:
         """Remember the folder; nothing is touched before `load`."""
         self._folder = folder
         self._path = folder / FILE_NAME
-        # a name of its own, so that a second agent on its way out cannot tear the first one's file; in containers
-        # both may have the same process id
-        self._temporary = folder / f"{FILE_NAME}.{secrets.token_hex(4)}.tmp"
         self._saved: Positions | None = None
         self._writing = threading.Lock()
 
@@ -61,11 +58,8 @@ class Cache:
     def _make_ready(self) -> None:
         try:
             self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-            for left_over in self._folder.glob(f"{FILE_NAME}.*.tmp"):
-                left_over.unlink(missing_ok=True)
-            # says now, not at the first save, that the folder cannot be written
-            self._temporary.touch()
-            self._temporary.unlink(missing_ok=True)
+            with half_made(self._path):
+                pass  # says now, not at the first save, that the folder cannot be written
         except OSError as error:
             if error.errno not in _FULL:
                 raise
@@ -90,12 +84,13 @@ class Cache:
         self._folder.mkdir(
             mode=0o750, parents=True, exist_ok=True
         )  # it may be gone, or was never made
-        with self._temporary.open("wb") as file:
+        # of a name of its own, so that a second agent on its way out cannot tear it
+        with half_made(self._path) as file:
             file.write(positions.encode())
             file.flush()
             os.fsync(file.fileno())
-        fault("positions_written")
-        self._temporary.replace(self._path)
+            fault("positions_written")
+            Path(file.name).replace(self._path)
         fault("positions_saved")
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

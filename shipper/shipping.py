@@ -1,7 +1,7 @@
 """The loop of an agent: gathers a round while the one before is in flight, and moves the positions with its ack.
 
-Never more than one round in flight and one in hand, so a broker that is away costs neither memory nor lines: the
-source files wait. What to do about troubles is decided elsewhere; this room only keeps the order.
+Never more than one round in flight, one in hand and, behind a backlog, one read ahead, so a broker that is away costs
+neither memory nor lines: the source files wait. What to do about troubles is decided elsewhere; this room only keeps the order.
 """
 
 import asyncio
@@ -62,6 +62,8 @@ class Shipping:
         self._goals: dict[str, int] = {}
         self._ends: dict[str, int] = {}
         self._size = min(FIRST_SIZE, pace.round_size)
+        self._is_behind = False
+        self._ahead: asyncio.Task[list[Block]] | None = None
 
     def change_pace(self, pace: Pace) -> None:
         """Breathe in another way from the next round on."""
@@ -101,6 +103,7 @@ class Shipping:
         finally:
             self._stopper.cancel()
         await self._land()
+        await self._finish_reading()
         if self._pace.once and self._source.look_due:
             await self._look()  # what was found out by reading is to be said
         self._pass_over()
@@ -110,12 +113,12 @@ class Shipping:
         self._goals = {state.file: state.size for state in self._source.states()}
         while not self._is_stopped:
             await self._breathe()
-            rounds = await self._gather()
+            rounds = await self._gather(group)
             for round_ in rounds:
                 await self._launch(round_, group)
             if not rounds and self._flight.has_begun:
                 await self._land()
-            elif self._is_done(rounds):
+            elif self._ahead is None and self._is_done(rounds):
                 break
             elif not rounds:
                 await self._idle()
@@ -132,6 +135,7 @@ class Shipping:
             raise OperatorError(f"{first.path}: {first.text}{more}; check --file")
 
     async def _look(self) -> None:
+        await self._finish_reading()
         clock = asyncio.get_running_loop().time
         began = clock()
         with self._reading():
@@ -163,12 +167,12 @@ class Shipping:
             return self._schedule.when_called
         return self._schedule.when_unsettled if self._source.is_unsettled else self._schedule.anyway
 
-    async def _gather(self) -> list[Round]:
-        while not self._is_stopped and (blocks := await self._read()):
+    async def _gather(self, group: asyncio.TaskGroup) -> list[Round]:
+        while not self._is_stopped and (blocks := await self._next()):
             fault("gathered")
             if not self._sieve.is_idle:
                 blocks = await asyncio.to_thread(self._sieve.sift, blocks)
-            blocks = await self._compress(blocks)
+            blocks = await self._compress(blocks, group)
             if blocks:
                 rounds = cut(blocks, self._pace.round_size)
                 self._meter.gathered(rounds)
@@ -176,16 +180,32 @@ class Shipping:
             await self._look_when_due()  # no line of them is left, which may be so for long
         return []
 
-    async def _compress(self, blocks: list[Block]) -> list[Block]:
+    async def _compress(self, blocks: list[Block], group: asyncio.TaskGroup) -> list[Block]:
         if self._pace.compression == "none":
             return blocks
         if sum(len(block.payload) for block in blocks) < self._pace.small:
             return compress(blocks, self._pace.compression)  # sooner than a thread would begin
+        if self._is_behind and self._source.is_repeatable:
+            self._ahead = group.create_task(self._read())
         return await asyncio.to_thread(compress, blocks, self._pace.compression)
 
+    async def _next(self) -> list[Block]:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and (blocks := await ahead):
+            return blocks
+        return await self._read()
+
     async def _read(self) -> list[Block]:
+        budget = self._size
         with self._reading():
-            return await self._source.gather(self._size)
+            blocks = await self._source.gather(budget)
+        self._is_behind = sum(len(block.payload) for block in blocks) >= budget // 2
+        return blocks
+
+    async def _finish_reading(self) -> None:
+        """Wait for what is read ahead: it is in hand, and nothing else is done to the files meanwhile."""
+        if self._ahead is not None:
+            await asyncio.wait({self._ahead})
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -199,7 +219,7 @@ class Shipping:
         await self._land()
         if self._is_stopped:
             return  # it is read again at the next start
-        self._trickles = round_.size < self._pace.small
+        self._trickles = round_.size < self._pace.small and not self._is_behind
         self._flight.launch(self._fly(round_), group)
 
     async def _fly(self, round_: Round) -> None:
@@ -234,7 +254,7 @@ class Shipping:
 
     async def _breathe(self) -> None:
         # what a trickle gathers while its last round flies is read only then, so that no block waits once it is read
-        if self._trickles and not self._pace.once:
+        if self._trickles and self._ahead is None and not self._pace.once:
             await self._land()
             await self._pause(self._pace.breath - self._flight.age)
 

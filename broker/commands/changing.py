@@ -108,6 +108,11 @@ class Change:
                 self.say("the broker has taken it")
             case Taken.NEXT_START:
                 self.say(f"no broker runs on {self.folder}; it counts from the next start")
+            case Taken.WHEN_READY:
+                self.say(
+                    f"the broker of {self.folder} is not ready yet (it may wait for its cluster, see its log); "
+                    "the change is in the book and counts as soon as it is, or from its next start"
+                )
             case Taken.REFUSED:
                 raise OperatorError(
                     f"the change is in the book, but the broker goes on with the old one: {taking.words}"

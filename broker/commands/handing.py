@@ -41,6 +41,8 @@ class Handing:
 
     def give(self, carried: Sequence[Carried]) -> list[Sheet]:
         """Hand them over and return the files made; raises `OperatorError`, and then there are none."""
+        if not carried:
+            return []  # nor is a folder looked at: this one may be nobody's to enter
         if self.is_printed:
             for one in carried:
                 click.echo(self._text(one, "FILE"), nl=False)

@@ -25,6 +25,9 @@ def run(**options: Any) -> None:
     # a hang-up before there is anything to read again waits until there is
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     settings = given(BrokerSettings, options)
+    if settings.store_dir is None and (folders := os.environ.get("STATE_DIRECTORY")):
+        options["store_dir"] = folders.split(":")[0]  # systemd's, where nothing else is said
+        settings = given(BrokerSettings, options)
     if settings.store_dir is None:
         raise click.UsageError(
             "--store-dir is required (or LOGBROKER_STORE_DIR, or store_dir in the --config file)"

@@ -55,15 +55,26 @@ def tls() -> None:
     metavar="FILE",
     help="Key of --authority; it is used and not kept here.",
 )
+@click.option(
+    "--elsewhere",
+    is_flag=True,
+    help="For a broker on another machine: this one's own names are left out.",
+)
 @settings_options(BrokerSettings, _FIELDS)
 def init(
-    names: Sequence[str], authority: Path | None, authority_key: Path | None, **options: Any
+    names: Sequence[str],
+    authority: Path | None,
+    authority_key: Path | None,
+    elsewhere: bool,
+    **options: Any,
 ) -> None:
     """Make an authority (or take --authority), and a certificate for this broker."""
     pki = _pki(options)
     if pki.is_there:
         raise OperatorError(f"{pki.broker} is there already; `logbroker tls renew` makes a new one")
-    wanted = _checked((*names, *_own_names()))
+    if elsewhere and not names:
+        raise click.UsageError("--elsewhere goes with --name: how clients reach that broker")
+    wanted = _checked((*names, *(_HERE if elsewhere else _own_names())))
     now = _now()
     if authority and authority_key:
         signer = read_authority(authority, authority_key)

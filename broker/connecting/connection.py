@@ -113,15 +113,18 @@ class Connection:
 
     async def _connect(self) -> BrokerClient:
         async with self._connecting:
-            client = self._client
-            if client is not None and client.is_well and not self._denials.is_deaf:
-                return client
+            if self._client is not None and self.is_on(self._client):
+                return self._client
             with cancellation.kept():
                 await self._drop()
                 self._client = await self._door.enter(self._hear)
             self._api, self._trust = None, Trust()
             self._denials.reset(self._inboxes.prefix)
             return self._client
+
+    def is_on(self, client: BrokerClient) -> bool:
+        """Whether this client is the present one and lives: what was subscribed on it is still heard."""
+        return client is self._client and client.is_well and not self._denials.is_deaf
 
     def judge(self, seconds: float, error: ConnectionLost | Rejected | None) -> None:
         """Take note of how a question to the stream, or its like, ended after so many seconds.

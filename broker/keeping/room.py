@@ -167,13 +167,23 @@ class RoomKeeper:
             return True
         if not self._may_drop:
             return False
-        need = short.to_high.less(spare.amount)
-        files = await self._making.purge(info, state.received, need, Memory.OWNERS)
+        # another keeper may have taken some meanwhile, here and before the last stage: the stream knows
+        now, left = await self._look_again(info)
+        if not left:
+            return True
+        files = await self._making.purge(now, state.received, left.to_high, Memory.OWNERS)
         self._purged(files.amount)
         self._speaker.forgot(files.amount)
-        if files.amount.covers(need) or not files.is_all:
+        if files.amount.covers(left.to_high) or not files.is_all:
             return True
-        return await self._drop(info, state)
+        return await self._drop(now, state)
+
+    async def _look_again(self, info: Mapping[str, Any]) -> tuple[Mapping[str, Any], Shortage]:
+        """Return the stream as it is now, and what is short in it: nothing where it was made anew since `info`."""
+        now = await self._connection.api(f"STREAM.INFO.{STREAM}")
+        if now["created"] != info["created"]:
+            return now, Shortage(Amount(), Amount())
+        return now, shortage(Amount.held(now), Bounds.of(now), self._policy.marks)
 
     def _purged(self, gone: Amount) -> None:
         self._speaker.purged(gone)
@@ -184,9 +194,8 @@ class RoomKeeper:
         )
 
     async def _drop(self, info: Mapping[str, Any], state: State) -> bool:
-        now = await self._connection.api(f"STREAM.INFO.{STREAM}")
-        left = shortage(Amount.held(now), Bounds.of(now), self._policy.marks)
-        if not left or now["created"] != info["created"]:
+        now, left = await self._look_again(info)
+        if not left:
             return True
         drop = await self._making.drop(now, state.received, left.to_high)
         self._purged(drop.purged)

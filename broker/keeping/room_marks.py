@@ -24,10 +24,6 @@ class Amount:
         """Return both together."""
         return Amount(self.size + other.size, self.messages + other.messages)
 
-    def less(self, other: "Amount") -> "Amount":
-        """Return what is left of this without the other, never below nothing."""
-        return Amount(max(self.size - other.size, 0), max(self.messages - other.messages, 0))
-
     def covers(self, other: "Amount") -> bool:
         """Whether neither number is below the other's."""
         return self.size >= other.size and self.messages >= other.messages

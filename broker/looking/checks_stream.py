@@ -63,6 +63,7 @@ def lag(status: Status, limits: Thresholds) -> Verdict:
         (
             Gauge("messages", most, "Most messages of a partition that wait", limit=limits.lag),
             Gauge("age_seconds", oldest, "Age of the oldest of them", Unit.SECONDS, limits.age),
+            Gauge("max_age_seconds", status.max_age or 0.0, "Kept; 0 for ever", Unit.SECONDS),
             *_lag_gauges(status.partitions, ages),
         ),
     )

@@ -1,7 +1,8 @@
-"""The --config file of a program: read once, whole, and told by file and line where it will not do."""
+"""The files of settings of a program: each read once, whole, and told by file and line where it will not do."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from broker.exits import ConfigurationError
 from broker.running.tomllines import Fault, fault_of, lines_of_keys
 
-__all__ = ["ConfigFile", "read_config"]
+__all__ = ["ConfigFile", "credential_file", "read_config", "read_configs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,20 @@ class ConfigFile:
         """Return where a key stands, as `FILE:LINE`."""
         number = lines_of_keys(self.text).get(key)
         return f"{self.path}:{number}" if number else str(self.path)
+
+
+def credential_file(program: str, environment: Mapping[str, str]) -> Path | None:
+    """Return the file of settings that the service manager hands over in secret, where it does (LoadCredential=)."""
+    folder = environment.get("CREDENTIALS_DIRECTORY")
+    with suppress(OSError):  # that's fine: a folder that we may not enter is another service's
+        if folder and (path := Path(folder, f"{program}.toml")).exists():
+            return path
+    return None
+
+
+def read_configs(paths: Sequence[Path | None]) -> tuple[ConfigFile, ...]:
+    """Read those files that there are, in that order; raises what `read_config` raises."""
+    return tuple(read_config(path) for path in paths if path is not None)
 
 
 def read_config(path: Path) -> ConfigFile:

@@ -1,4 +1,4 @@
-"""Settings of a program: declared once as a model, read from options, environment and a TOML file, in that order.
+"""Settings of a program: declared once as a model, read from options, environment and TOML files, in that order.
 
 The click options are made from the same fields (`options.py`), so that option, variable, key, default and help text
 can never disagree.
@@ -7,7 +7,7 @@ can never disagree.
 import difflib
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -22,7 +22,7 @@ from pydantic_settings import (
 )
 
 from broker.exits import ConfigurationError
-from broker.running.configfile import ConfigFile, read_config
+from broker.running.configfile import ConfigFile, credential_file, read_configs
 
 __all__ = ["Many", "ProgramSettings", "load", "name_of"]
 
@@ -53,7 +53,7 @@ class ProgramSettings(BaseSettings):
     )
     program: ClassVar[str]
     from_file: ClassVar[Mapping[str, Any]] = {}
-    """What the --config file says; `load` makes a model of its own for each."""
+    """What the files say; `load` makes a model of its own for each."""
 
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = Field(
         "info", description="How much this program says of itself: debug, info, warning or error."
@@ -71,7 +71,7 @@ class ProgramSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return options, environment, file: the earlier wins."""
+        """Return options, environment, files: the earlier wins."""
         return init_settings, env_settings, InitSettingsSource(settings_cls, dict(cls.from_file))
 
 
@@ -79,10 +79,10 @@ Model = TypeVar("Model", bound=ProgramSettings)
 
 
 def load(model: type[Model], options: Mapping[str, Any], config: Path | None) -> Model:
-    """Return the settings of a program: an option wins over the environment, and that over the file.
+    """Return the settings of a program: an option wins over the environment, that over the file, and that over a credential.
 
-    `options` holds the options that were given, by field name. Raises click.UsageError for a bad option and
-    `ConfigurationError` for a bad variable, key or file.
+    `options` holds the options that were given, by field name; a credential is a file like the other, which the service manager
+    hands over. Raises click.UsageError for a bad option and `ConfigurationError` for a bad variable, key or file.
     """
     prefix = model.model_config.get("env_prefix", "")
     _refuse_unknown_variables(prefix, _names(model))
@@ -90,14 +90,15 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
         **_emptied(model, prefix),
         **{name_of(field): value for field, value in options.items()},
     }
-    file = None if config is None else read_config(config)
-    if file:
+    files = read_configs((config, credential_file(model.program, os.environ)))
+    for file in files:
         _refuse_unknown_keys(file, _names(model), model.program)
-    reading = {"from_file": file.content if file else {}, "__module__": model.__module__}
+    content = {key: value for file in reversed(files) for key, value in file.content.items()}
+    reading = {"from_file": content, "__module__": model.__module__}
     try:
         settings: Model = type(model.__name__, (model,), reading)(**named)
     except ValidationError as error:
-        raise _translate(error.errors()[0], named, model, file) from None
+        raise _translate(error.errors()[0], named, model, files) from None
     return settings
 
 
@@ -144,7 +145,7 @@ def _translate(
     first: ErrorDetails,
     options: Mapping[str, Any],
     model: type[ProgramSettings],
-    file: ConfigFile | None,
+    files: Sequence[ConfigFile],
 ) -> click.UsageError | ConfigurationError:
     """Return the error for a person: it names the place to mend, for what contradicts another setting one of the two."""
     prefix, known = model.model_config.get("env_prefix", ""), _names(model)
@@ -161,7 +162,7 @@ def _translate(
             return click.UsageError(f"--{one.replace('_', '-')}: {reason}")
         if f"{prefix}{one}".upper() in set_there:
             return ConfigurationError(f"{prefix}{one}".upper() + f": {reason}")
-        if file and one in file.content:
+        if file := next((file for file in files if one in file.content), None):
             return ConfigurationError(f"{file.line(one)}: {one}: {reason}")
     return click.UsageError(f"--{name.replace('_', '-')}: {reason}" if name else reason)
 

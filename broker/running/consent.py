@@ -19,7 +19,8 @@ def ask(question: str) -> None:
     """
     if not sys.stdin.isatty():
         raise click.UsageError(
-            "nothing was changed: this asks first, and there is no terminal to answer on; --yes does it without asking"
+            f"nothing was changed: this asks first ({question}), and there is no terminal to answer on; "
+            "--yes does it without asking"
         )
     try:
         agreed = click.confirm(question, err=True)

@@ -4,14 +4,20 @@ Whatever hangs beyond that (a read from a dead network file system) is left: wha
 """
 
 import asyncio
+import atexit
 import os
 import signal
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
 
-__all__ = ["Ending"]
+__all__ = ["BrokenOff", "Ending"]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class BrokenOff(BaseException):
+    """The program was told to end while it did what blocks its loop."""
 
 
 class Ending:
@@ -34,9 +40,38 @@ class Ending:
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)  # the second one needs no help of ours
-        signal.signal(signal.SIGALRM, lambda *_: os._exit(self._code))
-        signal.setitimer(signal.ITIMER_REAL, self._last_resort)
+        self._bound()
         self.asked.set()
         seconds = told()
         with suppress(RuntimeError):  # the work is done already
             self.limit.reschedule(loop.time() + seconds)
+
+    @contextmanager
+    def breaking_off(self) -> Iterator[None]:
+        """Do something that blocks the loop: the first signal raises `BrokenOff` there, and is heard by the loop as well."""
+        before = {number: signal.getsignal(number) for number in _SIGNALS}
+
+        def break_off(_: int, __: FrameType | None) -> None:
+            _restore(before)
+            self._bound()
+            raise BrokenOff
+
+        for number in _SIGNALS:
+            signal.signal(number, break_off)
+        try:
+            yield
+        finally:
+            _restore(before)
+
+    def _bound(self) -> None:
+        if signal.getitimer(signal.ITIMER_REAL)[0]:
+            return  # bounded since the signal came
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(self._code))
+        signal.setitimer(signal.ITIMER_REAL, self._last_resort)
+        # once threads are waited for nothing hangs any more, and the interpreter takes the handler away, not the alarm
+        atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
+
+
+def _restore(handlers: "dict[signal.Signals, signal._HANDLER]") -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)

@@ -6,8 +6,8 @@ Never waits and never fails: what the service manager cannot take now is sent th
 import os
 import socket
 from collections import deque
-from collections.abc import MutableMapping
-from contextlib import suppress
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager, suppress
 
 from broker.printable import printable
 
@@ -55,6 +55,19 @@ class Notifier:
         """Keep the watchdog quiet."""
         if self.watchdog is not None:
             self._send("WATCHDOG=1")
+
+    @contextmanager
+    def excused(self, seconds: float) -> Iterator[None]:
+        """Have the watchdog wait so long meanwhile, if it would not: for what blocks, and ends by itself."""
+        before = self.watchdog
+        if before is None or before >= seconds:
+            yield
+            return
+        self._send(f"WATCHDOG_USEC={round(seconds * 1_000_000)}", "WATCHDOG=1")
+        try:
+            yield
+        finally:
+            self._send(f"WATCHDOG_USEC={round(before * 1_000_000)}", "WATCHDOG=1")
 
     def close(self) -> None:
         """Let go of the socket."""

@@ -1,6 +1,7 @@
 """How every program begins and ends: its version, its log, and one line and an exit code for whatever stops it."""
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -11,10 +12,12 @@ import click
 from broker.exits import Exit, OperatorError
 from broker.printable import printable
 from broker.running.configuration import ProgramSettings
+from broker.running.journal import graded, handler_for, is_journal
 from broker.running.loglines import FORMATS, JsonLines
 
 __all__ = ["log_to_stderr", "run"]
 
+_MOMENT = 0.01  # seconds
 logger = logging.getLogger(__name__)
 
 
@@ -34,7 +37,17 @@ def run(command: click.Command, arguments: Sequence[str]) -> None:
 def _end(code: Exit) -> None:
     # one that follows, as `timeout` sends it to the group as well, must not break into the tidying up of the first
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.unraisablehook = lambda lost: _end_again(lost, code)
     sys.exit(code)
+
+
+def _end_again(lost: "sys.UnraisableHookArgs", code: Exit) -> None:
+    """End once more, a moment later, when the signal came where nothing can be raised: while C tidies up an object, say."""
+    if lost.exc_type is not SystemExit:
+        sys.__unraisablehook__(lost)
+        return
+    signal.signal(signal.SIGALRM, lambda *_: sys.exit(code))
+    signal.setitimer(signal.ITIMER_REAL, _MOMENT)
 
 
 def _code_of(call: Callable[[], object], program: str) -> int:
@@ -68,12 +81,14 @@ def _say(program: str, message: str) -> None:
     if any(isinstance(handler.formatter, JsonLines) for handler in logging.root.handlers):
         logging.getLogger(program).critical("%s", message)
     else:
-        click.echo(f"{program}: {printable(message)}", err=True)
+        line = f"{program}: {printable(message)}"
+        is_graded = is_journal(sys.stderr, os.environ)
+        click.echo(graded(logging.ERROR, line) if is_graded else line, err=True)
 
 
 def log_to_stderr(settings: ProgramSettings) -> None:
     """Send this program's log to stderr, as much of it and in the form that the settings say; may be called again."""
-    handler = logging.StreamHandler()
+    handler = handler_for(sys.stderr, os.environ)
     handler.setFormatter(FORMATS[settings.log_format]())
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     sys.excepthook = _log_defect if settings.log_format == "json" else sys.__excepthook__

@@ -52,3 +52,10 @@ class Door:
             settings.receiver_limits,
         )
         return admit(book, house, now)
+
+    def is_behind(self, admission: Admission) -> bool:
+        """Whether the book is another one by now than `admission` comes from, or cannot be read."""
+        try:
+            return load_book(self.folder).revision != admission.revision
+        except ConfigurationError:
+            return True

@@ -1,4 +1,4 @@
-"""Asks nats-server how it is, again and again, and has it started again when a full disk stopped it and has space now."""
+"""Asks nats-server how it is, again and again, and has it started again: where a full disk stopped it, and where it hangs."""
 
 import asyncio
 import logging
@@ -18,6 +18,7 @@ __all__ = ["Disk", "Watch"]
 _SUBJECT = "$SYS.REQ.SERVER.PING.HEALTHZ"
 _LOOK_EVERY = 2.0  # seconds
 _PATIENCE = 3.0  # seconds for an answer
+_HANGS = 50.0  # seconds without one; a watchdog would end all of the broker after 60
 logger = logging.getLogger(__name__)
 
 
@@ -59,6 +60,8 @@ class Watch:
             await self._look()
             if self.health.frozen:
                 self._heal()
+            elif time.monotonic() - self.answered > _HANGS:
+                self._wake()
             try:
                 async with asyncio.timeout(_LOOK_EVERY):
                     await self._alarm.wait()
@@ -69,7 +72,7 @@ class Watch:
     async def _look(self) -> None:
         try:
             health = await self._ask()
-        except (ConnectionLost, Rejected) as error:
+        except (ConnectionLost, Rejected, TimeoutError) as error:
             logger.debug("nats-server does not tell how it is: %s", error)
             return
         self.answered = time.monotonic()
@@ -86,7 +89,8 @@ class Watch:
             if health is not None and health.server == self.health.server and not told.done():
                 told.set_result(health)
 
-        await self._connection.client()
+        async with asyncio.timeout(_PATIENCE):
+            await self._connection.client()
         inbox = self._connection.new_inbox()
         subscription = await self._connection.tap(inbox, take)
         try:
@@ -103,6 +107,13 @@ class Watch:
                 "there is space again (%s): restarting nats-server, so that it stores lines again",
                 format_size(free),
             )
+            self.healing = self.healing.begun(now)
+            self._restart()
+
+    def _wake(self) -> None:
+        now = time.monotonic()
+        if self.healing.may_begin(now):
+            logger.error("nats-server has not answered for %g s: starting it again", _HANGS)
             self.healing = self.healing.begun(now)
             self._restart()
 

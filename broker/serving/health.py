@@ -62,7 +62,7 @@ def enough_space(free: int, reserve: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Healing:
-    """How often a server was restarted for a failed write lately, and when that was, in seconds of a clock."""
+    """How often a server was restarted lately, for a failed write or as it hung, and when that was, in seconds of a clock."""
 
     times: int = 0
     last: float = 0.0

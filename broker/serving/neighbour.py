@@ -21,6 +21,7 @@ STORE_LOCK = "logbroker.lock"
 """The lock of a folder, held as long as a broker runs on it."""
 
 _LOOK_EVERY = 0.02
+_BEGINS = 10.0  # seconds that a broker may take to be ready; longer, and it waits for others, or brings back a large store
 
 
 class Taken(Enum):
@@ -28,6 +29,7 @@ class Taken(Enum):
 
     DONE = "done"
     NEXT_START = "next start"
+    WHEN_READY = "when ready"
     REFUSED = "refused"
     UNKNOWN = "unknown"
 
@@ -80,9 +82,11 @@ def read_ready(folder: Path) -> dict[str, Any]:
 def tell(folder: Path, revision: int, patience: float) -> Taking:
     """Have the broker of a folder, if there is one, read its book again, and wait until it has `revision` of it.
 
-    Waits `patience` seconds at most. Raises `OperatorError` for a broker of another user.
+    Waits `patience` seconds at most, and less for one that is not ready: it reads its book again when it is. Raises
+    `OperatorError` for a broker of another user.
     """
     deadline = time.monotonic() + patience
+    was_ready = time.monotonic()
     told: tuple[object, object] | None = None
     while is_held(folder):
         ready = read_ready(folder)
@@ -100,7 +104,11 @@ def tell(folder: Path, revision: int, patience: float) -> Taking:
         if isinstance(pid, int) and life != told:
             _hang_up(pid, folder)
             told = life
-        if time.monotonic() >= deadline:
+        now = time.monotonic()
+        was_ready = now if ready else was_ready
+        if now - was_ready >= _BEGINS:
+            return Taking(Taken.WHEN_READY)
+        if now >= deadline:
             return Taking(Taken.UNKNOWN)
         time.sleep(_LOOK_EVERY)
     return Taking(Taken.NEXT_START)

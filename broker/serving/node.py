@@ -283,7 +283,9 @@ class Node:
             await asyncio.sleep(LOOK_EVERY)
 
     async def _expire(self) -> None:
-        """Turn away credentials at the end of their time."""
+        """Take over what came into the book while nobody could be told; then turn away credentials at the end of their time."""
+        if self.house.door.is_behind(self._outfit.admission):
+            await self._again_as_it_is()
         while True:
             left = self._outfit.admission.seconds_left(self.house.now())
             self._again.clear()

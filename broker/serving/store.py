@@ -87,8 +87,12 @@ def _lock(descriptor: int, folder: Path) -> None:
                 f"another broker (process {owner or 'unknown'}) has the store {folder}; "
                 "stop it, or choose another --store-dir"
             ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            error.filename = str(folder / _LOCK)
+            raise told(folder, error) from None
         return
 
 

@@ -126,7 +126,6 @@ class Follower:
                 if self.pace.once:
                     raise
                 self._checked = None
-                await self._ledger.confirm()  # whoever mended it by hand has fenced us
                 await self._wait_blocked(Blocked(self._partition, Cause.STATE, str(error)), stop)
             else:
                 return True
@@ -280,11 +279,21 @@ class Follower:
         most = _ELECTION if elects else _ONCE_ATTEMPTS
         if self.pace.once and (blocked.cause is Cause.STATE or self._attempts >= most):
             raise OperatorError(f"partition {self._partition} is blocked, {detail}")
+        if blocked.cause is not Cause.BROKER:
+            await unless(stop, self._confirm())
         self._account.blocked(blocked)
         if not elects:
             await unless(stop, self._count())
         is_brisk = elects and self._attempts <= _ELECTION
         await pause(stop, _blocked_pause(1 if is_brisk else self._attempts))
+
+    async def _confirm(self) -> None:
+        """Raise `FencedError` when somebody else owns the partition; a task that came to nothing need not have asked.
+
+        Whoever has taken it over may hold its lock nearly all the time, or have mended by hand what blocks us.
+        """
+        with suppress(ConnectionLost, Rejected):  # asked again before the next attempt
+            await self._ledger.confirm()
 
 
 def _blocked_pause(attempts: int) -> float:

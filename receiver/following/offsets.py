@@ -241,8 +241,9 @@ def _contradiction(offset: Offset, last: Batch, evidence: Evidence, partition: i
             f"{OFFSETS_BUCKET} was restored or made anew; {_behind(last, partition)}"
         )
     return (
-        f"{files}, but the offset is {offset.next}: the files are older than it, restored from a backup or left on another "
-        f"machine; bring back the newer ones, or {_behind(last, partition)}"
+        f"{files} by {evidence.state}/p{partition}.journal, but the offset is {offset.next}: that journal was cut, or both are "
+        "older than the offset, restored from a backup or left on another machine; bring back the newer ones, or, if they are "
+        f"lost, look for lines that stand twice at the ends of the files: {_behind(last, partition)}"
     )
 
 
@@ -268,12 +269,14 @@ def moved(offset: Offset | None, stream: StreamState, to: int, by: str, now: str
     """Return the entry of an offset that a person moves: an epoch of its own, which stops whoever owns the partition.
 
     What the files have is judged by where the offset stood before; bytes that they have already are not written again.
+    Of another stream the same sequences are other lines: what the files have cannot be read again, and stays.
     """
     if offset is None:
-        return Offset(
-            to, 1, stream.created, by, committed_at=now, lineage=(Beginning(1, 0, by_hand=True),)
-        )
+        beginning = Beginning(1, 0, by_hand=True, restored=True)  # of which stream nobody knows
+        return Offset(to, 1, stream.created, by, committed_at=now, lineage=(beginning,))
     epoch = offset.epoch + 1
+    is_other = offset.stream_created != stream.created
+    beginning = Beginning(epoch, offset.next, by_hand=True, restored=is_other)
     return replace(
         offset,
         next=to,
@@ -284,5 +287,5 @@ def moved(offset: Offset | None, stream: StreamState, to: int, by: str, now: str
         released=False,
         clear_until=0,
         committed_at=now,
-        lineage=offset.with_beginning(Beginning(epoch, offset.next, by_hand=True)),
+        lineage=offset.with_beginning(beginning),
     )

@@ -57,7 +57,10 @@ class Tidier:
         """Wait for more, and take all of it; nothing has come when the next look is due."""
         names: set[str] = set()
         try:
-            found = await asyncio.wait_for(self._queue.get(), _LOOK_EVERY)
+            async with asyncio.timeout(
+                _LOOK_EVERY
+            ):  # wait_for loses cancellations: broker/cancellation.py
+                found = await self._queue.get()
         except TimeoutError:
             return names, False
         while found is not None:

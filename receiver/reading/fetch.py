@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from broker.connecting.client import BrokerClient
 from broker.connecting.connection import Arrived, Connection, ConnectionLost, Rejected
 from broker.delivery import Delivery, parse
 from broker.subjects import consumer_name
@@ -132,7 +133,7 @@ class _Source:
         self._size = 0
         self._ended: asyncio.Future[str] | None = None
         self._subscriptions: list[Any] = []
-        self._client: object = None
+        self._client: BrokerClient | None = None
         self.left = threading.Event()
 
     async def _open(self) -> None:
@@ -151,7 +152,7 @@ class _Source:
         Raises `ConnectionLost` for deliveries that are not the next ones.
         """
         if self._subscriptions:
-            await self._check_client()
+            self._check_client()
             return await self._pull(most, wait)
         await self._open()
         try:
@@ -160,11 +161,13 @@ class _Source:
             await self._reset()
             return await self._pull(most, wait)
 
-    async def _check_client(self) -> None:
-        """Raise `ConnectionLost` when somebody has connected anew: our subscriptions ended with the client before."""
-        async with asyncio.timeout(_PATIENCE):
-            if await self._connection.client() is not self._client:
-                raise ConnectionLost("the connection was lost and made anew")
+    def _check_client(self) -> None:
+        """Raise `ConnectionLost` when the client was lost, and our subscriptions with it.
+
+        Another one is not waited for here: a stay is as well over, and whoever is told to stop need not wait for it.
+        """
+        if self._client is None or not self._connection.is_on(self._client):
+            raise ConnectionLost("the connection was lost")
 
     async def _position(self) -> None:
         """Have the consumer stand at `first`. Its own delivery numbers prove nothing: each reset begins them anew."""
@@ -186,6 +189,7 @@ class _Source:
 
     async def prove(self) -> None:
         """Raise `ConnectionLost` or `Rejected` unless the consumer is as we made it: else something may have been left out."""
+        self._check_client()
         await self._delivered()
 
     async def _delivered(self) -> dict[str, Any]:

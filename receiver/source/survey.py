@@ -68,21 +68,33 @@ async def subjects_of(connection: Connection, options: SourceOptions) -> tuple[s
     if options.subjects is not None:
         return options.subjects
     await connection.once()
-    try:
-        entry = await read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    except Denied as error:
-        raise StreamUnreadable(
-            f"{error}; or give the option partitions, such as 0,1, or subjects"
-        ) from None
-    except Rejected:
-        entry = None
-    number = partitions_in(entry.value if entry else None)
+    number = await _partitions(connection)
     if number is None:
         raise ConfigurationError(
             f"the broker at {connection.servers} does not say how many partitions there are; "
             "run `logbroker apply`, or give the option partitions, such as 0,1, or subjects"
         )
     return tuple(map(partition_filter, range(number)))
+
+
+async def _partitions(connection: Connection) -> int | None:
+    """Return the number of partitions that the broker's configuration names, None for none that can be read.
+
+    Of several servers none answers while they elect a leader, and one may that lags: they are asked again.
+    """
+    for _ in range(_LOOKS if connection.has_choice else 1):
+        try:
+            entry = await read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+        except Denied as error:
+            raise StreamUnreadable(
+                f"{error}; or give the option partitions, such as 0,1, or subjects"
+            ) from None
+        except Rejected:
+            entry = None
+        if (number := partitions_in(entry.value if entry else None)) is not None:
+            return number
+        await asyncio.sleep(_AGAIN)
+    return None
 
 
 async def place(

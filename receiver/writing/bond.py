@@ -5,11 +5,11 @@ whatever separates the two (a disk that is not mounted, another --state-dir, a f
 """
 
 import os
-import secrets
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from broker.halfmade import clear_away, half_made
 from receiver.writing import journal
 from receiver.writing.evidence import Bond, Evidence
 from receiver.writing.folders import make_folder
@@ -67,8 +67,11 @@ class Folders:
     def tie(self, epoch: int, first: int) -> None:
         """Bind the two to each other, and begin the journal where there is none; raises OSError.
 
-        The journal comes first: where the bond is, a journal that is not there was taken away.
+        The journal comes first: where the bond is, a journal that is not there was taken away. What somebody died over
+        in doing the same goes.
         """
+        for path in (self._journal, self._of_state, self._of_output):
+            clear_away(path)
         if not self._journal.exists():
             _put(self._journal, journal.sealed(journal.encode_start(epoch, first))[0])
         _put(self._of_state, f"{place_of(self.output).mark}\n".encode())
@@ -100,11 +103,10 @@ def _put(path: Path, data: bytes) -> None:
     with suppress(FileNotFoundError):
         if path.read_bytes() == data:
             return
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with fresh.open("xb") as file:
+    with half_made(path) as file:
         os.fchmod(file.fileno(), 0o640)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    fresh.replace(path)
+        Path(file.name).replace(path)
     sync_folder(path.parent)

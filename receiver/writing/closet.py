@@ -55,6 +55,7 @@ class Closet:
         self.order = order
         self._clock = clock
         self._left: set[str] | None = None
+        self._needed: dict[str, tuple[str, int]] = {}
         self._told: str | None = None
         self._over: set[str] = set()
         self._look_at = 0
@@ -76,7 +77,7 @@ class Closet:
         named = set(closed)
         self._over |= {name for name in named if not rotation.is_closed(name)}
         left = self._first_look() if self._left is None else self._left | self._later_look()
-        self._left = left | named
+        self._left = left | named | self._needed_no_more()
         self._prune(stopped)  # first: it makes room for what is compressed
         if not self._left:
             return
@@ -102,6 +103,20 @@ class Closet:
             with within(self.order.output, name) as path:
                 clear_away(path.parent, path.name)
         return names
+
+    def _needed_no_more(self) -> set[str]:
+        """Return the segments that a look had to pass over for an undo that can come no more: the next batch has begun."""
+        if not self._needed:
+            return set()
+        needed = _needed(self.order.state)
+        free = {
+            name
+            for name, (live, number) in self._needed.items()
+            if number < needed.get(live, number + 1)
+        }
+        for name in free:
+            del self._needed[name]
+        return free
 
     def _later_look(self) -> set[str]:
         """Return the files of days that are over by now; of all other segments we were told when they were closed."""
@@ -147,13 +162,15 @@ class Closet:
             order.state
         )  # after the listing: what is in it was announced before it was made
         journals = {path.stem for path in order.state.glob("p*.journal")}
-        segments = [
-            _segment(order.layout, live, number, name)
-            for live, numbers in rotation.closed_segments(names).items()
-            if f"p{self._owner(live)}" in journals
-            for number, name in numbers.items()
-            if number < needed.get(live, number + 1)
-        ]
+        segments = []
+        for live, numbers in rotation.closed_segments(names).items():
+            if f"p{self._owner(live)}" not in journals:
+                continue
+            for number, name in numbers.items():
+                if number < needed.get(live, number + 1):
+                    segments.append(_segment(order.layout, live, number, name))
+                else:
+                    self._needed[rotation.plain_name(name)] = (live, number)
         return segments + self._days_over(names, needed, journals)
 
     def _days_over(
@@ -194,7 +211,10 @@ class Closet:
 
 def be_modest() -> None:
     """Have the calling thread step back behind everybody else's work; for a thread that does nothing but tidy."""
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _MODEST)
+    with suppress(
+        PermissionError
+    ):  # a sandbox that forbids it; that's fine, it tidies at everybody's rank
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _MODEST)
 
 
 def _sized(output: Path, segment: Segment) -> list[Segment]:

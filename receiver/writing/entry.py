@@ -97,6 +97,7 @@ class Entry:
         loop = asyncio.get_running_loop()
         give_up = loop.time() + _PATIENCE
         while True:
+            await self._connected(give_up)
             try:
                 self._revision = await bucket.write(
                     self._connection, OFFSETS_BUCKET, self._key, moved.encode(), self._revision
@@ -113,10 +114,13 @@ class Entry:
             await asyncio.sleep(_PAUSE)
         self.offset = moved
 
-    async def _is_stored(self, moved: Offset, give_up: float) -> bool:
-        """Ask KV after a doubtful write; False means that it can be tried again."""
+    async def _connected(self, give_up: float) -> None:
         async with asyncio.timeout_at(give_up):
             await self._connection.client()
+
+    async def _is_stored(self, moved: Offset, give_up: float) -> bool:
+        """Ask KV after a doubtful write; False means that it can be tried again."""
+        await self._connected(give_up)
         try:
             entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
         except (ConnectionLost, Rejected):

@@ -138,6 +138,7 @@ class Output:
             fault("files_synced")
             self._folders.sync()
         self._has_left = False
+        self._lengths.keep()
 
     def _settle_all(self) -> None:
         for descriptor in self._open.values():
@@ -183,9 +184,9 @@ class Output:
         """Make files again what their images say; can be broken off and repeated. Raises OSError, `Damaged`."""
         self._close_all()
         undone = tuple(images)
-        self.notices += undoing.undo(undone, self._folders, self._numbers)
-        for image in undone:
-            self._lengths.undo(image.name)
+        gone = undoing.undo(undone, self._folders, self._numbers)
+        self.notices += gone.values()
+        self._lengths.undo(undone, gone)
         self.closed.clear()
         self._sizes.clear()
         self._moments.clear()

@@ -1,21 +1,28 @@
 """How long live files were when they were last left, so that what other hands did to them since can be told by name.
 
-A hint, never the truth: what it says may be as old as the last death of a process, and nothing is cut or undone by it.
+A hint, never the truth: what it says may be as old as the last death of a machine, and nothing is cut or undone by it. A file
+of its own holds all that was known once, and a line for each batch since: where a process dies, what it has committed is known.
 """
 
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from broker.checksum import closed, is_intact
 from broker.faults import fault
+from receiver.writing.journal import PreImage
 from receiver.writing.layout import Layout
+from receiver.writing.logbook import sync_folder
 
 __all__ = ["Damaged", "Known", "Lengths", "difference", "remains"]
 
 _VERSION = 1
+_GROWN = 64 * 1024  # bytes of batches after which all that is known is written anew
 _DEFAULT = Layout()
 
 
@@ -77,7 +84,7 @@ def remains(live: str, inode: int, length: int, now: Known | None) -> str | None
 
 
 class Lengths:
-    """The lengths of one partition's live files, read once and saved at the end, whatever number of batches between.
+    """The lengths of one partition's live files, read once and kept batch by batch.
 
     Whoever holds the partition's lock may have them.
 
@@ -92,7 +99,11 @@ class Lengths:
         self._path = path
         self._layout = layout
         self._changed = False
-        self._known, self._fresh = _read(path) if path else ({}, {})
+        self._day = ""
+        self._left: _Files = {}  # by the batch that is being written
+        saved = _read(path) if path else _Saved()
+        self._known, self._fresh = saved.known, saved.fresh
+        self._size, self._most = saved.size, saved.first + _GROWN
 
     def difference(self, live: str, now: Known | None) -> str | None:
         """Return what somebody else did to a live file since it was left, None for nothing; not while it is written."""
@@ -113,12 +124,51 @@ class Lengths:
 
     def note(self, live: str, known: Known) -> None:
         """Remember how a batch leaves a live file."""
-        self._fresh[live] = known
+        self._fresh[live] = self._left[live] = known
         self._changed = True
 
-    def undo(self, live: str) -> None:
-        """Forget what an undone batch left; what was found out before it is found again."""
-        self._changed = self._fresh.pop(live, None) is not None or self._changed
+    def keep(self) -> None:
+        """Write down how a batch leaves its files, before it counts: whoever comes after a death knows it too."""
+        left, self._left = self._left, {}
+        if not self._path or not left:
+            return
+        is_grown = self._size > self._most or self._is_of_new_day(left)
+        if is_grown or not self._append(self._path, _line({"left": _plain(left)})):
+            self.save()
+
+    def _append(self, path: Path, line: bytes) -> bool:
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                is_ours = 0 < self._size == os.fstat(descriptor).st_size
+                if is_ours and os.write(descriptor, line) == len(line):
+                    self._size += len(line)
+                    self._changed = False
+                    return True
+            finally:
+                os.close(descriptor)
+        return False
+
+    def undo(self, images: Iterable[PreImage], gone: Iterable[str]) -> None:
+        """Forget what an undone batch left of files, and of those that are `gone` and told all but their numbers.
+
+        On disk when this returns, as the undone batch may be: what was found out before it is found again.
+        """
+        for image in images:
+            fresh = self._fresh.pop(image.name, None)
+            is_of_another = image.name not in self._left  # a batch before, by a process that died
+            if (
+                fresh
+                and is_of_another
+                and (fresh.length, fresh.number) == (image.length, image.number)
+            ):
+                self._known[image.name] = fresh
+        for live in gone:
+            self._known[live] = Known(0, 0, self.number(live))
+        self._left.clear()
+        self._changed = True
+        self.save()
+        self._sync()
 
     def __enter__(self) -> "Lengths":
         return self
@@ -132,7 +182,7 @@ class Lengths:
         self.save()
 
     def save(self) -> None:
-        """Write down what is known, when it has changed; that it cannot be written is left for the next time."""
+        """Write all that is known anew, when it has changed; where that fails nothing is, as what stood there is not so."""
         if not self._changed or not self._path:
             return
         self._forget_earlier_days()
@@ -141,13 +191,33 @@ class Lengths:
             with fresh.open("wb") as file:
                 inode = os.fstat(file.fileno()).st_ino
                 saved = {"known": _plain(self._known), "fresh": _plain(self._fresh)}
-                body = json.dumps({"version": _VERSION, "inode": inode, **saved})[:-1]
-                file.write(closed(body.encode()))
+                whole = _line({"version": _VERSION, "inode": inode, **saved})
+                file.write(whole)
             fault("lengths_written")
             fresh.replace(self._path)
         except OSError:
+            self._size = 0
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
             return
         self._changed = False
+        self._size, self._most = len(whole), len(whole) + _GROWN
+
+    def _sync(self) -> None:
+        with suppress(OSError):  # that's fine: it matters where the machine dies before it is there
+            if self._path and self._size:
+                descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+                sync_folder(self._path.parent)
+
+    def _is_of_new_day(self, left: Iterable[str]) -> bool:
+        if not self._layout.has_date:
+            return False
+        before, self._day = self._day, max(self._day, *map(self._layout.date_of, left))
+        return before < self._day
 
     def _forget_earlier_days(self) -> None:
         if not self._layout.has_date:
@@ -165,18 +235,58 @@ def _plain(files: _Files) -> dict[str, tuple[int, int, int]]:
     return {live: (known.inode, known.length, known.number) for live, known in files.items()}
 
 
-def _read(path: Path) -> tuple[_Files, _Files]:
+@dataclass(slots=True)
+class _Saved:
+    """What was read: `first` bytes say what was known once, `size` are all, 0 where no more may be appended."""
+
+    known: _Files = field(default_factory=dict)
+    fresh: _Files = field(default_factory=dict)
+    first: int = 0
+    size: int = 0
+
+
+def _line(members: Mapping[str, object]) -> bytes:
+    return closed(json.dumps(members)[:-1].encode()) + b"\n"
+
+
+def _read(path: Path) -> _Saved:
     try:
         with path.open("rb") as file:
             data, inode = file.read(), os.fstat(file.fileno()).st_ino
-        found = json.loads(data)
-        if found["version"] == _VERSION and is_intact(data, found):
-            # Where this file itself was copied, so were the others, and no inode says anything.
-            is_here = found["inode"] == inode
-            return _files(found["known"], is_here=is_here), _files(found["fresh"], is_here=is_here)
+        first, *lines = data.splitlines(keepends=True)
+        opening = _members(first)
+        if opening["version"] != _VERSION:
+            return _Saved()
+        # Where this file itself was copied, so were the others, and no inode says anything.
+        is_here = opening["inode"] == inode
+        found = _Saved(
+            _files(opening["known"], is_here=is_here), _files(opening["fresh"], is_here=is_here)
+        )
+        whole = [
+            line for line in lines if line.endswith(b"\n")
+        ]  # who wrote the last one may have died
+        for line in whole:
+            _leave(found, _files(_members(line)["left"], is_here=is_here))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError):
-        pass  # that's fine: nothing is known
-    return {}, {}
+        return _Saved()  # that's fine: nothing is known
+    found.first = len(first)
+    found.size = len(data) if data.endswith(b"\n") else 0
+    return found
+
+
+def _members(line: bytes) -> dict[str, Any]:
+    """Return what a line holds; raises ValueError and others where it is not as written."""
+    found = json.loads(line)
+    if not is_intact(line, found):
+        raise ValueError("not as written")
+    return dict(found)
+
+
+def _leave(saved: _Saved, left: _Files) -> None:
+    for live, known in left.items():
+        if before := saved.fresh.pop(live, None):
+            saved.known[live] = before
+        saved.fresh[live] = known
 
 
 def _files(entries: dict[str, list[int]], *, is_here: bool) -> _Files:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from broker.halfmade import clear_away, half_made
 from receiver.assignment import Place
 from receiver.writing.logbook import sync_folder
 
@@ -30,8 +31,15 @@ class Elsewhere(Exception):
 def place_of(folder: Path) -> Place:
     """Return a folder that exists as a place, marked now if it never was; raises OSError."""
     path = folder / MARKED
-    if not path.exists():
+    try:
+        names = path.stat().st_nlink
+    except FileNotFoundError:
         _make(path)
+    else:
+        if (
+            names > 1
+        ):  # whoever made it died before it had but one; this folder is too large to look each time
+            clear_away(path)
     return Place(folder, path.read_text("ascii", "replace").strip())
 
 
@@ -41,16 +49,12 @@ def is_mark(text: str) -> bool:
 
 
 def _make(path: Path) -> None:
-    fresh = path.with_name(f"{MARKED}.{secrets.token_hex(4)}")
-    with fresh.open("x", encoding="ascii") as file:
-        file.write(secrets.token_hex(16) + "\n")
+    with half_made(path) as file:
+        file.write(f"{secrets.token_hex(16)}\n".encode())
         file.flush()
         os.fsync(file.fileno())
-    try:
         with suppress(FileExistsError):  # that's fine: another receiver of this folder was quicker
-            os.link(fresh, path)
-    finally:
-        fresh.unlink()
+            os.link(file.name, path)
     sync_folder(path.parent)
 
 

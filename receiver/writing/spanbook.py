@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from zlib import crc32
 
@@ -168,13 +168,24 @@ class SpanBook:
         return memory
 
 
-def cut(path: Path, image: PreImage) -> None:
-    """Cut a file of spans back to its image, before anybody reads it: what stands behind may be torn."""
+def cut(path: Path, image: PreImage, seal: str = "") -> None:
+    """Cut a file of spans back to its image, before anybody reads it: what stands behind may be torn.
+
+    A copy that somebody has brought back is another file, and the right one where the image ended in this `seal`.
+    """
     _memories.pop(path, None)
     try:
-        cut_back(path, image)
+        cut_back(path, replace(image, inode=0) if _is_sealed(path, image, seal) else image)
     except EOFError as error:
         raise DamagedSpans(f"{error}; {_WAY_OUT}") from None
+
+
+def _is_sealed(path: Path, image: PreImage, seal: str) -> bool:
+    if not seal or not path.exists():
+        return False
+    with path.open("rb") as file:
+        file.seek(max((image.length or 0) - _SEAL, 0))
+        return file.read(_SEAL).startswith(f'["{seal}",'.encode())
 
 
 def _read(data: bytes, memory: _Memory) -> None:

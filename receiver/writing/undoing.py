@@ -18,14 +18,14 @@ __all__ = ["undo"]
 _FLAGS = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-def undo(images: Iterable[PreImage], folders: Folders, numbers: Numbers) -> list[str]:
+def undo(images: Iterable[PreImage], folders: Folders, numbers: Numbers) -> dict[str, str]:
     """Make files again what their images say, on disk when this returns; can be broken off and repeated.
 
-    Returns what is to be told of other hands. Raises OSError, `Damaged`.
+    Returns what is to be told of those that other hands have taken, by name. Raises OSError, `Damaged`.
     """
     folders.look_again()
     segments: dict[str, dict[str, dict[int, str]]] = {}
-    notices = []
+    notices: dict[str, str] = {}
     for image in images:
         folder, _, name = image.name.rpartition("/")
         if folder not in segments:
@@ -35,7 +35,7 @@ def undo(images: Iterable[PreImage], folders: Folders, numbers: Numbers) -> list
             notice = _undo_one(image, segments[folder].get(name, {}), folders)
         fault("undoing")
         if notice:
-            notices.append(notice)
+            notices[image.name] = notice
     folders.sync()
     numbers.forget()
     return notices

@@ -3,16 +3,25 @@
 Whoever holds the partition's lock may call this, and nobody while a batch is being written.
 """
 
-from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from receiver.writing import gaps, spanbook
 from receiver.writing.files import Output
 from receiver.writing.gaps import GapBook
-from receiver.writing.journal import PreImage
+from receiver.writing.journal import Batch
 from receiver.writing.spanbook import SpanBook
 
-__all__ = ["tend", "undo"]
+__all__ = ["clear_away", "tend", "undo"]
+
+_HALF_MADE = (".new", ".gaps.new", ".lengths.new")
+
+
+def clear_away(state: Path, partition: int) -> None:
+    """Remove what a task died over while it wrote a file of the partition anew; what cannot be removed is written over."""
+    for suffix in _HALF_MADE:
+        with suppress(OSError):
+            (state / f"p{partition}{suffix}").unlink()
 
 
 def tend(state: Path, output: Path, partition: int) -> None:
@@ -24,16 +33,17 @@ def tend(state: Path, output: Path, partition: int) -> None:
     GapBook(state / f"p{partition}.gaps", partition).tell(output)
 
 
-def undo(images: Iterable[PreImage], output: Output, state: Path, partition: int) -> None:
-    """Make every file of a batch what its image says; can be broken off and repeated.
+def undo(last: Batch, output: Output, state: Path, partition: int) -> None:
+    """Make every file of the last batch what its image says; can be broken off and repeated.
 
     Raises OSError, `Damaged`, `DamagedSpans`, `DamagedGaps`.
     """
-    own = {f"p{partition}.spans": spanbook.cut, f"p{partition}.gaps": gaps.cut}
     lives = []
-    for image in images:
-        if cut := own.get(image.name):
-            cut(state / image.name, image)
+    for image in last.images:
+        if image.name == f"p{partition}.spans":
+            spanbook.cut(state / image.name, image, last.spans_before)
+        elif image.name == f"p{partition}.gaps":
+            gaps.cut(state / image.name, image)
         else:
             lives.append(image)
     output.undo(lives)

@@ -21,6 +21,7 @@ __all__ = [
     "came_after",
     "is_beginning",
     "is_heir_at_0",
+    "namesakes",
     "rule_known",
     "rule_rotated",
 ]
@@ -126,6 +127,13 @@ def rule_known(stranger: Stranger, cursors: Iterable[Cursor]) -> Ruling | None:
     if not same:
         return None
     return Ruling(Verdict.CONTINUE, max(same, key=lambda cursor: (cursor.offset, cursor.seen)))
+
+
+def namesakes(stranger: Stranger, known: Ruling, cursors: Iterable[Cursor]) -> list[Cursor]:
+    """Return the other cursors of a known file that kept its inode: by which it was found, and nothing was read."""
+    path = known.cursor.path if known.cursor else ""
+    same = (c for c in cursors if c.path == path and stranger.judged(c) is Match.SAME)
+    return [cursor for cursor in same if cursor.offset == 0 and cursor != known.cursor]
 
 
 def rule_rotated(stranger: Stranger, chain: Chain) -> Ruling:

@@ -55,6 +55,11 @@ class Memory:
             if tailer.is_unread:
                 self.cursors.pop(tailer.file, None)
 
+    def drop(self, cursors: Iterable[Cursor]) -> None:
+        """Forget cursors that are of files that have another one."""
+        for cursor in cursors:
+            self.cursors.pop(cursor.file, None)
+
     def tidy(self, lives: Iterable[str], now: int) -> None:
         """Forget what is long gone, if much has gathered; `lives` are the live paths of files that are there."""
         if len(self.cursors) + len(self.lives) <= self._size + _GROWTH:

@@ -16,7 +16,7 @@ from shipper.files.sighting import FileKey, Sighting
 from shipper.files.tailer import Tailer
 from shipper.following import sentences
 from shipper.following.asking import asks
-from shipper.following.chain import Ruling, Stranger, Verdict, rule_known
+from shipper.following.chain import Ruling, Stranger, Verdict, namesakes, rule_known
 from shipper.following.copies import Copies, rest_of
 from shipper.following.held import concerned, with_homes
 from shipper.following.holes import Holes
@@ -208,6 +208,8 @@ class Roster:
             candidates = index.by_inode[each.sighting.key.inode]
             if ruling := rule_known(each, candidates):
                 notices += self._act(ruling, each, index, now)
+                # it was found by another agent as well, which read nothing of it: a copy would be taken for that one's
+                self.memory.drop(namesakes(each, ruling, candidates))
             else:
                 rest.append(each)
         live = self._live_one(family, samples)

@@ -12,9 +12,10 @@ from shipper.settings import Compression
 __all__ = ["compress"]
 
 _SMALLEST = 4096  # below this, auto leaves a block readable for `nats sub`; it would gain little
-# level 1 with matches from 7 bytes on and a larger table of them: logs cost a tenth less that way, and fold a little better
+# level 1 with matches from 7 bytes on, out of the whole of the largest block: logs cost up to a quarter less than by
+# level 1, and fold into as little as half; lines without anything in common cost a tenth more
 _FAST = zstandard.ZstdCompressionParameters(
-    window_log=18,
+    window_log=21,
     hash_log=16,
     chain_log=12,
     search_log=1,

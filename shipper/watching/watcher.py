@@ -47,12 +47,13 @@ class Unheard:
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    """A watch that was set, or why not; `seen` is what a file was like after that."""
+    """A watch that was set, or why not; `seen` is what a file was like after that, `changed` when a folder had changed last."""
 
     target: Target
     number: int = 0
     seen: Glimpse | None = None
     error: OSError | None = None
+    changed: int = 0
 
 
 _How = Callable[[Inotify, Target], _Watch]
@@ -96,7 +97,9 @@ class Watcher:
         self._folders.update(fresh)
         set_ = await self._set(targets, _watch_folder)
         self._folders = {key for key in folders if key in self._numbers}
-        moved = any(folder.changed > listed - _JUST for folder in fresh.values())
+        # what came after the listing and before the watch is heard by nobody
+        changes = [folder.changed for folder in fresh.values()] + [each.changed for each in set_]
+        moved = any(changed > listed - _JUST for changed in changes)
         deaf = [folder for folder in found if folder.key not in self._numbers]
         return Unheard(deaf, (), moved, _complaint(set_))
 
@@ -201,9 +204,11 @@ def _set_all(inotify: Inotify, targets: Sequence[Target], how: _How) -> list[_Wa
 
 def _watch_folder(inotify: Inotify, target: Target) -> _Watch:
     try:
-        return _Watch(target, inotify.watch_folder(target.reach, target.key.inode))
+        number = inotify.watch_folder(target.reach, target.key.inode)
     except OSError as error:
         return _Watch(target, error=error)
+    folder = folder_at(target.reach)
+    return _Watch(target, number, changed=folder.changed if folder else 0)
 
 
 def _watch_file(inotify: Inotify, target: Target) -> _Watch:
