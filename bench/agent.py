@@ -7,7 +7,6 @@ everything is acknowledged; then the stream is read back and compared with the f
 import asyncio
 import json
 import os
-import resource
 import shutil
 import statistics
 import sys
@@ -20,7 +19,7 @@ from pathlib import Path
 import click
 
 from bench.backlog import LINE_BYTES, write_backlog
-from bench.cpu import cpu_seconds, peak_bytes
+from bench.cpu import cpu_seconds, peak_bytes, reaped_seconds
 from bench.floor import copy_floor, publish_floor
 from bench.processes import Process, Processes
 from bench.stored import judge_stored
@@ -59,12 +58,13 @@ def ship(backlog: Path, folder: Path, options: Sequence[str]) -> Shipped:
     with Processes(folder) as processes:
         suite = Suite(folder, processes, partitions=1)
         broker = suite.start_broker()
-        broker_before, agent_before = cpu_seconds(broker), _reaped()
+        # the broker is not reaped before the end, so that what is added meanwhile is the agent's
+        broker_before, agent_before = cpu_seconds(broker), reaped_seconds()
         began = time.monotonic()
         shipper = suite.start_shipper(_HOST, [backlog], "--once", *options)
         peak = _peak_until_end(shipper, 120 + size / 5e6)
         seconds = time.monotonic() - began
-        agent = _reaped() - agent_before
+        agent = reaped_seconds() - agent_before
         broker_cpu = cpu_seconds(broker) - broker_before
         stored = sum(file.stat().st_size for file in (folder / "store").rglob("*.blk"))
         verdict = asyncio.run(judge_stored(suite.url, _HOST, 1, [backlog]))
@@ -79,12 +79,6 @@ def ship(backlog: Path, folder: Path, options: Sequence[str]) -> Shipped:
         str(verdict),
         verdict.is_perfect,
     )
-
-
-def _reaped() -> float:
-    # the broker is not reaped before the end, so that what is added meanwhile is the agent's
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _peak_until_end(shipper: Process, seconds: float) -> int:

@@ -13,7 +13,7 @@ from faker import Faker
 
 from bench.lines import access_line
 
-__all__ = ["LINE_BYTES", "backlog", "write_backlog"]
+__all__ = ["LINE_BYTES", "backlog", "lines_of_length", "write_backlog", "write_lines_of_length"]
 
 LINE_BYTES = 200
 """The length of every line with its newline."""
@@ -26,13 +26,22 @@ _SECONDS_AT = _HIGH_DIGITS + _LOW_DIGITS + 1
 _SECONDS_DIGITS = 10
 _BEGAN = 1_790_000_000
 _ROWS_A_SECOND = 5_000
+_STRIDE = 7_919  # bytes from cut to cut
 
 
 def write_backlog(path: Path, lines: int, seed: int = 1) -> None:
     """Write `lines` lines to `path` and sync them to disk."""
+    _write(path, backlog(lines, seed))
+
+
+def write_lines_of_length(path: Path, size: int, length: int, seed: int = 1) -> None:
+    """Write about `size` bytes of lines that are `length` bytes long, with their newlines, and sync them to disk."""
+    _write(path, lines_of_length(size // length, length, seed))
+
+
+def _write(path: Path, parts: Iterator[bytes]) -> None:
     with path.open("wb") as file:
-        for part in backlog(lines, seed):
-            file.write(part)
+        file.writelines(parts)
         file.flush()
         os.fsync(file.fileno())
 
@@ -47,6 +56,21 @@ def backlog(lines: int, seed: int = 1) -> Iterator[bytes]:
         second = _BEGAN + number // _ROWS_A_SECOND
         _write_column(table, _SECONDS_AT, f"{second:0{_SECONDS_DIGITS}d}")
         yield bytes(table[: min(_ROWS, lines - number) * LINE_BYTES])
+
+
+def lines_of_length(lines: int, length: int, seed: int = 1) -> Iterator[bytes]:
+    """Yield `lines` lines of `length` bytes, one at a time: a number, and a cut out of what a busy web server writes.
+
+    Raises ValueError where there is no room for the number.
+    """
+    room = length - _HIGH_DIGITS - _LOW_DIGITS - 2
+    if room < 0:
+        raise ValueError(f"a line of {length} bytes has no room for its number")
+    text = _table(seed).replace(b"\n", b" ")
+    text *= 1 + room // len(text)
+    for number in range(lines):
+        at = number * _STRIDE % (len(text) - room)
+        yield b"%0*d %b\n" % (_HIGH_DIGITS + _LOW_DIGITS, number, text[at : at + room])
 
 
 def _write_column(table: bytearray, at: int, digits: str) -> None:

@@ -36,11 +36,12 @@ class Contender:
     process: Process
     pid: int
     port: int
+    address: str = "127.0.0.1"
 
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"nats://127.0.0.1:{self.port}"
+        return f"nats://{self.address}:{self.port}"
 
     async def stream(self) -> dict[str, Any]:
         """Return how the stream is configured there, less what the server itself notes about it."""
@@ -86,13 +87,14 @@ def bare(
     max_bytes: int,
     sync: str = ALWAYS,
     before: Sequence[str] = (),
+    address: str = "127.0.0.1",
 ) -> Contender:
     """Start nats-server with the least that rounds need, and have the same stream there; `before` is what runs it."""
     home, port = folder / name, free_port()
     home.mkdir()
     conf = home / "server.conf"
     conf.write_text(
-        f'listen: "127.0.0.1:{port}"\n'
+        f'listen: "{address}:{port}"\n'
         f"max_payload: {MAX_PAYLOAD}\n"
         f'jetstream {{ store_dir: "{home}/store", sync_interval: "{sync}",\n'
         "  limits { max_request_batch: 10000 } }\n",
@@ -101,7 +103,7 @@ def bare(
     binary = Path(sys.executable).with_name(_SERVER)
     process = processes.start(name, [*before, binary, "-c", conf])
     wait_until("it is ready", lambda: b"Server is ready" in process.log.read_bytes(), 30, [process])
-    contender = _found(name, process, port)
+    contender = _found(name, process, port, address)
     asyncio.run(_provision(contender, max_bytes))
     return contender
 
@@ -131,8 +133,8 @@ async def _provision(contender: Contender, max_bytes: int) -> None:
         await apply(connection, Topology(partitions=1, max_bytes=max_bytes))
 
 
-def _found(name: str, process: Process, port: int) -> Contender:
+def _found(name: str, process: Process, port: int, address: str = "127.0.0.1") -> Contender:
     pid = named(process, _SERVER)
     if pid is None:
         raise RuntimeError(f"{name} runs no {_SERVER}")
-    return Contender(name, process, pid, port)
+    return Contender(name, process, pid, port, address)

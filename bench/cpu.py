@@ -1,6 +1,7 @@
 """The processor time of a program with everything that it started, from /proc."""
 
 import os
+import resource
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ __all__ = [
     "process_seconds",
     "proportional_bytes",
     "quiet_after",
+    "reaped_seconds",
     "resident_bytes",
     "user_and_system",
 ]
@@ -104,6 +106,12 @@ def quiet_after(program: Process, most: float, every: float) -> float:
 
     wait_until(f"{program.name} is quiet", is_quiet, 60, [program])
     return used
+
+
+def reaped_seconds() -> float:
+    """Return user plus system time of all that this process has started and that has ended, with what they had started."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def resident_bytes(process: Process) -> int:

@@ -75,8 +75,8 @@ def _name(host: int) -> str:
     return f"host{host:04}"
 
 
-def fill(port: int, messages: Iterable[Sent]) -> None:
-    """Store messages in partition 0 through the broker at a loopback port, in their order; returns when all are stored.
+def fill(port: int, messages: Iterable[Sent], partitions: int = 1) -> None:
+    """Store messages through the broker of so many partitions at a loopback port, in their order; returns when all are stored.
 
     Raises ConnectionError with the broker's words.
     """
@@ -89,7 +89,7 @@ def fill(port: int, messages: Iterable[Sent]) -> None:
         number = 0
         while batch := _take(waiting):
             number += 1
-            line.sendall(b"".join(_commands(batch, f"fill-{number}")))
+            line.sendall(b"".join(_commands(batch, f"fill-{number}", partitions)))
             while not (answer := answers.readline()).startswith(b'{"'):
                 if answer.startswith(b"-ERR") or not answer:
                     raise ConnectionError(answer.decode(errors="replace"))
@@ -108,7 +108,7 @@ def _take(messages: Iterator[Sent]) -> list[Sent]:
     return batch
 
 
-def _commands(batch: list[Sent], name: str) -> Iterator[bytes]:
+def _commands(batch: list[Sent], name: str, partitions: int) -> Iterator[bytes]:
     for number, message in enumerate(batch, 1):
         last = number == len(batch)
         commit = "Nats-Batch-Commit: 1\r\n" if last else ""
@@ -116,6 +116,7 @@ def _commands(batch: list[Sent], name: str) -> Iterator[bytes]:
         head = b"%s%s\r\n" % (own.encode(), message.headers)
         size = len(head) + len(message.payload)
         reply = "fill " if last else ""
-        yield f"HPUB {Subject(0, message.host)} {reply}{len(head)} {size}\r\n".encode() + head
+        subject = Subject.for_host(message.host, partitions)
+        yield f"HPUB {subject} {reply}{len(head)} {size}\r\n".encode() + head
         yield message.payload
         yield b"\r\n"

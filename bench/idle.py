@@ -1,104 +1,98 @@
-"""What a shipper costs while nothing is written: processor time and memory with 1, 1,000 and 10,000 files, and starting again.
+"""What it costs to follow files to which nothing is written, and to start again with all of them known, for every system there is.
 
-Whole process, against a real broker; the files stand in folders of a hundred, as those of containers do.
+A line is written to each file, and all are received, before the cost is looked at. The centre's share is part of it.
 """
 
-import tempfile
 import time
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
 
-from bench.cpu import cpu_seconds, quiet_after, resident_bytes
+from bench.charge import Charge
+from bench.cpu import quiet_after, resident_bytes
+from bench.field.system import System
+from bench.options import Field, Question, field_options
+from bench.oracle import judge_host
 from bench.processes import Processes, wait_until
-from bench.suite import Suite
-from bench.table import table
+from bench.received import received_bytes
+from bench.trial import Case, Outcome
 
-__all__ = ["Idle", "idle", "main"]
+__all__ = ["idle", "main"]
 
 _HOST = "web01"
-_PER_FOLDER = 100
-_QUIET = 0.05
-_NOTE = """\
-CPU: user + system time of the shipper, in % of a core, while nothing is written. RSS: at the end of that. Start: CPU seconds
-of a start with all files known, one of them with a new line, until that is stored and the program is quiet again."""
+_PATIENCE = 120.0  # seconds until all is received
+_QUIET, _EVERY = 0.05, 1.0  # CPU seconds in so many seconds
+_ABOUT = """\
+One line in each file, all received; then nothing is written. CPU: user and system time of all processes in % of a core. RSS: of the \
+agent at the end of that. Start: CPU seconds of an agent that is started again with all files known and a new line in one of them, \
+until that is received and the agent is quiet."""
+_QUESTION = Question("idle", _ABOUT, ("CPU % agent", "RSS MiB agent"))
 
 
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """One measurement: a share of one core, bytes, and CPU seconds of a start with known files."""
+def idle(system: System, folder: Path, files: int, settle: float, seconds: float) -> Outcome:
+    """Let a system settle, and watch it doing nothing, in an empty folder; raises TookTooLong and ProgramDied."""
+    logs, place = folder / "logs", folder / "system"
+    for path in (logs, place):
+        path.mkdir()
+    paths = [logs / f"app{number:05}.log" for number in range(files)]
+    size = sum(map(_append, paths))
+    with Processes(place) as processes:
+        staged = system.stage(place, processes)
+        agent = staged.start_agent(_HOST, logs)
+        programs = {**staged.centre, "agent": agent}
 
-    files: int
-    share: float
-    resident: int
-    start: float
+        def wait_for(what: str, size: int) -> None:
+            wait_until(
+                what,
+                lambda: received_bytes(staged.output, _HOST) >= size,
+                _PATIENCE,
+                list(programs.values()),
+            )
 
-
-def idle(files: int, folder: Path, seconds: float, settled: float) -> Idle:
-    """Let a shipper ship one line of each file, settle, do nothing for some seconds, and start once more."""
-    written = _write(files, folder / "logs")
-    with Processes(folder) as processes:
-        suite = Suite(folder, processes, partitions=1)
-        suite.start_broker()
-        pattern = folder / "logs" / "*" / "*.log"
-        shipper = suite.start_shipper(_HOST, [pattern])
-        claims = 1
-        wait_until(
-            "all is shipped", lambda: suite.last_sequence() >= files + claims, 120, [shipper]
-        )
-        time.sleep(settled)
-        used, began = cpu_seconds(shipper), time.monotonic()
+        wait_for("a line of each file is received", size)
+        time.sleep(settle)
+        charge = Charge(programs)
         time.sleep(seconds)
-        share = (cpu_seconds(shipper) - used) / (time.monotonic() - began)
-        resident = resident_bytes(shipper)
-        shipper.stop()
-        _append(written[-1])
-        shipper.start()
-        claims += 1
-        wait_until(
-            "the new line is shipped",
-            lambda: suite.last_sequence() >= files + claims + 1,
-            120,
-            [shipper],
-        )
-        return Idle(files, share, resident, quiet_after(shipper, _QUIET, 1))
+        cpu, passed, resident = charge.cpu(), charge.seconds, resident_bytes(agent)
+        agent.stop()
+        size += _append(paths[-1])
+        agent.start()
+        wait_for("the new line is received", size)
+        start = quiet_after(agent, _QUIET, _EVERY)
+    shares = {f"CPU % {name}": 100 * used / passed for name, used in cpu.items()}
+    figures = {
+        **shares,
+        "RSS MiB agent": resident / 2**20,
+        "start CPU s": start,
+    }
+    return Outcome(figures, judge_host(paths, staged.output, _HOST))
 
 
-def _write(files: int, folder: Path) -> list[Path]:
-    paths = [folder / f"{n // _PER_FOLDER:03}" / f"app{n:05}.log" for n in range(files)]
-    for path in paths:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _append(path)
-    return paths
-
-
-def _append(path: Path) -> None:
-    with path.open("a", encoding="ascii") as file:
-        file.write(f"{path.name} started and has nothing to say\n")
-
-
-def _row(one: Idle) -> list[str]:
-    return [
-        f"{one.files:,} files",
-        f"{one.share:.2%}",
-        f"{one.resident / 2**20:.0f}",
-        f"{one.start:.2f}",
-    ]
+def _append(path: Path) -> int:
+    line = b"%b started %d and has nothing to say\n" % (path.name.encode(), time.monotonic_ns())
+    with path.open("ab") as file:
+        return file.write(line)
 
 
 @click.command()
 @click.option("--files", multiple=True, type=int, default=(1, 1_000, 10_000), show_default=True)
 @click.option("--seconds", default=60.0, show_default=True, help="How long to watch.")
 @click.option("--settle", default=15.0, show_default=True, help="Seconds to wait before that.")
-def main(files: tuple[int, ...], seconds: float, settle: float) -> None:
-    """Measure what a shipper costs while nothing is written to its files."""
-    rows = []
-    for number in files:
-        with tempfile.TemporaryDirectory(prefix="logship-idle-") as name:
-            rows.append(_row(idle(number, Path(name), seconds, settle)))
-            print(rows[-1], flush=True)
-    print(f"{table(['', 'CPU', 'RSS MiB', 'start CPU s'], rows)}\n{_NOTE}")
+@field_options
+def main(field: Field, files: tuple[int, ...], seconds: float, settle: float) -> None:
+    """Measure what files cost to which nothing is written; exits with 1 when a line of ours is not as it was written."""
+    cases = [
+        Case(
+            f"{number:,} file{'s'[: number > 1]}",
+            {"files": number, "seconds": seconds},
+            partial(idle, files=number, settle=settle, seconds=seconds),
+            grows=True,
+        )
+        for number in files
+    ]
+    with field.folder() as folder:
+        field.answer(_QUESTION, cases, folder)
 
 
 if __name__ == "__main__":

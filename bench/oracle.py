@@ -14,11 +14,12 @@ import click
 
 from bench.alignment import align
 from bench.fragments import name_unknown
-from bench.received import read_received
+from bench.received import parts_of, read_segments, segments_of
 
 __all__ = ["Verdict", "judge", "judge_host"]
 
 _SHOWN = 3
+_TO_BE_NAMED = 500_000_000  # bytes; each line of more would not fit into memory
 _SHARED = -1
 
 
@@ -55,6 +56,15 @@ class Verdict:
         )
         return self.bytes_equal and not any(counts)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every line arrived once, byte for byte, if not in order."""
+        return (
+            self.received == self.written
+            and not any((self.missing, self.repeated, self.torn, self.altered, self.foreign))
+            and (self.bytes_equal or self.reordered > 0)
+        )
+
     def __str__(self) -> str:
         return (
             f"{self.written} written, {self.received} received: {self.missing} missing, "
@@ -65,9 +75,69 @@ class Verdict:
         )
 
 
-def judge_host(sources: Iterable[Path], output: Path, host: str) -> Verdict:
-    """Judge what a receiver wrote for `host` below `output` against the source files, each in the order written."""
-    return judge([path.read_bytes() for path in sources], read_received(output, host))
+def judge_host(
+    sources: Iterable[Path], output: Path, host: str, to_be_named: int = _TO_BE_NAMED
+) -> Verdict:
+    """Judge what a receiver wrote for `host` below `output` against the source files, each in the order written.
+
+    A single source is compared as it is read, so that some GB need no memory; where one of more than `to_be_named` bytes differs, it is told whether that
+    is a matter of order (`reordered` is 1), and not what became of each line.
+    """
+    paths, segments = list(sources), segments_of(output, host)
+    if len(paths) == 1:
+        if (lines := _equal_lines(paths[0], segments)) is not None:
+            return Verdict(lines, lines)
+        if paths[0].stat().st_size > to_be_named:
+            return _summary(paths[0], segments)
+    return judge([path.read_bytes() for path in paths], read_segments(segments))
+
+
+def _equal_lines(source: Path, segments: Sequence[Path]) -> int | None:
+    """Return how many lines both hold; None where they differ."""
+    lines = 0
+    with source.open("rb") as file:
+        for part in parts_of(segments):
+            if file.read(len(part)) != part:
+                return None
+            lines += part.count(b"\n")
+        return None if file.read(1) else lines
+
+
+def _summary(source: Path, segments: Sequence[Path]) -> Verdict:
+    written, received = _sum([source]).finished, _sum(segments)
+    same = written == received
+    told = "the same lines, in another order" if same else "not the same lines"
+    return Verdict(
+        written.lines,
+        received.finished.lines,
+        reordered=int(same),
+        bytes_equal=False,
+        examples=(told,),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """Of lines in any order: how many, the sum of their hashes, and what stands behind the last newline."""
+
+    lines: int
+    hashes: int
+    tail: bytes
+
+    @property
+    def finished(self) -> "_Sum":
+        if not self.tail:
+            return self
+        return _Sum(self.lines + 1, self.hashes + hash(self.tail), b"")
+
+
+def _sum(files: Sequence[Path]) -> _Sum:
+    lines, hashes, left = 0, 0, b""
+    for part in parts_of(files):
+        *whole, left = (left + part).split(b"\n")
+        lines += len(whole)
+        hashes += sum(map(hash, whole))
+    return _Sum(lines, hashes, left)
 
 
 def judge(sources: Sequence[bytes], received: bytes) -> Verdict:

@@ -7,8 +7,10 @@ again after its head was killed and its children were adopted. Knows nothing of 
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +18,9 @@ from types import TracebackType
 __all__ = ["Process", "Processes", "ProgramDied", "TookTooLong", "wait_until"]
 
 _LAST_WORDS = 2000
+_INSTALLED = {
+    "PYTHONDONTWRITEBYTECODE": ""
+}  # what pip installs is compiled already; a checkout is when it first runs
 
 
 class ProgramDied(Exception):
@@ -27,9 +32,13 @@ class TookTooLong(Exception):
 
 
 def wait_until(
-    what: str, holds: Callable[[], bool], seconds: float, watched: Sequence["Process"] = ()
+    what: str,
+    holds: Callable[[], bool],
+    seconds: float,
+    watched: Sequence["Process"] = (),
+    every: float = 0.05,
 ) -> None:
-    """Return as soon as `holds()` is true.
+    """Return as soon as `holds()` is true, which is asked `every` so many seconds.
 
     Raises `TookTooLong` after `seconds`, and `ProgramDied` when one of the `watched` programs ends meanwhile.
     """
@@ -40,7 +49,7 @@ def wait_until(
         if time.monotonic() > deadline:
             words = "".join(f"\n{process.name}: {process.last_words()}" for process in watched)
             raise TookTooLong(f"{what}: not within {seconds:g} s{words}")
-        time.sleep(0.05)
+        time.sleep(every)
 
 
 @dataclass(slots=True, eq=False)
@@ -60,18 +69,18 @@ class Process:
         """Start it, or start it again after it ended."""
         if self.is_running():
             raise RuntimeError(f"{self.name} runs already")
-        with self.log.open("ab") as log:
+        with self.log.open("ab") as log, _signals_held():
             self.popen = subprocess.Popen(
                 self.arguments,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
-                env={**os.environ, **self.environment},
+                env={**os.environ, **_INSTALLED, **self.environment},
                 start_new_session=True,
             )
+            self.sessions.add(self.popen.pid)
         self.starts += 1
-        self.sessions.add(self.popen.pid)
 
     @property
     def pid(self) -> int:
@@ -208,6 +217,27 @@ class Processes:
         for process in ending:
             _kill_tree(process)
         self._started = [process for process in self._started if process in keep]
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Hold back what the handlers of SIGINT and SIGTERM raise: a program that has just begun would be known to nobody."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: heard.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if callable(signal.getsignal(number))
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for late in heard:
+            signal.raise_signal(late)
 
 
 def _kill_tree(process: Process) -> None:

@@ -4,15 +4,13 @@ The clock runs from the start of `logreceiver --once` to its end, when everythin
 one line takes is subtracted. Then every host's files are compared with what was sent, byte for byte.
 """
 
-import hashlib
 import json
 import os
 import statistics
 import sys
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,10 +18,9 @@ import click
 
 from bench.backlog import LINE_BYTES
 from bench.cpu import cpu_by_process, proportional_bytes
+from bench.expected import Expected
 from bench.fill import BLOCK_LINES, Sent, blocks, fill, plain_lines
-from bench.oracle import Verdict, judge
 from bench.processes import Process, Processes
-from bench.received import read_received, read_segments, segments_by_host
 from bench.suite import Suite
 from bench.table import table
 
@@ -63,31 +60,10 @@ class Received:
     perfect: bool
 
 
-class _Expected:
-    """What must be in each host's files: digests, so that a backlog of some GB needs no memory."""
-
-    def __init__(self) -> None:
-        self.digests: dict[str, hashlib.blake2b] = defaultdict(hashlib.blake2b)
-
-    def note(self, messages: Iterable[Sent]) -> Iterator[Sent]:
-        for message in messages:
-            self.digests[message.host].update(message.lines)
-            yield message
-
-    def wrong(self, output: Path) -> list[str]:
-        """Return the hosts whose files hold anything else."""
-        found = segments_by_host(output)
-        return [
-            host
-            for host, digest in self.digests.items()
-            if hashlib.blake2b(read_segments(found.get(host, []))).digest() != digest.digest()
-        ]
-
-
 def receive(case: str, lines: int, folder: Path, options: Sequence[str] = ()) -> Received:
     """Run once, in an empty folder; raises TookTooLong and ProgramDied."""
     messages = _CASES[case][1]
-    expected = _Expected()
+    expected = Expected()
     with Processes(folder) as processes:
         suite = Suite(folder, processes, partitions=1)
         suite.start_broker()
@@ -97,10 +73,7 @@ def receive(case: str, lines: int, folder: Path, options: Sequence[str] = ()) ->
         watch = _Watch(suite.start_receiver([0], "--once", "--compress", "none", *options))
         watch.until_end()
         seconds = time.monotonic() - began
-    verdict = Verdict(lines, lines)
-    for host in expected.wrong(suite.output)[:1]:
-        sent = b"".join(message.lines for message in messages(lines) if message.host == host)
-        verdict = judge([sent], read_received(suite.output, host))
+    verdict = expected.judge(suite.output, messages(lines))
     return Received(case, lines, seconds, watch.cpu, watch.memory, str(verdict), verdict.is_perfect)
 
 

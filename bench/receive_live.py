@@ -8,7 +8,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,8 @@ from statistics import quantiles
 import click
 
 from bench.cpu import cpu_by_process, cpu_seconds, proportional_bytes
-from bench.lines import LogLines
 from bench.processes import Process, Processes, wait_until
+from bench.road import LINE_BYTES, Road
 from bench.suite import Suite
 from bench.table import table
 from receiver.spark.classdata import class_data
@@ -27,10 +27,7 @@ from receiver.spark.java import find_java
 __all__ = ["Seen", "main", "receive_live"]
 
 _HOST = "web01"
-_LINE_BYTES = 200
-_TIME_DIGITS = 20
 _WARM_UP = 5.0  # seconds of lines that are not counted
-_LOOK = 0.001  # seconds between looks at the received file, and between writes
 _PARTS = ("driver", "JVM", "workers")
 _NOTE = """\
 Latency: from a line's write to its bytes in the received file, in ms. CPU: user + system time of the receiver while lines
@@ -52,71 +49,6 @@ class Seen:
     memory: int
 
 
-class _Road:
-    """Writes lines at one end of the path and sees them arrive at the other."""
-
-    def __init__(self, files: Sequence[Path], rate: int, per_write: int, received: Path) -> None:
-        self._files = [path.open("ab", buffering=0) for path in files]
-        self._rate, self._per_write = rate / per_write, per_write
-        self._texts = _texts()
-        self._received = received
-        self._opened: int | None = None
-        self._arrivals: list[tuple[int, bytes]] = []
-        self.written = self.seen = 0
-
-    def write_for(self, seconds: float) -> None:
-        began, done = time.monotonic(), 0
-        while (passed := time.monotonic() - began) < seconds:
-            for number in range(done, int(passed * self._rate)):
-                text = self._text(number)
-                self._files[number % len(self._files)].write(text)
-                self.written += len(text)
-                done += 1
-            self.look()
-            time.sleep(_LOOK)
-
-    def _text(self, number: int) -> bytes:
-        head, texts = b"%0*d " % (_TIME_DIGITS, _now()), self._texts
-        begin = number * self._per_write
-        numbers = range(begin, begin + self._per_write)
-        return b"".join(head + texts[index % len(texts)] for index in numbers)
-
-    def wait_for_all(self, seconds: float, watched: Sequence[Process]) -> None:
-        def have() -> bool:
-            self.look()
-            return self.seen >= self.written
-
-        wait_until("all is received", have, seconds, watched)
-
-    def look(self) -> None:
-        if self._opened is None:
-            with suppress(FileNotFoundError):
-                self._opened = os.open(self._received, os.O_RDONLY | os.O_CLOEXEC)
-            return
-        if data := os.read(self._opened, 16 * 1024 * 1024):
-            self._arrivals.append((_now(), data))
-            self.seen += len(data)
-
-    def latencies(self) -> Iterator[float]:
-        """Yield the milliseconds that each line took which came since the last call."""
-        left = b""
-        for at, data in self._arrivals:
-            *lines, left = (left + data).split(b"\n")
-            yield from ((at - int(line[:_TIME_DIGITS])) / 1e6 for line in lines)
-        self._arrivals = [(0, left)] if left else []
-
-
-def _texts() -> list[bytes]:
-    """Return what follows the time in lines, all of one length."""
-    size = _LINE_BYTES - _TIME_DIGITS - 2
-    lines = LogLines("live", 1).take(10_000).splitlines()
-    return [line[:size].ljust(size, b".") + b"\n" for line in lines]
-
-
-def _now() -> int:
-    return time.time_ns()
-
-
 def receive_live(
     folder: Path, partitions: int, rate: int, per_write: int, seconds: tuple[float, float]
 ) -> Seen:
@@ -133,10 +65,10 @@ def receive_live(
         suite.wait_for_receiver(receiver, range(partitions))
         shipper = suite.start_shipper(_HOST, [folder / "logs" / "*.log"])
         programs = (receiver, shipper, broker)
-        road = _Road(paths, rate, per_write, suite.output / f"{_HOST}.log")
+        road = Road(paths, rate, per_write, suite.output / f"{_HOST}.log")
         road.write_for(_WARM_UP)
         road.wait_for_all(60, programs)
-        list(road.latencies())
+        road.forget()
         warm, written = _Meter(*programs), road.written
         road.write_for(live)
         costs, memory = warm.shares(), proportional_bytes(receiver)
@@ -149,7 +81,7 @@ def receive_live(
     return Seen(
         partitions,
         tuple(road.latencies()),
-        (road.written - written) // _LINE_BYTES,
+        (road.written - written) // LINE_BYTES,
         costs[0],
         sum(costs[1]),
         sum(costs[2]),
@@ -276,7 +208,7 @@ def main(
             one = receive_live(Path(name), number, rate, per_write, (seconds, silent))
         rows.append(_row(one))
         print(f"{len(one.latencies)} lines received of {one.written} written", flush=True)
-    print(f"{rate} lines of {_LINE_BYTES} bytes a second over 10 files of one host")
+    print(f"{rate} lines of {LINE_BYTES} bytes a second over 10 files of one host")
     print(f"{table([*_HEADS, 'idle', 'of these', 'PSS MiB'], rows)}\n{_NOTE}")
     for words in _starts(starts):
         print(words, flush=True)

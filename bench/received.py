@@ -2,7 +2,8 @@
 
 import gzip
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 
@@ -10,13 +11,17 @@ import zstandard
 
 __all__ = [
     "hosts_in",
+    "parts_of",
     "read_received",
     "read_segment",
     "read_segments",
+    "received_bytes",
+    "received_in_all",
     "segments_by_host",
     "segments_of",
 ]
 
+_PART = 4 * 1024 * 1024
 _SEGMENT = re.compile(r"(?P<host>.+)\.log(?:\.(?P<number>[0-9]{6,})(?P<packed>\.zst|\.gz)?)?")
 
 
@@ -46,6 +51,20 @@ def segments_of(output: Path, host: str) -> list[Path]:
     return segments_by_host(output).get(host, [])
 
 
+def received_in_all(output: Path) -> int:
+    """Return how many bytes all files of an output folder have, as they lie there."""
+    return sum(path.stat().st_size for path in output.iterdir() if _SEGMENT.fullmatch(path.name))
+
+
+def received_bytes(output: Path, host: str) -> int:
+    """Return how many bytes a host's files have, as they lie there."""
+    total = 0
+    for path in segments_of(output, host):
+        with suppress(FileNotFoundError):  # it has just been renamed
+            total += path.stat().st_size
+    return total
+
+
 def read_received(output: Path, host: str) -> bytes:
     """Return everything that was received from a host; empty when there is nothing."""
     return read_segments(segments_of(output, host))
@@ -54,6 +73,17 @@ def read_received(output: Path, host: str) -> bytes:
 def read_segments(segments: Iterable[Path]) -> bytes:
     """Return what is in files, one after the other, unpacked."""
     return b"".join(map(read_segment, segments))
+
+
+def parts_of(segments: Iterable[Path]) -> Iterator[bytes]:
+    """Yield what is in files, one after the other, unpacked, a part at a time."""
+    for path in segments:
+        if path.suffix in (".zst", ".gz"):
+            yield read_segment(path)
+            continue
+        with path.open("rb") as file:
+            while part := file.read(_PART):
+                yield part
 
 
 def read_segment(path: Path) -> bytes:

@@ -25,12 +25,18 @@ Answer = TypeVar("Answer")
 class Suite:
     """A broker, shippers and receivers that share a folder: `store/`, `state/`, `out/` and the programs' logs."""
 
-    def __init__(self, folder: Path, processes: Processes, partitions: int = 2) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        processes: Processes,
+        partitions: int = 2,
+        address: str = "127.0.0.1",
+    ) -> None:
         """Nothing is started yet; the port is chosen, and stays through restarts of the broker."""
         self.folder = folder
         self.output = folder / "out"
         self.partitions = partitions
-        self.url = f"nats://127.0.0.1:{free_port()}"
+        self.url = f"nats://{address}:{free_port()}"
         self._processes = processes
         for name in ("out", "state", "hosts"):
             (folder / name).mkdir(parents=True, exist_ok=True)
@@ -63,15 +69,20 @@ class Suite:
     def start_shipper(self, host: str, files: Sequence[Path | str], *options: str) -> Process:
         """Start a shipper that follows `files` as `host`; does not wait."""
         return self._processes.start(
-            f"logshipper-{host}",
-            [
-                *_program("logshipper"),
-                *(word for file in files for word in ("--file", file)),
-                *("--server", self.url, "--host", host),
-                *("--state-dir", self.shipper_state(host)),
-                *options,
-            ],
+            f"logshipper-{host}", self.shipper_command(host, files, *options)
         )
+
+    def shipper_command(
+        self, host: str, files: Sequence[Path | str], *options: str
+    ) -> list[str | Path]:
+        """Return what starts a shipper that follows `files` as `host`."""
+        return [
+            *_program("logshipper"),
+            *(word for file in files for word in ("--file", file)),
+            *("--server", self.url, "--host", host),
+            *("--state-dir", self.shipper_state(host)),
+            *options,
+        ]
 
     def shipper_state(self, host: str) -> Path:
         """Return the folder of a shipper's positions."""

@@ -1,0 +1,51 @@
+"""What it costs the centre when lines of many hosts come as fast as the broker stores them: what agents would have sent is prepared."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bench.charge import Charge
+from bench.expected import Expected
+from bench.field.logship import Logship
+from bench.fill import Sent, fill
+from bench.processes import Processes, wait_until
+from bench.received import received_in_all
+from bench.trial import Outcome
+
+__all__ = ["arrive"]
+
+_GB = 1e9
+_LOOK = 0.05
+
+
+def arrive(
+    folder: Path, partitions: int, size: int, messages: Callable[[], Iterator[Sent]]
+) -> Outcome:
+    """Fill the stream with `size` bytes of lines while a receiver of all partitions follows, in an empty folder.
+
+    Raises TookTooLong and ProgramDied.
+    """
+    expected = Expected()
+    with Processes(folder) as processes:
+        staged = Logship(partitions=partitions).stage(folder, processes)
+        before = received_in_all(staged.output)
+        charge = Charge(staged.centre, size)
+        port = int(staged.suite.url.rpartition(":")[2])
+        fill(port, expected.note(messages()), partitions)
+        whole = before + expected.size
+        wait_until(
+            "all is received",
+            lambda: received_in_all(staged.output) >= whole,
+            120 + expected.size / 2e6,
+            charge.programs,
+            _LOOK,
+        )
+        wait_until("it is committed", staged.is_committed, 60, charge.programs, _LOOK)
+        seconds, cpu, peak = charge.seconds, charge.cpu(), charge.peak()
+    per_gb = {f"CPU s/GB {name}": used / (expected.size / _GB) for name, used in cpu.items()}
+    figures = {
+        "MB/s": expected.size / 1e6 / seconds,
+        "CPU s/GB": sum(per_gb.values()),
+        **per_gb,
+        "peak RSS MiB": peak / 2**20,
+    }
+    return Outcome(figures, expected.judge(staged.output, messages()))

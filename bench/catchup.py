@@ -1,0 +1,102 @@
+"""How fast an agent catches up after it was down, and how late live lines are meanwhile, for every system there is.
+
+A backlog lies in one file of a host, and the application goes on writing into another.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import quantiles
+
+import click
+
+from bench.backlog import LINE_BYTES, write_backlog
+from bench.charge import Charge
+from bench.field.system import System
+from bench.options import Field, Question, field_options
+from bench.oracle import judge_host
+from bench.processes import Process, Processes, TookTooLong
+from bench.road import Road
+from bench.trial import Case, Outcome
+
+__all__ = ["catch_up", "main"]
+
+_HOST = "web01"
+_GB = 1e9
+_SLICE = 0.1  # seconds
+_BEHIND = 10  # slices: who is a second behind has caught up
+_PATIENCE = 60.0  # seconds until all has come that was written
+_ABOUT = """\
+From the start of an agent until it has caught up: all of a backlog in one file, and of what was written to another at a steady rate until \
+a second ago, is in the received file; every byte is checked. Live: from a line's write until it can be read there, of lines that were written \
+meanwhile. CPU: user and system seconds of all processes per GB (1e9 bytes) of backlog."""
+_QUESTION = Question("catchup", _ABOUT, ("MB/s", "live p99 s"))
+
+
+def catch_up(system: System, folder: Path, backlog: Path, rate: int) -> Outcome:
+    """Catch up once, in an empty folder on the file system of the backlog; raises TookTooLong and ProgramDied."""
+    logs, place = folder / "logs", folder / "system"
+    for path in (logs, place):
+        path.mkdir()
+    old, live = logs / "backlog.log", logs / "app.log"
+    old.hardlink_to(backlog)
+    live.touch()
+    size = old.stat().st_size
+    with Processes(place) as processes:
+        staged = system.stage(place, processes)
+        road = Road([live], rate, max(1, rate // 1000), staged.output / f"{_HOST}.log")
+        charge = Charge(staged.centre, size)
+        charge.add("agent", staged.start_agent(_HOST, logs))
+        _write_until_caught_up(road, size, charge.programs)
+        seconds, cpu = charge.seconds, sum(charge.cpu().values())
+        road.expect(size)
+        road.wait_for_all(_PATIENCE, charge.programs)
+    verdict = judge_host([old, live], staged.output, _HOST)
+    if not verdict.is_complete:
+        return Outcome({}, verdict)
+    cuts = quantiles(road.latencies(), n=100)
+    figures = {
+        "MB/s": size / 1e6 / seconds,
+        "live p50 s": cuts[49] / 1000,
+        "live p99 s": cuts[98] / 1000,
+        "CPU s/GB": cpu / (size / _GB),
+    }
+    return Outcome(figures, verdict)
+
+
+def _write_until_caught_up(road: Road, size: int, programs: Sequence[Process]) -> None:
+    most = 120 + size / 2e6
+    began = time.monotonic()
+    written = deque([0], _BEHIND)
+    while road.seen < size + written[0]:
+        if time.monotonic() - began > most:
+            raise TookTooLong(f"it has caught up: not within {most:g} s")
+        for program in programs:
+            program.check()
+        written.append(road.written)
+        road.write_for(_SLICE)
+
+
+@click.command()
+@click.option("--megabytes", multiple=True, type=int, default=(400,), show_default=True)
+@click.option("--rate", default=1_000, show_default=True, help="Lines a second meanwhile.")
+@field_options
+def main(field: Field, megabytes: tuple[int, ...], rate: int) -> None:
+    """Measure how fast an agent catches up with a backlog; exits with 1 when a line of ours is not as it was written."""
+    with field.folder() as folder:
+        field.answer(_QUESTION, _cases(megabytes, rate, folder / "backlog.log"), folder)
+
+
+def _cases(megabytes: tuple[int, ...], rate: int, backlog: Path) -> Iterator[Case]:
+    for number in megabytes:
+        backlog.unlink(missing_ok=True)
+        write_backlog(backlog, number * 1_000_000 // LINE_BYTES)
+        parameters = {"megabytes": number, "lines_per_second": rate, "line_bytes": LINE_BYTES}
+        measure = partial(catch_up, backlog=backlog, rate=rate)
+        yield Case(f"{number:,} MB, {rate:,} lines/s", parameters, measure, grows=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""What programs use from now on: processor time by program, and the most memory that each process ever had."""
+
+import time
+from collections.abc import Mapping
+
+from bench.cpu import cpu_seconds, peak_bytes_of
+from bench.machine import touch_memory
+from bench.processes import Process
+
+__all__ = ["Charge"]
+
+
+class Charge:
+    """An account of programs by what they are ("agent", "broker"); begins when it is made."""
+
+    def __init__(self, programs: Mapping[str, Process], size: int = 0) -> None:
+        """Charge what these use from now on, over `size` bytes of lines, for which memory is touched before."""
+        touch_memory(size)
+        self._programs = dict(programs)
+        self._before = {name: cpu_seconds(program) for name, program in programs.items()}
+        self._began = time.monotonic()
+
+    def add(self, name: str, program: Process) -> None:
+        """Charge all that a program has used that was started since."""
+        self._programs[name] = program
+        self._before[name] = 0.0
+
+    @property
+    def programs(self) -> list[Process]:
+        """All that are charged."""
+        return list(self._programs.values())
+
+    @property
+    def seconds(self) -> float:
+        """How long ago it began."""
+        return time.monotonic() - self._began
+
+    def cpu(self) -> dict[str, float]:
+        """Return the user and system seconds of each, with all that it has started."""
+        return {
+            name: cpu_seconds(program) - self._before[name]
+            for name, program in self._programs.items()
+        }
+
+    def peak(self) -> int:
+        """Return the resident bytes of all their processes, each when it had most; shared pages count in each."""
+        return sum(peak_bytes_of(pid) for program in self.programs for pid in program.tree())

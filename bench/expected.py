@@ -1,0 +1,52 @@
+"""What must be in each host's files: digests, so that a backlog of some GB needs no memory."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from bench.backlog import LINE_BYTES
+from bench.fill import Sent
+from bench.oracle import Verdict, judge
+from bench.received import parts_of, read_received, segments_by_host
+
+__all__ = ["Expected"]
+
+
+class Expected:
+    """Takes note of messages on their way, and judges what has come of them."""
+
+    def __init__(self) -> None:
+        """Nothing has passed yet."""
+        self.digests: dict[str, hashlib.blake2b] = defaultdict(hashlib.blake2b)
+        self.size = 0
+
+    def note(self, messages: Iterable[Sent]) -> Iterator[Sent]:
+        """Yield messages again."""
+        for message in messages:
+            self.digests[message.host].update(message.lines)
+            self.size += len(message.lines)
+            yield message
+
+    def judge(self, output: Path, again: Iterable[Sent]) -> Verdict:
+        """Judge what was received; of the first host whose files hold anything else the lines are taken from messages sent `again`."""
+        lines = self.size // LINE_BYTES
+        for host in self._wrong(output)[:1]:
+            sent = b"".join(message.lines for message in again if message.host == host)
+            return judge([sent], read_received(output, host))
+        return Verdict(lines, lines)
+
+    def _wrong(self, output: Path) -> list[str]:
+        found = segments_by_host(output)
+        return [
+            host
+            for host, digest in self.digests.items()
+            if _digest(found.get(host, [])) != digest.digest()
+        ]
+
+
+def _digest(segments: Iterable[Path]) -> bytes:
+    digest = hashlib.blake2b()
+    for part in parts_of(segments):
+        digest.update(part)
+    return digest.digest()

@@ -1,0 +1,69 @@
+"""Our own programs under measurement: a broker with a partition, a receiver of it that has received, an agent."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from bench.cpu import quiet_after
+from bench.field.system import LOOPBACK, Guarantees
+from bench.processes import Process, Processes, wait_until
+from bench.suite import Suite
+
+__all__ = ["Logship", "StagedLogship"]
+
+_WARM_UP = "logs.p{0}.warm-up{0}"
+_QUIET = 0.02  # CPU seconds in half a second
+_ONE_FILE = ("--rotate-size", "0", "--rotate-every", "0")  # per host, as the peers write
+_KEPT = Guarantees(acked=True, fsynced=True, ordered=True, survives_kill=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Logship:
+    """logship as it is by default, but for rotation."""
+
+    name: str = "logship"
+    guarantees: Guarantees = _KEPT
+    follows: bool = True
+    partitions: int = 1
+
+    def missing(self) -> str:
+        """Nothing is: it is installed beside this."""
+        return ""
+
+    def version(self) -> str:
+        """Return the distribution's."""
+        return version("logship")
+
+    def stage(self, folder: Path, processes: Processes, address: str = LOOPBACK) -> "StagedLogship":
+        """Start broker and receiver; Spark makes its workers with the first lines."""
+        suite = Suite(folder, processes, self.partitions, address)
+        anybody = () if address == LOOPBACK else ("--allow-anonymous",)  # the way is nobody else's
+        broker = suite.start_broker(*anybody)
+        receiver = suite.start_receiver(range(self.partitions), *_ONE_FILE)
+        suite.wait_for_receiver(receiver, range(self.partitions))
+        staged = StagedLogship(suite, suite.output, {"broker": broker, "receiver": receiver})
+        for number in range(self.partitions):
+            suite.publish(_WARM_UP.format(number), b"one line\n")
+        wait_until("the first line is committed", staged.is_committed, 60, [receiver])
+        quiet_after(receiver, _QUIET, 0.5)
+        return staged
+
+
+@dataclass(frozen=True, slots=True)
+class StagedLogship:
+    """Broker and receiver; `suite` for what only they can do."""
+
+    suite: Suite
+    output: Path
+    centre: Mapping[str, Process]
+
+    def start_agent(self, host: str, logs: Path) -> Process:
+        """Start a shipper."""
+        return self.suite.start_shipper(host, [logs / "*.log"])
+
+    def is_committed(self) -> bool:
+        """Whether the receiver of the stream's last message has committed it."""
+        offsets = map(self.suite.offset, range(self.suite.partitions))
+        last = self.suite.last_sequence()
+        return any(offset is not None and offset.next > last for offset in offsets)

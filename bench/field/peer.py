@@ -1,0 +1,107 @@
+"""What is known of a peer: how it is configured at both ends, where it is found, and what it cannot carry at all.
+
+A peer is a pair of programs: a client on each host, which follows its logs, and a server at the receivers' machine, which
+writes `<host>.log`, the raw lines and nothing else. Each comes in two settings. The safe one, which faults are thrown at, is that
+of who must not lose a line: queues on disk, positions written after the lines were handed on, acknowledgements where there are
+any, tries without end, flow control. The fast one, which is measured, gives up what costs a disk's time per line.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker.address import Address
+
+__all__ = ["Client", "Installed", "Peer", "Server"]
+
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+)+")
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Where the client of a host finds its `*.log` files in `logs`, keeps what it must not forget, and sends lines to."""
+
+    host: str
+    logs: Path
+    state: Path
+    server: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where the server listens, writes `<host>.log`, and keeps what it must not forget."""
+
+    output: Path
+    state: Path
+    listen: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A peer as it is on this machine: from PATH, or from a folder into which packages were unpacked."""
+
+    program: Path
+    modules: Path | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One peer. `words` makes a command line from a configuration file and a state folder.
+
+    `packages` are Debian's, none where Debian has none. `modules` is where they have modules, with `*` for what differs
+    between machines, and `module_option` tells the program where. `version` is how it is asked for its version.
+    """
+
+    name: str
+    program: str
+    client: Callable[[Client], str]
+    server: Callable[[Server], str]
+    words: Callable[[Path, Path], list[str | Path]]
+    version: str
+    packages: tuple[str, ...] = ()
+    modules: str = ""
+    module_option: str = ""
+
+    @property
+    def missing(self) -> str:
+        """What to say where it is missing."""
+        packages = f" ({' '.join(self.packages)})" if self.packages else ""
+        return f"{self.program} is not on PATH, and no packages{packages} are unpacked"
+
+    def find(self, unpacked: Path) -> Installed | None:
+        """Return where it is, None where it is missing; packages are unpacked in a folder of its name in `unpacked`."""
+        root = unpacked / self.name
+        for path in (root / "usr/sbin" / self.program, root / "usr/bin" / self.program):
+            if path.is_file():
+                return self._unpacked(root, path)
+        found = shutil.which(self.program, path=f"{os.environ['PATH']}:/usr/sbin")
+        return Installed(Path(found)) if found else None
+
+    def command(self, installed: Installed, configuration: Path, state: Path) -> list[str | Path]:
+        """Return the command line that runs it in the foreground."""
+        modules = [f"{self.module_option}{installed.modules}"] if installed.modules else []
+        return [installed.program, *modules, *self.words(configuration, state)]
+
+    def version_of(self, installed: Installed) -> str:
+        """Return what it says of its version; raises ValueError where that cannot be made out."""
+        asked = subprocess.run(
+            [installed.program, self.version],
+            check=False,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **installed.environment},
+        )
+        if (found := _VERSION.search(asked.stdout)) is None:
+            raise ValueError(f"{installed.program} {self.version}: {asked.stdout}{asked.stderr}")
+        return found[0]
+
+    def _unpacked(self, root: Path, program: Path) -> Installed:
+        libraries = sorted({path.parent for path in root.rglob("*.so*")})
+        modules = next(root.glob(self.modules), None) if self.modules else None
+        paths = ":".join(str(path) for path in libraries if path != modules)
+        return Installed(program, modules, {"LD_LIBRARY_PATH": paths} if paths else {})

@@ -1,0 +1,49 @@
+"""What the length of lines does to how fast a backlog drains, and to what that costs, for every system there is."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import click
+
+from bench.backlog import write_lines_of_length
+from bench.drain import drain
+from bench.options import Field, Question, field_options
+from bench.trial import Case
+
+__all__ = ["main"]
+
+_ABOUT = """\
+As `drain`, with lines of other lengths: from the start of the agent until all of a backlog is in the received file and committed; every \
+byte is checked. CPU: user and system seconds of all processes per GB (1e9 bytes) of lines."""
+_QUESTION = Question("line_length", _ABOUT, ("MB/s", "CPU s/GB"))
+
+
+@click.command()
+@click.option(
+    "--bytes",
+    "lengths",
+    multiple=True,
+    type=click.IntRange(min=20),
+    default=(50, 200, 1_000, 10_000, 100_000),
+    show_default=True,
+    help="Of a line, with its newline.",
+)
+@click.option("--megabytes", default=100, show_default=True, help="Of each backlog.")
+@field_options
+def main(field: Field, lengths: tuple[int, ...], megabytes: int) -> None:
+    """Measure how fast backlogs drain by the length of their lines; exits with 1 when a line of ours is not as it was written."""
+    with field.folder() as folder:
+        field.answer(_QUESTION, _cases(lengths, megabytes, folder / "logs"), folder)
+
+
+def _cases(lengths: tuple[int, ...], megabytes: int, logs: Path) -> Iterator[Case]:
+    logs.mkdir()
+    for length in lengths:
+        write_lines_of_length(logs / "backlog.log", megabytes * 1_000_000, length)
+        parameters = {"line_bytes": length, "megabytes": megabytes}
+        yield Case(f"{length:,} B", parameters, partial(drain, logs=logs, line_bytes=length))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""How fast lines are written once more out of the stream, and what that costs: `logreceiver replay` from its start to its end."""
+
+import time
+from functools import partial
+from pathlib import Path
+
+import click
+
+from bench.backlog import LINE_BYTES
+from bench.cpu import cpu_seconds, reaped_seconds
+from bench.expected import Expected
+from bench.field.system import System
+from bench.fill import BLOCK_LINES, blocks, fill
+from bench.machine import touch_memory
+from bench.options import Field, Question, field_options
+from bench.processes import Processes, ProgramDied
+from bench.suite import Suite
+from bench.trial import Case, Outcome
+
+__all__ = ["main", "replay"]
+
+_GB = 1e9
+_HOSTS = 5
+_ABOUT = """\
+`logreceiver replay` of all that is in the stream, blocks of 256 KiB from five hosts, into files: from its start, Spark's included, to its \
+end; every host's files are checked. Ours alone: the others keep nothing that could be written once more. CPU: user and system seconds per GB (1e9 bytes) of lines."""
+_QUESTION = Question("replay", _ABOUT, ("MB/s", "CPU s/GB"))
+
+
+def replay(_system: System, folder: Path, lines: int) -> Outcome:
+    """Fill a stream and replay it, in an empty folder; raises TookTooLong and ProgramDied."""
+    expected = Expected()
+    size = lines * LINE_BYTES
+    with Processes(folder) as processes:
+        suite = Suite(folder, processes, partitions=1)
+        broker = suite.start_broker()
+        fill(int(suite.url.rpartition(":")[2]), expected.note(blocks(lines, _HOSTS, BLOCK_LINES)))
+        output = folder / "replayed"
+        touch_memory(size)
+        # the broker is not reaped before the end, so that what is added meanwhile is the replay's
+        before, reaped, began = cpu_seconds(broker), reaped_seconds(), time.monotonic()
+        words = ["replay", "--server", suite.url, "--since", "earliest", "--output", str(output)]
+        program = suite.start_program("logreceiver", "replay", words)
+        if code := program.wait(120 + size / 2e6):
+            raise ProgramDied(f"logreceiver replay ended with {code}: {program.last_words()}")
+        seconds = time.monotonic() - began
+        used = {"broker": cpu_seconds(broker) - before, "replay": reaped_seconds() - reaped}
+    per_gb = {f"CPU s/GB {name}": cpu / (size / _GB) for name, cpu in used.items()}
+    figures = {"MB/s": size / 1e6 / seconds, "s": seconds, "CPU s/GB": sum(per_gb.values())}
+    verdict = expected.judge(output, blocks(lines, _HOSTS, BLOCK_LINES))
+    return Outcome({**figures, **per_gb}, verdict)
+
+
+@click.command()
+@click.option("--megabytes", multiple=True, type=int, default=(100, 1_000), show_default=True)
+@field_options
+def main(field: Field, megabytes: tuple[int, ...]) -> None:
+    """Measure how fast lines are written once more; exits with 1 when a line is not as it was sent."""
+    cases = [
+        Case(
+            f"{number:,} MB",
+            {"megabytes": number, "line_bytes": LINE_BYTES},
+            partial(replay, lines=number * 1_000_000 // LINE_BYTES),
+        )
+        for number in megabytes
+    ]
+    with field.folder() as folder:
+        field.ours().answer(_QUESTION, cases, folder)
+
+
+if __name__ == "__main__":
+    main()

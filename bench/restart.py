@@ -1,0 +1,114 @@
+"""How long it takes from the kill of a program until lines flow again, and what becomes of lines, for every system there is.
+
+Lines are written all the while. One program after the other is killed (-9) and started again at once.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import click
+
+from bench.field.system import System
+from bench.options import Field, Question, field_options
+from bench.oracle import judge_host
+from bench.processes import Process, Processes, TookTooLong
+from bench.road import LINE_BYTES, Road
+from bench.trial import Case, Outcome
+
+__all__ = ["main", "restart"]
+
+_HOST = "web01"
+_WARM_UP = 3.0
+_CALM = 3.0  # seconds of lines after a kill, at least
+_FLOWS = (
+    1_500_000_000  # nanoseconds: lines flow when one has come that was written so long ago at most
+)
+_SLICE = 0.1
+_MOST = 60.0  # seconds until lines flow again, and until all has come
+_QUIET = 5.0  # seconds after which nothing more is expected of who has lost lines
+_ABOUT = """\
+Lines of 200 bytes at a steady rate; each program is killed (-9) and started again at once. Seconds: the longest time in which no line \
+came to the received file, from the kill until lines flow. Missing, repeated: lines, of who does not promise to survive a kill."""
+_QUESTION = Question("restart", _ABOUT, ("s agent", "s receiver"))
+
+
+def restart(system: System, folder: Path, rate: int) -> Outcome:
+    """Kill each program of a system once, in an empty folder; raises TookTooLong and ProgramDied."""
+    logs, place = folder / "logs", folder / "system"
+    for path in (logs, place):
+        path.mkdir()
+    file = logs / "app.log"
+    file.touch()
+    with Processes(place) as processes:
+        staged = system.stage(place, processes)
+        road = Road([file], rate, 1, staged.output / f"{_HOST}.log")
+        programs = {"agent": staged.start_agent(_HOST, logs), **staged.centre}
+        road.write_for(_WARM_UP)
+        road.wait_for_all(_MOST, list(programs.values()))
+        road.forget()
+        seconds = _seconds(road, programs)
+        quiet = _MOST if system.guarantees.survives_kill else _QUIET
+        _run_dry(road, list(programs.values()), quiet)
+    verdict = judge_host([file], staged.output, _HOST)
+    lost = {"missing": verdict.missing, "repeated": verdict.repeated}
+    return Outcome({**seconds, **lost}, verdict)
+
+
+def _seconds(road: Road, programs: Mapping[str, Process]) -> dict[str, float]:
+    found = {}
+    for name, program in programs.items():
+        killed = time.time_ns()
+        program.kill()
+        program.start()
+        found[f"s {name}"] = _longest(road, name, killed)
+    return found
+
+
+def _longest(road: Road, name: str, killed: int) -> float:
+    """Write on until lines flow, and return the seconds of the longest pause; what a killed program has started may carry some more."""
+    last, longest, newest = killed, 0, 0
+    while (passed := time.time_ns() - killed) < _MOST * 1e9:
+        road.write_for(_SLICE)
+        for arrival in road.arrivals():
+            longest, last = max(longest, arrival.came - last), max(last, arrival.came)
+            newest = max(newest, arrival.written)
+        if passed > _CALM * 1e9 and time.time_ns() - newest < _FLOWS:
+            return longest / 1e9
+    raise TookTooLong(f"lines flow again after the kill of the {name}: not within {_MOST:g} s")
+
+
+def _run_dry(road: Road, programs: Sequence[Process], quiet: float) -> None:
+    """Wait until all has come, or nothing more has for `quiet` seconds."""
+    changed, began = time.monotonic(), time.monotonic()
+    while road.seen < road.written and time.monotonic() - began < _MOST:
+        before = road.seen
+        road.look()
+        if road.seen != before:
+            changed = time.monotonic()
+        elif time.monotonic() - changed > quiet:
+            return
+        for program in programs:
+            program.check()
+        time.sleep(_SLICE)
+
+
+@click.command()
+@click.option("--rate", default=500, show_default=True, help="Lines a second.")
+@field_options
+def main(field: Field, rate: int) -> None:
+    """Measure how soon lines flow again after a kill; exits with 1 when a line of ours is not as it was written."""
+    case = Case(
+        f"{rate:,} lines/s",
+        {"lines_per_second": rate, "line_bytes": LINE_BYTES},
+        partial(restart, rate=rate),
+        grows=True,
+        kills=True,
+    )
+    with field.folder() as folder:
+        field.answer(_QUESTION, [case], folder)
+
+
+if __name__ == "__main__":
+    main()

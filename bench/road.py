@@ -1,0 +1,114 @@
+"""Lines that carry the time of their write: written at a steady rate at one end of the path, seen to arrive at the other.
+
+A reader follows the received file as `tail -F` would, and both go by the clock of this machine.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.lines import LogLines
+from bench.processes import Process, wait_until
+
+__all__ = ["LINE_BYTES", "Arrival", "Road"]
+
+LINE_BYTES = 200
+"""The length of every line with its newline."""
+_TIME_DIGITS = 20
+_LOOK = 0.001  # seconds between looks at the received file, and between writes
+
+
+class Arrival(NamedTuple):
+    """A line: when it was written and when it came, in nanoseconds by the clock of this machine."""
+
+    written: int
+    came: int
+
+
+class Road:
+    """Writes lines at one end of the path and sees them arrive at the other."""
+
+    def __init__(self, files: Sequence[Path], rate: int, per_write: int, received: Path) -> None:
+        """Write to `files` in turn, so many lines a second over all of them, and follow `received`, which need not be there."""
+        self._files = [path.open("ab", buffering=0) for path in files]
+        self._rate, self._per_write = rate / per_write, per_write
+        self._texts = _texts()
+        self._received = received
+        self._opened: int | None = None
+        self._arrivals: list[tuple[int, bytes]] = []
+        self.written = self.seen = 0
+
+    def write_for(self, seconds: float) -> None:
+        """Write and look; what is late is written at once."""
+        began, done = time.monotonic(), 0
+        while (passed := time.monotonic() - began) < seconds:
+            for number in range(done, int(passed * self._rate)):
+                text = self._text(number)
+                self._files[number % len(self._files)].write(text)
+                self.written += len(text)
+                done += 1
+            self.look()
+            time.sleep(_LOOK)
+
+    def _text(self, number: int) -> bytes:
+        head, texts = b"%0*d " % (_TIME_DIGITS, _now()), self._texts
+        begin = number * self._per_write
+        numbers = range(begin, begin + self._per_write)
+        return b"".join(head + texts[index % len(texts)] for index in numbers)
+
+    def wait_for_all(self, seconds: float, watched: Sequence[Process]) -> None:
+        """Look until as much has come as was written; raises `TookTooLong` and `ProgramDied`."""
+
+        def have() -> bool:
+            self.look()
+            return self.seen >= self.written
+
+        wait_until("all is received", have, seconds, watched, _LOOK)
+
+    def expect(self, size: int) -> None:
+        """Wait for so many bytes more, which others have written."""
+        self.written += size
+
+    def look(self) -> None:
+        """Read what has come."""
+        if self._opened is None:
+            with suppress(FileNotFoundError):
+                self._opened = os.open(self._received, os.O_RDONLY | os.O_CLOEXEC)
+            return
+        if data := os.read(self._opened, 16 * 1024 * 1024):
+            self._arrivals.append((_now(), data))
+            self.seen += len(data)
+
+    def forget(self) -> None:
+        """Leave out of `latencies` what has come so far; only where all has."""
+        self._arrivals = []
+
+    def latencies(self) -> list[float]:
+        """Return the milliseconds that each line took which came since the last call."""
+        return [(arrival.came - arrival.written) / 1e6 for arrival in self.arrivals()]
+
+    def arrivals(self) -> Iterator[Arrival]:
+        """Yield the lines which came since the last call; those without a time, since they were torn, are left out."""
+        left, arrivals = b"", self._arrivals
+        self._arrivals = []
+        for came, data in arrivals:
+            *lines, left = (left + data).split(b"\n")
+            for line in lines:
+                if (written := line[:_TIME_DIGITS]).isdigit():
+                    yield Arrival(int(written), came)
+        if left:
+            self._arrivals.insert(0, (0, left))
+
+
+def _texts() -> list[bytes]:
+    """Return what follows the time in lines, all of one length."""
+    size = LINE_BYTES - _TIME_DIGITS - 2
+    lines = LogLines("live", 1).take(10_000).splitlines()
+    return [line[:size].ljust(size, b".") + b"\n" for line in lines]
+
+
+def _now() -> int:
+    return time.time_ns()
