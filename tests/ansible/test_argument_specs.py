@@ -1,0 +1,212 @@
+"""Every setting of a program is a variable's key, described and typed as the program has it, and comes out as it went in."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from broker.running.configuration import load, name_of
+from tests.ansible.argument_specs import ROLES, SETTINGS, described, is_secret, renewed, spec_path
+from tests.test_settings import WRITTEN
+
+PLAYBOOK = Path(sys.executable).with_name("ansible-playbook")
+CASES = [
+    pytest.param(role, name, id=f"{role}-{name}")
+    for role, model in SETTINGS.items()
+    for name in model.model_fields
+]
+BY_LINE = ("include_lines", "exclude_lines", "spark_conf")
+VALUES = WRITTEN | {"tls_ca_pem": 'two\nlines, "quoted" \\ and ünïcode'}
+
+
+def options(role: str) -> dict[str, Any]:
+    spec: dict[str, Any] = yaml.safe_load(spec_path(role).read_text("utf-8"))
+    found: dict[str, Any] = spec["argument_specs"]["main"]["options"]
+    return found
+
+
+def typed(role: str, name: str) -> object:
+    """Return a value as an operator writes it in YAML."""
+    text = VALUES.get(name, "text")
+    match described(SETTINGS[role].model_fields[name])["type"]:
+        case "list":
+            return text.splitlines() if name in BY_LINE else text.split(",")
+        case "bool":
+            return text == "true"
+        case "int":
+            return int(text)
+        case _:
+            return text
+
+
+def play(folder: Path, tasks: list[dict[str, Any]]) -> "subprocess.CompletedProcess[str]":
+    path = folder / "play.yml"
+    facts = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}
+    path.write_text(yaml.safe_dump([facts]), "utf-8")
+    return subprocess.run(
+        [
+            *(str(PLAYBOOK), "--inventory", "localhost,", str(path)),
+            *("--extra-vars", f"ansible_python_interpreter={sys.executable}"),
+        ],
+        cwd=ROLES.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("role", SETTINGS)
+def test_a_spec_has_all_settings_as_the_programs_declare_them(role: str) -> None:
+    assert spec_path(role).read_text("utf-8") == renewed(role), "run make argument-specs"
+
+
+@pytest.mark.parametrize(("role", "name"), CASES)
+def test_each_setting_is_taken_by_a_variable_and_a_secret_by_none_that_everybody_reads(
+    role: str, name: str
+) -> None:
+    secret = is_secret(SETTINGS[role].model_fields[name])
+    open_ones = options(role)[f"{role}_settings"]["options"]
+    secrets = options(role).get(f"{role}_secrets", {}).get("options", {})
+
+    assert (name_of(name) in open_ones) is not secret
+    # what the broker's service has for secrets are files
+    assert (name_of(name) in secrets) is (secret and role != "logship_broker")
+    assert all(one["no_log"] for one in secrets.values())
+
+
+@pytest.mark.parametrize("role", SETTINGS)
+def test_what_a_role_takes_has_a_description_a_type_and_a_default_unless_it_is_found(
+    role: str,
+) -> None:
+    defaults = yaml.safe_load((ROLES / role / "defaults/main.yml").read_text("utf-8"))
+
+    for name, option in options(role).items():
+        assert option["description"]
+        assert option["type"]
+        if "default" in option:
+            assert option["default"] == defaults[name]
+    assert set(defaults) == set(options(role))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("role", SETTINGS)
+def test_settings_come_out_as_the_program_reads_them(role: str, tmp_path: Path) -> None:
+    model = SETTINGS[role]
+    settings = {
+        name_of(name): typed(role, name)
+        for name, field in model.model_fields.items()
+        if not is_secret(field)
+    }
+    given = {f"{role}_settings": settings, f"{role}_all_settings": settings}
+    template = ROLES / role / "templates/settings.toml.j2"
+
+    done = play(
+        tmp_path,
+        [
+            {
+                "ansible.builtin.validate_argument_spec": {
+                    "argument_spec": {
+                        f"{role}_settings": options(role)[f"{role}_settings"],
+                    },
+                    "provided_arguments": {f"{role}_settings": settings},
+                }
+            },
+            {
+                "ansible.builtin.template": {
+                    "src": str(template),
+                    "dest": str(tmp_path / "all.toml"),
+                },
+                "vars": {**given, "ansible_managed": "by Ansible"},
+            },
+        ],
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = (tmp_path / "all.toml").read_text("utf-8").splitlines()
+    for name in model.model_fields:
+        if name_of(name) not in settings:
+            continue
+        (line,) = (line for line in lines if line.startswith(f"{name_of(name)} = "))
+        own = tmp_path / "one.toml"
+        own.write_text(f"{line}\n", "utf-8")
+        by_option = load(model, {name: VALUES.get(name, "text")}, None)
+        assert getattr(load(model, {}, own), name) == getattr(by_option, name)
+
+
+@pytest.mark.timeout(300)
+def test_a_misspelt_setting_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
+    role = "logship_shipper"
+
+    done = play(
+        tmp_path,
+        [
+            {
+                "ansible.builtin.include_role": {"name": role},
+                "vars": {f"{role}_settings": {"fiel": ["a.log"]}},
+            }
+        ],
+    )
+
+    assert done.returncode != 0
+    assert "fiel" in done.stdout
+    assert "Look for what is installed" not in done.stdout
+
+
+@pytest.mark.timeout(300)
+def test_what_a_role_finds_for_a_cluster_is_what_its_program_takes(tmp_path: Path) -> None:
+    """The broker's routes, the addresses of hosts and receivers, as the example inventory has them."""
+    role = tmp_path / "tasks.yml"
+    plays = [
+        {
+            "hosts": f"{group}[0]",
+            "connection": "local",
+            "gather_facts": False,
+            "vars_files": [
+                str(ROLES / f"logship_{program}" / part)
+                for part in ("defaults/main.yml", "vars/main.yml")
+            ],
+            "tasks": [
+                {
+                    "ansible.builtin.template": {
+                        "src": str(ROLES / f"logship_{program}" / "templates/settings.toml.j2"),
+                        "dest": str(tmp_path / f"{program}.toml"),
+                    },
+                }
+            ],
+        }
+        for program, group in (
+            ("broker", "logship_brokers"),
+            ("receiver", "logship_receivers"),
+            ("shipper", "logship_shippers"),
+        )
+    ]
+    role.write_text(yaml.safe_dump(plays), "utf-8")
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_bytes((ROLES.parent / "inventories/cluster/hosts.yml").read_bytes())
+    (tmp_path / "group_vars").symlink_to(ROLES.parent / "group_vars")
+
+    done = subprocess.run(
+        [
+            *(str(PLAYBOOK), "--inventory", str(inventory), str(role)),
+            *(
+                "--extra-vars",
+                f"ansible_python_interpreter={sys.executable} ansible_managed=Ansible",
+            ),
+        ],
+        cwd=ROLES.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    broker = load(SETTINGS["logship_broker"], {}, tmp_path / "broker.toml").model_dump()
+    names = [f"broker{number}.example.net" for number in (1, 2, 3)]
+    assert broker["route"] == tuple(f"nats-route://{name}:6222" for name in names)
+    assert broker["server_name"] == "broker1-example-net"
+    for program in ("receiver", "shipper"):
+        found = load(SETTINGS[f"logship_{program}"], {}, tmp_path / f"{program}.toml").model_dump()
+        assert found["server"] == tuple(f"nats://{name}:4222" for name in names)

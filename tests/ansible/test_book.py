@@ -1,0 +1,196 @@
+"""The role that makes credentials, on brokers that are folders of this machine: a book that is lost cuts off nobody unasked.
+
+Each broker sees a folder of its own at the place of the store; Ansible, `logbroker credentials` and what they write are real.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.ansible.test_argument_specs import PLAYBOOK, ROLES
+
+BROKERS = ("broker1", "broker2", "broker3")
+SHELL = """#!/bin/sh
+exec unshare --mount sh -c 'mount --bind {folder} {store} && exec /bin/sh "$@"' sh "$@"
+"""
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount"),
+]
+
+
+class Site:
+    """Three brokers and a host, on which the role is played as the playbooks do."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make the machines."""
+        self.folder = folder
+        self.store = folder / "store"
+        self.store.mkdir()
+        for name in (*BROKERS, "web01"):
+            own = folder / name
+            own.mkdir()
+            shell = folder / f"{name}.sh"
+            shell.write_text(SHELL.format(folder=own, store=self.store), "utf-8")
+            shell.chmod(0o755)
+        self.copy = folder / "logship-secrets/credentials.json"
+
+    def secret(self, name: str) -> Path:
+        return self.folder / f"{name}.toml"
+
+    def book(self, broker: str) -> Path:
+        return self.folder / broker / "credentials.json"
+
+    def names(self, broker: str) -> set[str]:
+        return {one["name"] for one in json.loads(self.book(broker).read_text())["credentials"]}
+
+    def rolls_out(self) -> "subprocess.CompletedProcess[str]":
+        """Do what site.yml does about credentials."""
+        return self._plays(
+            self._on("logship_brokers[0]", "recover"),
+            self._on("logship_brokers", "main", kind="admin", brokers=BROKERS[:1]),
+            self._on("logship_brokers[1:]", "follow", broker="{{ inventory_hostname }}"),
+            self._on("logship_shippers", "main", kind="host"),
+        )
+
+    def revokes(self, host: str) -> "subprocess.CompletedProcess[str]":
+        """Do what revoke.yml does."""
+        return self._plays(self._on("logship_brokers[0]", "revoke", kind="host", name=host))
+
+    def by_hand(self, broker: str, *words: str) -> None:
+        command = [Path(sys.executable).with_name("logbroker"), "credentials", *words]
+        store = ["--store-dir", self.folder / broker]
+        subprocess.run([*command, *store], check=True, capture_output=True)
+
+    def _on(self, hosts: str, tasks: str, **given: Any) -> dict[str, Any]:
+        given = {
+            "name": "{{ inventory_hostname }}",
+            "store_dir": str(self.store),
+            "output": f"{self.folder}/{{{{ inventory_hostname }}}}.toml",
+            **given,
+        }
+        role = {"name": "logship_credential", "tasks_from": tasks}
+        own = {f"logship_credential_{key}": value for key, value in given.items()}
+        return {
+            "hosts": hosts,
+            "serial": 1,
+            "gather_facts": False,
+            "handlers": [
+                {"name": f"Restart the {what}", "ansible.builtin.debug": {}}
+                for what in ("broker", "shipper")
+            ],
+            "tasks": [{"ansible.builtin.include_role": role, "vars": own}],
+        }
+
+    def _plays(self, *plays: dict[str, Any]) -> "subprocess.CompletedProcess[str]":
+        hosts = {
+            name: {"ansible_shell_executable": str(self.folder / f"{name}.sh")}
+            for name in (*BROKERS, "web01")
+        }
+        logbroker = str(Path(sys.executable).with_name("logbroker"))
+        common = {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+        }
+        inventory = {
+            "all": {"hosts": hosts, "vars": common},
+            "logship_brokers": {"hosts": dict.fromkeys(BROKERS)},
+            "logship_shippers": {"hosts": {"web01": None}},
+        }
+        (self.folder / "hosts.yml").write_text(yaml.safe_dump(inventory), "utf-8")
+        (self.folder / "play.yml").write_text(yaml.safe_dump(list(plays)), "utf-8")
+        programs = json.dumps({"logship_credential_logbroker": [logbroker, "credentials"]})
+        words = ["--inventory", self.folder / "hosts.yml", "--extra-vars", programs]
+        return subprocess.run(
+            [PLAYBOOK, *words, self.folder / "play.yml"],
+            cwd=ROLES.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def done(play: "subprocess.CompletedProcess[str]") -> str:
+    assert play.returncode == 0, play.stdout[-4000:] + play.stderr
+    return play.stdout
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    made = Site(tmp_path)
+    done(made.rolls_out())
+    assert all(made.names(broker) == {*BROKERS, "web01"} for broker in BROKERS)
+    return made
+
+
+def test_a_copy_of_the_book_is_kept_by_the_controller_for_its_user_alone_and_is_not_written_twice(
+    site: Site,
+) -> None:
+    again = done(site.rolls_out())
+
+    assert json.loads(site.copy.read_text()) == json.loads(site.book("broker1").read_text())
+    assert (site.copy.stat().st_mode & 0o777, site.copy.parent.stat().st_mode & 0o777) == (
+        0o600,
+        0o700,
+    )
+    assert "changed: [" not in again
+    assert "nkey_seed" not in site.copy.read_text()
+
+
+@pytest.mark.parametrize("from_", ["broker", "controller"])
+def test_a_lost_book_is_put_back_from_the_newest_there_is(site: Site, from_: str) -> None:
+    before, secret = site.book("broker1").read_text(), site.secret("web01").read_text()
+    site.book("broker1").unlink()
+    site.secret("broker1").unlink()
+    if from_ == "broker":
+        site.copy.unlink()
+    else:
+        site.book("broker2").unlink()
+        site.book("broker3").unlink()
+
+    done(site.rolls_out())
+
+    assert site.secret("web01").read_text() == secret
+    (host,) = (line for line in before.splitlines() if '"web01"' in line)
+    for broker in BROKERS:
+        assert host.strip(" ,") in site.book(broker).read_text()
+
+
+def test_without_any_copy_nobody_with_a_credential_is_left_out_of_a_new_book(site: Site) -> None:
+    for path in (*map(site.book, BROKERS), site.copy):
+        path.unlink()
+
+    refused = site.rolls_out()
+
+    assert refused.returncode != 0
+    assert "broker1 has a credential" in refused.stdout
+    assert "Put credentials.json of a backup into" in refused.stdout
+    assert not site.book("broker1").exists()
+    for name in BROKERS:
+        site.secret(name).unlink()
+    refused = site.rolls_out()
+    assert refused.returncode != 0
+    assert "web01 has a credential" in refused.stdout
+
+
+def test_who_is_gone_from_the_first_book_is_taken_from_others_by_a_revocation_only(
+    site: Site,
+) -> None:
+    site.by_hand("broker1", "revoke", "host", "web01", "--yes")
+
+    refused = site.rolls_out()
+
+    assert refused.returncode != 0
+    assert "does not take over the book of broker1" in refused.stdout
+    assert "Take away host web01?" in refused.stdout
+    assert "web01" in site.names("broker2")
+    done(site.revokes("web01"))
+    assert not any("web01" in site.names(broker) for broker in BROKERS)
+    assert "web01" not in site.copy.read_text()

@@ -1,0 +1,622 @@
+"""Rules and dashboard go by what the programs really expose: real ones are started, scraped, and then something is wrong."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import click
+import promql_parser as promql
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+import bench.ports
+from bench.processes import Process, Processes, wait_until
+from broker.cli import group as logbroker
+from receiver.cli import logreceiver
+from shipper.cli import logshipper
+from tests.ansible.promql import Sample, World, evaluate, matches, selectors
+
+pytestmark = [pytest.mark.nats, pytest.mark.spark]
+
+ROOT = Path(__file__).parents[2]
+FILES = ROOT / "ansible/files"
+README = (ROOT / "README.md").read_text("utf-8")
+PROGRAMS: dict[str, click.Group] = {
+    "logbroker": logbroker,
+    "logreceiver": logreceiver,
+    "logshipper": logshipper,
+}
+RULES = {
+    rule["alert"]: rule
+    for group in yaml.safe_load((FILES / "logship.rules.yml").read_text("utf-8"))["groups"]
+    for rule in group["rules"]
+}
+DASHBOARD = json.loads((FILES / "logship.dashboard.json").read_text("utf-8"))
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+TARGETS = [(panel, target) for panel in PANELS for target in panel["targets"]]
+VARIABLES = {"$__rate_interval": "5m", "$__range": "1h", "$host": ".*"}
+LEFT_OUT = {
+    "logreceiver_offset": "a place in the stream, which says nothing without the stream's end: that is the lag",
+    "logshipper_ack_latency_seconds_sum": "quantiles tell more than a mean",
+    "logshipper_ack_latency_seconds_count": "the same number as that of rounds",
+    "process_virtual_memory_bytes": "what is reserved costs nothing",
+}
+PORTS = {"logshipper": 9464, "logreceiver": 9465, "node": 9100}
+# what others expose: Prometheus itself, and node_exporter; with labels that they have had for years
+THEIRS = (
+    *(Sample("up", frozenset({("job", job)}), 1.0) for job in PORTS),
+    Sample("ALERTS", frozenset({("alertname", "LogshipNoRoom"), ("alertstate", "firing")}), 1.0),
+    Sample("node_filesystem_size_bytes", frozenset({("mountpoint", "/srv/logs")}), 1e12),
+    Sample("node_filesystem_avail_bytes", frozenset({("mountpoint", "/srv/logs")}), 5e11),
+)
+PAGE = frozenset({("file", "/var/lib/prometheus/node-exporter/logbroker.prom")})
+BEGIN = 7200.0  # seconds: when something goes wrong
+MINUTE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scraped:
+    """What was exposed while all was well, and after the broker had been ended."""
+
+    well: tuple[Sample, ...]
+    away: tuple[Sample, ...]
+
+
+@pytest.fixture(scope="module")
+def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
+    folder = tmp_path_factory.mktemp("monitored")
+    with Processes(folder) as processes:
+        yield watched(processes, folder)
+
+
+def watched(processes: Processes, folder: Path) -> Scraped:
+    url, store, log = f"nats://127.0.0.1:{bench.ports.free_port()}", folder / "store", folder / "a"
+    run("broker", "tls", "init", "--store-dir", store)
+    there = ("--server", url, "--tls-ca", store / "tls/authority.pem")
+    broker = start(
+        *(
+            processes,
+            "broker",
+            "run",
+            "--store-dir",
+            store,
+            "--listen",
+            url.removeprefix("nats://"),
+        ),
+        *("--http", "", "--partitions", 2),
+    )
+    log.write_bytes(b"a line\n" * 1000)
+    listening = ("--listen", "127.0.0.1:0")
+    shipper = start(
+        *(processes, "shipper", *there, *listening, "--file", log, "--host", "web01"),
+        *("--state-dir", folder / "state"),
+    )
+    receiver = start(
+        *(processes, "receiver", *there, *listening, "--partition", "all"),
+        *("--output", folder / "received"),
+    )
+
+    def scrape() -> tuple[Sample, ...]:
+        return (
+            *page("logshipper", get(shipper)),
+            *page("logreceiver", get(receiver)),
+            *page("node", checked(folder, *there)),
+        )
+
+    def holds(name: str, value: float) -> Callable[[], bool]:
+        # of a page that is not there yet nothing holds
+        return lambda: (
+            all("listening on" in one.log.read_text() for one in (shipper, receiver))
+            and sum(
+                one.value
+                for job, program in (("logshipper", shipper), ("logreceiver", receiver))
+                for one in page(job, get(program))
+                if one.name == name
+            )
+            == value
+        )
+
+    for name in ("logshipper_lines_total", "logreceiver_lines_total"):
+        wait_until(name, holds(name, 1000), 60, [broker, shipper, receiver])
+    well = scrape()
+    assert broker.stop() == 0
+    with log.open("ab") as file:
+        file.write(b"one more\n")
+    told = {"logshipper_behind_bytes": 9, "logshipper_waiting": 1, "logreceiver_waiting": 1}
+    for name, value in told.items():
+        wait_until(name, holds(name, value), 60, [shipper, receiver])
+    return Scraped(well, scrape())
+
+
+def start(processes: Processes, program: str, *options: object) -> Process:
+    return processes.start(
+        program, [sys.executable, "-m", program, *map(str, options)], folder=ROOT
+    )
+
+
+def run(program: str, *options: object) -> int:
+    return subprocess.run(
+        [sys.executable, "-m", program, *map(str, options)], cwd=ROOT, timeout=60, check=False
+    ).returncode
+
+
+def checked(folder: Path, *there: object) -> str:
+    path = folder / "logbroker.prom"
+    run("broker", "check", *there, "--format", "prometheus", "--outfile", path)
+    return path.read_text("utf-8")
+
+
+def get(process: Process) -> str:
+    found = re.search(r"listening on (http://\S+)", process.log.read_text())
+    assert found
+    with urllib.request.urlopen(f"{found[1]}/metrics", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def page(job: str, text: str) -> Iterator[Sample]:
+    """Yield what a page says, as Prometheus keeps it."""
+    for family in text_string_to_metric_families(text):
+        for one in family.samples:
+            yield Sample(one.name, frozenset({*one.labels.items(), *target(job)}), one.value)
+
+
+def target(job: str) -> frozenset[tuple[str, str]]:
+    return frozenset({("job", job), ("instance", f"{job}1:{PORTS[job]}")})
+
+
+def complete(exposed: Iterable[Sample]) -> tuple[Sample, ...]:
+    """Return what is exposed with that of others beside it."""
+    others = [
+        replace(one, labels=one.labels | target(dict(one.labels).get("job", "node")))
+        for one in THEIRS
+    ]
+    return (*exposed, *others, Sample("node_textfile_mtime_seconds", PAGE | target("node"), 0.0))
+
+
+Value = float | Callable[[float, float], float | None]
+"""A number, or what becomes of one: of its value while all is well, and the seconds that it has been wrong; None is nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """Series that go wrong, by a selector."""
+
+    which: str
+    value: Value
+
+
+def timeline(well: Iterable[Sample], *wrongs: Wrong) -> World:
+    """Return what there is while all is well, and from `BEGIN` on."""
+    base = complete(well)
+
+    @cache
+    def world(now: float) -> tuple[Sample, ...]:
+        fresh = (
+            replace(one, value=now) if one.name == "node_textfile_mtime_seconds" else one
+            for one in base
+        )
+        if now < BEGIN:
+            return tuple(fresh)
+        return tuple(new for one in fresh if (new := disturbed(one, now, wrongs)) is not None)
+
+    return world
+
+
+def disturbed(one: Sample, now: float, wrongs: Iterable[Wrong]) -> Sample | None:
+    for wrong in wrongs:
+        if any(matches(one, selector) for selector in selectors(wrong.which)):
+            if isinstance(wrong.value, float):
+                return replace(one, value=wrong.value)
+            value = wrong.value(one.value, now - BEGIN)
+            return None if value is None else replace(one, value=value)
+    return one
+
+
+def lasts(rule: Mapping[str, Any]) -> float:
+    """Return for how many seconds a rule must hold."""
+    return float(promql.parse_duration(rule["for"]).total_seconds()) if "for" in rule else 0.0
+
+
+def firing(world: World) -> dict[str, list[Sample]]:
+    """Return the rules that fire over what went wrong at `BEGIN`, as soon as they would, and what for."""
+    found = {}
+    for name, rule in RULES.items():
+        moments = int(lasts(rule) / MINUTE) + 1
+        seen = [evaluate(rule["expr"], world, BEGIN + MINUTE * (1 + n)) for n in range(moments)]
+        if all(seen):
+            found[name] = seen[-1]
+    return found
+
+
+def gone(value: float, seconds: float) -> float | None:
+    return None
+
+
+def more(value: float, seconds: float) -> float:
+    return value + 3.0
+
+
+CASES: dict[str, tuple[Wrong, ...]] = {
+    "LogshipBrokerUnwatched": (
+        Wrong("node_textfile_mtime_seconds", lambda value, seconds: value - 601.0),
+    ),
+    "LogshipBrokerAway": (Wrong('logbroker_check_status_code{check="connection"}', 2.0),),
+    "LogshipStreamBroken": (Wrong('logbroker_check_status_code{check="stream"}', 2.0),),
+    "LogshipLinesUnread": (Wrong('logbroker_check_status_code{check="stream"}', 1.0),),
+    "LogshipStoreFills": (Wrong("logbroker_check_store_used_percent", 76.0),),
+    "LogshipStoreTakesNothing": (Wrong('logbroker_check_status_code{check="store"}', 2.0),),
+    "LogshipNoRoom": (Wrong('logbroker_check_status_code{check="room"}', 2.0),),
+    "LogshipLinesDropped": (Wrong("logbroker_check_room_dropped_messages", more),),
+    "LogshipReplicaMissing": (Wrong("logbroker_check_replicas_wanted", 3.0),),
+    "LogshipNoMajority": (Wrong('logbroker_check_status_code{check="replicas"}', 2.0),),
+    "LogshipCertificateEnds": (Wrong("logbroker_check_certificates_seconds_left", 20 * 86400.0),),
+    "LogshipCertificateEndsSoon": (
+        Wrong("logbroker_check_certificates_seconds_left", 6 * 86400.0),
+    ),
+    "LogshipHostsSilent": (Wrong("logbroker_check_hosts_silent", 1.0),),
+    "LogshipPartitionUnread": (
+        Wrong('logbroker_check_lag_partition_age_seconds{partition="1"}', 3601.0),
+    ),
+    "LogshipLinesExpire": (
+        Wrong('logbroker_check_lag_partition_age_seconds{partition="1"}', 43201.0),
+    ),
+    "LogshipReceiverDown": (Wrong('up{job="logreceiver"}', 0.0),),
+    "LogshipReceiverWaits": (Wrong("logreceiver_waiting", 1.0),),
+    "LogshipPartitionBlocked": (Wrong('logreceiver_blocked{cause="disk",partition="0"}', 1.0),),
+    "LogshipReceiverBehind": (Wrong('logreceiver_lag_seconds{partition="0"}', 601.0),),
+    "LogshipLinesLost": (Wrong('logreceiver_findings_total{kind="gap"}', more),),
+    "LogshipLinesDoubtful": (Wrong('logreceiver_findings_total{kind="doubt"}', more),),
+    "LogshipQuarantine": (Wrong("logreceiver_quarantined_total", more),),
+    "LogshipShipperDown": (Wrong('up{job="logshipper"}', 0.0),),
+    "LogshipShipperWaits": (Wrong("logshipper_waiting", 1.0),),
+    "LogshipShipperBehind": (Wrong("logshipper_oldest_unshipped_seconds", 601.0),),
+    "LogshipShipperLosesLines": (Wrong('logshipper_lost_bytes_total{reason="deleted"}', more),),
+    "LogshipFilesNotFollowed": (Wrong("logshipper_troubled_paths", 1.0),),
+    "LogshipProgramRestarts": (
+        Wrong(
+            'process_start_time_seconds{job="logreceiver"}',
+            lambda value, seconds: value + seconds // MINUTE,
+        ),
+    ),
+    "LogshipDescriptorsRunOut": (Wrong('process_open_fds{job="logshipper"}', 1e9),),
+    "LogshipDiskFills": (Wrong("node_filesystem_avail_bytes", 4e10),),
+}
+# what a case fires beside its own: the milder rule about the same
+BESIDE = {
+    "LogshipCertificateEndsSoon": {"LogshipCertificateEnds"},
+    "LogshipLinesExpire": {"LogshipPartitionUnread"},
+}
+SLOW = {"LogshipProgramRestarts": 5}  # minutes until what it counts has happened
+
+
+def named(expression: str) -> str:
+    """Return an expression of the dashboard with what Grafana puts in for its variables."""
+    for variable, value in VARIABLES.items():
+        expression = expression.replace(variable, value)
+    return expression
+
+
+EXPRESSIONS = [pytest.param(rule["expr"], id=name) for name, rule in RULES.items()] + [
+    pytest.param(named(target["expr"]), id=f"{panel['title']}-{target['refId']}")
+    for panel, target in TARGETS
+]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_every_metric_label_and_value_that_is_named_is_exposed(
+    scraped: Scraped, expression: str
+) -> None:
+    exposed = complete((*scraped.well, *scraped.away))
+
+    for selector in selectors(expression):
+        found = [one for one in exposed if matches(one, selector)]
+        assert found, selector.prettify()
+    labels = {
+        key
+        for selector in selectors(expression)
+        for one in exposed
+        if matches(one, selector)
+        for key, _ in one.labels
+    }
+    assert grouped_by(expression) <= labels
+
+
+def grouped_by(expression: str) -> set[str]:
+    """Return the labels by which an expression groups or joins."""
+    found: set[str] = set()
+
+    def visit(node: promql.Expr) -> None:
+        if isinstance(node, promql.AggregateExpr) and node.modifier is not None:
+            found.update(node.modifier.labels)
+        if isinstance(node, promql.BinaryExpr) and node.modifier is not None:
+            found.update(node.modifier.matching.labels if node.modifier.matching else ())
+
+    promql.walk(promql.parse(expression), visit)
+    return found
+
+
+def test_nothing_that_is_exposed_is_left_out_without_a_reason(scraped: Scraped) -> None:
+    exposed = {one.name for one in (*scraped.well, *scraped.away)}
+
+    seen = {
+        one.name
+        for (expression,) in (p.values for p in EXPRESSIONS)
+        for one in selectors(expression)
+    }  # type: ignore[arg-type]
+
+    assert exposed - seen == set(LEFT_OUT)
+
+
+def test_while_all_is_well_nobody_is_woken(scraped: Scraped) -> None:
+    assert firing(timeline(scraped.well)) == {}
+
+
+@pytest.mark.parametrize("alert", RULES)
+def test_a_rule_fires_when_it_should_and_names_what_it_is_about(
+    scraped: Scraped, alert: str
+) -> None:
+    world = timeline(scraped.well, *CASES[alert])
+
+    late = MINUTE * SLOW.get(alert, 0)
+    found = firing(lambda now: world(now + late))
+
+    assert set(found) == {alert, *BESIDE.get(alert, ())}
+    told = " ".join(RULES[alert]["annotations"].values())
+    wanted = set(re.findall(r"\$labels\.(\w+)", told))
+    assert all(wanted <= dict(one.labels).keys() for one in found[alert])
+
+
+def test_a_broker_that_is_never_checked_is_told_of(scraped: Scraped) -> None:
+    pages = [one for one in scraped.well if not one.name.startswith("logbroker_")]
+
+    assert set(firing(timeline(pages))) == {"LogshipBrokerUnwatched"}
+
+
+@pytest.mark.parametrize(
+    ("alert", "which"),
+    [
+        ("LogshipLinesLost", 'logreceiver_findings_total{kind="gap"}'),
+        ("LogshipShipperLosesLines", "logshipper_lost_bytes_total"),
+        ("LogshipQuarantine", "logreceiver_quarantined_total"),
+        ("LogshipLinesDropped", "logbroker_check_room_dropped_messages"),
+    ],
+)
+def test_what_was_lost_before_the_first_look_is_told(
+    scraped: Scraped, alert: str, which: str
+) -> None:
+    def appeared(value: float, seconds: float) -> float:
+        return 5.0
+
+    world = timeline(scraped.well, Wrong(which, appeared))
+    (selector,) = selectors(which)
+
+    def new_series(now: float) -> tuple[Sample, ...]:
+        return tuple(one for one in world(now) if now >= BEGIN or not matches(one, selector))
+
+    assert alert in firing(new_series)
+
+
+def test_a_restart_that_counts_from_0_is_no_loss(scraped: Scraped) -> None:
+    counted = [
+        replace(one, value=7.0) if one.name == "logreceiver_findings_total" else one
+        for one in scraped.well
+    ]
+
+    world = timeline(counted, Wrong("logreceiver_findings_total", 0.0))
+
+    assert firing(world) == {}
+
+
+def test_lines_that_are_kept_for_ever_never_expire(scraped: Scraped) -> None:
+    for_ever = Wrong("logbroker_check_lag_max_age_seconds", 0.0)
+
+    world = timeline(scraped.well, for_ever, *CASES["LogshipLinesExpire"])
+
+    assert set(firing(world)) == {"LogshipPartitionUnread"}
+
+
+def test_a_broker_that_was_really_ended_is_told_of_by_all_three(scraped: Scraped) -> None:
+    # ten minutes later its hosts' lines are older; what the programs said at once is all that is gone by here
+    found = firing(timeline(scraped.away))
+
+    assert set(found) == {"LogshipBrokerAway", "LogshipReceiverWaits", "LogshipShipperWaits"}
+
+
+def test_rules_say_how_bad_it_is_and_what_to_do() -> None:
+    for name, rule in RULES.items():
+        assert name.startswith("Logship"), name
+        assert rule["labels"] in ({"severity": "warning"}, {"severity": "critical"}), name
+        assert set(rule["annotations"]) == {"summary", "description"}, name
+        assert lasts(rule) >= 0
+
+
+@pytest.mark.parametrize("alert", RULES)
+def test_a_rule_names_commands_and_chapters_that_exist(alert: str) -> None:
+    headings = set(re.findall(r"^##+ (.+)$", README, re.MULTILINE))
+    told = RULES[alert]["annotations"]["description"]
+
+    assert not untrue_commands(told)
+    assert set(re.findall(r'[Cc]hapter "([^"]+)"', told)) <= headings
+
+
+def test_the_guide_names_commands_playbooks_and_variables_that_exist() -> None:
+    guide = re.search(r"^## An operator's guide$(.*?)^## ", README, re.DOTALL | re.MULTILINE)
+    assert guide
+    variables = {
+        name
+        for path in (ROOT / "ansible").glob("roles/*/meta/argument_specs.yml")
+        for name in yaml.safe_load(path.read_text("utf-8"))["argument_specs"]["main"]["options"]
+    } | {"logship_revoke"}
+    playbooks = {path.name for path in (ROOT / "ansible").glob("*.yml")}
+
+    assert not untrue_commands(guide[1])
+    assert len(commands(guide[1])) > 8
+    assert set(re.findall(r"\b(logship_\w+)", guide[1])) <= variables
+    assert set(re.findall(r"(?<![\w./])\w+[.]yml", guide[1])) - {"hosts.yml"} <= playbooks
+    assert set(re.findall(r"`(Logship\w+)`", guide[1])) <= RULES.keys()
+
+
+def commands(text: str) -> list[tuple[str, str]]:
+    """Return the commands that a text names, in backticks or on lines of their own."""
+    return re.findall(
+        r"(?:`|^[^`\n]*/bin/)(log(?:broker|shipper|receiver)) ([^`\n]*)", text, re.MULTILINE
+    )
+
+
+def untrue_commands(text: str) -> list[tuple[str, str]]:
+    return [
+        (program, words) for program, words in commands(text) if not takes(program, words.split())
+    ]
+
+
+def takes(program: str, words: list[str]) -> bool:
+    """Whether a program has a command, and that command the options that are given."""
+    command: click.Command = PROGRAMS[program]
+    context = click.Context(command)
+    while words and isinstance(command, click.Group):
+        if (found := command.get_command(context, words[0])) is None:
+            break
+        command, words = found, words[1:]
+    known = {
+        "--help",
+        *(name for one in command.params for name in (*one.opts, *one.secondary_opts)),
+    }
+    return {word for word in words if word.startswith("--")} <= known and not (
+        isinstance(command, click.Group) and words
+    )
+
+
+def test_every_rule_has_its_case() -> None:
+    assert set(CASES) == set(RULES)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH")
+def test_prometheus_itself_finds_the_same(scraped: Scraped, tmp_path: Path) -> None:
+    tests = [promtool_case(scraped.well, alert) for alert in RULES]
+    path = tmp_path / "test.yml"
+    path.write_text(
+        yaml.safe_dump({"rule_files": [str(FILES / "logship.rules.yml")], "tests": tests}), "utf-8"
+    )
+
+    ended = subprocess.run(
+        ["promtool", "test", "rules", path], capture_output=True, text=True, timeout=100
+    )
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def promtool_case(well: Iterable[Sample], alert: str) -> dict[str, Any]:
+    """Return a case as promtool takes it: series minute by minute, and which rules fire at the end."""
+    world = timeline(well, *CASES[alert])
+    end = BEGIN + lasts(RULES[alert]) + MINUTE * (2 + SLOW.get(alert, 0))
+    series: dict[str, list[str]] = {}
+    for minute in range(int(end / MINUTE) + 1):
+        for one in world(minute * MINUTE):
+            labels = ",".join(f"{key}={json.dumps(value)}" for key, value in sorted(one.labels))
+            series.setdefault(f"{one.name}{{{labels}}}", []).append(repr(one.value))
+    fired = sorted(
+        {
+            alert,
+            *(name for name in BESIDE.get(alert, ()) if lasts(RULES[name]) <= lasts(RULES[alert])),
+        }
+    )
+    return {
+        "interval": "1m",
+        "input_series": [
+            {"series": name, "values": " ".join(values)}
+            for name, values in series.items()
+            if not name.startswith("ALERTS")
+        ],
+        "promql_expr_test": [
+            {
+                "expr": 'count by (alertname) (ALERTS{alertstate="firing"}) > bool 0',
+                "eval_time": f"{int(end)}s",
+                "exp_samples": [
+                    {"labels": f'{{alertname="{name}"}}', "value": 1} for name in fired
+                ],
+            }
+        ],
+    }
+
+
+def test_the_dashboard_can_be_imported_anywhere() -> None:
+    variables = {one["name"]: one for one in DASHBOARD["templating"]["list"]}
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+
+    assert DASHBOARD["id"] is None
+    assert re.fullmatch("[a-zA-Z0-9-]{1,40}", DASHBOARD["uid"])
+    assert DASHBOARD["schemaVersion"] >= 39  # Grafana 10
+    assert (variables["datasource"]["type"], variables["datasource"]["query"]) == (
+        "datasource",
+        "prometheus",
+    )
+    assert variables["host"]["datasource"]["uid"] == "${datasource}"
+    assert len(set(ids)) == len(ids)
+    assert {panel["type"] for panel in PANELS} <= {"timeseries", "stat", "table", "state-timeline"}
+    for panel, one in TARGETS:
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+        assert one["datasource"] == panel["datasource"]
+        assert set(re.findall(r"\$(\w+)", one["expr"])) <= {"__rate_interval", "__range", "host"}
+    for panel in PANELS:
+        letters = [one["refId"] for one in panel["targets"]]
+        assert len(set(letters)) == len(letters) > 0
+        assert panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"]
+
+
+def test_the_panels_of_the_dashboard_fill_their_rows_and_cover_nothing() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert max(x for x, _ in cells) < 24, panel["title"]
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+def test_legends_name_labels_that_are_left(scraped: Scraped) -> None:
+    exposed = complete((*scraped.well, *scraped.away))
+    for panel, one in TARGETS:
+        expression = named(one["expr"])
+        wanted = set(re.findall(r"{{\s*(\w+)\s*}}", one["legendFormat"]))
+        left = grouped_by(expression) or {
+            key
+            for selector in selectors(expression)
+            for sample in exposed
+            if matches(sample, selector)
+            for key, _ in sample.labels
+        }
+        assert wanted <= left, (panel["title"], one["expr"])
+
+
+def test_the_jobs_of_the_readme_are_those_that_the_rules_go_by() -> None:
+    (example,) = [
+        yaml.safe_load(text)
+        for text in re.findall(r"^```yaml\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+        if "scrape_configs" in text
+    ]
+    jobs = {job["job_name"] for job in example["scrape_configs"]}
+    by_job = {
+        value
+        for rule in RULES.values()
+        for selector in selectors(rule["expr"])
+        for one in selector.matchers.matchers
+        if one.name == "job"
+        for value in one.value.split("|")
+    }
+
+    assert by_job < jobs == set(PORTS)
+    assert example["rule_files"] == ["logship.rules.yml"]

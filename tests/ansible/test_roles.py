@@ -1,0 +1,95 @@
+"""What roles and playbooks hold to: units that there are, secrets in nobody else's hands, nothing but what comes with Ansible."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+ANSIBLE = ROOT / "ansible"
+TASK_FILES = sorted(
+    path
+    for path in ANSIBLE.rglob("*.yml")
+    if path.parent.name in ("tasks", "handlers") or path.parent == ANSIBLE
+)
+INVENTORIES = sorted((ANSIBLE / "inventories").glob("*/hosts.yml"))
+SECRET = ("/etc/credstore/", ".env", "logship_credential_output", "logbroker.pem", "secret")
+WORDS = {"name", "when", "loop", "register", "vars", "notify", "delegate_to", "become"}
+
+
+def tasks(path: Path) -> Iterator[dict[str, Any]]:
+    def within(many: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for one in many:
+            yield one
+            for key in ("block", "rescue", "always", "tasks", "pre_tasks", "post_tasks"):
+                yield from within(one.get(key) or [])
+
+    yield from within(yaml.safe_load(path.read_text("utf-8")))
+
+
+def all_tasks() -> Iterator[tuple[str, dict[str, Any]]]:
+    for path in TASK_FILES:
+        for task in tasks(path):
+            yield f"{path.relative_to(ANSIBLE)}: {task.get('name')}", task
+
+
+def test_there_are_tasks_to_look_at() -> None:
+    assert len(list(all_tasks())) > 80
+
+
+def test_a_file_with_a_secret_is_for_root_or_the_broker_alone_and_is_never_shown() -> None:
+    found = 0
+    for where, task in all_tasks():
+        written = task.get("ansible.builtin.copy") or task.get("ansible.builtin.template") or {}
+        if any(word in str(written.get(key, "")) for word in SECRET for key in ("dest", "src")):
+            found += 1
+            assert written["mode"] == "0600", where
+            assert task.get("no_log") is True, where
+            assert task.get("diff") is False, where
+    assert found >= 8
+
+
+def test_a_command_that_prints_a_secret_is_never_shown() -> None:
+    found = 0
+    for where, task in all_tasks():
+        if "'--output', '-'" in str(task.get("ansible.builtin.command")):
+            found += 1
+            assert task["no_log"] is True, where
+    assert found
+
+
+def test_all_modules_come_with_ansible_core() -> None:
+    for where, task in all_tasks():
+        named = [key for key in task if "." in key]
+        assert all(key.startswith("ansible.builtin.") for key in named), where
+
+
+def test_files_say_their_mode() -> None:
+    for where, task in all_tasks():
+        for module in ("copy", "template"):
+            if written := task.get(f"ansible.builtin.{module}"):
+                assert "mode" in written, where
+
+
+def test_units_that_roles_install_are_there() -> None:
+    variables = (ANSIBLE / "roles/logship_install/vars/main.yml").read_text("utf-8")
+
+    for unit in (*(ROOT / "systemd").glob("*.service"), *(ROOT / "systemd").glob("*.target")):
+        assert f"'{unit.name}'" in variables, unit
+
+
+@pytest.mark.parametrize("path", INVENTORIES, ids=lambda path: path.parent.name)
+def test_an_example_sets_only_variables_that_roles_take(path: Path) -> None:
+    known = {
+        name
+        for spec in ANSIBLE.glob("roles/*/meta/argument_specs.yml")
+        for name in yaml.safe_load(spec.read_text("utf-8"))["argument_specs"]["main"]["options"]
+    }
+    inventory = yaml.safe_load(path.read_text("utf-8"))
+
+    assert set(inventory) == {"logship_brokers", "logship_receivers", "logship_shippers"}
+    for group in inventory.values():
+        for variables in (group.get("vars"), *group["hosts"].values()):
+            assert set(variables or {}) <= known

@@ -1,0 +1,301 @@
+"""A field of machines on a bridge of their own, each booted with real systemd and reached by real SSH; Ansible rolls out to it.
+
+Nothing of it is on this machine's network, and nothing is left of it, however the test ends.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bench.oracle import Verdict
+from bench.processes import Processes, TookTooLong, wait_until
+from tests.systemd.machine import Machine, bare, reason_not_to_boot
+
+__all__ = [
+    "LOGS",
+    "MARKS",
+    "REASON",
+    "ROOT",
+    "WHEELHOUSE",
+    "Field",
+    "Play",
+    "laid_out",
+    "played",
+    "received",
+]
+
+ROOT = Path(__file__).parents[2]
+WHEELHOUSE = os.environ.get("ROLLOUT_WHEELHOUSE", "")
+REASON = reason_not_to_boot() or ("" if WHEELHOUSE else "make rollout-test runs it")
+MARKS = [
+    pytest.mark.booted,
+    pytest.mark.timeout(3000),
+    pytest.mark.skipif(bool(REASON), reason=REASON),
+]
+# what a machine logs of itself: journald as text, sshd, dpkg, apt and apt's terminal; and an application that is played
+LOGS = (
+    *("var/log/text.log", "var/log/sshd.log", "var/log/dpkg.log"),
+    *("var/log/apt/history.log", "var/log/apt/term.log", "var/log/app.log"),
+)
+_BRIDGE = "rollout"
+_NETWORK = f"""
+ip link set lo up
+ip link add {_BRIDGE} type bridge
+ip address add 10.77.0.1/24 dev {_BRIDGE}
+ip link set {_BRIDGE} up
+exec sleep infinity
+"""
+_ALONE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--net", "sh", "-ec")
+_SSHD = """
+[Service]
+RuntimeDirectory=sshd
+ExecStart=/usr/sbin/sshd -D -E /var/log/sshd.log -f /etc/ssh/sshd_field
+KillMode=process
+"""
+_TEXT = """
+[Service]
+ExecStart=/usr/bin/journalctl --follow --no-tail --boot --output=short-iso
+StandardOutput=append:/var/log/text.log
+"""
+_ADDRESS = """
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -c 'ip link set lo up; ip link set host0 up; ip address add {address}/24 dev host0'
+"""
+_SSHD_SETTINGS = """
+HostKey /etc/ssh/field_host_key
+AuthorizedKeysFile /etc/ssh/field_authorized_keys
+PermitRootLogin prohibit-password
+StrictModes no
+UsePAM no
+"""
+_PACKAGE = """Package: field
+Version: 1
+Architecture: all
+Maintainer: nobody <nobody@example.net>
+Description: something to install
+"""
+_DEBIAN = ("openssh-server", "libwrap0")
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """What became of a playbook: its exit code and all that it said."""
+
+    code: int
+    said: str
+
+    def counts(self, of: str) -> dict[str, int]:
+        """Return how many tasks were `ok`, `changed`, `failed` and so on at each machine."""
+        found = {}
+        for line in self.said.partition("PLAY RECAP")[2].splitlines():
+            name, colon, counts = line.partition(" : ")
+            if colon:
+                pairs = dict(pair.split("=") for pair in counts.split())
+                found[name.strip()] = int(pairs[of])
+        return found
+
+
+class Field:
+    """Machines by name, the controller's folder, and what is known of who may what."""
+
+    def __init__(self, folder: Path, network: int, stack: ExitStack) -> None:
+        """Begin with none; the power of all is cut when the stack ends."""
+        self.folder = folder
+        self.machines: dict[str, Machine] = {}
+        self.said = folder / "plays.log"
+        self._network = network
+        self._stack = stack
+        self._power: dict[str, ExitStack] = {}
+        self.packages = _packages(folder / "packages")
+
+    def boot(self, name: str) -> None:
+        """Boot a machine that is bare but for an sshd; one of that name is lost with its disk, whose address it gets."""
+        if name in self._power:
+            self._power[name].close()
+            _hang_up(self.folder / "ssh")
+        else:
+            self.machines[name] = None  # type: ignore[assignment]  # its number is its address
+        self._power[name] = self._stack.enter_context(ExitStack())
+        place = self.folder / f"{name}-{sum(1 for _ in self.folder.glob(f'{name}-*'))}"
+        place.mkdir()
+        laid = _lay_out(place / "laid", name, self)
+        machine = bare(place, name, laid, (self._network, _BRIDGE))
+        self.machines[name] = self._power[name].enter_context(machine)
+
+    def address(self, name: str) -> str:
+        """Return the address of a machine."""
+        return f"10.77.0.{11 + list(self.machines).index(name)}"
+
+    def wait(self) -> None:
+        """Wait until all machines are reached."""
+        for name, machine in self.machines.items():
+            up = lambda machine=machine: machine.does("systemctl is-active sshd address")  # noqa: E731
+            wait_until(f"{name} is reached", up, 60)
+
+    def inventory(
+        self,
+        groups: dict[str, Sequence[str]],
+        variables: dict[str, Any],
+        own: dict[str, dict[str, Any]] | None = None,
+    ) -> Path:
+        """Write an inventory of groups of machines, of variables for all, and of those of a machine's own."""
+        path = self.folder / "inventory/hosts.yml"
+        path.parent.mkdir(exist_ok=True)
+        hosts = {
+            name: {"ansible_host": self.address(name), **(own or {}).get(name, {})}
+            for name in self.machines
+        }
+        common = {
+            "ansible_user": "root",
+            "ansible_python_interpreter": "/usr/bin/python3",
+            "ansible_ssh_private_key_file": str(self.folder / "key"),
+            "ansible_ssh_transfer_method": "piped",
+            "ansible_ssh_common_args": "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR",
+            "logship_install_os_packages": [],
+            "logship_broker_controller_command": str(Path(sys.executable).with_name("logbroker")),
+        }
+        content = {
+            "all": {"hosts": hosts, "vars": common | variables},
+            **{group: {"hosts": dict.fromkeys(names)} for group, names in groups.items()},
+        }
+        path.write_text(yaml.safe_dump(content), "utf-8")
+        return path
+
+    def play(self, playbook: str, *words: str) -> "Play":
+        """Play a playbook on the inventory; what it says is in `said`, from its first word on."""
+        command = ["nsenter", "-t", str(self._network), "-n", "--"]
+        command += [str(Path(sys.executable).with_name("ansible-playbook")), playbook]
+        with self.said.open("a+", encoding="utf-8") as log:
+            log.write(f"=== {playbook} {' '.join(words)}\n")
+            log.flush()
+            begin = log.tell()
+            done = subprocess.run(
+                [*command, "--inventory", str(self.folder / "inventory/hosts.yml"), *words],
+                cwd=ROOT / "ansible",
+                env=os.environ
+                | {
+                    "ANSIBLE_NOCOLOR": "1",
+                    "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.folder / "ssh"),
+                    "PYTHONUNBUFFERED": "1",
+                },
+                stdout=log,
+                stderr=log,
+                timeout=1500,
+                check=False,
+            )
+            log.seek(begin)
+            return Play(done.returncode, log.read())
+
+
+def played(field: Field, playbook: str, *words: str) -> dict[str, int]:
+    """Play a playbook, which must succeed; return how much it changed on each machine."""
+    play = field.play(playbook, *words)
+    assert play.code == 0, play.said[-6000:]
+    return play.counts("changed")
+
+
+def received(look: Callable[[], Verdict]) -> None:
+    """Wait for a perfect verdict; machines go on to log of themselves, so they are looked at until no line is under way."""
+    with suppress(TookTooLong):
+        wait_until("all lines are received", lambda: look().is_perfect, 120, every=1)
+        return
+    raise AssertionError(str(look()))
+
+
+@contextmanager
+def laid_out(folder: Path, names: Sequence[str]) -> Iterator[Field]:
+    """Boot machines of these names, bare but for an sshd."""
+    folder.mkdir(exist_ok=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "key"], check=True
+    )
+    (folder / "ssh").mkdir()
+    with Processes(folder) as processes, ExitStack() as stack:
+        network = processes.start("network", [*_ALONE, _NETWORK])
+        assert network.popen
+        pid = network.popen.pid
+        own = Path("/proc/self/ns/net").readlink()
+        wait_until("has a network", lambda: Path(f"/proc/{pid}/ns/net").readlink() != own, 10)
+        look = ["nsenter", "-t", str(pid), "-n", "ip", "address", "show", _BRIDGE]
+        wait_until("has a bridge", lambda: _says(look, "10.77.0.1"), 10, [network])
+        field = Field(folder, pid, stack)
+        for name in names:
+            field.boot(name)
+        field.wait()
+        stack.callback(_hang_up, folder / "ssh")
+        yield field
+
+
+def _hang_up(sockets: Path) -> None:
+    """End the connections that Ansible keeps for its next play, for a minute else."""
+    for socket in sockets.iterdir():
+        command = ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "field"]
+        subprocess.run(command, capture_output=True, check=False)
+
+
+def _lay_out(laid: Path, name: str, field: Field) -> Path:
+    for package in field.packages:
+        subprocess.run(["dpkg", "-x", package, laid], check=True)
+    _flatten(laid)
+    units = laid / "etc/systemd/system"
+    wants = units / "multi-user.target.wants"
+    wants.mkdir(parents=True)
+    address = _ADDRESS.format(address=field.address(name))
+    for unit, text in (("sshd", _SSHD), ("address", address), ("text", _TEXT)):
+        (units / f"{unit}.service").write_text(text)
+        (wants / f"{unit}.service").symlink_to(f"../{unit}.service")
+    for log in (laid / path for path in LOGS):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.touch(0o640)
+        shutil.chown(log, "root", "adm")
+    _package(laid.parent / "package", laid / "srv/field.deb")
+    (laid / "etc/sysusers.d").mkdir()
+    (laid / "etc/sysusers.d/field.conf").write_text("u sshd - sshd /run/sshd\n")
+    ssh = laid / "etc/ssh"
+    ssh.mkdir(exist_ok=True)
+    (ssh / "sshd_field").write_text(_SSHD_SETTINGS)
+    (ssh / "field_authorized_keys").write_bytes((field.folder / "key.pub").read_bytes())
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", ssh / "field_host_key"], check=True
+    )
+    return laid
+
+
+def _package(source: Path, deb: Path) -> None:
+    """Make a package that apt can install without a network."""
+    (source / "DEBIAN").mkdir(parents=True)
+    (source / "DEBIAN/control").write_text(_PACKAGE)
+    deb.parent.mkdir(exist_ok=True)
+    command = ["dpkg-deb", "--root-owner-group", "--build", source, deb]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def _packages(folder: Path) -> list[Path]:
+    """Return the packages of an sshd, where this machine has none."""
+    if Path("/usr/sbin/sshd").exists():
+        return []
+    folder.mkdir()
+    subprocess.run(["apt-get", "download", *_DEBIAN], cwd=folder, check=True, capture_output=True)
+    return sorted(folder.glob("*.deb"))
+
+
+def _flatten(laid: Path) -> None:
+    """Move what is in /lib below /usr, as it is on the machine."""
+    if (laid / "lib").is_dir():
+        subprocess.run(["cp", "-a", f"{laid}/lib/.", f"{laid}/usr/lib/"], check=True)
+        subprocess.run(["rm", "-r", f"{laid}/lib"], check=True)
+
+
+def _says(command: list[str], words: str) -> bool:
+    return words in subprocess.run(command, capture_output=True, text=True, check=False).stdout

@@ -1,0 +1,185 @@
+"""From an inventory to lines, an upgrade under load, a host cut off, a clean end: on booted machines, over SSH.
+
+`make rollout-test` runs it, as root; it takes the wheels that `make wheelhouse` has gathered.
+"""
+
+import re
+import subprocess
+import sys
+import tarfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bench.oracle import Verdict, judge_host
+from bench.traffic import Traffic
+from tests.rollout.field import LOGS, MARKS, ROOT, WHEELHOUSE, Field, laid_out, played, received
+from tests.systemd.machine import Machine
+
+pytestmark = MARKS
+NEWER = "0.1.1.dev1"
+SEED = r"\bS[UACO][A-Z2-7]{56}\b"  # of an nkey
+PROGRAM_OF = {"broker": "logbroker", "logs": "logreceiver", "web": "logshipper"}
+PROGRAMS = tuple(PROGRAM_OF.values())
+
+
+@pytest.fixture
+def newer(tmp_path: Path) -> Path:
+    """Return a wheelhouse with a newer build of ourselves."""
+    source, folder = tmp_path / "source", tmp_path / "newer"
+    source.mkdir()
+    command = ["git", "-C", ROOT, "archive", "HEAD"]
+    archive = subprocess.run(command, check=True, capture_output=True).stdout
+    subprocess.run(["tar", "-x", "-C", source], input=archive, check=True)
+    project = source / "pyproject.toml"
+    text = re.sub(r'(?m)^version = ".*"', f'version = "{NEWER}"', project.read_text("utf-8"))
+    project.write_text(text, "utf-8")
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", tmp_path, source]
+    subprocess.run(build, check=True)
+    folder.mkdir()
+    wheel = next(tmp_path.glob("logship-*.whl"))
+    for archive in Path(WHEELHOUSE).glob("*.tar"):
+        with tarfile.open(archive) as theirs, tarfile.open(folder / archive.name, "w") as ours:
+            for other in theirs:
+                if other.isfile() and not Path(other.name).name.startswith("logship-"):
+                    ours.addfile(other, theirs.extractfile(other))
+            ours.add(wheel, wheel.name)
+    return folder
+
+
+def footprints(machine: Machine) -> set[str]:
+    """Return the paths and users of ours that a machine has, but for what journald and Ansible remember."""
+    names = " -o ".join(f"-name '*{program}*'" for program in (*PROGRAMS, "logship"))
+    files = machine.told(f"find /etc /opt /run /srv /usr /var -xdev {names}").splitlines()
+    users = machine.run(f"getent passwd {' '.join(PROGRAMS)}; getent group {' '.join(PROGRAMS)}")
+    return {path for path in files if "/journal/" not in path} | set(users.stdout.splitlines())
+
+
+def install_something(machine: Machine) -> None:
+    machine.told("apt-get install --yes /srv/field.deb")
+    machine.told("apt-get remove --yes field")
+
+
+@dataclass(frozen=True)
+class Site:
+    """A field with its hosts, the machine that receives, and how they are judged."""
+
+    field: Field
+    hosts: tuple[str, ...] = ("web01", "web02")
+
+    def logs(self, host: str) -> list[Path]:
+        return [self.field.machines[host].disk / path for path in LOGS]
+
+    @property
+    def applications(self) -> list[Path]:
+        return [self.logs(host)[-1] for host in self.hosts]
+
+    def verdict(self, host: str) -> Verdict:
+        received = self.field.machines["logs"].disk / "var/log/logship"
+        return judge_host(self.logs(host), received, host)
+
+    def is_received(self, *hosts: str) -> None:
+        for host in hosts:
+            received(lambda host=host: self.verdict(host))
+
+
+@pytest.mark.parametrize("brokers", [1, 3], ids=["alone", "cluster"])
+def test_a_site_is_rolled_out_upgraded_cut_off_and_removed_with_each_line_once_and_in_order(
+    tmp_path: Path, newer: Path, brokers: int
+) -> None:
+    of_brokers = [f"broker{number}" for number in range(1, brokers + 1)]
+    with laid_out(tmp_path / "field", [*of_brokers, "logs", *Site.hosts]) as field:
+        site = Site(field)
+        machines = field.machines.values()
+        groups = {
+            "logship_brokers": of_brokers,
+            "logship_receivers": ["logs"],
+            "logship_shippers": site.hosts,
+        }
+        variables = {
+            "logship_install_wheelhouse": WHEELHOUSE,
+            "logship_broker_settings": {"partitions": 2},
+            "logship_shipper_settings": {"file": [f"/{path}" for path in LOGS]},
+        }
+        field.inventory(groups, variables)
+        before = [footprints(machine) for machine in machines]
+
+        _rolls_out_once(field)
+        with Traffic(site.applications, 100):
+            field.inventory(groups, variables | {"logship_install_wheelhouse": str(newer)})
+            _upgrades(field)
+            for host in site.hosts:
+                install_something(field.machines[host])
+            _lose_power(field)
+        site.is_received(*site.hosts)
+        _keeps_secrets(field)
+        _cuts_off(site, "web02")
+        _removes(field, before)
+
+
+def _rolls_out_once(field: Field) -> None:
+    first = played(field, "site.yml")
+    second = played(field, "site.yml", "--diff")
+    seen = played(field, "site.yml", "--check", "--diff")
+
+    assert all(first.values()), first
+    assert not any(second.values()), second
+    assert not any(seen.values()), seen
+    assert not any(played(field, "status.yml").values())
+
+
+def _upgrades(field: Field) -> None:
+    played(field, "upgrade.yml")
+
+    for name, machine in field.machines.items():
+        program = next(program for kind, program in PROGRAM_OF.items() if name.startswith(kind))
+        assert NEWER in machine.told(f"{program} --version")
+
+
+def _lose_power(field: Field) -> None:
+    """Power a host and what receives off in order, cut that of a broker; what they are to run comes back by itself."""
+    for name in ("web01", "logs"):
+        field.machines[name].power_off()
+    field.machines["broker1"].cut_power()
+    field.wait()
+
+
+def _keeps_secrets(field: Field) -> None:
+    """Neither what was printed nor what the machines have logged of it, each task's arguments, shows a secret."""
+    logged = [machine.disk / "var/log/text.log" for machine in field.machines.values()]
+    assert "Invoked with" in logged[0].read_text("utf-8")
+    made = (field.folder / "inventory/logship-secrets").glob("cluster-secret")
+    secrets = [SEED, *(re.escape(file.read_text("utf-8").strip()) for file in made)]
+    for text in (file.read_text("utf-8") for file in (field.said, *logged)):
+        assert not re.search("|".join(secrets), text)
+    for machine in field.machines.values():
+        assert not machine.told("find /etc/credstore -perm /077")
+        assert machine.told("find /etc/credstore -type f")
+
+
+def _cuts_off(site: Site, host: str) -> None:
+    played(site.field, "revoke.yml", "--extra-vars", f"logship_revoke={host}")
+    with Traffic(site.applications, 100, seed=2):
+        time.sleep(5)
+
+    site.is_received(*(other for other in site.hosts if other != host))
+    verdict = site.verdict(host)
+    assert verdict.missing >= 100, verdict
+    assert (
+        not verdict.repeated + verdict.reordered + verdict.torn + verdict.altered + verdict.foreign
+    )
+
+
+def _removes(field: Field, before: list[set[str]]) -> None:
+    played(field, "uninstall.yml")
+    assert field.machines["broker1"].does("test -d /var/lib/logbroker/jetstream")
+    assert field.machines["logs"].does("test -s /var/log/logship/web01.log")
+    assert field.machines["web01"].does("test -d /var/lib/logshipper")
+
+    played(field, "uninstall.yml", "--extra-vars", "logship_remove_data=true")
+    assert [footprints(machine) for machine in field.machines.values()] == before
+    for machine in field.machines.values():
+        assert not machine.told("systemctl list-units --failed --no-legend --plain 'log*'")
+        assert not machine.run(f"pgrep -x '{'|'.join((*PROGRAMS, 'nats-server'))}'").stdout

@@ -1,0 +1,255 @@
+"""The units on a machine booted with real systemd: lines flow through kills, reloads and stops, and the oracle judges."""
+
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bench.oracle import judge_host
+from bench.processes import wait_until
+from bench.received import read_received
+from bench.traffic import Traffic
+from tests.systemd.machine import Machine, booted, reason_not_to_boot
+
+pytestmark = [
+    pytest.mark.booted,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(bool(reason_not_to_boot()), reason=reason_not_to_boot()),
+]
+
+RECEIVER = "logreceiver@all"
+UNITS = ("logbroker", "logshipper", RECEIVER)
+STORE = "--store-dir /var/lib/logbroker"
+
+
+def start(machine: Machine, *units: str) -> None:
+    machine.told(f"systemctl start {' '.join(units)}", 100)
+
+
+def is_up(machine: Machine, unit: str, restarts: int = 0) -> Callable[[], bool]:
+    def look() -> bool:
+        shown = machine.told(f"systemctl show -p ActiveState -p NRestarts {unit}")
+        return shown.split() == [f"NRestarts={restarts}", "ActiveState=active"]
+
+    return look
+
+
+def is_in(machine: Machine, unit: str, state: str) -> Callable[[], bool]:
+    return lambda: machine.show(unit, "ActiveState") == state
+
+
+def test_lines_flow_through_kills_reloads_and_stops_with_credentials_each_once_and_in_order(
+    tmp_path: Path,
+) -> None:
+    with booted(tmp_path) as machine:
+        machine.write("/etc/logship/logbroker.toml", "partitions = 2\n")
+        machine.write("/etc/logship/logshipper.toml", 'file = ["/var/log/app.log"]\n')
+        log = machine.root / "var/log/app.log"
+        machine.told("install -m 640 -g adm /dev/null /var/log/app.log")
+        start(machine, "logbroker")
+        for kind, unit in (("host web01", "logshipper"), ("receiver all", "logreceiver")):
+            output = f"--output /etc/credstore/{unit}.toml"
+            machine.told(f"logbroker credentials add {kind} {STORE} {output}")
+
+        machine.told(f"systemctl enable {RECEIVER}")
+        with Traffic([log], 200):
+            start(machine, "logshipper", "logreceiver.target")
+            wait_until("the target has its receivers", is_up(machine, RECEIVER), 60)
+            for unit in UNITS:
+                machine.told(f"systemctl kill -s KILL {unit}")
+                wait_until(f"{unit} is back", is_up(machine, unit, 1), 60, [machine.process])
+            machine.write(
+                "/etc/logship/logshipper.toml",
+                'file = ["/var/log/app.log"]\ncompression = "none"\n',
+            )
+            machine.write("/etc/logship/logreceiver.toml", 'keep = 5\ncompress = "zstd"\n')
+            for unit in UNITS:
+                machine.told(f"systemctl reload {unit}")
+                wait_until(f"{unit} goes on", is_up(machine, unit, 1), 20)
+                words = "settings read again"
+                wait_until(words, lambda: words in machine.journal(unit), 20)  # noqa: B023
+            machine.told(f"systemctl kill -s USR1 {RECEIVER}")
+        received = machine.root / "var/log/logship"
+        wait_until("a file is compressed", (received / "web01.log.000001.zst").exists, 40)
+        wait_until(
+            "everything is received",
+            lambda: len(read_received(received, "web01")) >= log.stat().st_size,
+            60,
+        )
+        machine.told("systemctl stop logreceiver.target")
+        wait_until("its receivers end with it", is_in(machine, RECEIVER, "inactive"), 30)
+        machine.told("systemctl stop logshipper logbroker")
+
+        for unit in UNITS:
+            assert machine.show(unit, "Result") == "success", machine.journal(unit)
+        verdict = judge_host([log], received, "web01")
+        assert verdict.is_perfect, f"{verdict}\n{machine.journal()}"
+        assert verdict.written > 1000
+        owners = machine.told("stat -c '%U %a' /var/lib/logbroker /var/log/logship")
+        assert owners.split("\n") == ["logbroker 700", "logreceiver 750"]
+        assert "Traceback" not in machine.journal()
+        assert "Exception" not in machine.journal("logreceiver*")  # of Java
+        assert "denied" not in machine.journal().lower()
+
+
+@pytest.mark.long
+def test_after_a_power_failure_what_is_enabled_goes_on_by_itself(tmp_path: Path) -> None:
+    def append(first: int, until: int) -> None:
+        with (machine.root / "var/log/app.log").open("a") as file:
+            file.writelines(
+                f"line {number} {'x' * (number % 900)}\n" for number in range(first, until)
+            )
+
+    def received() -> int:
+        return len(read_received(machine.root / "var/log/logship", "web01"))
+
+    with booted(tmp_path) as machine:
+        machine.write("/etc/logship/logbroker.toml", "partitions = 2\n")
+        machine.write("/etc/logship/logshipper.toml", 'file = ["/var/log/app.log"]\n')
+        machine.told(f"systemctl enable {' '.join(UNITS)} logreceiver.target")
+        append(0, 20_000)
+        start(machine, "multi-user.target")
+        wait_until("some is received", lambda: received() > 0, 90, [machine.process])
+        append(20_000, 60_000)
+
+        machine.cut_power()
+        append(60_000, 70_000)
+        start(machine, "multi-user.target")
+
+        size = (machine.root / "var/log/app.log").stat().st_size
+        wait_until("everything is received", lambda: received() >= size, 90, [machine.process])
+        verdict = judge_host(
+            [machine.root / "var/log/app.log"], machine.root / "var/log/logship", "web01"
+        )
+        assert verdict.is_perfect, f"{verdict}\n{machine.journal()}"
+        assert verdict.written == 70_000
+
+
+@pytest.mark.long
+def test_what_a_person_must_mend_fails_once_and_says_what(tmp_path: Path) -> None:
+    with booted(tmp_path) as machine:
+        machine.write("/etc/logship/logbroker.toml", 'max_age = "soon"\n')
+
+        assert not machine.does("systemctl start logshipper")
+        assert not machine.does("systemctl start logbroker")
+
+        for unit, code, words in (
+            ("logshipper", "2", "--file is required"),
+            ("logbroker", "78", "logbroker.toml:1: max_age:"),
+        ):
+            assert machine.show(unit, "ExecMainStatus") == code
+            assert machine.show(unit, "ActiveState") == "failed"
+            assert machine.show(unit, "NRestarts") == "0"
+            assert words in machine.told(f"journalctl --no-pager -p err -u {unit}")
+
+
+@pytest.mark.long
+def test_files_of_others_are_followed_once_a_drop_in_allows_it(tmp_path: Path) -> None:
+    drop_in = Path(__file__).parents[2] / "systemd/drop-ins/read-everything.conf"
+    with booted(tmp_path) as machine:
+        machine.write("/etc/logship/logshipper.toml", 'file = ["/var/log/app.log"]\n')
+        machine.told("install -m 600 /etc/hostname /var/log/app.log")
+        start(machine, "logbroker", "logshipper")
+        wait_until(
+            "is refused",
+            lambda: "app.log" in machine.journal("logshipper"),
+            20,
+        )
+        refused = machine.journal("logshipper")
+
+        machine.write("/etc/systemd/system/logshipper.service.d/read.conf", drop_in.read_text())
+        machine.told("systemctl daemon-reload && systemctl restart logshipper")
+
+        assert "app.log: may not be read" in refused
+        wait_until(
+            "is followed",
+            lambda: "app.log: is followed" in machine.journal("logshipper"),
+            20,
+        )
+
+
+@pytest.mark.long
+def test_a_lone_member_of_a_cluster_is_ready_while_it_waits_and_has_its_secret_from_the_credentials(
+    tmp_path: Path,
+) -> None:
+    with booted(tmp_path) as machine:
+        machine.write("/etc/credstore/logbroker.cluster-secret", "between these three\n")
+        machine.write(
+            "/etc/logship/logbroker.toml",
+            'server_name = "b1"\ncluster = "logs"\ncluster_listen = "0.0.0.0:6222"\n'
+            'listen = "0.0.0.0:4222"\nallow_anonymous = true\n'
+            'route = ["nats-route://127.0.0.1:6333", "nats-route://127.0.0.1:6334"]\n'
+            'cluster_secret_file = "/run/credentials/logbroker.service/logbroker.cluster-secret"\n',
+        )
+
+        start(machine, "logbroker")
+
+        assert "waiting for its cluster" in machine.show("logbroker", "StatusText")
+        machine.told("systemctl stop logbroker")
+        assert machine.show("logbroker", "Result") == "success", machine.journal()
+
+
+@pytest.mark.long
+def test_received_files_on_a_disk_that_is_not_mounted_stop_the_receiver_and_fill_no_other(
+    tmp_path: Path,
+) -> None:
+    drop_in = Path(__file__).parents[2] / "systemd/drop-ins/output-on-a-mount.conf"
+    with booted(tmp_path) as machine:
+        folder = "etc/systemd/system/logreceiver@.service.d"
+        machine.told(f"mkdir -p /{folder} /srv/logs && chown logreceiver /srv/logs")
+        shutil.copy(drop_in, machine.root / folder / "output.conf")
+        machine.told("systemctl daemon-reload")
+        start(machine, "logbroker")
+
+        assert not machine.does(f"systemctl start {RECEIVER}")
+        assert machine.told("ls -A /srv/logs; ls /var/log | grep logship || true") == ""
+
+        mount = "[Mount]\nWhat=disk\nWhere=/srv/logs\nType=tmpfs\nOptions=mode=777\n"
+        machine.write("/etc/systemd/system/srv-logs.mount", mount)
+        machine.told("systemctl daemon-reload")
+        machine.write("/etc/logship/logreceiver@left.env", "LOGRECEIVER_PARTITION=0,1,2\n")
+        start(machine, "logreceiver@left")
+        assert machine.told("ls -A /srv/logs")
+        words = "receiving partitions 0, 1, 2 into /srv/logs"
+        wait_until("takes its share", lambda: words in machine.journal("logreceiver@left"), 60)
+        machine.told("systemctl stop srv-logs.mount")
+
+        assert machine.show("logreceiver@left", "ActiveState") == "inactive"
+        assert machine.show("logreceiver@left", "ExecMainStatus") == "0"
+        assert machine.told("ls -A /srv/logs") == ""
+
+
+@pytest.mark.long
+def test_a_spark_master_that_is_away_is_named_and_asked_again_before_the_watchdog_has_a_say(
+    tmp_path: Path,
+) -> None:
+    with booted(tmp_path) as machine:
+        machine.write("/etc/logship/logreceiver.toml", 'master = "spark://127.0.0.1:7077"\n')
+        machine.write("/etc/logship/logreceiver.env", "SPARK_LOCAL_IP=127.0.0.1\n")
+        start(machine, "logbroker")
+
+        machine.told(f"systemctl start --no-block {RECEIVER}")
+        restarts = lambda: machine.show(RECEIVER, "NRestarts")  # noqa: E731
+        wait_until("has ended", lambda: restarts() == "1", 170, [machine.process])
+
+        journal = machine.journal(RECEIVER)
+        assert "spark://127.0.0.1:7077 has not taken us: is it up" in journal
+        assert "status=1/FAILURE" in journal
+        assert "Traceback" not in journal
+        assert "atchdog" not in journal
+
+
+@pytest.mark.long
+def test_a_program_that_hangs_is_started_again_by_its_watchdog(tmp_path: Path) -> None:
+    with booted(tmp_path) as machine:
+        soon = "[Service]\nWatchdogSec=2s\nTimeoutAbortSec=1s\n"
+        machine.write("/etc/systemd/system/logbroker.service.d/soon.conf", soon)
+        machine.told("systemctl daemon-reload")
+        start(machine, "logbroker")
+
+        machine.told(f"kill -STOP {shlex.quote(machine.show('logbroker', 'MainPID'))}")
+
+        wait_until("is back", is_up(machine, "logbroker", 1), 40, [machine.process])
+        assert "watchdog" in machine.journal("logbroker").lower()
