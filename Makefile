@@ -9,8 +9,11 @@ CLASSES := $(VENV)/var/cache/logship
 # dependency groups came with pip 25.1
 PIP := pip>=25.1,<27
 
+# programs start in two thirds of the time when Python keeps what it has compiled
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test chaos chaos-peers chaos-record lint types bench bench-backup bench-broker bench-idle bench-live bench-agent bench-receive bench-receive-live bench-rights bench-wan constraints clean
+.PHONY: help venv demo test test-long chaos chaos-peers chaos-record lint types bench bench-full bench-backup bench-broker bench-live bench-agent bench-receive bench-receive-live bench-rights constraints rollout-lint rollout-test argument-specs wheelhouse install-units clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,7 +38,10 @@ demo: $(STAMP) ## Watch the whole path at work, with every program killed once (
 	$(BIN)/python -m bench.demo
 
 test: $(STAMP) $(CLASSES) ## Run all tests, three at a time: they wait more than they work
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not long'
+
+test-long: $(STAMP) $(CLASSES) ## Run the tests that `make test` leaves out
+	$(BIN)/python -m pytest -m long
 
 SEED ?= 1
 RUNS ?= 1
@@ -60,7 +66,7 @@ MOST ?= 60
 chaos-peers: $(STAMP) ## Throw the same faults at rsyslog, syslog-ng and Fluent Bit, where they are (SEED, MOST, HOSTS)
 	$(BIN)/python -m tests.chaos.peers --seed $(SEED) --most $(MOST) --hosts $(HOSTS)
 
-lint: $(STAMP) types ## Check style, types, import directions and spelling
+lint: $(STAMP) types rollout-lint ## Check style, types, import directions, spelling, roles and playbooks
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
@@ -69,8 +75,55 @@ lint: $(STAMP) types ## Check style, types, import directions and spelling
 types: $(STAMP) ## Check types only
 	$(BIN)/mypy
 
-bench: $(STAMP) ## Measure how fast a 400 MB backlog drains
-	$(BIN)/python -m bench.drain
+PLAYBOOKS := $(notdir $(wildcard ansible/*.yml))
+
+rollout-lint: $(STAMP) ## Check roles and playbooks: ansible-lint at its highest profile, syntax with each inventory
+	cd ansible && PATH="$(CURDIR)/$(BIN):$$PATH" ansible-lint -q
+	cd ansible && for inventory in inventories/*; do \
+	  ANSIBLE_LOCALHOST_WARNING=0 "$(CURDIR)/$(BIN)/ansible-playbook" --inventory $$inventory --syntax-check $(PLAYBOOKS) >/dev/null || exit 1; done
+
+argument-specs: $(STAMP) ## Write the programs' settings into the argument specs of the roles
+	$(BIN)/python -m tests.ansible.argument_specs
+
+WHEELHOUSE ?= wheelhouse
+
+wheelhouse: ## Gather all wheels for hosts without internet, for this machine's kind and PYTHON, an archive a program (WHEELHOUSE)
+	rm -rf $(foreach program,shipper broker receiver,$(WHEELHOUSE)/$(program) $(WHEELHOUSE)/$(program).tar)
+	$(PYTHON) -m venv $(VENV)-wheels
+	$(VENV)-wheels/bin/python -m pip install --quiet '$(PIP)'
+	$(VENV)-wheels/bin/python -m pip wheel --quiet -c constraints.txt -w $(WHEELHOUSE)/shipper '.[nkeys]'
+	$(VENV)-wheels/bin/python -m pip wheel --quiet -c constraints.txt -w $(WHEELHOUSE)/broker '.[broker]'
+	$(VENV)-wheels/bin/python -m pip wheel --quiet -c constraints.txt -w $(WHEELHOUSE)/receiver '.[receiver,nkeys]'
+	rm -rf $(VENV)-wheels
+	for program in shipper broker receiver; do \
+	  tar -C $(WHEELHOUSE)/$$program -cf $(WHEELHOUSE)/$$program.tar --sort=name --mtime=@0 \
+	    --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX . && rm -r $(WHEELHOUSE)/$$program || exit 1; done
+
+rollout-test: $(STAMP) wheelhouse ## Roll out to machines booted for it: two hosts, a receiver, a broker, then a cluster (root; ROLLOUT)
+	ROLLOUT_WHEELHOUSE="$(abspath $(WHEELHOUSE))" $(BIN)/python -m pytest tests/rollout $(ROLLOUT)
+
+UNPACKED ?= .peers
+FIELD = --unpacked $(UNPACKED) $(BENCH)
+
+bench: $(STAMP) ## Measure us against other log shippers, where they are, and the machine, in minutes (UNPACKED, BENCH)
+	$(BIN)/python -m bench.drain --megabytes 100 --runs 2 $(FIELD)
+	$(BIN)/python -m bench.steady --rate 5000 --seconds 10 --runs 1 $(FIELD)
+
+bench-full: $(STAMP) ## The same for every size and rate, kept in bench/results and told in the README (hours; UNPACKED, BENCH)
+	$(BIN)/python -m bench.drain --megabytes 100 --megabytes 400 --megabytes 2000 --alone 8000 \
+	  --results bench/results $(FIELD)
+	$(BIN)/python -m bench.steady --rate 1000 --rate 5000 --rate 50000 --seconds 30 --results bench/results $(FIELD)
+	$(BIN)/python -m bench.idle --results bench/results $(FIELD)
+	$(BIN)/python -m bench.line_length --results bench/results $(FIELD)
+	$(BIN)/python -m bench.wan --results bench/results $(FIELD)
+	$(BIN)/python -m bench.restart --results bench/results $(FIELD)
+	$(BIN)/python -m bench.catchup --results bench/results $(FIELD)
+	$(BIN)/python -m bench.hosts --results bench/results $(BENCH)
+	$(BIN)/python -m bench.partitions --results bench/results $(BENCH)
+	$(BIN)/python -m bench.replay --results bench/results $(BENCH)
+	$(BIN)/python -m bench.stages --megabytes 400 --megabytes 2000 --results bench/results $(BENCH)
+	$(BIN)/python -m bench.soak --runs 1 --alone 60 --results bench/results $(FIELD)
+	$(BIN)/python -m bench.report
 
 bench-agent: $(STAMP) ## Measure an agent alone: rate, processor time and memory over its backlog
 	$(BIN)/python -m bench.agent
@@ -87,12 +140,6 @@ bench-broker: $(STAMP) ## Measure a broker against a bare nats-server, and what 
 bench-rights: $(STAMP) ## Measure what permissions and separate accounts cost to publish and to pull
 	$(BIN)/python -m bench.rights
 
-bench-wan: $(STAMP) ## Measure an agent over a line of 100 ms there and back (Linux, needs unshare)
-	$(BIN)/python -m bench.wan
-
-bench-idle: $(STAMP) ## Measure what a shipper costs while nothing is written to 1, 1,000 and 10,000 files
-	$(BIN)/python -m bench.idle
-
 bench-live: $(STAMP) ## Measure what a shipper costs at 5,000 lines a second, and how soon they are stored
 	$(BIN)/python -m bench.live
 
@@ -107,7 +154,18 @@ constraints: ## Write constraints.txt anew: the newest versions that pyproject.t
 	$(VENV)-fresh/bin/python -m pip freeze --exclude-editable > constraints.txt
 	rm -rf $(VENV)-fresh
 
+UNITS := $(DESTDIR)/etc/systemd/system
+SETTINGS := $(DESTDIR)/etc/logship
+
+install-units: ## Put systemd's units and files into place (DESTDIR); settings that are there stay as they are
+	install -d -m 755 $(UNITS) $(SETTINGS) $(DESTDIR)/etc/sysusers.d $(DESTDIR)/etc/tmpfiles.d
+	install -m 644 systemd/*.service systemd/*.target $(UNITS)
+	install -m 644 systemd/sysusers.d/logship.conf $(DESTDIR)/etc/sysusers.d
+	install -m 644 systemd/tmpfiles.d/logship.conf $(DESTDIR)/etc/tmpfiles.d
+	@for file in systemd/settings/*.toml; do \
+	  [ -e $(SETTINGS)/$${file##*/} ] || install -m 644 $$file $(SETTINGS) || exit 1; done
+
 clean: ## Remove what was made here, the virtual environment too
-	rm -rf $(VENV) $(VENV)-fresh .demo dist build *.egg-info
+	rm -rf $(VENV) $(VENV)-fresh $(VENV)-wheels wheelhouse .demo dist build *.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from bench.backlog import LINE_BYTES, backlog, write_backlog
+from bench.backlog import LINE_BYTES, backlog, lines_of_length, write_backlog
 from bench.lines import LogLines
 from bench.table import table
 
@@ -63,3 +63,17 @@ def test_a_table_lines_up() -> None:
     assert table(["host", "lines"], [["web01", "5"], ["a", "12345"]]) == (
         "host   lines\n-----  -----\nweb01      5\na      12345"
     )
+
+
+@pytest.mark.parametrize("length", [20, 200, 100_000])
+def test_lines_of_a_length_have_that_length_and_are_all_different(length: int) -> None:
+    lines = list(lines_of_length(50, length))
+
+    assert {len(line) for line in lines} == {length}
+    assert len(set(lines)) == 50
+    assert all(line.index(b"\n") == length - 1 for line in lines)
+
+
+def test_a_line_too_short_for_its_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="no room"):
+        list(lines_of_length(1, 11))

@@ -279,3 +279,27 @@ def test_a_segment_that_is_there_twice_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="segment 1 of web01 is there twice"):
         judge_host([], tmp_path, "web01")
+
+
+@pytest.mark.parametrize(
+    ("received", "complete", "perfect"),
+    [
+        pytest.param(b"a\nb\nc\n", True, True, id="equal"),
+        pytest.param(b"b\nc\na\n", True, False, id="in another order"),
+        pytest.param(b"a\nb\nb\n", False, False, id="with one for another"),
+        pytest.param(b"a\nb\n", False, False, id="without one"),
+        pytest.param(b"a\nb\nc", False, False, id="without its last newline"),
+        pytest.param(b"", False, False, id="nothing"),
+    ],
+)
+@pytest.mark.parametrize("to_be_named", [0, 100], ids=["too much to name", "little"])
+def test_lines_are_judged_whether_they_fit_into_memory_or_not(
+    tmp_path: Path, received: bytes, complete: bool, perfect: bool, to_be_named: int
+) -> None:
+    written = tmp_path / "app.log"
+    written.write_bytes(b"a\nb\nc\n")
+    (tmp_path / "web01.log").write_bytes(received)
+
+    verdict = judge_host([written], tmp_path, "web01", to_be_named)
+
+    assert (verdict.is_complete, verdict.is_perfect) == (complete, perfect)

@@ -1,3 +1,4 @@
+import signal
 import sys
 import time
 from pathlib import Path
@@ -47,6 +48,38 @@ def test_clean_up_happens_when_the_body_raises(tmp_path: Path) -> None:
         body()
 
     assert not started[0].is_running()
+
+
+_STRUCK = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from bench.processes import Processes
+
+def end(number, frame):
+    raise SystemExit(128 + number)
+
+class Struck(subprocess.Popen):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        print(self.pid, flush=True)
+        os.kill(os.getpid(), int(sys.argv[1]))
+
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, end)
+subprocess.Popen = Struck
+with Processes(Path(sys.argv[2])) as processes:
+    processes.start("sleeper", ["sleep", "60"])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_clean_up_finds_what_had_just_begun_when_a_signal_came(tmp_path: Path, number: int) -> None:
+    with Processes(tmp_path) as processes:
+        words = [sys.executable, "-c", _STRUCK, str(int(number)), tmp_path]
+        program = processes.start("struck", words)
+
+        assert program.wait(20) == 128 + number
+        assert not _runs(int(program.last_words()))
 
 
 def test_a_program_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ _RUNS = {
         *("--size", "1", "--runs", "1", "--memory", "512MiB"),
         *("--part", "provisioned", "--part", "sync", "--part", "memory"),
     ),
-    "idle": ("--files", "2", "--seconds", "0.2", "--settle", "0.2"),
     "live": ("--files", "2", "--rate", "200", "--per-write", "5", "--seconds", "2"),
     "receive": ("--size", "2", "--runs", "1", "--case", "zstd"),
     "receive_live": (
@@ -24,7 +23,6 @@ _RUNS = {
         *("--starts", "0"),
     ),
     "rights": ("--size", "1", "--runs", "1", "--case", "16 x 256 KiB"),
-    "wan": ("--size", "1", "--mode", "auto", "--runs", "1", "--round-trip", "0.01"),
 }
 
 
@@ -41,7 +39,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Process
     ("name", "row"),
     [
         ("broker", "512MiB, GOGC=400, 64 x 256 KiB"),
-        ("idle", "2 files"),
         ("live", "5 lines a write"),
         ("receive", "zstd, 2 MB"),
         ("receive_live", "1 partition"),
@@ -52,18 +49,6 @@ def test_a_measurement_ends_with_its_table(runs: dict[str, Process], name: str, 
     assert runs[name].wait(100) == 0, runs[name].last_words()
 
     assert f"\n{row}  " in runs[name].last_words()
-
-
-def test_an_agent_far_away_is_measured_or_it_is_said_why_not(runs: dict[str, Process]) -> None:
-    code = runs["wan"].wait(100)
-
-    said = runs["wan"].last_words()
-    if code == 0:
-        assert said.startswith("line: ")
-        assert "auto: 5000 written, 5000 received" in said
-    else:
-        assert said.startswith("cannot lay a line here")
-        assert "\n" not in said
 
 
 def test_a_line_that_cannot_be_laid_is_said_in_one(processes: Processes, tmp_path: Path) -> None:

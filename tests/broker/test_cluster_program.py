@@ -1,12 +1,19 @@
 """`logbroker run --cluster`, as far as one server goes: it waits for the others, and takes no store that is not its own."""
 
+import asyncio
 import json
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from bench.processes import wait_until
-from tests.broker.conftest import StartBroker
+from bench.processes import Processes, wait_until
+from broker.connecting.access import Access
+from broker.connecting.connection import Connection
+from broker.serving.neighbour import is_held, read_ready
+from tests.broker.cluster import Brokers
+from tests.broker.conftest import StartBroker, call_logbroker
 
 pytestmark = pytest.mark.nats
 
@@ -32,3 +39,39 @@ def test_a_server_that_is_alone_waits_for_its_cluster_and_is_a_member_from_then_
     alone = start_broker()
     assert alone.popen.wait(40) == 78
     assert "is of a server of a cluster" in alone.said
+
+
+async def gets_in(server: str, access: Access) -> bool:
+    connection = Connection([server], "test", access=access)
+    try:
+        await (await connection.once()).flush()
+    finally:
+        await connection.close()
+    return True
+
+
+def test_a_credential_that_is_added_while_a_cluster_is_waited_for_is_in_the_book_and_counts_once_it_is_there(
+    tmp_path: Path, processes: Processes
+) -> None:
+    cluster = Brokers(tmp_path / "cluster", processes)
+    first, *others = cluster.nodes.values()
+    for node in others:
+        node.kill()
+    wait_until("it waits", lambda: "waiting for its cluster" in first.process.last_words(), 20)
+    assert is_held(first.folder)
+
+    words = ("credentials", "add", "admin", "ops", "--store-dir", first.folder)
+    added = call_logbroker(*words, "--server", first.url, "--output", tmp_path / "ops.toml")
+
+    assert added.returncode == 0, added.stderr
+    assert "is not ready yet" in added.stdout
+    assert "counts as soon as it is" in added.stdout
+    assert "has taken it" not in added.stdout
+    assert read_ready(first.folder) == {}
+    for node in others:
+        node.start()
+    cluster.wait_until_ready(first)
+    said = lambda: read_ready(first.folder).get("credentials")  # noqa: E731
+    wait_until("it is taken", lambda: said() == {"revision": 1, "secured": True}, 20)
+    seed = tomllib.loads((tmp_path / "ops.toml").read_text())["nkey_seed"]
+    assert asyncio.run(gets_in(first.url, Access(nkey_seed=seed)))

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from bench.processes import wait_until
 from broker.cli import group
+from broker.commands.handing import Handing
 from broker.connecting.access import Access
 from broker.connecting.client import BrokerClient
 from broker.connecting.connection import BrokerAway, Connection
@@ -256,3 +257,10 @@ def test_a_change_that_nobody_was_told_of_counts_from_the_next_start(tmp_path: P
     finally:
         broker.popen.kill()
         broker.popen.wait()
+
+
+def test_a_change_that_makes_no_secret_looks_at_no_folder_for_one(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    nowhere = Handing(str(tmp_path / "file/below"), "toml", force=False)
+
+    assert nowhere.give([]) == []

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bench.processes import wait_until
 from tests.broker.conftest import LOGBROKER
 from tests.broker.test_logbroker_run import ask
 from tests.manager import Manager
@@ -68,6 +69,23 @@ class Supervised:
     def max_age(self) -> Any:
         url = json.loads((self.store / "broker.json").read_text("utf-8"))["server"]
         return ask(url, "STREAM.INFO.LOGS")["config"]["max_age"] // 10**9
+
+
+def test_the_folder_that_systemd_made_for_it_is_its_store_unless_it_is_told_another(
+    tmp_path: Path,
+) -> None:
+    made, told = tmp_path / "made", tmp_path / "told"
+    made.mkdir()
+    environment = {**os.environ, "STATE_DIRECTORY": f"{made}:{tmp_path}/more"}
+
+    for options, store in (((), made), (("--store-dir", told), told)):
+        running = [*LOGBROKER, "run", "--listen", "127.0.0.1:0", "--http", "", *options]
+        with subprocess.Popen(running, env=environment) as popen:
+            wait_until("is ready", (store / "broker.json").exists, 40)
+            popen.terminate()
+            assert popen.wait(20) == 0
+
+    assert not (tmp_path / "more").exists()
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from typing import Any
 
 import click
 
-from tests.chaos import provenance, record
+from bench import provenance
+from tests.chaos import record
 from tests.chaos.entries import entry_of
 from tests.chaos.faults.catalogue import CATALOGUE, FAMILIES
 from tests.chaos.one import CannotRun, carried_out

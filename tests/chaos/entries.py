@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from bench.provenance import Provenance
 from tests.chaos.order import Order
-from tests.chaos.provenance import Provenance
 from tests.chaos.record import Entry
 
 __all__ = ["entry_of"]

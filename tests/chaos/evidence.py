@@ -3,6 +3,7 @@
 folder/processes.txt          what ran when it failed, with states and where the kernel has them waiting
 folder/connections.txt        the sockets of each machine then
 folder/streams/<name>.jsonl   each message: sequence, subject, time, headers, size and hash of its payload; of a bucket, the payload
+folder/destroyed.jsonl        the blocks that were taken out of the stream on purpose
 folder/disks.tar.zst          the programs' states, received files, what was written, log files, stores
 folder/left-out.txt           what found no room there, or could not be read
 
@@ -28,7 +29,7 @@ from broker.connecting.connection import Connection
 from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, STREAM
 from tests.chaos.world import World
 
-__all__ = ["ROOM", "dump_streams", "look_around", "pack"]
+__all__ = ["ROOM", "dump_destroyed", "dump_streams", "look_around", "pack"]
 
 ROOM = 1 << 30
 """How many bytes are packed at most, counted unpacked."""
@@ -76,6 +77,14 @@ def dump_streams(world: World) -> None:
     for process in started:
         with suppress(TookTooLong):
             process.stop()
+
+
+def dump_destroyed(world: World) -> None:
+    """Write which blocks were destroyed; their lines stand in what was written."""
+    with (world.folder / "destroyed.jsonl").open("w", encoding="utf-8") as file:
+        for one in world.destroyed:
+            told = {"host": one.host, "file": one.file, "file_id": one.file_id}
+            file.write(json.dumps(told | {"start": one.span.start, "end": one.span.end}) + "\n")
 
 
 async def _dump(connection: Connection, stream: str, file: IO[str]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import zstandard
 
 from bench.oracle import Verdict, judge
-from bench.received import read_received
 from broker.subjects import partition_of
 from receiver.writing.gaps import GAPS
 from receiver.writing.spanbook import SpanBook
+from tests.chaos.hands import received_with, untold
 from tests.chaos.losses import Audit, Key, Source, audit, without
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def judged(world: "World") -> Judgement:
     received: dict[str, bytes] = {}
     for host in world.hosts:
         try:
-            received[host.name] = read_received(world.output, host.name)
+            received[host.name] = received_with(world.output, host.name, world.taken)
         except (OSError, ValueError, zstandard.ZstdError) as error:
             found.findings.append(f"{host.name}: what was received cannot be read: {error!r}")
     found.audit = audited(world, received)
@@ -51,7 +52,7 @@ def judged(world: "World") -> Judgement:
         found.verdicts[host.name] = verdict
         if not verdict.is_perfect:
             found.findings.append(f"{host.name}: {verdict}")
-    found.findings += found.audit.findings
+    found.findings += [*found.audit.findings, *untold(world.taken)]
     if not world.destroyed and not world.operator.on_duty.is_set():
         found.findings += repeats(world.folder / "logs")
     return found
@@ -68,7 +69,7 @@ def audited(world: "World", received: Mapping[str, bytes]) -> Audit:
     """Hold all reported gaps against all that was destroyed."""
     keys = {(one.host, one.file_id) for one in world.destroyed}
     reached = {key: _reached(world, key) for key in keys}
-    return audit(world.destroyed, _gaps(world), reached, received)
+    return audit(world.destroyed, _gaps(world), reached, received, _forgotten(world))
 
 
 def repeats(logs: Path) -> list[str]:
@@ -94,6 +95,13 @@ def _gaps(world: "World") -> list[dict[str, Any]]:
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def _forgotten(world: "World") -> dict[str, int]:
+    """Return how many times what receivers know of a host's gaps was harmed: a person may have had to remove it."""
+    harmed = Counter(path.name for path in world.harmed if path.suffix in {".spans", ".gaps"})
+    partitions = {h.name: partition_of(h.name, world.shape.partitions) for h in world.hosts}
+    return {host: harmed[f"p{n}.spans"] + harmed[f"p{n}.gaps"] for host, n in partitions.items()}
 
 
 def _reached(world: "World", key: Key) -> int:

@@ -19,7 +19,7 @@ from tests.chaos.program import Program
 from tests.chaos.vitals import Life, Vitals, lives
 from tests.chaos.world import World
 
-__all__ = ["Leaks", "Seen", "grown", "left_over", "outbursts"]
+__all__ = ["Leaks", "Seen", "grown", "is_lost", "left_over", "outbursts"]
 
 _SETTLED = 15.0  # seconds that a process has lived when what it holds is what it needs
 _OUTLIVES = 45.0  # seconds for which a process may stay whose parent has died
@@ -36,6 +36,7 @@ _GROWTHS = {
 """What a process may hold more than when it had settled, and what those may whose program is called so."""
 _FRESH = Vitals(descriptors=900, threads=400, resident=1200 * 1024, sockets=400)
 """What no process of ours ever needs."""
+_WORKERS = frozenset({"pyspark.daemon", "receiver.spark.worker_daemon"})
 _NAMES = ("descriptors", "threads", "resident", "sockets")
 _HALF_MADE = re.compile(r".*\.new|.*\.tmp|\..+\.[0-9a-f]{8}")
 _OUTBURSTS = (
@@ -73,7 +74,7 @@ class Leaks:
         living = [one for one in lives() if one.key not in self.own]
         for one in living:
             self._note(one)
-        self._find_lost([one for one in living if one.parent == 1 or one.is_zombie], now)
+        self._find_lost([one for one in living if is_lost(one, living)], now)
 
     def _note(self, one: Life) -> None:
         seen = self.seen.setdefault(one.key, Seen(one))
@@ -164,6 +165,18 @@ def _ended(process: Process, codes: set[int]) -> list[str]:
     code = process.wait(0)
     words = process.last_words()[-300:]
     return [] if code in codes else [f"{process.name} ended by SIGTERM with {code}: {words}"]
+
+
+def is_lost(one: Life, living: Iterable[Life]) -> bool:
+    """Whether nobody is there any more whom a process is there for.
+
+    A Python worker is there for its JVM, which uses it on when the daemon that it was forked from has died.
+    """
+    if one.is_zombie or one.parent != 1:
+        return one.is_zombie
+    is_worker = not _WORKERS.isdisjoint(one.words.split())
+    serves = {life.folder for life in living if life.program == "java"} if is_worker else set()
+    return one.folder not in serves
 
 
 def grown(seen: Iterable[Seen]) -> list[str]:

@@ -5,6 +5,7 @@ the same file, under their names.
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -27,6 +28,7 @@ LINES = (
 )
 """What is counted of lines, as the oracle names it."""
 _FINDING = 300  # characters
+_FOLDERS = re.compile(r"(?<![\w.…])/(?:[^/\s'\"]+/)+(?=[^/\s'\"]+/[^/\s'\"]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,10 @@ class Entry:
     lineage: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object; a finding is cut to its first line."""
-        short = tuple(finding.partition("\n")[0][:_FINDING] for finding in self.findings)
+        """Return it as a JSON object; a finding is cut to its first line, and paths in it to their last two names."""
+        short = tuple(
+            _FOLDERS.sub("…/", finding.partition("\n")[0])[:_FINDING] for finding in self.findings
+        )
         return asdict(replace(self, findings=short))
 
     @classmethod

@@ -6,7 +6,7 @@ from math import ceil
 
 from tests.chaos.record import Entry
 
-__all__ = ["BEGIN", "END", "inserted", "told"]
+__all__ = ["BEGIN", "END", "told"]
 
 BEGIN = "<!-- made by `make chaos-record`, never by hand -->"
 END = "<!-- so far -->"
@@ -16,15 +16,6 @@ _HEAD = (
     "runs | hours | faults | lines | missing | repeated | out of order | torn | altered | foreign"
 )
 _RULE = "|---" * 11 + "|"
-
-
-def inserted(readme: str, text: str) -> str:
-    """Return the README with the record exchanged; raises ValueError where it has no place for it."""
-    head, begin, rest = readme.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"no place between {BEGIN} and {END}")
-    return f"{head}{begin}\n{text}{end}{tail}"
 
 
 def told(entries: Sequence[Entry], families: Mapping[str, Iterable[str]]) -> str:

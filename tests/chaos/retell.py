@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 
-from tests.chaos import provenance, record
+from bench import provenance
+from bench.readme import exchanged
+from tests.chaos import record
 from tests.chaos.faults.catalogue import FAMILIES
-from tests.chaos.recordtext import inserted, told
+from tests.chaos.recordtext import BEGIN, END, told
 
 __all__ = ["README", "RECORD", "retold"]
 
@@ -20,7 +22,7 @@ RECORD = _ROOT / "tests/chaos/record.jsonl"
 def retold(readme: str, entries: Iterable[record.Entry]) -> str:
     """Return the README with what these runs have shown; raises ValueError where it has no place for it."""
     families = {family: [one.kind.name for one in kinds] for family, kinds in FAMILIES.items()}
-    return inserted(readme, told(list(entries), families))
+    return exchanged(readme, told(list(entries), families), BEGIN, END)
 
 
 @click.command()
@@ -46,7 +48,7 @@ def main(mended: tuple[tuple[str, str], ...]) -> None:
     if mends:
         raise click.UsageError(f"no run of the record began at {', '.join(mends)}")
     record.write(RECORD, entries)
-    README.write_text(retold(README.read_text("utf-8"), entries), "utf-8")
+    README.write_text(retold(README.read_text("utf-8"), record.read(RECORD)), "utf-8")
     click.echo(f"{len(entries)} runs")
 
 

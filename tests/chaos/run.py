@@ -1,7 +1,6 @@
 """One run: a world, its faults, the end in which everything runs dry, and the judgement."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from math import inf
@@ -10,6 +9,7 @@ from typing import Any
 
 from bench.processes import Processes
 from tests.chaos import evidence
+from tests.chaos.flowing import Awaited
 from tests.chaos.judging import judged
 from tests.chaos.leaks import Leaks
 from tests.chaos.order import Order
@@ -78,6 +78,7 @@ def _carry_out(
         result.find_emptiness(order.shape)
     if not result.has_passed:
         evidence.dump_streams(world)
+        evidence.dump_destroyed(world)
         evidence.pack(world)
 
 
@@ -146,8 +147,7 @@ def _wait_for_flow(world: World, seconds: float, log: RunLog) -> float:
     began = time.monotonic()
     _wait_for_programs(world, seconds)
     time.sleep(_A_FEW_LINES)
-    written = {host.name: host.written() for host in world.hosts}
-    world.supervisor.wait("lines flow again", lambda: _has(world, written), seconds)
+    world.supervisor.wait("lines flow again", Awaited(world).has_come, seconds)
     waited = time.monotonic() - began
     log.tell("flows", waited=round(waited, 2))
     return waited
@@ -163,8 +163,7 @@ def _wait_for_programs(world: World, seconds: float) -> None:
 def _run_dry(world: World, order: Order, log: RunLog, result: Result) -> None:
     for host in world.hosts:
         host.stop_writing()
-    written = {host.name: host.written() for host in world.hosts}
-    waited = world.supervisor.wait("all is received", lambda: _has(world, written), 2 * order.flow)
+    waited = world.supervisor.wait("all is received", Awaited(world).has_come, 2 * order.flow)
     _wait_for_programs(world, order.flow)
     if world.destroyed:
         time.sleep(_LAST_WORDS)  # what was destroyed may be on its way a second time
@@ -176,13 +175,6 @@ def _look_for_leaks(world: World, leaks: Leaks, log: RunLog, result: Result) -> 
     leaks.at_the_end(world)
     result.findings += leaks.findings
     log.tell("leaks", **leaks.as_json())
-
-
-def _has(world: World, written: dict[str, int]) -> bool:
-    sizes = Counter(world.received.sizes())
-    for destroyed in world.destroyed:
-        sizes[destroyed.host] += len(destroyed.lines)
-    return all(sizes[host] >= size for host, size in written.items())
 
 
 def _judge(world: World, log: RunLog, result: Result) -> None:

@@ -1,5 +1,6 @@
 """Carries out a stroke: begins and ends its faults on time, each in a thread of its own."""
 
+import errno
 import random
 import threading
 import time
@@ -12,6 +13,9 @@ from tests.chaos.schedule import Fault, Stroke
 from tests.chaos.world import World
 
 __all__ = ["Struck", "strike"]
+
+_DISK_FAULTS = {errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+"""What a disk answers on which another fault of the stroke is at work just then."""
 
 
 @dataclass(slots=True)
@@ -55,4 +59,7 @@ def _carry_out(world: World, result: Struck, log: RunLog) -> None:
         result.struck = False  # as its end may have seen
         log.tell("not struck", kind=fault.kind, why=str(none))
     except BaseException as error:  # noqa: BLE001 - told by the thread that waits
-        result.error = error
+        if not result.struck and isinstance(error, OSError) and error.errno in _DISK_FAULTS:
+            log.tell("not struck", kind=fault.kind, why=str(error))
+        else:
+            result.error = error

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from broker.looking.message import Held
 from broker.subjects import Subject
-from tests.chaos.faults.stream import differences
+from tests.chaos.faults.stream import carried_out, differences
 
 GONE = Held("logs.p0.web01", 7, 0, {}, b"line\n", Subject(0, "web01"), None, "")
 SAID = {"subject": "logs.p0.web01", "first": 7, "until": 9, "messages": 1}
@@ -22,3 +22,24 @@ def test_what_is_gone_in_silence_is_one() -> None:
 
 def test_what_is_said_and_still_there_is_one() -> None:
     assert len(differences([GONE], [SAID | {"messages": 2}])) == 2
+
+
+def _announced(first: int, until: int) -> dict[str, object]:
+    return SAID | {"batch": "a", "state": "announced", "first": first, "until": until}
+
+
+def test_what_was_announced_and_left_is_not_said_to_be_dropped() -> None:
+    left = [{"subject": "logs.p0.web01", "first": 7, "until": 9}]
+    end = {"batch": "a", "state": "interrupted", "left": left}
+
+    assert carried_out([_announced(3, 5), _announced(7, 9), end]) == [_announced(3, 5)]
+
+
+def test_of_what_was_announced_and_left_in_part_nobody_says_how_much_went() -> None:
+    left = [{"subject": "logs.p0.web01", "first": 8, "until": 9}]
+    end = {"batch": "a", "state": "interrupted", "left": left}
+
+    said = carried_out([_announced(7, 9), end])
+
+    assert differences([GONE], said) == []
+    assert len(differences([replace(GONE, sequence=8)], said)) == 1

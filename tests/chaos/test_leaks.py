@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from tests.chaos.leaks import Leaks, Seen, grown, left_over, outbursts
+from tests.chaos.leaks import Leaks, Seen, grown, is_lost, left_over, outbursts
 from tests.chaos.vitals import Life, Vitals, lives
 
 CALM = Vitals(descriptors=30, threads=5, resident=60_000, sockets=3)
@@ -93,6 +93,19 @@ def test_a_process_whose_parent_has_died_is_found_when_it_stays() -> None:
     assert len([words for words in leaks.findings if words.startswith(f"process {pid} ")]) == 1
 
 
+def test_a_worker_whose_daemon_has_died_is_not_lost_while_the_jvm_lives_that_it_serves() -> None:
+    words = "/bin/python -m receiver.spark.worker_daemon pyspark.worker"
+    worker = Life(8, 1, 1, False, words, CALM, "/state/logreceiver-a")
+    jvm = Life(7, 1, 2, False, "/bin/java -cp a", CALM, "/state/logreceiver-a")
+    other = replace(jvm, pid=6, folder="/state/logreceiver-b")
+
+    assert not is_lost(worker, [worker, jvm, other])
+    assert is_lost(worker, [worker, other])
+    assert is_lost(replace(worker, words="/bin/sleep 60"), [jvm])
+    assert is_lost(replace(worker, is_zombie=True), [jvm])
+    assert not is_lost(replace(worker, parent=5), [])
+
+
 def test_what_a_process_holds_is_read_as_it_is() -> None:
     with (
         socket.socket() as held,
@@ -107,5 +120,6 @@ def test_what_a_process_holds_is_read_as_it_is() -> None:
     assert one.vitals.descriptors >= 4
     assert one.vitals.sockets >= 1
     assert one.program == "sleep"
+    assert one.folder == str(Path.cwd())
     assert 0 <= one.age < 60
     assert 100 < one.vitals.resident < 100_000

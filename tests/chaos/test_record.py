@@ -42,6 +42,18 @@ def test_a_finding_stays_by_its_first_line(tmp_path: Path) -> None:
     assert read(path) == [ENTRY]
 
 
+def test_a_finding_tells_nothing_of_the_machine_that_it_was_made_on(tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    words = "process 7 (/home/me/it/.venv/bin/python -m x) left /tmp/c/7/out/.bonds/.p2.ea, of nats://10.0.0.1:4222"
+
+    write(path, [Entry.from_json({**ENTRY.as_json(), "findings": [words]})])
+    write(path, read(path))
+
+    assert read(path)[0].findings == (
+        "process 7 (…/bin/python -m x) left …/.bonds/.p2.ea, of nats://10.0.0.1:4222",
+    )
+
+
 def test_a_line_that_is_no_run_is_named(tmp_path: Path) -> None:
     path = tmp_path / "record.jsonl"
     append(path, ENTRY)

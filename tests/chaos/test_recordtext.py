@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from bench.readme import exchanged
 from tests.chaos.record import Entry
-from tests.chaos.recordtext import BEGIN, END, inserted, told
+from tests.chaos.recordtext import BEGIN, END, told
 
 LINES = dict.fromkeys(("missing", "repeated", "reordered", "torn", "altered", "foreign"), 0)
 PASSED = Entry(
@@ -86,6 +87,6 @@ def test_suites_are_compared_by_what_came_of_the_same_schedule() -> None:
 def test_the_record_goes_where_its_place_is() -> None:
     readme = f"a\n{BEGIN}\nold\n{END}\nb\n"
 
-    assert inserted(readme, "new\n") == f"a\n{BEGIN}\nnew\n{END}\nb\n"
+    assert exchanged(readme, "new\n", BEGIN, END) == f"a\n{BEGIN}\nnew\n{END}\nb\n"
     with pytest.raises(ValueError, match="no place"):
-        inserted("a\n", "new\n")
+        exchanged("a\n", "new\n", BEGIN, END)

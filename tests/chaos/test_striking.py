@@ -1,5 +1,7 @@
 """What counts as struck: what hit nothing shows nothing."""
 
+import errno
+import os
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -41,3 +43,27 @@ def test_a_fault_that_finds_at_its_end_that_nothing_came_to_hit_has_not_struck(
     found = strike(NOWHERE, stroke, RunLog(tmp_path / "run.jsonl", lambda _: None))
 
     assert {one.fault.kind: one.struck for one in found} == {"never-met": False, "met": True}
+
+
+def on_a_dead_disk(_: "World", __: random.Random) -> None:
+    """Find a disk that another fault has taken away."""
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def clumsy(_: "World", __: random.Random) -> None:
+    """Fail."""
+    raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+
+def test_a_fault_whose_disk_another_one_has_taken_away_has_not_struck_and_any_other_failure_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, act in (("on-a-dead-disk", on_a_dead_disk), ("clumsy", clumsy)):
+        monkeypatch.setitem(CATALOGUE, name, FaultKind(Kind(name), act))
+    log = RunLog(tmp_path / "run.jsonl", lambda _: None)
+
+    found = strike(NOWHERE, Stroke((Fault("on-a-dead-disk", 0.0, 0.0, 1),)), log)
+
+    assert [one.struck for one in found] == [False]
+    with pytest.raises(RuntimeError, match="failed itself"):
+        strike(NOWHERE, Stroke((Fault("clumsy", 0.0, 0.0, 1),)), log)

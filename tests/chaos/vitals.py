@@ -32,6 +32,7 @@ class Life:
     is_zombie: bool
     words: str
     vitals: Vitals
+    folder: str = ""  # in which it works
 
     @property
     def key(self) -> tuple[int, int]:
@@ -66,10 +67,13 @@ def _life(pid: int) -> Life | None:
         words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         held = [] if fields[0] == "Z" else list((folder / "fd").iterdir())
         sockets = sum(_leads_to_socket(path) for path in held)
+        where = "" if fields[0] == "Z" else str((folder / "cwd").readlink())
     except OSError:
         return None
     vitals = Vitals(len(held), int(fields[17]), int(fields[21]) * _PAGE, sockets)
-    return Life(pid, int(fields[19]), int(fields[1]), fields[0] == "Z", words.strip(), vitals)
+    return Life(
+        pid, int(fields[19]), int(fields[1]), fields[0] == "Z", words.strip(), vitals, where
+    )
 
 
 def _leads_to_socket(path: Path) -> bool:

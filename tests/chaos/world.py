@@ -30,6 +30,7 @@ from broker.subjects import partition_of
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.writing.lock import partition_lock
 from tests.chaos.disks import Disk
+from tests.chaos.hands import Taken
 from tests.chaos.host import Host
 from tests.chaos.losses import Destroyed
 from tests.chaos.networks import Machine, machines
@@ -100,6 +101,8 @@ class World:
     keys: Keys | None = None
     shim: Shim | None = None
     destroyed: list[Destroyed] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
+    harmed: list[Path] = field(default_factory=list)
 
     @classmethod
     def built(

@@ -1,6 +1,5 @@
 """What a stranger runs first works, and leaves nothing running."""
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -52,19 +51,3 @@ def test_a_demo_that_is_interrupted_leaves_no_program_behind(
     wait_until(
         "nothing of it lives", lambda: not demo.tree(), 5
     )  # a JVM that was killed may take a moment
-
-
-def test_the_drain_measures_and_checks(processes: Processes, tmp_path: Path) -> None:
-    report = tmp_path / "report.json"
-
-    drain = processes.start(
-        "drain",
-        [sys.executable, "-m", "bench.drain", "--size", "20", "--runs", "1", "--json", report],
-    )
-    code = drain.wait(120)
-
-    assert code == 0, drain.last_words()
-    (run,) = json.loads(report.read_text())
-    assert run["perfect"]
-    assert "100000 written, 100000 received" in run["verdict"]
-    assert min(run["shipper_cpu"], run["broker_cpu"], run["receiver_cpu"]) > 0

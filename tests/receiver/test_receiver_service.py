@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,29 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
     assert manager.has_heard("STOPPING=1")
     assert "Traceback" not in words()
     manager.close()
+
+
+def test_a_hang_up_while_it_still_starts_waits_until_settings_can_be_read_again(
+    processes: Processes, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    manager = Manager(tmp_path)
+    receiver = processes.start(
+        "receiver",
+        [
+            *(sys.executable, "-m", "receiver", "--partition", "0", "--output", tmp_path / "out"),
+            *("--server", f"nats://127.0.0.1:{free_port()}"),
+        ],
+        {"NOTIFY_SOCKET": manager.address},
+    )
+    wait_until("is about to load Spark", lambda: _ignores_usr1(receiver.pid), 20, [receiver])
+
+    os.kill(receiver.pid, signal.SIGHUP)
+
+    wait_until("has read them", lambda: manager.has_heard("RELOADING=1"), 30, [receiver])
+    assert receiver.stop(12) == 0
+    manager.close()
+
+
+def _ignores_usr1(pid: int) -> bool:
+    found = re.search(r"^SigIgn:\t(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return found is not None and bool(int(found[1], 16) >> signal.SIGUSR1 - 1 & 1)

@@ -76,6 +76,22 @@ def test_a_task_killed_at_any_point_leaves_nothing_behind_that_the_next_does_not
     assert {h: own.read(h) for h in _HOSTS} == {h: twin.read(h) for h in _HOSTS}
 
 
+def test_a_file_that_a_killed_task_was_writing_anew_is_gone_though_nothing_is_written_any_more(
+    partition: Partition,
+) -> None:
+    partition.claim()
+    partition.publish(*blocks(0, 7))
+    partition.run_apart(1, fault="lengths_written")
+    left = list(partition.state.glob("*.new"))
+    next_ = partition.offset().next
+    partition.move(next_, 2)
+
+    partition.receive(next_, 2)
+
+    assert left != []
+    assert list(partition.state.glob("*.new")) == []
+
+
 @pytest.mark.parametrize("point", [point for point in IN_BATCH if point != "reported"])
 def test_a_stay_killed_in_a_later_batch_loses_and_repeats_nothing(
     reference: tuple[int, Partition], partition: Partition, tmp_path: Path, point: str

@@ -94,6 +94,32 @@ def test_it_is_told_after_a_restart_too(partition: Partition) -> None:
     assert "web01.log, of which 4 bytes were written, is gone" in ended.stdout
 
 
+def test_what_was_committed_before_a_death_is_told_to_the_last_byte(partition: Partition) -> None:
+    partition.lines("web01", b"two")
+    assert partition.run_apart(2, fault="committed").returncode == -9
+    partition.lines("web01", b"three")
+    live(partition).unlink()
+
+    done = partition.run(3)
+
+    assert isinstance(done, Done)
+    (notice,) = done.notices
+    assert notice.startswith("web01.log, of which 8 bytes were written, is gone")
+    assert partition.files() == {"web01.log": b"three\n"}
+
+
+def test_after_a_death_nothing_is_told_of_hands_that_were_not_there(partition: Partition) -> None:
+    partition.lines("web01", b"two")
+    assert partition.run_apart(2, fault="synced").returncode == -9
+    assert partition.run_apart(2, fault="settled").returncode == -9
+
+    done = partition.run(2)
+
+    assert isinstance(done, Done)
+    assert done.notices == ()
+    assert partition.files() == {"web01.log": b"one\ntwo\n"}
+
+
 def test_files_that_were_brought_to_another_machine_are_their_own(
     partition: Partition, tmp_path: Path
 ) -> None:

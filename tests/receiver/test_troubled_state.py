@@ -4,6 +4,7 @@ One row per case: what is done, what is said at the next start, by which `offset
 and what the file of the host holds in the end.
 """
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -109,6 +110,11 @@ def _restore_files(scene: Scene) -> None:
     shutil.copytree(scene.old, scene.partition.folder)
 
 
+def _cut_journal(scene: Scene) -> None:
+    length = (scene.old / "state" / "p0.journal").stat().st_size
+    os.truncate(scene.partition.state / "p0.journal", length)
+
+
 def _restore_entry(scene: Scene) -> None:
     scene.move(next=1, epoch=1)
 
@@ -165,7 +171,11 @@ def _nothing(_: Scene) -> None:
             *(_die_before_the_commit_and_forget_entry, "is gone.*--to 7`", "set --to 7", ALL),
             id="entry missing, last batch not committed",
         ),
-        pytest.param(_restore_files, "are older than.*--to 3`", "set --to 3", ALL, id="KV ahead"),
+        pytest.param(_restore_files, "older than the.*--to 3`", "set --to 3", ALL, id="KV ahead"),
+        pytest.param(
+            *(_cut_journal, r"p0\.journal, .* cut, .*stand twice.*--to 3`", "set --to 3", ALL),
+            id="journal cut between two batches",
+        ),
         pytest.param(_restore_entry, "restored.*--to 5`", "set --to 5", ALL, id="KV behind"),
         pytest.param(_remove_journal, "journal is gone", "set --to 5", ALL, id="journal removed"),
         pytest.param(_overwrite_journal, "damaged", "set --to 5", ALL, id="journal damaged"),

@@ -2,6 +2,7 @@
 
 import logging
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -68,6 +69,33 @@ def test_what_a_killed_process_left_half_written_is_swept_away(tmp_path: Path) -
     (tmp_path / "positions.json.99999.tmp").write_bytes(b"{")
 
     assert Cache(tmp_path).load() == POSITIONS
+    assert names(tmp_path) == ["positions.json"]
+
+
+def test_a_file_that_another_agent_is_writing_is_not_swept_away(tmp_path: Path) -> None:
+    writes = (
+        "import os, pathlib, sys\n"
+        "from dataclasses import replace\n"
+        "from shipper.cache import Cache\n"
+        "from shipper.positions import Positions\n"
+        "sync = os.fsync\n"
+        "def wait(file): print(flush=True); sys.stdin.readline(); sync(file); os.fsync = sync\n"
+        "os.fsync = wait\n"
+        "Cache(pathlib.Path(sys.argv[1])).save(replace(Positions(), sequence=7))\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", writes, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        Cache(tmp_path).load()
+        _, _ = other.communicate("\n")
+
+    assert other.returncode == 0
+    assert Cache(tmp_path).load().sequence == 7
     assert names(tmp_path) == ["positions.json"]
 
 

@@ -5,15 +5,19 @@ import gzip
 import itertools
 import logging
 import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from broker.block import Block
+from bench.backlog import LINE_BYTES, write_backlog
+from broker.block import Block, decode_payload
 from shipper.cursor import Cursor
 from shipper.files.identity import identify
 from shipper.files.selection import Selection
 from shipper.following.follower import Follower
+from shipper.notice import Notice
 from shipper.pace import Pace
 from shipper.positions import Positions
 from shipper.publishing.rounds import Round
@@ -116,3 +120,98 @@ async def test_once_says_what_was_lost_in_a_damaged_file_before_it_ends(
     # behind the damage bytes may be wrong before it is noticed
     assert shipped[:100_000] == content[25:100_025]
     assert f"app.log.1.gz: cannot be unpacked behind byte {25 + len(shipped)} (" in caplog.text
+
+
+class Watched(Follower):
+    """A follower that is asked for one thing at a time, and counts what was gathered."""
+
+    gathered = 0
+    _is_busy = False
+
+    async def gather(self, budget: int) -> list[Block]:
+        with self._alone():
+            blocks = await super().gather(budget)
+        self.gathered += bool(blocks)
+        return blocks
+
+    async def look(self) -> list[Notice]:
+        with self._alone():
+            return await super().look()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        assert not self._is_busy
+        self._is_busy = True
+        yield
+        self._is_busy = False
+
+
+@pytest.fixture
+async def backlog(tmp_path: Path) -> AsyncIterator[Watched]:
+    write_backlog(tmp_path / "a.log", 8_000_000 // LINE_BYTES)
+    follower = Watched(
+        Selection.of([str(tmp_path / "a.log")]),
+        [],
+        agent="1-aaaaaaaa",
+        new_id=lambda: "id",
+        clock=time.time_ns,
+    )
+    yield follower
+    await follower.close()
+
+
+@pytest.mark.parametrize("once", [True, False])
+async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
+    tmp_path: Path, backlog: Watched, *, once: bool
+) -> None:
+    """One round is in flight, one in hand and one read ahead; looks go on beside it, and all is shipped in the end."""
+    is_answering, stopping = asyncio.Event(), asyncio.Event()
+    taken: list[Block] = []
+
+    async def publish(round_: Round) -> int:
+        await is_answering.wait()
+        taken.extend(round_.blocks)
+        if len(lines_of(taken)) == 8_000_000:
+            stopping.set()
+        return len(taken)
+
+    pace = Pace(1 << 20, "auto", once, None, look_after=0.01, look_every=0.01)
+    shipping = Shipping(backlog, publish, Positions(), pace, stopping, Meter(time.time_ns))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(shipping.run(group))
+        await asyncio.sleep(0.3)
+        held = backlog.gathered
+        is_answering.set()
+
+    assert held == 3
+    assert lines_of(taken) == (tmp_path / "a.log").read_bytes()
+
+
+async def test_what_was_read_ahead_when_the_end_comes_is_not_counted_as_shipped(
+    tmp_path: Path, backlog: Watched
+) -> None:
+    stopping = asyncio.Event()
+    taken: list[Block] = []
+
+    async def publish(round_: Round) -> int:
+        taken.extend(round_.blocks)
+        if len(taken) > 2:
+            stopping.set()
+        return len(taken)
+
+    pace = Pace(1 << 20, "auto", once=False, patience=None)
+    shipping = Shipping(backlog, publish, Positions(), pace, stopping, Meter(time.time_ns))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(shipping.run(group))
+
+    shipped = lines_of(taken)
+    assert shipping.position("id") == len(shipped) < backlog.states()[0].offset
+    assert (tmp_path / "a.log").read_bytes().startswith(shipped)
+
+
+def lines_of(blocks: list[Block]) -> bytes:
+    encoding = {"Content-Encoding": "zstd"}
+    return b"".join(
+        decode_payload(encoding if block.origin.compressed else None, block.payload)
+        for block in blocks
+    )

@@ -241,7 +241,8 @@ def test_a_broker_is_opened_again_only_by_who_says_so(call: Call) -> None:
 def test_taking_away_all_of_a_kind_is_asked_for(call: Call) -> None:
     done(call("add", "host", "a"))
 
-    assert "there is no terminal" in refused(call("revoke", "host", "--all"))
+    said = refused(call("revoke", "host", "--all"))
+    assert "asks first (Take away the credential of every host?), and there is no terminal" in said
     assert names() == ["host a"]
 
 

@@ -35,9 +35,13 @@ def test_an_acknowledgement_cannot_be_had_sent_to_where_one_may_not_publish(
         heard = client.publish(OWN_LINE, b"for " + target.encode(), target)
 
     assert not heard.errors
-    stored = own.ask("$JS.API.STREAM.MSG.GET.LOGS", {"last_by_subj": OWN_LINE})["message"]
-    assert base64.b64decode(stored["data"]) == b"for " + target.encode()
+    wait_until("the line is stored", lambda: last_line(own) == b"for " + target.encode(), 20)
     assert of_others(everything(own)) == of_others(before)
+
+
+def last_line(own: Raw) -> bytes:
+    stored = own.ask("$JS.API.STREAM.MSG.GET.LOGS", {"last_by_subj": OWN_LINE})
+    return base64.b64decode(stored.get("message", {}).get("data", ""))
 
 
 @pytest.mark.parametrize("target", ["logs.p0.web02", "$KV.LOGS_OFFSETS.p1", "$KV.LOGS_CONFIG.x"])

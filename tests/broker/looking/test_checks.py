@@ -114,6 +114,18 @@ def test_lines_that_go_unread_soon_are_critical_whatever_the_limits() -> None:
     assert "it goes unread after 2m20s" in verdict.findings[0].text
 
 
+@pytest.mark.parametrize(
+    ("max_age", "told"), [(140.0, 140.0), (None, 0.0)], ids=["for a time", "for ever"]
+)
+def test_what_waits_can_be_held_against_how_long_lines_are_kept(
+    max_age: float | None, told: float
+) -> None:
+    verdict = _judged(Check.LAG, seen(max_age=max_age), Thresholds())
+
+    numbers = {gauge.name: gauge.value for gauge in verdict.gauges}
+    assert numbers["max_age_seconds"] == told
+
+
 def test_many_partitions_are_named_in_part() -> None:
     one = seen().partitions[0]
     status = seen(partitions=tuple(replace(one, partition=number) for number in range(40)))

@@ -48,6 +48,27 @@ def test_an_option_beats_the_environment_which_beats_the_file_which_beats_the_de
     assert load(Example, {"name": "option"}, file).name == "option"
 
 
+def test_a_credential_of_the_service_manager_counts_least_and_is_told_by_its_own_lines(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    credential = tmp_path / "credentials" / "example.toml"
+    credential.parent.mkdir()
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(credential.parent))
+
+    assert load(Example, {}, file).enough == 100
+
+    credential.write_text('\nenough = 7\nname = "credential"\n', "utf-8")
+
+    assert (load(Example, {}, file).name, load(Example, {}, file).enough) == ("file", 7)
+    assert load(Example, {"needed": 1}, None).name == "credential"
+    credential.write_text('\nenough = "many"\n', "utf-8")
+    with pytest.raises(ConfigurationError, match=r"credentials/example\.toml:2: enough: 'many'"):
+        load(Example, {}, file)
+    credential.write_text("\nenuogh = 7\n", "utf-8")
+    with pytest.raises(ConfigurationError, match=r"credentials/example\.toml:2: 'enuogh' is not"):
+        load(Example, {}, file)
+
+
 def test_several_texts_are_a_list_in_a_file_and_commas_in_the_environment(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,25 @@ def test_each_state_is_one_datagram(manager: tuple[str, socket.socket]) -> None:
     ]
 
 
+def test_a_watchdog_waits_longer_for_what_blocks_and_no_less(
+    manager: tuple[str, socket.socket],
+) -> None:
+    address, listener = manager
+    notifier = Notifier(address, watchdog=3.0)
+
+    for seconds in (5.0, 2.0):
+        with notifier.excused(seconds):
+            notifier.ready()
+    notifier.close()
+
+    assert heard(listener) == [
+        "WATCHDOG_USEC=5000000\nWATCHDOG=1",
+        "READY=1",
+        "WATCHDOG_USEC=3000000\nWATCHDOG=1",
+        "READY=1",
+    ]
+
+
 def test_a_status_is_one_line_and_said_once(manager: tuple[str, socket.socket]) -> None:
     address, listener = manager
     notifier = Notifier(address)

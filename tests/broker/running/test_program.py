@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import click
@@ -14,9 +15,10 @@ from broker.running.program import run
 
 @pytest.fixture(autouse=True)
 def _keep_signals() -> Iterator[None]:
-    handler = signal.getsignal(signal.SIGTERM)
+    handler, hook = signal.getsignal(signal.SIGTERM), sys.unraisablehook
     yield
     signal.signal(signal.SIGTERM, handler)
+    sys.unraisablehook = hook
 
 
 @pytest.mark.parametrize(
@@ -124,6 +126,34 @@ def test_a_second_sigterm_does_not_break_into_the_tidying_up_of_the_first() -> N
 
     assert ended.value.code == Exit.DONE
     assert tidied == ["all"]
+
+
+def test_a_signal_that_comes_where_nothing_can_be_raised_ends_it_all_the_same() -> None:
+    script = """
+import os, signal, sys, time
+import click
+from broker.running.program import run
+
+class Tidied:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+@click.command()
+def command():
+    Tidied()
+    Tidied()
+    time.sleep(30)
+
+run(command, [])
+"""
+    began = time.monotonic()
+
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=20, check=False
+    )
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert time.monotonic() - began < 15
 
 
 def test_a_wrong_word_refers_to_the_help_of_the_command_that_it_was_said_to(

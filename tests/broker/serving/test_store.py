@@ -1,3 +1,4 @@
+import errno
 import os
 from pathlib import Path
 
@@ -18,6 +19,21 @@ def test_a_store_that_was_let_go_can_be_held_again(tmp_path: Path) -> None:
     for _ in range(2):
         with held_store(tmp_path / "s"):
             pass
+
+
+def test_a_disk_that_fails_as_the_lock_is_taken_is_told_in_a_line_and_holds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "pwrite", fail)
+        refused = pytest.raises(OperatorError, match=r"cannot use the store .*: Input/output error")
+        with refused, held_store(tmp_path / "s"):
+            pass
+    with held_store(tmp_path / "s"):
+        pass
 
 
 def test_whoever_inherits_the_lock_keeps_others_out(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from tests.chaos.faults import (
     clusters,
     credentials,
     disks,
+    hands,
     innocents,
     lines,
     processes,
@@ -29,6 +30,7 @@ FAMILIES: dict[str, tuple[FaultKind, ...]] = {
     "innocents": innocents.KINDS,
     "state": state.KINDS,
     "stream": stream.KINDS,
+    "hands": hands.KINDS,
 }
 CATALOGUE: dict[str, FaultKind] = {
     kind.kind.name: kind for kinds in FAMILIES.values() for kind in kinds

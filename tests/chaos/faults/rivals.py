@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS"]
 
 _SECONDS = 90.0  # one of two has found out by then, whatever else happens
+_SECONDS_ON_SPARK = 240.0  # where a second one has to be given executors first
 _FENCED = ("ships for the same host since then", "has taken it over", "; this receiver stops")
 _STANDBY = "--standby"
 
@@ -177,7 +178,7 @@ def _wait_for_one(world: "World", first: Program, second: Program) -> None:
     world.supervisor.wait(
         f"one of {first.name} and {second.name} ends with 78",
         lambda: bool(first.refused or second.refused),
-        _SECONDS,
+        _SECONDS_ON_SPARK if world.spark_programs else _SECONDS,
     )
 
 

@@ -115,6 +115,7 @@ def _while_dead(find: Find, harm: Harm) -> Act:
             path = _chosen(find, world, chance)
             content = path.read_bytes()
             _damage(path, harm, chance)
+            world.harmed.append(path)
             world.operator.copies[path] = content
 
     return act
@@ -124,7 +125,9 @@ def _while_alive(find: Find, harm: Harm) -> Act:
     def act(world: "World", chance: random.Random) -> None:
         """Harm a file of receivers under their hands."""
         world.operator.on_duty.set()
-        _damage(_chosen(find, world, chance), harm, chance)
+        path = _chosen(find, world, chance)
+        _damage(path, harm, chance)
+        world.harmed.append(path)
 
     return act
 
@@ -143,6 +146,7 @@ def _older_while_dead(find: Find) -> Act:
             if newer == older:
                 raise CannotStrike(f"{path.name} has not changed")
             _put(path, older)
+            world.harmed.append(path)
             world.operator.copies[path] = newer
 
     return act
@@ -156,6 +160,7 @@ def _older_while_alive(find: Find) -> Act:
         older = path.read_bytes()
         time.sleep(chance.uniform(*_MEANWHILE))
         _put(path, older)
+        world.harmed.append(path)
 
     return act
 

@@ -9,7 +9,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +21,15 @@ from broker.looking.one import fetch
 from broker.topology import STREAM
 from tests.chaos.commands import insist
 from tests.chaos.faults.fault import CannotStrike, FaultKind
-from tests.chaos.losses import Destroyed, Range
+from tests.chaos.losses import Destroyed
 from tests.chaos.program import Program
+from tests.chaos.ranges import Range
 from tests.chaos.schedule import Kind
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["KINDS", "differences"]
+__all__ = ["KINDS", "carried_out", "differences"]
 
 _TURNS = threading.Lock()
 _ROOM_PATIENCE = 60.0  # seconds
@@ -107,7 +108,7 @@ def drop_oldest(world: "World", chance: random.Random) -> None:
     book = broker.store / NAME
     with _away(world, chance), _still(world.shippers):
         waiting = _known(_unreceived(world))
-        said = len(_dropped(book))
+        said = len(_entries(book))
         with _dropping(broker.program):
             room = max(2, chance.randint(len(waiting) // 2, len(waiting)))
             limit = ("--max-msgs", str(room), "--discard", "new")
@@ -119,7 +120,12 @@ def drop_oldest(world: "World", chance: random.Random) -> None:
         left = {message.sequence for message in _unreceived(world)}
         gone = [message for message in waiting if message.sequence not in left]
         world.destroyed += _as_destroyed(gone)
-        world.operator.failures += differences(gone, _dropped(book)[said:])
+        world.supervisor.wait(
+            "what became of all drops is said",
+            lambda: _is_ended(_entries(book)[said:]),
+            seconds=_ROOM_PATIENCE,
+        )
+        world.operator.failures += differences(gone, carried_out(_entries(book)[said:]))
 
 
 @contextmanager
@@ -139,23 +145,57 @@ def _start_again(program: Program, arguments: tuple[str, ...]) -> None:
         program.process.arguments = arguments
 
 
-def _dropped(book: Path) -> list[dict[str, Any]]:
-    if not book.exists():
-        return []
-    entries = map(json.loads, book.read_text("utf-8").splitlines())
-    return [entry for entry in entries if entry["state"] == "announced"]
+Entry = Mapping[str, Any]
 
 
-def differences(gone: Sequence[Held], dropped: Sequence[Mapping[str, Any]]) -> list[str]:
+def _entries(book: Path) -> list[Entry]:
+    found: list[Entry] = []
+    for line in book.read_text("utf-8").splitlines() if book.exists() else ():
+        with suppress(ValueError):  # torn: nothing went by it
+            found.append(json.loads(line))
+    return found
+
+
+def _is_ended(entries: Iterable[Entry]) -> bool:
+    return not {e["batch"] for e in entries} - {
+        e["batch"] for e in entries if e["state"] != "announced"
+    }
+
+
+def carried_out(entries: Sequence[Entry]) -> list[Entry]:
+    """Return what a broker says that it has dropped, without what it announced and says it left, as it was killed before.
+
+    Of what was left in part nobody says how many `messages` had gone: None.
+    """
+    left = {
+        (entry["batch"], one["subject"], one["until"]): one["first"]
+        for entry in entries
+        for one in entry.get("left", ())
+    }
+    found: list[Entry] = []
+    for entry in entries:
+        if entry["state"] != "announced":
+            continue
+        until = left.get((entry["batch"], entry["subject"], entry["until"]))
+        if until is None:
+            found.append(entry)
+        elif until > entry["first"]:
+            found.append({**entry, "until": until, "messages": None})
+    return found
+
+
+def differences(gone: Sequence[Held], dropped: Sequence[Entry]) -> list[str]:
     """Return in sentences what a broker says that it has dropped, and what is gone that nobody had, where they differ."""
     found = []
+    total = 0
     for one in dropped:
         subject, first, until = one["subject"], one["first"], one["until"]
         mine = [m for m in gone if str(m.subject) == subject and first <= m.sequence < until]
-        if len(mine) != one["messages"]:
-            said = f"{one['messages']} of {subject} in [{first}, {until}) are said to be dropped"
+        messages = len(mine) if one["messages"] is None else one["messages"]
+        total += messages
+        if len(mine) != messages:
+            said = f"{messages} of {subject} in [{first}, {until}) are said to be dropped"
             found.append(f"{said}, {len(mine)} are gone")
-    total = sum(one["messages"] for one in dropped)
     if total != len(gone):
         found.append(f"{total} messages are said to be dropped, {len(gone)} are gone")
     return found

@@ -12,12 +12,13 @@ from typing import Any
 
 import click
 
-from tests.chaos import provenance, record
+from bench import provenance
+from bench.field.peer import Peer
+from tests.chaos import record
 from tests.chaos.entries import entry_of
 from tests.chaos.one import CannotRun, carried_out
 from tests.chaos.order import Order, Wanted, read_words
 from tests.chaos.peers.catalogue import COMMON, PEERS
-from tests.chaos.peers.peer import Peer
 from tests.chaos.shape import Shape
 
 _ROOT = Path(__file__).parents[3]

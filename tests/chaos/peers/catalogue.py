@@ -1,9 +1,9 @@
 """The peers, by name, and the kinds of faults that every suite can be struck with."""
 
-from tests.chaos.peers.fluent_bit import FLUENT_BIT
-from tests.chaos.peers.peer import Peer
-from tests.chaos.peers.rsyslog import RSYSLOG
-from tests.chaos.peers.syslog_ng import SYSLOG_NG
+from bench.field.fluent_bit import FLUENT_BIT
+from bench.field.peer import Peer
+from bench.field.rsyslog import RSYSLOG
+from bench.field.syslog_ng import SYSLOG_NG
 
 __all__ = ["COMMON", "PEERS"]
 

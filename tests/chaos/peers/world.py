@@ -8,12 +8,12 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.field.peer import Client, Installed, Peer, Server
 from bench.processes import Processes
 from broker.address import Address
 from tests.chaos.disks import Disk
 from tests.chaos.host import Host
 from tests.chaos.networks import Machine, machines
-from tests.chaos.peers.peer import Client, Installed, Peer, Server
 from tests.chaos.program import Program, Supervisor
 from tests.chaos.shape import Shape
 from tests.chaos.world import Broker, World

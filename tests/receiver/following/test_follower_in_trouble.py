@@ -2,20 +2,24 @@
 
 import asyncio
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from broker.exits import FencedError
 from broker.topology import OFFSETS_BUCKET, STREAM, Topology
+from receiver import task
 from receiver.assignment import Assignment
 from receiver.following import follower as room
 from receiver.following import offsets, turns
-from receiver.following.ledger import stream_state
+from receiver.following.ledger import Ledger, stream_state
 from receiver.outcome import Done, Ending, Report
 from receiver.writing import entry
+from receiver.writing.lock import partition_lock
 from tests.conftest import Server, apply_topology
-from tests.receiver.following.test_follower import Loop, lines
+from tests.receiver.following.test_follower import NOW, Loop, lines
 from tests.receiver.partition import Partition
 
 pytestmark = pytest.mark.nats
@@ -63,6 +67,34 @@ async def test_who_is_blocked_by_a_stream_made_anew_ends_when_somebody_resets_th
 
         with pytest.raises(FencedError, match="root by hand"):
             await loop.ends()
+
+
+@pytest.mark.parametrize("is_held", [True, False], ids=["lock", "output"])
+async def test_whose_tasks_never_come_to_the_entry_ends_when_somebody_has_taken_over(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch, *, is_held: bool
+) -> None:
+    monkeypatch.setattr(task, "_LOCK_PATIENCE", 0.1)
+    async with Loop(partition) as older:
+        await lines(partition, b"1")
+        await older.has(b"1\n")
+        lock = partition.destination.state / "p0.lock"
+        with partition_lock(lock, 20.0) if is_held else unreachable(partition):
+            await Ledger(older.connection, 0, "newer").claim(NOW)
+            await lines(partition, b"2")
+            with pytest.raises(
+                FencedError, match=r"newer has taken it over|belongs to newer by now"
+            ):
+                await older.ends()
+
+
+@contextmanager
+def unreachable(partition: Partition) -> Iterator[None]:
+    away = partition.output.with_name("away")
+    partition.output.rename(away)
+    partition.output.write_bytes(b"a file where the folder should be")
+    yield
+    partition.output.unlink()
+    away.rename(partition.output)
 
 
 async def test_a_bucket_deleted_in_mid_run_is_told_and_once_made_again_ends_the_receiver(
@@ -114,8 +146,9 @@ async def test_told_to_stop_while_the_broker_is_away_it_ends_soon(
         await asyncio.to_thread(own_server.stop)
 
         loop.stop.set()
-        await asyncio.wait_for(asyncio.shield(loop.running), 6)
-        await asyncio.wait_for(loop.wake.close(), 6)
+        async with asyncio.timeout(9.5):  # all of a program's end has ten
+            await asyncio.shield(loop.running)
+            await loop.wake.close()
 
 
 class Deaf(Loop):

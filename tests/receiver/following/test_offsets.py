@@ -98,6 +98,23 @@ def test_an_offset_moved_by_hand_is_an_epoch_of_its_own_and_the_files_go_by_the_
     assert decide(Batch(4, 5, 8, ()), 3, 7, next_owner.lineage) is Verdict.UNDO
 
 
+@pytest.mark.parametrize(
+    "known", [None, offset(1, "older")], ids=["bucket lost", "stream made anew"]
+)
+def test_what_files_have_of_another_stream_stays_though_the_new_one_begins_at_the_same_sequence(
+    known: Offset | None,
+) -> None:
+    first_of_all = Evidence("out", "state", last=Batch(1, 1, 3, ()), bond=Bond.WHOLE)
+
+    by_hand = moved(known, StreamState(CREATED, 1, 2), 1, "op@pc by hand", "now")
+    claim = claimed(by_hand, StreamState(CREATED, 1, 2), 0, "new:2", "later", first_of_all)
+
+    assert claim.next == 1
+    assert decide(first_of_all.last, claim.next, claim.epoch, claim.lineage) is Verdict.CLEAN
+    torn = replace(first_of_all.last or Batch(1, 1, None, ()), until=None)
+    assert decide(torn, claim.next, claim.epoch, claim.lineage) is Verdict.UNDO
+
+
 def test_what_is_moved_by_hand_comes_behind_any_epoch_that_the_files_know() -> None:
     """The bucket was lost, and with it how many owners there were."""
     stream, files = StreamState(CREATED, 1, 10), Batch(30, 5, 8, ())

@@ -1,10 +1,13 @@
 """Closed segments looked after beside everything else."""
 
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from receiver.following.tidier import Tidier
 from receiver.writing.closet import Closet, Order
@@ -46,6 +49,22 @@ async def test_what_was_closed_is_compressed_before_the_end_behind_everybody_els
     assert closet.niceness > os.getpriority(os.PRIO_PROCESS, 0)
 
 
+async def test_where_nobody_may_step_back_it_is_compressed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: int) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "setpriority", refuse)  # as a filter of system calls does
+    tidier = Tidier(make(tmp_path, "web01.log.000001"), lambda: False)
+
+    tidier.closed(("web01.log.000001",))
+    tidier.end()
+    await tidier.run()
+
+    assert names_in(tmp_path) == ["web01.log.000001.zst"]
+
+
 async def test_told_to_leave_it_leaves_segments_as_they_are(tmp_path: Path) -> None:
     closet = make(tmp_path, "web01.log.000001")
     tidier = Tidier(closet, lambda: True)
@@ -66,3 +85,18 @@ async def test_cancelled_it_is_gone_with_its_thread(tmp_path: Path) -> None:
     await asyncio.wait([running])
 
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("tidy")]
+
+
+async def test_cancelled_at_the_moment_at_which_something_is_closed_it_ends_all_the_same(
+    tmp_path: Path,
+) -> None:
+    tidier = Tidier(make(tmp_path), lambda: False)
+    running = asyncio.create_task(tidier.run())
+    while not tidier._queue._getters:  # noqa: ASYNC110 - it has begun to wait
+        await asyncio.sleep(0.01)
+
+    tidier.closed(("web01.log.000001",))
+    running.cancel()
+    await asyncio.wait([running], timeout=10)
+
+    assert running.cancelled()

@@ -19,7 +19,7 @@ async def test_it_rings_for_a_message_that_is_there(logs_url: str) -> None:
     await connection.ask("logs.p0.web01", b"one")
     wake = Wake(connection, 0)
 
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(10):
         await wake.wait(1)
 
     assert await wake.pending(1) == 1
@@ -54,7 +54,7 @@ async def test_two_receivers_of_a_partition_are_both_woken(logs_url: str) -> Non
 
     await connection.ask("logs.p0.web01", b"one")
 
-    await asyncio.wait_for(asyncio.gather(*waiting), 2)
+    await asyncio.wait_for(asyncio.gather(*waiting), 10)
     await connection.close()
 
 
@@ -89,7 +89,7 @@ async def test_a_pull_that_ends_without_a_message_is_followed_by_another(
 
     await connection.ask("logs.p0.web01", b"one")
 
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 10)
     await connection.close()
 
 

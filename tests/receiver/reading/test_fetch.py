@@ -262,6 +262,22 @@ def test_a_broker_killed_between_batches_costs_no_line(own_server: Server, tmp_p
     assert partition.read("web01") == b"1\n2\n3\n"
 
 
+def test_a_stay_whose_broker_has_gone_is_over_at_once(own_server: Server, tmp_path: Path) -> None:
+    apply_topology(own_server.url, Topology(partitions=2))
+    partition = Partition(own_server.url, tmp_path)
+    partition.claim()
+    partition.lines("web01", b"1")
+    connection = background.connection((partition.url,))
+    with Reading(connection, partition.assignment(), 1) as reading:
+        assert sum(len(chunk.messages) for chunk in reading.batch()) == 1
+        own_server.stop()
+
+        began = time.monotonic()
+        with pytest.raises(ConnectionLost):
+            next(reading.batch(1.0), None)
+        assert time.monotonic() - began < 5
+
+
 def test_nothing_stays_subscribed_after_a_batch(partition: Partition) -> None:
     partition.lines("web01", b"1")
     partition.run()

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,60 @@ def test_a_disk_that_refuses_a_scratch_folder_is_told_in_a_line(short: Path) -> 
         scratch_folder(short / "file" / "state"),
     ):
         pass
+
+
+def test_a_disk_that_refuses_the_lock_of_a_scratch_folder_is_told_in_a_line_and_nothing_stays(
+    short: Path,
+) -> None:
+    options = ["-o", "size=64k,nr_inodes=2"]  # its own, and the folder's
+    mounted = subprocess.run(["mount", "-t", "tmpfs", *options, "tmpfs", short], check=False)
+    if mounted.returncode:
+        pytest.skip("only the superuser may mount")
+    try:
+        with pytest.raises(OperatorError, match="No space left"), scratch_folder(short):
+            pass
+        left = list(short.iterdir())
+    finally:
+        subprocess.run(["umount", short], check=True)
+
+    assert left == []
+
+
+def test_what_a_start_left_that_was_killed_before_it_had_a_lock_is_removed(short: Path) -> None:
+    dies = (
+        "import fcntl, os, pathlib, signal, sys, tempfile\n"
+        "from receiver.spark.scratch import scratch_folder\n"
+        "made = tempfile.mkdtemp\n"
+        "def die(**words): made(**words); os.kill(os.getpid(), signal.SIGKILL)\n"
+        "tempfile.mkdtemp = die\n"
+        "with scratch_folder(pathlib.Path(sys.argv[1])): pass\n"
+    )
+    subprocess.run([sys.executable, "-c", dies, str(short)], check=False)
+    left = list(short.iterdir())
+    (short / "logreceiver-of-mine").mkdir()
+    (short / "logreceiver-of-mine" / "notes").touch()
+
+    with scratch_folder(short):
+        pass
+
+    assert len(left) == 1
+    assert [path.name for path in short.iterdir()] == ["logreceiver-of-mine"]
+
+
+def test_starts_at_the_same_time_do_not_take_each_others_folders_away(short: Path) -> None:
+    def start_often(_: int) -> int:
+        count = 0
+        for _ in range(100):
+            with scratch_folder(short) as folder:
+                (folder / "block").touch()
+                count += (folder / "block").exists()
+        return count
+
+    with ThreadPoolExecutor(4) as pool:
+        counts = list(pool.map(start_often, range(4)))
+
+    assert counts == [100] * 4
+    assert list(short.iterdir()) == []
 
 
 def test_a_folder_in_use_is_left_alone_and_one_of_a_killed_start_is_removed(

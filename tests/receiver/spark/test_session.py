@@ -1,11 +1,13 @@
 """Spark as a program of ours starts and ends it: real programs, real JVMs, real signals."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,11 @@ from pyspark.sql import SparkSession
 
 from bench.ports import free_port
 from bench.processes import Processes, wait_until
-from receiver.spark.java import Java
-from receiver.spark.jvm import JvmFailed, gateway_to_jvm
+from broker.exits import ConfigurationError
+from receiver.spark.java import Java, find_java
+from receiver.spark.jvm import JvmFailed, death_told, gateway_to_jvm
 from receiver.spark.scratch import scratch_folder
-from receiver.spark.session import local_master
+from receiver.spark.session import local_master, spark_context
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -38,6 +41,7 @@ for start in range(2):
 
 BUSY = """
 import time
+from dataclasses import replace
 from receiver.spark.session import spark_context
 with spark_context("local[2]") as sc:
     sc.parallelize([1], 1).map(lambda n: n).collect()
@@ -200,6 +204,45 @@ def test_a_java_that_ends_once_it_is_found_is_told_in_a_line(tmp_path: Path) -> 
         gateway_to_jvm(Java(executable, "17.0.1", "here"), tmp_path),
     ):
         pass
+
+
+def test_a_wrong_setting_is_told_in_a_line_that_says_whose_it_is(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ConfigurationError, match=r"^Spark does not start: .*abc; look at --spark"),
+        spark_context("local[1]", conf={"spark.executor.memory": "abc"}, scratch=tmp_path),
+    ):
+        pass
+
+
+def test_a_disk_that_refuses_while_spark_starts_is_told_in_a_line(tmp_path: Path) -> None:
+    gone = Java(tmp_path / "java", "17.0.1", "here")
+    with (
+        pytest.raises(JvmFailed, match=r"cannot start Spark: .*/java: No such file"),
+        gateway_to_jvm(gone, tmp_path),
+    ):
+        pass
+
+    with subprocess.Popen(["sleep", "60"]) as jvm:
+        with pytest.raises(JvmFailed, match="cannot start Spark: No space left"), death_told(jvm):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        jvm.kill()
+
+
+def test_a_jvm_that_cannot_tell_where_it_is_reached_ends_by_itself(tmp_path: Path) -> None:
+    java = find_java(os.environ)
+    refused = tmp_path / "java"  # as by a disk that is full
+    refused.write_text(f'#!/bin/sh\nulimit -f 0\nexec {java.executable} "$@"\n')
+    refused.chmod(0o755)
+
+    with (
+        pytest.raises(JvmFailed, match="Java ended with 1 before Spark could start"),
+        gateway_to_jvm(replace(java, executable=refused), tmp_path, clock=_four_times_as_fast),
+    ):
+        pass
+
+
+def _four_times_as_fast() -> float:
+    return 4 * time.monotonic()
 
 
 def test_ctrl_c_reaches_the_program_and_not_its_jvm(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """The bond of files and journal: whatever separates the two is seen before anything is written."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,21 @@ from receiver.writing import journal
 from receiver.writing.bond import Folders
 from receiver.writing.evidence import Bond
 from receiver.writing.journal import Batch
+
+DIES = """
+import os, signal, sys
+from pathlib import Path
+from receiver.writing.bond import Folders
+left = int(sys.argv[3])
+sync = os.fsync
+def die_at_the_last(file):
+    global left
+    left -= 1
+    if left < 0: os.kill(os.getpid(), signal.SIGKILL)
+    sync(file)
+os.fsync = die_at_the_last
+Folders(Path(sys.argv[1]), Path(sys.argv[2]), 3).tie(7, 40)
+"""
 
 
 @pytest.fixture
@@ -31,6 +48,31 @@ def test_folders_that_were_tied_are_whole_and_the_journal_has_begun(folders: Fol
     seen = folders.look()
 
     assert (seen.bond, seen.last) == (Bond.WHOLE, Batch(7, 40, None, ()))
+
+
+def test_what_somebody_died_over_while_tying_is_gone_once_they_are_tied(tmp_path: Path) -> None:
+    before: set[str] = set()
+    for syncs in range(40):
+        output, state = tmp_path / str(syncs) / "out", tmp_path / str(syncs) / "state"
+        output.mkdir(parents=True)
+        state.mkdir()
+        words = [sys.executable, "-c", DIES, str(output), str(state), str(syncs)]
+        ended = subprocess.run(words, check=False).returncode
+        before |= half_made_in(tmp_path)
+
+        Folders(output, state, 3).tie(7, 40)
+
+        assert half_made_in(tmp_path) == set()
+        if ended == 0:
+            break
+    assert ended == 0
+    assert before, "at some points something is left"
+
+
+def half_made_in(folder: Path) -> set[str]:
+    """Return the files of a partition 3 that are none which it needs."""
+    needed = {".place", "p3", "p3.bond", "p3.journal"}
+    return {path.name for path in folder.rglob("*") if path.is_file()} - needed
 
 
 def test_moved_with_all_that_is_in_them_they_are_whole(folders: Folders, tmp_path: Path) -> None:

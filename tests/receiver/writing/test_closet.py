@@ -271,6 +271,31 @@ def test_what_an_undo_needs_is_neither_compressed_nor_pruned(
 
 
 @pytest.mark.nats
+@pytest.mark.parametrize("is_packed", [False, True], ids=["plain", "in both forms"])
+def test_what_the_look_at_the_start_had_to_pass_over_is_finished_with_the_next_batch(
+    logs_url: str, tmp_path: Path, *, is_packed: bool
+) -> None:
+    partition = Partition(logs_url, tmp_path, rotate_size=10)
+    partition.claim()
+    partition.lines("web01", *(b"committed %d" % n for n in range(4)))
+    done = partition.receive()
+    order = Order(partition.output, partition.state, "zstd")
+    last = partition.output / done.closed[-1]
+    if is_packed:  # and the disk has lost that the plain form was removed
+        last.with_name(f"{last.name}.zst").write_bytes(zstandard.compress(last.read_bytes()))
+    closet = Closet(order, lambda: NOW)
+    closet.tidy((), never)
+    assert last.exists(), "an undo may need it, for all that the journal says"
+
+    partition.lines("web01", b"committed 4")
+    partition.receive(done.until)
+    closet.tidy((), never)
+
+    assert not last.exists()
+    assert unpack(last.with_name(f"{last.name}.zst")).startswith(b"committed")
+
+
+@pytest.mark.nats
 def test_the_look_at_the_start_finds_what_was_left_behind_and_is_ours(
     logs_url: str, tmp_path: Path
 ) -> None:

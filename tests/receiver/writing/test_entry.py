@@ -1,5 +1,6 @@
 """A partition's entry in KV as a task moves it: once per batch, whatever happens to the connection; by one writer only."""
 
+import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -8,11 +9,12 @@ import pytest
 from broker import bucket
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.offset import Offset
-from broker.topology import OFFSETS_BUCKET
+from broker.topology import OFFSETS_BUCKET, Topology
 from receiver.following.ledger import Ledger
 from receiver.outcome import Done
 from receiver.writing import entry as room
 from receiver.writing.entry import Entry, Taken, nanoseconds
+from tests.conftest import Server, apply_topology
 from tests.receiver.flaky import Flaky
 
 pytestmark = pytest.mark.nats
@@ -121,4 +123,23 @@ async def test_a_move_that_the_broker_goes_on_refusing_is_given_up(
     offset = await stored(connection)
     assert offset is not None
     assert offset.next == 1
+    await connection.close()
+
+
+async def test_a_move_whose_broker_has_gone_before_is_given_up_in_its_time(
+    own_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_PATIENCE", 0.3)
+    await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=1))
+    connection = Connection([own_server.url], "tests")
+    entry = await claimed(connection)
+    client = await connection.client()
+    await asyncio.to_thread(own_server.stop)
+    await client.lost
+
+    moving = asyncio.ensure_future(entry.move(FIRST))
+    await asyncio.wait({moving}, timeout=20)
+
+    assert moving.done()
+    assert isinstance(moving.exception(), TimeoutError)
     await connection.close()

@@ -1,7 +1,12 @@
 """What is remembered of live files is a hint: damaged, it is forgotten, and never tells of hands that were not there."""
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from receiver.writing.journal import PreImage
 from receiver.writing.lengths import Known, Lengths
 
 LEFT = Known(inode=12, length=3456, number=7)
@@ -38,3 +43,100 @@ def test_a_bit_that_changed_has_all_forgotten_and_nothing_told(tmp_path: Path) -
             lengths = Lengths(path)
             assert lengths.number("web01.log") in (0, 7), (place, bit)
             assert lengths.difference("web01.log", LEFT) is None, (place, bit)
+
+
+IMAGE = PreImage("web01.log", LEFT.length, LEFT.number, inode=LEFT.inode)
+GROWN = replace(LEFT, length=4000)
+
+
+def left(path: Path, *batches: Known) -> Lengths:
+    """Write batches as a process does that dies then."""
+    lengths = Lengths(path)
+    for known in batches:
+        lengths.difference("web01.log", known)
+        lengths.note("web01.log", known)
+        lengths.keep()
+    return lengths
+
+
+def told(path: Path) -> str:
+    return Lengths(path).difference("web01.log", None) or ""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "p0.lengths"
+
+
+def test_what_every_batch_left_is_known_though_its_process_died(path: Path) -> None:
+    left(path, LEFT, GROWN)
+
+    assert "of which 4000 bytes" in told(path)
+
+
+def test_what_an_undone_batch_left_before_its_process_died_is_forgotten(path: Path) -> None:
+    left(path, LEFT, GROWN)
+    Lengths(path).undo([IMAGE], gone=())
+
+    assert "of which 3456 bytes" in told(path)
+
+
+def test_what_the_batch_before_an_undone_one_left_is_known(path: Path) -> None:
+    left(path, LEFT).difference("web01.log", LEFT)  # the next one, which dies before it is done
+    Lengths(path).undo([IMAGE], gone=())
+
+    assert "of which 3456 bytes" in told(path)
+    assert Lengths(path).is_as_left("web01.log", LEFT)
+
+
+def test_what_was_found_by_a_batch_is_found_again_when_it_is_undone(path: Path) -> None:
+    cut = replace(LEFT, length=5)
+    lengths = left(path, LEFT)
+    lengths.difference("web01.log", cut)
+    lengths.note("web01.log", cut)  # closed as it is
+    lengths.undo([replace(IMAGE, length=5)], gone=())
+
+    assert "cut to 5 bytes" in (Lengths(path).difference("web01.log", cut) or "")
+
+
+def test_what_is_gone_and_told_is_told_once_and_its_number_is_not_given_again(path: Path) -> None:
+    left(path, LEFT)
+    Lengths(path).undo([IMAGE], gone=["web01.log"])
+
+    assert told(path) == ""
+    assert Lengths(path).number("web01.log") == LEFT.number
+
+
+def test_a_torn_end_is_of_a_batch_that_does_not_count(path: Path) -> None:
+    left(path, LEFT, GROWN)
+    path.write_bytes(path.read_bytes()[:-3])
+    assert "of which 3456 bytes" in told(path)
+
+    left(path, LEFT, GROWN)
+
+    assert "of which 4000 bytes" in told(path)
+
+
+def test_a_damaged_batch_has_all_forgotten(path: Path) -> None:
+    left(path, LEFT, GROWN)
+    with path.open("r+b") as file:
+        file.write(path.read_bytes().replace(b"4000", b"4001"))
+
+    assert told(path) == ""
+
+
+def test_a_file_that_others_removed_or_changed_is_written_anew(path: Path) -> None:
+    lengths = left(path, LEFT)
+    for hand in (Path.unlink, lambda path: os.truncate(path, 10)):
+        hand(path)
+        lengths.note("web01.log", GROWN)
+        lengths.keep()
+
+        assert "of which 4000 bytes" in told(path)
+
+
+def test_a_file_does_not_grow_with_the_batches(path: Path) -> None:
+    left(path, *(replace(LEFT, length=number) for number in range(1, 2000)))
+
+    assert path.stat().st_size < 100_000
+    assert "of which 1999 bytes" in told(path)

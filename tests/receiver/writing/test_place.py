@@ -75,3 +75,22 @@ def test_a_mark_with_a_changed_bit_is_another_place_and_no_traceback(tmp_path: P
     assert place_of(tmp_path) != place
     with pytest.raises(Elsewhere):
         look(place)
+
+
+@pytest.mark.parametrize("call", ["fsync", "unlink"])  # before it has its name, and after
+def test_what_somebody_died_over_while_marking_is_gone_once_there_is_a_mark(
+    tmp_path: Path, call: str
+) -> None:
+    dies = (
+        "import os, signal, sys, pathlib\n"
+        "from receiver.writing.place import place_of\n"
+        f"os.{call} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "place_of(pathlib.Path(sys.argv[1]))\n"
+    )
+    subprocess.run([sys.executable, "-c", dies, str(tmp_path)], check=False)
+    left = list(tmp_path.iterdir())
+
+    place_of(tmp_path)
+
+    assert left != []
+    assert [path.name for path in tmp_path.iterdir()] == [".place"]

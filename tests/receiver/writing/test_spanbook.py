@@ -263,6 +263,38 @@ def test_an_older_copy_and_one_that_was_cut_are_noticed(tmp_path: Path) -> None:
         SpanBook(path).loss(book.seal)
 
 
+def test_a_copy_brought_back_is_cut_to_its_image_and_any_other_file_is_refused(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "p0.spans"
+    book = SpanBook(path)
+    book.note("web01", "a", 100, 1)
+    book.save()
+    image, seal, committed = book.image(), book.seal, path.read_bytes()
+    book.note("web01", "a", 200, 2)
+    book.save()
+    whole = path.read_bytes()
+    path.with_suffix(".kept").hardlink_to(path)  # or a copy might be given its inode
+
+    for content in (committed.replace(b"100", b"300"), whole.replace(seal.encode(), b"0" * 16)):
+        put(path, content)
+        cut_by = pytest.raises(DamagedSpans, match="written anew")
+        with cut_by:
+            cut(path, image, "f" * 16)
+        with cut_by:
+            cut(path, image)
+    put(path, whole)
+    cut(path, image, seal)
+
+    assert path.read_bytes() == committed
+    assert SpanBook(path).reached("web01", "a") == 100
+
+
+def put(path: Path, content: bytes) -> None:
+    path.with_suffix(".copy").write_bytes(content)
+    path.with_suffix(".copy").replace(path)
+
+
 def test_what_was_compacted_ends_in_the_same_seal(tmp_path: Path) -> None:
     book = SpanBook(tmp_path / "p0.spans")
     for end in range(40):

@@ -35,8 +35,9 @@ async def test_a_deleted_file_is_read_to_its_end_and_then_closed(tmp_path: Path)
 
     assert await host.ship() == b"2\n"
     assert held(tmp_path / "app.log")
-    host.later += 6 * SECOND
-    await host.ship()
+    for _ in range(3):  # a word of its last write that is heard late costs another look
+        host.later += 6 * SECOND
+        await host.ship()
 
     assert not held(tmp_path / "app.log")
     assert [notice.lost for notice in host.said(NoticeKind.GONE)] == [0]

@@ -102,6 +102,34 @@ async def test_a_file_read_to_its_end_and_then_compressed_is_not_read_again(
 
 
 @forms
+@pytest.mark.parametrize("content", [b"1\n2\n", LONG], ids=["short", "long"])
+async def test_a_file_that_two_agents_found_and_one_of_them_shipped_is_not_read_again_once_it_is_compressed(
+    host: Host, content: bytes, packing: Packing
+) -> None:
+    host.write("app.log", content)
+    await host.look()
+    found = host.positions
+    await host.restart()  # as another agent, which knows nothing of the first
+    await host.ship()
+    host.positions = found
+    await host.restart_with_saved_positions()
+    assert len(host.positions.files) == 2
+    await host.ship()
+
+    host.write("app.log", b"3\n")
+    await host.look()
+    host.move("app.log", "app.log.1")
+    host.pack("app.log.1", packing)
+    host.write("app.log", b"4\n")
+    for _ in range(3):
+        await host.ship()
+        host.later += 6 * SECOND
+
+    assert host.shipped == content + b"3\n4\n"
+    assert set(host.positions.files) == {str(span).partition(":")[0] for span in spans(host)}
+
+
+@forms
 async def test_old_compressed_siblings_are_left_alone_on_a_first_start(
     tmp_path: Path, packing: Packing
 ) -> None:

@@ -105,7 +105,9 @@ async def test_clients_that_never_read_keep_nobody_from_asking_for_long(tmp_path
             client.close()
 
     assert len(heard.files) == 4_000
-    assert made <= len(rude) + cut_off + 1  # who is turned away costs nothing
+    assert (
+        made <= len(rude) + cut_off + 2
+    )  # who is turned away costs nothing; one may have been too slow to read
 
 
 async def test_an_agent_whose_folder_takes_no_socket_ships_all_the_same(tmp_path: Path) -> None:

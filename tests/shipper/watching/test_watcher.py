@@ -16,6 +16,7 @@ from watchdog.observers import inotify_c
 from shipper.files.selection import Selection
 from shipper.following.follower import Follower
 from shipper.notice import Notice, NoticeKind
+from shipper.watching.inotify import Inotify
 
 SOON = 10.0  # seconds, on a machine that is busy with other things
 
@@ -92,6 +93,22 @@ async def test_every_write_is_noticed_whatever_comes_between_them(agent: Agent) 
 
     for name, number in count.items():
         assert agent.lines_of(name) == [b"%b%04d" % (name.encode(), n) for n in range(number)]
+
+
+async def test_a_file_that_comes_right_before_its_folder_is_watched_is_found_at_once(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Inotify.watch_folder
+
+    def late(self: Inotify, path: str, inode: int) -> int:
+        if not (agent.folder / "app.log").exists():
+            agent.write("app.log", b"1\n")
+        return watch(self, path, inode)
+
+    await asyncio.sleep(0.1)  # the folder itself is not new
+    monkeypatch.setattr(Inotify, "watch_folder", late)
+
+    await agent.until(lambda: agent.got == b"1\n")
 
 
 async def test_a_file_that_became_quiet_is_heard_at_once(agent: Agent) -> None:

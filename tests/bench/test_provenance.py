@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.provenance import known_to, look
+from bench.provenance import known_to, look
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
