@@ -81,6 +81,7 @@ def logbroker(suite: Suite, *arguments: str) -> str:
     return called.last_words()
 
 
+@pytest.mark.long  # nats-server takes its time to ask another site again
 @pytest.mark.timeout(180)
 def test_lines_that_a_site_behind_a_firewall_buffers_reach_the_centre_once_and_in_order(
     processes: Processes, tmp_path: Path

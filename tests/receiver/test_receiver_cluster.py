@@ -30,7 +30,29 @@ def started(scene: Scene, cluster: Cluster, name: str) -> Process:
     )
 
 
-def test_workers_the_master_and_the_driver_are_killed_and_no_line_is_lost_or_repeated(
+def kill_a_worker(scene: Scene, worker: Process) -> None:
+    scene.publish(300)
+    worker.kill()  # with its executor and the tasks in it
+    scene.publish(300)
+    worker.start()
+
+
+def test_a_worker_is_killed_and_no_line_is_lost_or_repeated(
+    scene: Scene, processes: Processes, tmp_path: Path
+) -> None:
+    cluster = Cluster(processes, tmp_path)
+    scene.publish(200)
+    receiver = started(scene, cluster, "receiver")
+    scene.wait_for_all(receiver, seconds=PATIENCE)
+
+    kill_a_worker(scene, cluster.workers[0])
+    scene.wait_for_all(receiver, seconds=PATIENCE)
+
+    assert receiver.stop(12) == Exit.DONE
+
+
+@pytest.mark.long
+def test_all_workers_the_master_and_the_driver_are_killed_and_no_line_is_lost_or_repeated(
     scene: Scene, processes: Processes, tmp_path: Path
 ) -> None:
     cluster = Cluster(processes, tmp_path)
@@ -39,10 +61,7 @@ def test_workers_the_master_and_the_driver_are_killed_and_no_line_is_lost_or_rep
     scene.wait_for_all(receiver, seconds=PATIENCE)
 
     for worker in cluster.workers:
-        scene.publish(300)
-        worker.kill()  # with its executor and the tasks in it
-        scene.publish(300)
-        worker.start()
+        kill_a_worker(scene, worker)
     scene.wait_for_all(receiver, seconds=PATIENCE)
     cluster.master.kill()
     scene.publish(300)

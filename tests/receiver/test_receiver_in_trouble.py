@@ -99,6 +99,7 @@ def test_told_to_end_while_its_jvm_does_not_answer_it_ends_in_time_and_leaves_no
     is_calm(receiver)
 
 
+@pytest.mark.long
 def test_a_worker_or_a_jvm_that_hangs_is_left_and_the_end_is_in_time(
     scene: Scene, tmp_path: Path
 ) -> None:

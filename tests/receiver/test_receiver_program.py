@@ -1,11 +1,10 @@
-"""logreceiver as a program with a real Spark: killed, cut off, taken over, told to end, and idle."""
+"""logreceiver as a program with a real Spark: killed, cut off, taken over, and told to end."""
 
 import gzip
 import json
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -152,30 +151,3 @@ def test_a_broker_killed_under_a_running_receiver_costs_nothing(scene: Scene) ->
 
     assert receiver.stop(10) == 0
     is_calm(receiver)
-
-
-def test_idle_it_costs_next_to_nothing(
-    scene: Scene, record_property: Callable[[str, object], None]
-) -> None:
-    receiver = scene.receiver("receiver")
-    scene.publish(20)
-    scene.wait_for_all(receiver)
-    time.sleep(5)
-    ticks, seconds = os.sysconf("SC_CLK_TCK"), 10
-    before = _cpu(receiver.tree())
-
-    time.sleep(seconds)
-
-    share = (_cpu(receiver.tree()) - before) / ticks / seconds
-    record_property("idle_cpu_share", share)
-    print(f"idle: {share:.1%} of one core")  # noqa: T201 - a figure to report
-    assert share < 0.1
-    assert receiver.stop(10) == 0
-
-
-def _cpu(pids: list[int]) -> int:
-    total = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total

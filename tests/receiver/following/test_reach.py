@@ -30,6 +30,7 @@ def objections(url: str, python: str, scratch: Path, *asked: tuple[Place, ...]) 
     return said
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not can_be_blind(), reason="no rights to give a process mounts of its own")
 def test_an_executor_that_sees_another_folder_is_named_at_the_start_and_a_python_that_is_not_there(
     processes: Processes, tmp_path: Path

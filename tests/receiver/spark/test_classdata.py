@@ -40,6 +40,7 @@ def run(script: str, prefix: Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.long
 def test_classes_are_kept_once_and_used_by_the_next_start(tmp_path: Path) -> None:
     path = Path(run(PREPARE, tmp_path).stdout.strip())
     second = run(START, tmp_path)
