@@ -6,6 +6,7 @@ did not get every message that the consumer gave out notices at the end, and rea
 
 import asyncio
 import json
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -27,6 +28,7 @@ _PATIENCE, _PATIENCE_AMONG = (
 )  # seconds; the second where the server of the consumer may have died
 _SHORT = 1.0  # seconds for what may never be answered
 _END = {"404", "408"}
+_EXISTS = 10148  # a consumer of that name, with another configuration
 
 
 class ReadBack:
@@ -55,18 +57,29 @@ class ReadBack:
     async def _read(
         self, start: Mapping[str, Any], take: Callable[[Sequence[Stored]], None]
     ) -> None:
-        await self._remove()
-        config = {**self._config(), **start, "description": self._connection.new_inbox()}
-        made = (await self._create(config))["created"]
-        count = 0
-        while page := await self._pull():
-            count += len(page)
-            take(page)
+        config = {**self._config(), **start, "description": secrets.token_hex(8)}
+        made = (await self._take(config))["created"]
+        count, is_last = 0, False
+        while not is_last:
+            page = await self._pull()
+            count, is_last = count + len(page), len(page) < _PAGE
+            if page:
+                take(page)
         # made anew with the same configuration, a consumer answers how it stands; another's is refused
         stands = await self._create(config)
         if stands["created"] != made or stands["delivered"]["consumer_seq"] != count:
             raise ConnectionLost("another agent of this host reads its lines back, too")
+        await self._let_go()
+
+    async def _take(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        # mostly there is none, and a way to the broker and back is saved
+        try:
+            return await self._create(config)
+        except Rejected as error:
+            if error.error != _EXISTS:
+                raise
         await self._remove()
+        return await self._create(config)
 
     async def _create(self, config: Mapping[str, Any]) -> dict[str, Any]:
         return await self._connection.api(
@@ -91,16 +104,25 @@ class ReadBack:
         }
 
     async def _remove(self) -> None:
-        # mostly there is none, and one left over ends by itself; who would answer for it may have died with its server
+        # who would answer for it may have died with its server
         try:
             patience = _SHORT if self._connection.has_choice else None
-            name = f"CONSUMER.DELETE.{STREAM}.{self._consumer}"
-            await self._connection.api(name, patience=patience)
+            await self._connection.api(self._removal, patience=patience)
         except Rejected:
             return
         except ConnectionLost:
             if not self._connection.has_choice:
                 raise
+
+    async def _let_go(self) -> None:
+        # whose answer nobody waits for: one that is left over ends by itself, or is taken over by the next
+        connection = self._connection
+        subject = connection.api_now(self._removal)
+        await connection.publish(subject, reply=connection.new_inbox())
+
+    @property
+    def _removal(self) -> str:
+        return f"CONSUMER.DELETE.{STREAM}.{self._consumer}"
 
     async def _pull(self) -> list[Stored]:
         answers: asyncio.Queue[Message] = asyncio.Queue()

@@ -75,6 +75,7 @@ def test_all_workers_the_master_and_the_driver_are_killed_and_no_line_is_lost_or
     assert second.stop(12) == Exit.DONE
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not can_be_blind(), reason="no rights to give a process mounts of its own")
 def test_executors_that_do_not_see_the_output_end_the_start_with_78(
     scene: Scene, processes: Processes, tmp_path: Path

@@ -20,6 +20,7 @@ from receiver.spark.java import Java, find_java
 from receiver.spark.jvm import JvmFailed, death_told, gateway_to_jvm
 from receiver.spark.scratch import scratch_folder
 from receiver.spark.session import local_master, spark_context
+from tests.receiver.apart import apart
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -206,12 +207,18 @@ def test_a_java_that_ends_once_it_is_found_is_told_in_a_line(tmp_path: Path) -> 
         pass
 
 
-def test_a_wrong_setting_is_told_in_a_line_that_says_whose_it_is(tmp_path: Path) -> None:
-    with (
-        pytest.raises(ConfigurationError, match=r"^Spark does not start: .*abc; look at --spark"),
-        spark_context("local[1]", conf={"spark.executor.memory": "abc"}, scratch=tmp_path),
-    ):
+def started_with(conf: dict[str, str], scratch: Path) -> None:
+    with spark_context("local[1]", conf=conf, scratch=scratch):
         pass
+
+
+def test_a_wrong_setting_is_told_in_a_line_that_says_whose_it_is(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"^Spark does not start: .*abc; look at --spark"
+    ) as told:
+        apart(started_with, {"spark.executor.memory": "abc"}, tmp_path)
+
+    assert "\n" not in str(told.value)
 
 
 def test_a_disk_that_refuses_while_spark_starts_is_told_in_a_line(tmp_path: Path) -> None:
