@@ -84,6 +84,12 @@ def test_rounds_grow_on_a_quick_line_up_to_what_suits_it(
     assert size == most
 
 
+def test_rounds_grow_the_faster_the_quicker_they_are_acknowledged() -> None:
+    grown = [next_size(FIRST_SIZE, LONE, took, 64 * FIRST_SIZE) for took in (0.1, 0.5, 2.0)]
+
+    assert grown == [4 * FIRST_SIZE, 2 * FIRST_SIZE, FIRST_SIZE]
+
+
 def test_large_rounds_shrink_to_one_block_once_one_file_is_left_and_the_broker_is_near() -> None:
     full = Round(tuple(block(LONE_SIZE, n * LONE_SIZE) for n in range(4)))
 
