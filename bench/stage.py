@@ -44,7 +44,7 @@ class Stage:
             self.receiver.start()
             self.wait_for_receiver()
 
-    def verdict(self, host: str, written: Sequence[bytes], seconds: float = 40) -> Verdict:
+    def verdict(self, host: str, written: Sequence[bytes], seconds: float = 150) -> Verdict:
         """Wait until as much as was written has arrived and no more comes, then judge what came."""
         size = sum(map(len, written))
         try:

@@ -64,7 +64,7 @@ class Suite:
 
     def wait_for_broker(self, broker: Process) -> None:
         """Wait until the stream is there and the number of partitions can be read."""
-        wait_until("the broker is ready", self._is_ready, 30, [broker])
+        wait_until("the broker is ready", self._is_ready, 90, [broker])
 
     def start_shipper(self, host: str, files: Sequence[Path | str], *options: str) -> Process:
         """Start a shipper that follows `files` as `host`; does not wait."""
@@ -113,7 +113,7 @@ class Suite:
             check=False,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
         )
         if ended.returncode:
             raise ProgramDied(f"logbroker {command} ended with {ended.returncode}: {ended.stderr}")

@@ -111,7 +111,7 @@ def wait_for_server(server: Server) -> None:
         except Exception:  # noqa: BLE001 - not ready, for whatever reason; wait_until bounds the wait
             return False
 
-    wait_until("nats-server answers", answers, 20, [server.process])
+    wait_until("nats-server answers", answers, 60, [server.process])
 
 
 def apply_topology(url: str, topology: Topology) -> None:

@@ -62,7 +62,7 @@ def start_secured(processes: Processes, folder: Path, *identities: Identity) -> 
     write_conf(path, port, *identities)
     binary = Path(sys.executable).with_name("nats-server")
     server = Secured(port, processes.start(f"secured-{port}", [binary, "-c", path]), path)
-    wait_until("is ready", lambda: "Server is ready" in server.said(), 20, [server.process])
+    wait_until("is ready", lambda: "Server is ready" in server.said(), 60, [server.process])
     apply_topology(server.url(), Topology(partitions=2))
     return server
 

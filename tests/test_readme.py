@@ -49,7 +49,7 @@ def test_the_commands_by_hand_do_what_the_readme_says(
 
     with Processes(tmp_path) as programs:
         session = programs.start("by-hand", ["bash", "-m", script], environment=environment)
-        code = session.wait(90)
+        code = session.wait(270)
         said = session.log.read_text("utf-8")
 
     assert (code, (work / "received/web01.log").read_bytes()) == (0, b"hello, world\n"), said

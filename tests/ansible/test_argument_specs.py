@@ -91,7 +91,7 @@ def test_what_a_role_takes_has_a_description_a_type_and_a_default_unless_it_is_f
     assert set(defaults) == set(options(role))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("role", SETTINGS)
 def test_settings_come_out_as_the_program_reads_them(role: str, tmp_path: Path) -> None:
     model = SETTINGS[role]
@@ -136,7 +136,7 @@ def test_settings_come_out_as_the_program_reads_them(role: str, tmp_path: Path) 
         assert getattr(load(model, {}, own), name) == getattr(by_option, name)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_misspelt_setting_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
     role = "logship_shipper"
 
@@ -155,7 +155,7 @@ def test_a_misspelt_setting_is_refused_before_anything_is_touched(tmp_path: Path
     assert "Look for what is installed" not in done.stdout
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_what_a_role_finds_for_a_cluster_is_what_its_program_takes(tmp_path: Path) -> None:
     """The broker's routes, the addresses of hosts and receivers, as the example inventory has them."""
     role = tmp_path / "tasks.yml"

@@ -21,7 +21,7 @@ exec unshare --mount sh -c 'mount --bind {folder} {store} && exec /bin/sh "$@"' 
 """
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount"),
 ]
 

@@ -126,14 +126,14 @@ def watched(processes: Processes, folder: Path) -> Scraped:
         )
 
     for name in ("logshipper_lines_total", "logreceiver_lines_total"):
-        wait_until(name, holds(name, 1000), 60, [broker, shipper, receiver])
+        wait_until(name, holds(name, 1000), 150, [broker, shipper, receiver])
     well = scrape()
     assert broker.stop() == 0
     with log.open("ab") as file:
         file.write(b"one more\n")
     told = {"logshipper_behind_bytes": 9, "logshipper_waiting": 1, "logreceiver_waiting": 1}
     for name, value in told.items():
-        wait_until(name, holds(name, value), 60, [shipper, receiver])
+        wait_until(name, holds(name, value), 150, [shipper, receiver])
     return Scraped(well, scrape())
 
 
@@ -145,7 +145,7 @@ def start(processes: Processes, program: str, *options: object) -> Process:
 
 def run(program: str, *options: object) -> int:
     return subprocess.run(
-        [sys.executable, "-m", program, *map(str, options)], cwd=ROOT, timeout=60, check=False
+        [sys.executable, "-m", program, *map(str, options)], cwd=ROOT, timeout=180, check=False
     ).returncode
 
 
@@ -508,7 +508,7 @@ def test_prometheus_itself_finds_the_same(scraped: Scraped, tmp_path: Path) -> N
     )
 
     ended = subprocess.run(
-        ["promtool", "test", "rules", path], capture_output=True, text=True, timeout=100
+        ["promtool", "test", "rules", path], capture_output=True, text=True, timeout=300
     )
 
     assert ended.returncode == 0, ended.stdout + ended.stderr

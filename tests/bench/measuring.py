@@ -30,7 +30,7 @@ class Measured:
     def record(self, name: str) -> Record:
         """Wait for a command, and return what it has put down."""
         command = self.commands[name]
-        assert command.wait(160) == 0, command.last_words()
+        assert command.wait(480) == 0, command.last_words()
         return next(record for record in read(self.results) if record.command == name)
 
 

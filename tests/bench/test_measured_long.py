@@ -10,7 +10,7 @@ pytestmark = [
     pytest.mark.journey,
     pytest.mark.nats,
     pytest.mark.spark,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(540),
     pytest.mark.long,
 ]
 

@@ -44,7 +44,7 @@ class Broker:
         return self.log.read_text("utf-8")
 
     def wait_ready(self) -> dict[str, Any]:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not (self.store / "broker.json").exists():
             assert self.popen.poll() is None, self.said
             assert time.monotonic() < deadline, self.said
@@ -54,7 +54,7 @@ class Broker:
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.popen.send_signal(number)
-        return self.popen.wait(10)
+        return self.popen.wait(15)
 
 
 StartBroker = Callable[..., Broker]
@@ -82,7 +82,7 @@ def call_logbroker(
         [*LOGBROKER, *arguments],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         env={**os.environ, **environment},
     )
 

@@ -17,7 +17,7 @@ EXTRA = ["bcrypt", "cryptography", "nacl"]
 def called(*words: str) -> "subprocess.CompletedProcess[str]":
     code = WITHOUT.format(names=EXTRA)
     command = [sys.executable, "-c", code, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=180)
 
 
 @pytest.mark.parametrize("name", list(group.places))

@@ -30,14 +30,14 @@ def test_a_server_that_is_alone_waits_for_its_cluster_and_is_a_member_from_then_
 ) -> None:
     port = free_port()
     broker = start_broker(*options(port))
-    wait_until("it waits", lambda: "waiting for its cluster" in broker.said, 20)
+    wait_until("it waits", lambda: "waiting for its cluster" in broker.said, 60)
 
     assert not (broker.store / "broker.json").exists()
     assert (broker.store / "nats-server.conf").stat().st_mode & 0o777 == 0o600
     assert broker.end() == 0
     assert json.loads((broker.store / "cluster.json").read_text("utf-8"))["server_name"] == "b1"
     alone = start_broker()
-    assert alone.popen.wait(40) == 78
+    assert alone.popen.wait(120) == 78
     assert "is of a server of a cluster" in alone.said
 
 
@@ -57,7 +57,7 @@ def test_a_credential_that_is_added_while_a_cluster_is_waited_for_is_in_the_book
     first, *others = cluster.nodes.values()
     for node in others:
         node.kill()
-    wait_until("it waits", lambda: "waiting for its cluster" in first.process.last_words(), 20)
+    wait_until("it waits", lambda: "waiting for its cluster" in first.process.last_words(), 60)
     assert is_held(first.folder)
 
     words = ("credentials", "add", "admin", "ops", "--store-dir", first.folder)
@@ -72,6 +72,6 @@ def test_a_credential_that_is_added_while_a_cluster_is_waited_for_is_in_the_book
         node.start()
     cluster.wait_until_ready(first)
     said = lambda: read_ready(first.folder).get("credentials")  # noqa: E731
-    wait_until("it is taken", lambda: said() == {"revision": 1, "secured": True}, 20)
+    wait_until("it is taken", lambda: said() == {"revision": 1, "secured": True}, 60)
     seed = tomllib.loads((tmp_path / "ops.toml").read_text())["nkey_seed"]
     assert asyncio.run(gets_in(first.url, Access(nkey_seed=seed)))

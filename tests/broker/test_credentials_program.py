@@ -208,7 +208,7 @@ async def test_a_broken_book_neither_opens_nor_closes_a_running_broker(secured: 
         said = len(secured.broker.said)
         book.write_text(broken) if broken is not None else book.unlink()
         os.kill(pid, signal.SIGHUP)
-        wait_until("it is said", lambda: "the old" in secured.broker.said[said:], 20)  # noqa: B023 - called at once
+        wait_until("it is said", lambda: "the old" in secured.broker.said[said:], 60)  # noqa: B023 - called at once
         assert (await secured.gets_in(), await secured.gets_in(admin)) == (False, True)
 
     book.write_text(text)

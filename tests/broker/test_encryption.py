@@ -49,9 +49,9 @@ def test_an_encrypted_store_is_refused_without_its_key_and_left_as_it_is(
     other.write_text("another key, long enough", "utf-8")
 
     without = start_broker()
-    assert without.popen.wait(40) == 78
+    assert without.popen.wait(120) == 78
     wrong = start_broker("--encryption-key-file", str(other))
-    assert wrong.popen.wait(40) == 78
+    assert wrong.popen.wait(120) == 78
 
     assert "would be taken for empty" in without.said
     assert "encrypted with another key" in wrong.said

@@ -84,7 +84,7 @@ class OnSmallDisk:
 
 
 async def until(what: str, holds: Callable[[], Awaitable[bool]]) -> None:
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 90
     while True:
         try:
             if await holds():
@@ -99,7 +99,7 @@ async def store_until_silence(connection: Connection) -> int:
     stored = 0
     while True:
         try:
-            await connection.ask("logs.p0.web01", LINE, patience=1)
+            await connection.ask("logs.p0.web01", LINE, patience=5)
         except (ConnectionLost, Rejected):
             return stored
         stored += 1

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bench.processes import wait_until
 from broker import bucket
 from broker.connecting.connection import Connection, Rejected
 from broker.looking.reports import reports
@@ -25,7 +26,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def wait_gone(pid: int, seconds: float = 5) -> None:
+def wait_gone(pid: int, seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while is_alive(pid):
         assert time.monotonic() < deadline, f"process {pid} is still there"
@@ -87,7 +88,7 @@ def test_an_end_is_told_to_clients_and_does_not_wait_for_them(start_broker: Any)
 
     asyncio.run(stay())
 
-    assert broker.popen.wait(10) == 0
+    assert broker.popen.wait(60) == 0
     assert "Entering lame duck mode" in broker.said
     assert "does not stop" not in broker.said
 
@@ -108,10 +109,13 @@ def test_a_broker_killed_at_any_moment_of_its_start_leaves_no_server_behind(
         broker = start_broker()
         time.sleep(delay)
         broker.end(signal.SIGKILL)
-    time.sleep(0.5)
 
     mine = str(broker.store).encode()
-    assert [pid for pid in Path("/proc").glob("[0-9]*") if mine in _command(pid)] == []
+
+    def is_gone() -> bool:
+        return not [pid for pid in Path("/proc").glob("[0-9]*") if mine in _command(pid)]
+
+    wait_until("no server is left", is_gone, 20)
 
 
 def _command(process: Path) -> bytes:
@@ -137,7 +141,7 @@ def test_a_server_that_dies_by_itself_ends_the_broker_with_one_line(start_broker
 
     os.kill(child, signal.SIGKILL)
 
-    assert broker.popen.wait(10) == 1
+    assert broker.popen.wait(60) == 1
     assert broker.said.splitlines()[before:] == ["logbroker: nats-server ended (killed by SIGKILL)"]
 
 
@@ -250,7 +254,7 @@ def test_the_number_of_partitions_cannot_change_under_stored_lines(
     as_before.end()
     refused = start_broker("--partitions", "4")
 
-    assert refused.popen.wait(10) == 78
+    assert refused.popen.wait(60) == 78
     assert refused.said.count("\n") == 1
     assert "is 3 and cannot become 4" in refused.said
 
@@ -261,7 +265,7 @@ def test_a_reload_reaches_the_server_and_ends_nothing(start_broker: Any) -> None
 
     broker.popen.send_signal(signal.SIGHUP)
 
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while "Reloaded server configuration" not in broker.said:
         assert time.monotonic() < deadline, broker.said
         time.sleep(0.02)

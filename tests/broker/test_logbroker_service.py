@@ -81,9 +81,9 @@ def test_the_folder_that_systemd_made_for_it_is_its_store_unless_it_is_told_anot
     for options, store in (((), made), (("--store-dir", told), told)):
         running = [*LOGBROKER, "run", "--listen", "127.0.0.1:0", "--http", "", *options]
         with subprocess.Popen(running, env=environment) as popen:
-            wait_until("is ready", (store / "broker.json").exists, 40)
+            wait_until("is ready", (store / "broker.json").exists, 120)
             popen.terminate()
-            assert popen.wait(20) == 0
+            assert popen.wait(60) == 0
 
     assert not (tmp_path / "more").exists()
 
@@ -113,7 +113,7 @@ def test_a_service_manager_is_told_how_it_goes_from_the_start_to_the_end(
     broker.until(lambda: broker.manager.has_heard("WATCHDOG=1"))
     broker.popen.send_signal(signal.SIGTERM)
 
-    assert broker.popen.wait(10) == 0
+    assert broker.popen.wait(60) == 0
     assert broker.manager.has_heard("STOPPING=1")
 
 

@@ -43,7 +43,7 @@ async def test_the_end_of_a_line_is_heard_of_at_once_and_leaves_nothing_behind(
             waiting = connection.guard(client.request("silence", timeout=100), patience=90)
             publishing = (_publish(connection) for _ in range(4))
 
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 ends = await asyncio.gather(waiting, *publishing, return_exceptions=True)
 
             assert [type(end) for end in ends] == [ConnectionLost] * 5

@@ -35,7 +35,7 @@ def test_a_stream_whose_description_is_damaged_stays_as_it_is_until_it_is_mended
     meta.write_bytes(b"{" + b"\0" * (len(whole) - 1))
 
     refused = start_broker(store=store)
-    assert refused.popen.wait(20) == 1
+    assert refused.popen.wait(60) == 1
     assert f"could not bring back {STREAM}" in refused.said
 
     meta.write_bytes(whole)

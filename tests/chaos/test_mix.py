@@ -10,7 +10,7 @@ import pytest
 from tests.chaos.order import Order, Wanted
 from tests.chaos.shape import Shape
 
-pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(1200)]
 
 KINDS = ("kill-shipper", "kill-server", "kill-driver", "kill-python-worker", "stop-broker")
 

@@ -61,9 +61,9 @@ def test_an_operator_who_cannot_do_it_now_tells_so_and_tries_again(tmp_path: Pat
     operator.on_duty.set()
 
     with operator:
-        wait_until("it was tried", lambda: bool(told), 10)
+        wait_until("it was tried", lambda: bool(told), 30)
         whole.parent.mkdir()
-        wait_until("it goes on", lambda: receiver.refused is None, 10)
+        wait_until("it goes on", lambda: receiver.refused is None, 30)
 
     assert "FileNotFoundError" in told[0]
     assert whole.read_bytes() == b"as it was"

@@ -26,7 +26,7 @@ from tests.chaos.program import Program, Supervisor
 from tests.chaos.received import Received
 from tests.receiver.partition import ask, ours
 
-pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 CALM, KILLED = "calm01", "killed01"
 PATIENCE = 120.0  # seconds

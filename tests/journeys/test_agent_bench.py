@@ -17,7 +17,7 @@ def test_an_agent_alone_is_measured_and_checked(processes: Processes, tmp_path: 
             *("--runs", "1", "--json", report),
         ],
     )
-    code = bench.wait(120)
+    code = bench.wait(360)
 
     assert code == 0, bench.last_words()
     (run,) = json.loads(report.read_text())

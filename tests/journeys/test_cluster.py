@@ -13,7 +13,7 @@ from bench.received import read_received
 from bench.traffic import Traffic
 from tests.broker.cluster import Brokers
 
-pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.timeout(720)]
 
 HOSTS = ("web01", "web02.example.net", "db1")
 FLOWS_AGAIN = 30.0  # seconds; ten where the machine has nothing else to do
@@ -54,7 +54,7 @@ class Stage:
         return {host: file.stat().st_size if file.exists() else 0 for host, file in files.items()}
 
     def wait_for_lines(self) -> None:
-        wait_until("lines flow", lambda: all(self.sizes().values()), 60)
+        wait_until("lines flow", lambda: all(self.sizes().values()), 150)
 
     def verdicts(self, traffic: Traffic) -> dict[str, Verdict]:
         """Wait until as much has come as was written, then judge."""
@@ -63,7 +63,7 @@ class Stage:
         def has_all() -> bool:
             return all(size >= len(written[host]) for host, size in self.sizes().items())
 
-        wait_until("all is received", has_all, 60)
+        wait_until("all is received", has_all, 150)
         time.sleep(0.5)
         return {
             host: judge([data], read_received(self.output, host)) for host, data in written.items()

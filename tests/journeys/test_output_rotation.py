@@ -10,7 +10,7 @@ from bench.stage import Stage
 from bench.suite import Suite
 from bench.traffic import Traffic
 
-pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(360)]
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +43,11 @@ def test_received_files_are_rotated_by_size_and_packed_and_lose_nothing_when_kil
         return [path for path in closed if path.suffix == ".zst"]
 
     size = len(traffic.written[file])
-    wait_until("all is received", lambda: rotating.received_size(host) >= size, 60)
-    wait_until("closed segments are packed", lambda: len(packed()) >= 3, 30)
-    assert shipper.stop(10) == 0
+    wait_until("all is received", lambda: rotating.received_size(host) >= size, 150)
+    wait_until("closed segments are packed", lambda: len(packed()) >= 3, 90)
+    assert shipper.stop(20) == 0
     assert (
-        rotating.receiver.stop(10) == 0
+        rotating.receiver.stop(20) == 0
     )  # from here on no segment is exchanged for its packed form
 
     verdict = rotating.verdict(host, [traffic.written[file]])

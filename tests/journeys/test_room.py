@@ -19,7 +19,7 @@ from receiver.outcome import Done
 from receiver.writing.gaps import GAPS
 from tests.receiver.partition import Partition, ask
 
-pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.timeout(360)]
 
 LIMIT = 8_000_000
 OPTIONS = ("--compression", "none", "--round-size", "1MiB", "--patience", "1m")
@@ -65,7 +65,7 @@ class Receiver:
             self.receive()
             return live.exists() and live.stat().st_size >= size
 
-        wait_until(f"all of {host} is received", is_there, 60)
+        wait_until(f"all of {host} is received", is_there, 150)
 
 
 def test_lines_go_through_a_stream_too_small_for_them_and_what_nobody_receives_stays(
@@ -82,7 +82,7 @@ def test_lines_go_through_a_stream_too_small_for_them_and_what_nobody_receives_s
         start_shipper(suite, HOSTS[0], rotated, files[0]),
         start_shipper(suite, HOSTS[1], files[1]),
     ]
-    wait_until("hosts wait", lambda: room_report(suite)["waits"], 30, [broker])
+    wait_until("hosts wait", lambda: room_report(suite)["waits"], 90, [broker])
 
     receivers = [Receiver(suite, number) for number in (0, 1)]
     size = files[0].stat().st_size + rotated.stat().st_size
@@ -93,10 +93,10 @@ def test_lines_go_through_a_stream_too_small_for_them_and_what_nobody_receives_s
     suite.wait_for_broker(broker)
     receivers[1].until_all_is_there(HOSTS[1], files[1].stat().st_size)
 
-    assert [shipper.wait(30) for shipper in shippers] == [0, 0]
+    assert [shipper.wait(90) for shipper in shippers] == [0, 0]
     # a shipper that loses its memory now finds in what is left of the stream how far it had shipped
     shutil.rmtree(suite.shipper_state(HOSTS[0]))
-    assert start_shipper(suite, HOSTS[0], rotated, files[0]).wait(30) == 0
+    assert start_shipper(suite, HOSTS[0], rotated, files[0]).wait(90) == 0
     receivers[0].receive()
 
     for receiver, sources in zip(receivers, ([rotated, files[0]], [files[1]]), strict=True):
@@ -110,17 +110,17 @@ def test_the_oldest_lines_are_dropped_by_name_and_nothing_else_is_missing(suite:
     broker = suite.start_broker("--max-bytes", str(LIMIT), "--on-full", "drop-oldest")
     receiver = Receiver(suite, 0)
     file = write_lines(suite, HOSTS[0], 100)
-    assert start_shipper(suite, HOSTS[0], file).wait(30) == 0
+    assert start_shipper(suite, HOSTS[0], file).wait(90) == 0
     receiver.receive()  # a file of which nothing was ever received may begin anywhere, and shows no gap
     file = write_lines(suite, HOSTS[0], 2 * LINES)
     shipper = start_shipper(suite, HOSTS[0], file)
     book = suite.folder / "store" / NAME
-    wait_until("lines are dropped", book.exists, 30, [broker, shipper])
+    wait_until("lines are dropped", book.exists, 90, [broker, shipper])
     broker.kill()
     broker.start()
     suite.wait_for_broker(broker)
-    assert shipper.wait(60) == 0
-    wait_until("the drop is marked", lambda: '"dropped"' in last_line(book), 30, [broker])
+    assert shipper.wait(180) == 0
+    wait_until("the drop is marked", lambda: '"dropped"' in last_line(book), 90, [broker])
 
     before = -1
     live = receiver.partition.output / f"{HOSTS[0]}.log"

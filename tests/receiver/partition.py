@@ -177,7 +177,7 @@ class Partition:
             env=self._environment(fault, passes) if fault else None,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
         )
 

@@ -75,7 +75,7 @@ class Scene:
         except FileNotFoundError:  # rotated just now
             return b""
 
-    def wait_for_all(self, *watched: Process, seconds: float = 60) -> None:
+    def wait_for_all(self, *watched: Process, seconds: float = 150) -> None:
         def is_committed() -> bool:
             return self.received() == self.expected() and self.committed() > self.last
 

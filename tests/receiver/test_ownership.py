@@ -39,7 +39,7 @@ def test_who_may_not_give_files_away_is_told_what_to_do(owner: str, group: str, 
         [sys.executable, "-c", _AS_NOBODY, owner, group],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=True,
     )
 

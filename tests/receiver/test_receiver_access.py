@@ -11,7 +11,7 @@ from bench.processes import Processes, wait_until
 from broker.connecting.access import Access
 from broker.connecting.connection import Connection
 
-pytestmark = [pytest.mark.spark, pytest.mark.nats, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.nats, pytest.mark.timeout(900)]
 
 _SECRET = "s3cret-of-the-receiver"
 
@@ -27,14 +27,14 @@ def test_driver_and_tasks_get_in_and_tell_nobody_the_password(
     )
     programs = Path(sys.executable).parent
     server = processes.start("server", [programs / "nats-server", "-c", conf])
-    wait_until("is ready", lambda: "Server is ready" in server.last_words(), 20, [server])
+    wait_until("is ready", lambda: "Server is ready" in server.last_words(), 60, [server])
 
     def run(program: str, *words: str) -> str:
         # relative to the folder that it starts in, which is not that of Spark's workers
         access = ("--server", where, "--tls-ca", "authority.pem", "--user", "central")
         secret = {"LOGBROKER_PASSWORD": _SECRET, "LOGRECEIVER_PASSWORD": _SECRET}
         done = processes.start(program, [programs / program, *words, *access], secret, tls)
-        assert done.wait(100) == 0, done.last_words()
+        assert done.wait(300) == 0, done.last_words()
         return done.last_words()
 
     async def publish() -> None:

@@ -26,7 +26,7 @@ def logreceiver(
         env={**os.environ, **(environment or {})},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 
@@ -131,7 +131,7 @@ def test_help_is_quick_and_brings_no_spark() -> None:
     )
 
     shown = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=90
     ).stdout
 
     assert shown.endswith("[]\n")
@@ -182,13 +182,13 @@ def test_told_to_stop_while_no_broker_answers_it_ends_at_once(
             *("--server", f"nats://127.0.0.1:{free_port()}"),
         ],
     )
-    wait_until("it waits", lambda: "broker away" in receiver.last_words(), 20, [receiver])
+    wait_until("it waits", lambda: "broker away" in receiver.last_words(), 60, [receiver])
 
     began = time.monotonic()
     os.kill(receiver.pid, number)
 
-    assert receiver.wait(10) == 0
-    assert time.monotonic() - began < 5
+    assert receiver.wait(60) == 0
+    assert time.monotonic() - began < 10
     assert "Traceback" not in receiver.last_words()
 
 
@@ -202,11 +202,11 @@ def test_told_to_stop_while_once_waits_for_a_broker_it_ends_at_once(
             *("--output", tmp_path / "out", "--server", f"nats://127.0.0.1:{free_port()}"),
         ],
     )
-    wait_until("it has begun", (tmp_path / "out").exists, 20, [receiver])
-    time.sleep(0.5)
+    wait_until("it has begun", (tmp_path / "out").exists, 60, [receiver])
+    wait_until("it listens", lambda: receiver.catches(signal.SIGTERM), 60, [receiver])
 
     began = time.monotonic()
     receiver.terminate()
 
-    assert receiver.wait(10) == 0
-    assert time.monotonic() - began < 5
+    assert receiver.wait(60) == 0
+    assert time.monotonic() - began < 10

@@ -41,7 +41,7 @@ def test_once_receives_what_is_there_commits_it_names_what_retention_took_and_en
     scene.publish(300)
     receiver = scene.receiver("receiver", "--once", "--rotate-size", "2KB")
 
-    assert receiver.wait(60) == 0, receiver.last_words()
+    assert receiver.wait(180) == 0, receiver.last_words()
 
     assert scene.received() == scene.expected()
     assert scene.committed() == scene.last + 1
@@ -50,7 +50,7 @@ def test_once_receives_what_is_there_commits_it_names_what_retention_took_and_en
     scene.shipped(20, b"after that\n")
     ask(scene.server.url, lambda broker: broker.api("STREAM.PURGE.LOGS", {"seq": taken + 1}))
     receiver.start()
-    assert receiver.wait(60) == 0
+    assert receiver.wait(180) == 0
     assert scene.received() == scene.expected()
     assert scene.of_host("web01") == b"received\nafter that\n"
     [gap] = map(json.loads, (scene.output / ".gaps.jsonl").read_text("ascii").splitlines())
@@ -64,11 +64,11 @@ def test_a_second_receiver_takes_over_and_the_first_ends_with_78(scene: Scene) -
     scene.publish(50)
     scene.wait_for_all(first)
     second = scene.receiver("second")
-    wait_until("it has claimed", lambda: "epoch 2" in second.last_words(), 60, [second])
+    wait_until("it has claimed", lambda: "epoch 2" in second.last_words(), 150, [second])
 
     scene.publish(50)
 
-    assert first.wait(30) == Exit.CONFIGURATION
+    assert first.wait(90) == Exit.CONFIGURATION
     scene.wait_for_all(second)
     assert second.stop() == 0
     is_calm(first)
@@ -82,7 +82,7 @@ def test_a_standby_takes_over_when_the_owner_is_killed_and_not_before(scene: Sce
     scene.publish(50)
     scene.wait_for_all(owner)
     standby = scene.receiver("standby", "--standby", "--takeover-after", "2s")
-    wait_until("it stands by", lambda: "standing by" in standby.last_words(), 60, [owner, standby])
+    wait_until("it stands by", lambda: "standing by" in standby.last_words(), 150, [owner, standby])
     scene.publish(50)
     scene.wait_for_all(owner, standby)
     assert "epoch 2" not in standby.last_words()
@@ -93,12 +93,12 @@ def test_a_standby_takes_over_when_the_owner_is_killed_and_not_before(scene: Sce
     scene.wait_for_all(
         standby
     )  # by the owner's last task, if it lived long enough, or by the standby
-    wait_until("it has taken over", lambda: "epoch 2" in standby.log.read_text(), 30, [standby])
+    wait_until("it has taken over", lambda: "epoch 2" in standby.log.read_text(), 90, [standby])
     newest = scene.receiver("newest")
-    wait_until("it has claimed", lambda: "epoch 3" in newest.last_words(), 60, [newest, standby])
+    wait_until("it has claimed", lambda: "epoch 3" in newest.last_words(), 150, [newest, standby])
     scene.publish(50)
     scene.wait_for_all(newest, standby)
-    wait_until("it stands by again", lambda: "by again" in standby.log.read_text(), 30, [standby])
+    wait_until("it stands by again", lambda: "by again" in standby.log.read_text(), 90, [standby])
     assert standby.stop() == 0
     assert newest.stop() == 0
     is_calm(standby)
@@ -111,15 +111,15 @@ def test_told_to_end_under_load_it_ends_in_time_and_the_next_start_goes_on(scene
 
     scene.publish(2000, 2000)
     began = time.monotonic()
-    assert receiver.stop(10) == 0, receiver.last_words()
-    assert time.monotonic() - began < 10
+    assert receiver.stop(20) == 0, receiver.last_words()
+    assert time.monotonic() - began < 13
     is_calm(receiver)
 
     receiver.start()
     receives_again = lambda: receiver.last_words().count("receiving partitions") == 2  # noqa: E731
-    wait_until("it receives again", receives_again, 30, [receiver])
+    wait_until("it receives again", receives_again, 90, [receiver])
     scene.wait_for_all(receiver)
-    assert receiver.stop(10) == 0
+    assert receiver.stop(20) == 0
 
 
 def test_told_by_sigusr1_it_closes_its_files_and_none_of_its_processes_ends(scene: Scene) -> None:
@@ -131,7 +131,7 @@ def test_told_by_sigusr1_it_closes_its_files_and_none_of_its_processes_ends(scen
         os.kill(pid, signal.SIGUSR1)
 
     is_done = lambda: len(list(scene.output.glob("*.log.000001.gz"))) == len(scene.sent)  # noqa: E731
-    wait_until("files are closed and compressed", is_done, 30, [receiver])
+    wait_until("files are closed and compressed", is_done, 90, [receiver])
     before = {path.name: gzip.decompress(path.read_bytes()) for path in scene.output.glob("*.gz")}
     assert before == {f"{host}.log.000001.gz": data for host, data in scene.expected().items()}
     scene.sent.clear()
@@ -149,5 +149,5 @@ def test_a_broker_killed_under_a_running_receiver_costs_nothing(scene: Scene) ->
         scene.publish(200)
         scene.wait_for_all(receiver)
 
-    assert receiver.stop(10) == 0
+    assert receiver.stop(20) == 0
     is_calm(receiver)

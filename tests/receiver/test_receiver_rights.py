@@ -83,7 +83,7 @@ def test_who_receives_all_partitions_sees_how_all_stand_and_who_does_not_is_told
 
     def told(who: str) -> "subprocess.CompletedProcess[str]":
         words = (sys.executable, "-m", "receiver", "status", "--server", server.url(who))
-        return subprocess.run(words, capture_output=True, text=True, timeout=60)
+        return subprocess.run(words, capture_output=True, text=True, timeout=180)
 
     seen = told("everything")
     assert seen.returncode == 0, seen.stderr

@@ -77,7 +77,7 @@ _TROUBLES = [
 ]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(720)
 @pytest.mark.parametrize(("trouble", "template"), _TROUBLES)
 def test_whichever_call_fails_everything_is_there_once_when_the_trouble_is_over(
     partition: Partition, tmp_path: Path, trouble: Trouble, template: str
@@ -122,7 +122,7 @@ def test_whichever_call_fails_everything_is_there_once_when_the_trouble_is_over(
     assert struck > 20
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(720)
 @pytest.mark.parametrize(
     "many", [pytest.param(64, id="a sync a file"), pytest.param(0, id="one for all")]
 )

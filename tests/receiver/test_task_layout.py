@@ -304,7 +304,7 @@ def test_five_thousand_hosts_are_written_with_a_thousand_descriptors(
             [sys.executable, "-c", _FEW, json.dumps(words)],
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=720,
             check=False,
         )
         assert ran.stdout.strip() == str(first + 5000), ran.stdout + ran.stderr

@@ -25,7 +25,7 @@ def test_a_task_and_what_it_is_given_need_no_package_that_is_only_the_drivers() 
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=180,
     )
 
     assert shown.stdout == "[]\n"

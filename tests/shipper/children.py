@@ -26,7 +26,7 @@ def run_child(what: str, folder: Path) -> None:
     """Run a function of this module in a new process; `folder` is its own, and can be reached by everybody."""
     code = f"import sys; from tests.shipper.children import {what}; {what}(sys.argv[1])"
     command = [sys.executable, "-c", code, str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=90)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=270)
     assert done.returncode == 0, done.stderr
 
 

@@ -49,25 +49,25 @@ def hush(server: Any) -> None:
 
 def seconds_to_end(process: Process) -> float:
     began = time.monotonic()
-    assert process.stop(15) == 0, process.last_words()
+    assert process.stop(20) == 0, process.last_words()
     assert "Traceback" not in process.log.read_text()
     return time.monotonic() - began
 
 
 def test_while_there_is_no_stream_to_claim(fresh_url: str, start: Start, tmp_path: Path) -> None:
     process = start("--file", tmp_path / "a.log", "--server", fresh_url)
-    wait_until("waits", lambda: "logbroker apply" in process.last_words(), 20, [process])
+    wait_until("waits", lambda: "logbroker apply" in process.last_words(), 40, [process])
 
-    assert seconds_to_end(process) < 10
+    assert seconds_to_end(process) < 13
 
 
 def test_while_the_stream_is_full(fresh_url: str, start: Start, tmp_path: Path) -> None:
     apply_topology(fresh_url, Topology(partitions=2, max_bytes=50_000))
     (tmp_path / "a.log").write_bytes(random.Random(1).randbytes(200_000).hex().encode() + b"\n")
     process = start("--file", tmp_path / "a.log", "--server", fresh_url)
-    wait_until("is told", lambda: "the broker is full" in process.last_words(), 20, [process])
+    wait_until("is told", lambda: "the broker is full" in process.last_words(), 40, [process])
 
-    assert seconds_to_end(process) < 10
+    assert seconds_to_end(process) < 13
 
 
 def test_while_a_broker_that_fell_silent_owes_an_acknowledgement(
@@ -75,13 +75,13 @@ def test_while_a_broker_that_fell_silent_owes_an_acknowledgement(
 ) -> None:
     (tmp_path / "a.log").touch()
     process = start("--file", tmp_path / "a.log", "--server", silent.url)
-    wait_until("follows", lambda: "is followed" in process.last_words(), 20, [process])
+    wait_until("follows", lambda: "is followed" in process.last_words(), 40, [process])
     hush(silent)
     with (tmp_path / "a.log").open("ab") as file:
         file.write(b"a line\n")
     time.sleep(0.5)
 
-    assert seconds_to_end(process) < 10
+    assert seconds_to_end(process) < 13
 
 
 @pytest.mark.parametrize("after", [0.0, 0.01, 0.02, 0.05])
@@ -97,7 +97,7 @@ def test_while_a_broker_is_silent_in_the_middle_of_the_start(
     time.sleep(after)
     hush(silent)
 
-    assert seconds_to_end(process) < 10
+    assert seconds_to_end(process) < 13
 
 
 def test_while_it_follows_ten_thousand_files(logs_url: str, start: Start, tmp_path: Path) -> None:
@@ -106,13 +106,13 @@ def test_while_it_follows_ten_thousand_files(logs_url: str, start: Start, tmp_pa
     options = ("--file", tmp_path / "*.log", "--server", logs_url, "--log-level", "warning")
 
     looking = start(*options)
-    wait_until("runs", lambda: looking.catches(signal.SIGTERM), 20, [looking])
+    wait_until("runs", lambda: looking.catches(signal.SIGTERM), 40, [looking])
     while_it_looks = seconds_to_end(looking)
     following = start(*options)
     socket = tmp_path / "state/web01/agent.sock"
-    wait_until("runs", socket.exists, 20, [following])
+    wait_until("runs", socket.exists, 40, [following])
     time.sleep(1)
     while_it_follows = seconds_to_end(following)
 
-    assert while_it_looks < 10
-    assert while_it_follows < 10
+    assert while_it_looks < 13
+    assert while_it_follows < 13

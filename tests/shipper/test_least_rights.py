@@ -32,7 +32,7 @@ def test_least_rights_suffice_to_ship_and_to_rebuild(
             [sys.executable, "-m", "shipper", *options, *state],
             folder=Path(__file__).parents[2],
         )
-        assert process.wait(30) == 0, process.last_words()
+        assert process.wait(90) == 0, process.last_words()
 
     assert read_back(server.url()) == lines
     assert "Violation" not in server.said()
@@ -48,5 +48,5 @@ def test_a_check_finds_that_these_rights_are_enough(processes: Processes, tmp_pa
     state = ["--state-dir", str(tmp_path / "state")]
     process = processes.start("check", [*command, *state], folder=Path(__file__).parents[2])
 
-    assert process.wait(30) == 0, process.last_words()
+    assert process.wait(90) == 0, process.last_words()
     assert "Violation" not in server.said()

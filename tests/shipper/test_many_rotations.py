@@ -21,7 +21,7 @@ from broker.connecting.connection import Connection
 from broker.subjects import Subject
 from shipper.cache import Cache
 
-pytestmark = [pytest.mark.nats, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(1800)]
 
 ROTATIONS = int(os.environ.get("LOGSHIP_ROTATIONS", "360"))
 SETTLED = ROTATIONS // 3

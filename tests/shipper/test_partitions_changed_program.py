@@ -42,7 +42,7 @@ async def write_lines(folder: Path, until: asyncio.Event) -> None:
 
 
 async def holds(what: Callable[[], bool]) -> None:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(120):
         while not what():  # noqa: ASYNC110 - messages set no event
             await asyncio.sleep(0.02)
 
@@ -79,7 +79,7 @@ async def test_each_line_comes_once_and_in_order_though_one_is_killed_right_behi
 
     wanted = {host: (tmp_path / f"{host}.log").read_bytes() for host in HOSTS}
     got: dict[str, bytes] = {}
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(120):
         while sum(map(len, got.values())) < sum(map(len, wanted.values())):
             await asyncio.sleep(0.2)
             lines = b"".join(message.lines for message in await stream()).splitlines(keepends=True)

@@ -45,7 +45,7 @@ def test_what_is_written_and_renamed_is_shipped(
             file.write(data)
 
     def wait_for(expected: bytes) -> None:
-        wait_until("it is shipped", lambda: read_back(logs_url) == expected, 30, [shipper])
+        wait_until("it is shipped", lambda: read_back(logs_url) == expected, 40, [shipper])
 
     write(b"one\n")
     wait_for(b"one\n")

@@ -48,7 +48,7 @@ class Running:
         wait_until(
             "has read them again",
             lambda: self.process.log.read_text().count("settings read again") > before,
-            20,
+            40,
             [self.process],
         )
 
@@ -64,7 +64,7 @@ class Running:
 @pytest.fixture
 def running(processes: Processes, tmp_path: Path, logs_url: str) -> Running:
     running = Running(processes, tmp_path, logs_url)
-    wait_until("ships", lambda: running.says("ships on"), 20, [running.process])
+    wait_until("ships", lambda: running.says("ships on"), 40, [running.process])
     return running
 
 
@@ -76,9 +76,9 @@ def test_files_come_and_go_and_come_again_without_a_line_lost_or_repeated(
 
     running.write("a.log")
     running.write("b.log")
-    wait_until("a is shipped", lambda: is_shipped("a.log"), 20, [running.process])
+    wait_until("a is shipped", lambda: is_shipped("a.log"), 40, [running.process])
     running.reload("b.log")
-    wait_until("b is shipped", lambda: is_shipped("a.log", "b.log"), 20, [running.process])
+    wait_until("b is shipped", lambda: is_shipped("a.log", "b.log"), 40, [running.process])
     running.write("a.log")
     running.write("b.log")
     running.reload("a.log", "b.log")
@@ -88,10 +88,10 @@ def test_files_come_and_go_and_come_again_without_a_line_lost_or_repeated(
         running.reload("b.log")
         running.reload("a.log", "b.log")
 
-    wait_until("all is shipped", lambda: is_shipped("a.log", "b.log"), 30, [running.process])
+    wait_until("all is shipped", lambda: is_shipped("a.log", "b.log"), 40, [running.process])
     verdict = judge(list(running.written.values()), read_back(logs_url))
     assert verdict.is_perfect, str(verdict)
-    assert running.process.stop(10) == 0
+    assert running.process.stop(20) == 0
 
 
 def test_a_file_that_was_dropped_goes_on_where_it_was_also_after_a_restart(
@@ -101,7 +101,7 @@ def test_a_file_that_was_dropped_goes_on_where_it_was_also_after_a_restart(
     wait_until(
         "a is shipped",
         lambda: read_back(logs_url) == running.written["a.log"],
-        20,
+        40,
         [running.process],
     )
     running.reload("other.log")
@@ -111,7 +111,7 @@ def test_a_file_that_was_dropped_goes_on_where_it_was_also_after_a_restart(
     wait_until(
         "ships again",
         lambda: running.process.log.read_text().count("ships on") == 2,
-        20,
+        40,
         [running.process],
     )
 
@@ -120,10 +120,10 @@ def test_a_file_that_was_dropped_goes_on_where_it_was_also_after_a_restart(
     wait_until(
         "the rest is shipped",
         lambda: read_back(logs_url) == running.written["a.log"],
-        20,
+        40,
         [running.process],
     )
-    assert running.process.stop(10) == 0
+    assert running.process.stop(20) == 0
 
 
 def test_lines_are_left_out_from_a_reload_on(
@@ -133,7 +133,7 @@ def test_lines_are_left_out_from_a_reload_on(
     wait_until(
         "a is shipped",
         lambda: read_back(logs_url) == running.written["a.log"],
-        20,
+        40,
         [running.process],
     )
 
@@ -141,8 +141,8 @@ def test_lines_are_left_out_from_a_reload_on(
     running.write("a.log", 10)
 
     kept = b"".join(b"a.log %06d\n" % n for n in [*range(10), 11, 13, 15, 17, 19])
-    wait_until("the odd ones come", lambda: read_back(logs_url) == kept, 20, [running.process])
-    assert running.process.stop(10) == 0
+    wait_until("the odd ones come", lambda: read_back(logs_url) == kept, 40, [running.process])
+    assert running.process.stop(20) == 0
 
 
 def test_settings_that_changed_while_the_broker_was_away_count_when_it_is_there(
@@ -157,7 +157,7 @@ def test_settings_that_changed_while_the_broker_was_away_count_when_it_is_there(
     running = Running(processes, tmp_path, own_server.url)
     running.write("a.log")
     running.write("b.log")
-    wait_until("waits", lambda: running.says("broker away"), 20, [running.process])
+    wait_until("waits", lambda: running.says("broker away"), 40, [running.process])
 
     running.reload("b.log")
     own_server.start()
@@ -165,7 +165,7 @@ def test_settings_that_changed_while_the_broker_was_away_count_when_it_is_there(
     wait_until(
         "b is shipped",
         lambda: read_back(own_server.url) == running.written["b.log"],
-        20,
+        40,
         [running.process],
     )
-    assert running.process.stop(10) == 0
+    assert running.process.stop(20) == 0

@@ -20,7 +20,7 @@ def test_a_run_goes_on_where_one_before_began_at_the_end_and_shipped_nothing(
         options += ["--from", "end", "--ignore-older", "1d", "--once"]
         command = [sys.executable, "-m", "shipper", *map(str, options)]
         process = processes.start(f"once-{number}", command, folder=Path(__file__).parents[2])
-        assert process.popen.wait(30) == 0
+        assert process.popen.wait(90) == 0
 
     logs = tmp_path / "logs"
     logs.mkdir()

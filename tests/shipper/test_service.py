@@ -56,16 +56,16 @@ def test_systemd_hears_of_the_start_of_a_reload_and_of_the_end(
 ) -> None:
     (tmp_path / "a.log").write_bytes(b"a line\n")
     process = start("--file", tmp_path / "a.log", "--server", logs_url)
-    wait_until("is ready", lambda: manager.has_heard("READY=1"), 20, [process])
+    wait_until("is ready", lambda: manager.has_heard("READY=1"), 40, [process])
     followed = process.last_words()
     status = manager.heard[0]
     manager.forget()
 
     signal_to(process, signal.SIGHUP)
-    wait_until("has read them again", lambda: manager.has_heard("READY=1"), 10, [process])
-    reloading = manager.heard[0]
+    wait_until("has read them again", lambda: manager.has_heard("READY=1"), 30, [process])
+    reloading = next(said for said in manager.heard if said.startswith("RELOADING=1"))
 
-    assert process.stop(10) == 0
+    assert process.stop(20) == 0
     assert "is followed" in followed
     assert status.startswith("STATUS=1 file, ")
     assert reloading.splitlines()[0] == "RELOADING=1"
@@ -79,12 +79,12 @@ def test_without_a_broker_it_is_ready_and_says_what_it_waits_for(
 ) -> None:
     process = start("--file", tmp_path / "a.log", "--server", f"nats://127.0.0.1:{free_port()}")
 
-    wait_until("is ready", lambda: manager.has_heard("READY=1"), 20, [process])
+    wait_until("is ready", lambda: manager.has_heard("READY=1"), 40, [process])
 
     assert manager.heard[0].startswith("STATUS=waiting for the broker: ")
     signal_to(process, signal.SIGHUP)
-    wait_until("reads again", lambda: manager.has_heard("RELOADING=1"), 10, [process])
-    assert process.stop(10) == 0
+    wait_until("reads again", lambda: manager.has_heard("RELOADING=1"), 30, [process])
+    assert process.stop(20) == 0
 
 
 @pytest.mark.nats
@@ -95,7 +95,7 @@ def test_the_watchdog_is_fed_while_there_is_nothing_to_do_and_not_while_the_loop
     log.touch()
     endless = "(a+)+$"  # tries for longer than anyone can wait
     process = start("--file", log, "--server", logs_url, "--exclude-lines", endless, watchdog=0.5)
-    wait_until("is fed", lambda: manager.listen().count("WATCHDOG=1") > 2, 20, [process])
+    wait_until("is fed", lambda: manager.listen().count("WATCHDOG=1") > 2, 40, [process])
 
     log.write_bytes(b"a" * 60 + b"b\n")
 
@@ -104,7 +104,7 @@ def test_the_watchdog_is_fed_while_there_is_nothing_to_do_and_not_while_the_loop
         time.sleep(1.5)  # three times the watchdog's patience
         return not manager.has_heard("WATCHDOG=1")
 
-    wait_until("is not fed any more", is_not_fed, 20, [process])
+    wait_until("is not fed any more", is_not_fed, 40, [process])
     process.check()
     process.kill()
 
@@ -144,7 +144,7 @@ except TimeoutError:
 def test_a_reading_that_never_returns_starves_the_watchdog(manager: Manager) -> None:
     environment = {**os.environ, "NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "400000"}
     subprocess.run(
-        [sys.executable, "-c", STUCK, "2.5"], env=environment, cwd=ROOT, check=True, timeout=30
+        [sys.executable, "-c", STUCK, "2.5"], env=environment, cwd=ROOT, check=True, timeout=90
     )
 
     fed = manager.listen().count("WATCHDOG=1")
@@ -177,7 +177,7 @@ def test_a_second_signal_ends_it_at_once(
             assert stuck.stdout.readline() == "asked\n"
             stuck.send_signal(number)
 
-            assert stuck.wait(10) == -number
+            assert stuck.wait(60) == -number
 
 
 def test_what_hangs_in_a_thread_does_not_keep_it_from_ending() -> None:
@@ -192,7 +192,7 @@ def test_what_hangs_in_a_thread_does_not_keep_it_from_ending() -> None:
         "asyncio.run(run())\n"
     )
 
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, timeout=30, check=False)
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, timeout=90, check=False)
 
     assert done.returncode == 7
 
@@ -205,14 +205,14 @@ def test_settings_are_read_again_and_what_needs_a_restart_is_named(
     config = tmp_path / "shipper.toml"
     config.write_text(f'file = ["{tmp_path}/a.log"]\nserver = ["{logs_url}"]\n')
     process = start("--config", config)
-    wait_until("is ready", lambda: manager.has_heard("READY=1"), 20, [process])
+    wait_until("is ready", lambda: manager.has_heard("READY=1"), 40, [process])
 
     def reread(content: str) -> str:
         manager.forget()
         before = len(process.log.read_text())
         config.write_text(content)
         signal_to(process, signal.SIGHUP)
-        wait_until("has read them", lambda: manager.has_heard("READY=1"), 10, [process])
+        wait_until("has read them", lambda: manager.has_heard("READY=1"), 30, [process])
         return process.log.read_text()[before:]
 
     broken = reread("file = [")
@@ -234,7 +234,7 @@ def test_settings_are_read_again_and_what_needs_a_restart_is_named(
     assert "changed: log_format, round_size, grace" in entry["message"]
     assert "needs a restart: server, listen" in entry["message"]
     assert "nothing to change; needs a restart: server, listen" in same
-    assert process.stop(10) == 0
+    assert process.stop(20) == 0
 
 
 @pytest.mark.nats
@@ -243,13 +243,13 @@ def test_once_takes_a_hang_up_for_nothing(
 ) -> None:
     (tmp_path / "a.log").write_bytes(b"a line\n")
     server = f"nats://127.0.0.1:{free_port()}"
-    process = start("--file", tmp_path / "a.log", "--server", server, "--once", "--patience", "2s")
-    wait_until("runs", lambda: process.catches(signal.SIGHUP), 20, [process])
+    process = start("--file", tmp_path / "a.log", "--server", server, "--once", "--patience", "10s")
+    wait_until("runs", lambda: process.catches(signal.SIGHUP), 40, [process])
 
     for _ in range(5):
         signal_to(process, signal.SIGHUP)
 
-    assert process.wait(20) == 1
+    assert process.wait(60) == 1
     assert "with --once nothing is read again" in process.last_words()
 
 
@@ -264,7 +264,7 @@ def test_hang_ups_in_a_row_kill_nothing_and_lose_no_line(
     log = tmp_path / "a.log"
     log.write_bytes(b"")
     process = start("--file", log, "--server", logs_url)
-    wait_until("is ready", lambda: manager.has_heard("READY=1"), 20, [process])
+    wait_until("is ready", lambda: manager.has_heard("READY=1"), 40, [process])
 
     written = b""
     for number in range(100):
@@ -274,8 +274,8 @@ def test_hang_ups_in_a_row_kill_nothing_and_lose_no_line(
         signal_to(process, signal.SIGHUP)
         time.sleep(0.005)
 
-    wait_until("all is shipped", lambda: read_back(logs_url) == written, 20, [process])
-    assert process.stop(10) == 0
+    wait_until("all is shipped", lambda: read_back(logs_url) == written, 40, [process])
+    assert process.stop(20) == 0
 
 
 def test_a_hang_up_before_the_agent_runs_waits_until_it_does(
@@ -288,8 +288,8 @@ def test_a_hang_up_before_the_agent_runs_waits_until_it_does(
         blocked = next(int(line.split()[1], 16) for line in status if line.startswith("SigBlk"))
         return bool(blocked & 1 << (signal.SIGHUP - 1))
 
-    wait_until("begins", lambda: is_held() or process.catches(signal.SIGHUP), 20, [process])
+    wait_until("begins", lambda: is_held() or process.catches(signal.SIGHUP), 40, [process])
     signal_to(process, signal.SIGHUP)
 
-    wait_until("reads again", lambda: "read again" in process.last_words(), 20, [process])
-    assert process.stop(10) == 0
+    wait_until("reads again", lambda: "read again" in process.last_words(), 40, [process])
+    assert process.stop(20) == 0

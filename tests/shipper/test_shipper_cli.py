@@ -24,7 +24,7 @@ def call(tmp_path: Path) -> Call:
             [sys.executable, "-m", "shipper", *map(str, arguments)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             cwd=ROOT,
             check=False,
             env={
@@ -138,7 +138,7 @@ def test_once_without_a_broker_gives_up_after_its_patience(
     )
 
     assert_one_line(done, 1, "no broker at nats://127.0.0.1", "logbroker run")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 20
 
 
 @pytest.mark.nats
@@ -149,7 +149,7 @@ def test_once_without_a_stream_gives_up_after_its_patience(
 
     done = call(
         *("--file", tmp_path / "a.log", "--server", fresh_url),
-        *("--once", "--patience", "1s", "--log-level", "error"),
+        *("--once", "--patience", "4s", "--log-level", "error"),
     )
 
     assert_one_line(done, 1, "logbroker apply")

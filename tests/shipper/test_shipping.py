@@ -179,6 +179,9 @@ async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
     shipping = Shipping(backlog, publish, Positions(), pace, stopping, Meter(time.time_ns))
     async with asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group))
+        async with asyncio.timeout(20):
+            while backlog.gathered < 3:  # noqa: ASYNC110 - a thread's doing is waited for
+                await asyncio.sleep(0.01)
         await asyncio.sleep(0.3)
         held = backlog.gathered
         is_answering.set()

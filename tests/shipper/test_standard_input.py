@@ -45,7 +45,7 @@ def source(
 async def gather_all(source: StandardInput, budget: int = 1 << 20) -> list[Block]:
     """Gather until the source has ended."""
     blocks: list[Block] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await source.look()
         while not source.has_ended:
             got = await source.gather(budget)
@@ -75,7 +75,7 @@ async def piped(pipe: list[int]) -> AsyncIterator[StandardInput]:
 async def test_a_line_comes_when_it_is_written(piped: StandardInput, pipe: list[int]) -> None:
     assert await piped.gather(1000) == []
     os.write(pipe[1], b"one\ntw")
-    await piped.wait(10)
+    await piped.wait(60)
 
     (block,) = await piped.gather(1000)
 
@@ -161,7 +161,7 @@ async def test_the_writer_is_made_to_wait_while_nobody_gathers(pipe: list[int]) 
 
     got = payload(await made.gather(1 << 20))
     assert len(got) >= 1 << 19
-    await made.wait(10)
+    await made.wait(60)
     assert payload(await made.gather(1 << 22)) != b""
     await made.close()
 
@@ -171,7 +171,7 @@ async def test_a_stop_reads_no_more_and_ships_what_was_read(pipe: list[int]) -> 
     made = source(pipe[0], stopping)
     await made.look()
     os.write(pipe[1], b"one\ntwo")
-    await made.wait(10)
+    await made.wait(60)
     stopping.set()
     os.write(pipe[1], b"three\n")
     await asyncio.sleep(0)

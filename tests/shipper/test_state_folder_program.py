@@ -52,14 +52,14 @@ def test_a_disk_that_fills_up_is_said_once_costs_no_line_and_repeats_none(
     append(tmp_path, b"one")
     shipper = start("--log-level", "warning")
     saved = tmp_path / "state/web01/positions.json"
-    wait_until("all is saved", lambda: _files_in(saved) == FILES, 30, [shipper])
+    wait_until("all is saved", lambda: _files_in(saved) == FILES, 40, [shipper])
 
     # no file may grow beyond this: as a disk that is full, for one process
     resource.prlimit(shipper.pid, resource.RLIMIT_FSIZE, (saved.stat().st_size // 2,) * 2)
     for word, before in ((b"two", [b"one"]), (b"three", [b"one", b"two"])):
         append(tmp_path, word)
-        wait_until("they come", lambda b=before, w=word: has_come(*b, w), 20, [shipper])
-        wait_until("it is said", lambda: b"cannot save" in shipper.log.read_bytes(), 20, [shipper])
+        wait_until("they come", lambda b=before, w=word: has_come(*b, w), 40, [shipper])
+        wait_until("it is said", lambda: b"cannot save" in shipper.log.read_bytes(), 40, [shipper])
     said = shipper.log.read_bytes()
     shipper.kill()
     assert said.count(b"cannot save the positions") == 1
@@ -67,7 +67,7 @@ def test_a_disk_that_fills_up_is_said_once_costs_no_line_and_repeats_none(
     append(tmp_path, b"four")
     again = start("--once")
 
-    assert again.wait(30) == 0, again.last_words()
+    assert again.wait(90) == 0, again.last_words()
     assert has_come(b"one", b"two", b"three", b"four")
 
 
@@ -80,9 +80,9 @@ def test_positions_of_older_and_newer_programs_repeat_nothing(
 ) -> None:
     append(tmp_path, b"one")
     rules = ["--once", "--exclude-lines", "leave this out"]
-    assert start(*rules).wait(30) == 0
+    assert start(*rules).wait(90) == 0
     append(tmp_path, b"leave this out")
-    assert start(*rules).wait(30) == 0
+    assert start(*rules).wait(90) == 0
     saved = tmp_path / "state/web01/positions.json"
     document = json.loads(saved.read_bytes())
     del document["crc32"]
@@ -95,7 +95,7 @@ def test_positions_of_older_and_newer_programs_repeat_nothing(
         files = dict(zip(names, entries, strict=True))
         saved.write_text(json.dumps({**document, "version": version, "files": files}))
         again = start(*rules)
-        assert again.wait(30) == 0, again.last_words()
+        assert again.wait(90) == 0, again.last_words()
         assert (b"version 2" in again.log.read_bytes()) == (version == 2)
         assert (b"reading the stream" in again.log.read_bytes()) == (version == 2)
 
@@ -118,10 +118,10 @@ def test_a_shipper_on_a_read_only_disk_may_be_started_again_and_goes_on_once_it_
     append(tmp_path, b"one")
     shipper = start("--once", state=read_only)
 
-    assert shipper.wait(20) == 1
+    assert shipper.wait(60) == 1
     assert "Read-only file system; check --state-dir" in shipper.last_words()
     subprocess.run(["mount", "-o", "remount,rw", read_only], check=True)
     again = start("--once", state=read_only)
 
-    assert again.wait(30) == 0, again.last_words()
+    assert again.wait(90) == 0, again.last_words()
     assert sorted(read_back(logs_url).splitlines(keepends=True)) == wanted(b"one")

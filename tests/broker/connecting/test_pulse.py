@@ -15,9 +15,9 @@ import broker.connecting.client
 from broker.connecting.connection import Connection, Message
 from broker.connecting.pulse import Pulse, moves
 
-_PING_EVERY = 0.2  # seconds
+_PING_EVERY = 1.0  # seconds
 _BLOCK = os.urandom(256 * 1024)
-_SLOW = 250_000  # bytes a second
+_SLOW = 60_000  # bytes a second
 _BUFFER = 8192
 
 
@@ -94,7 +94,7 @@ async def test_a_message_gets_through_that_takes_the_line_longer_than_pings(
     await near.subscribe("there", arrived.put)
     await far.subscribe("back", answers.put)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await far.publish("there", _BLOCK, headers={"A": "b"})
         out = (await arrived.get()).data
         await near.publish("back", _BLOCK)

@@ -11,7 +11,7 @@ from broker.declaring.joining import join
 from broker.topology import STREAM, Topology
 from tests.broker.cluster import Cluster
 
-pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(540)]
 
 SIZES = {"n0": 300_000_000, "n1": 200_000_000, "n2": 100_000_000}
 
@@ -30,7 +30,7 @@ def test_servers_of_different_sizes_agree_on_the_smallest_and_go_from_one_replic
             await connection.close()
 
         async def begin_all(replicas: int) -> None:
-            async with asyncio.timeout(90):
+            async with asyncio.timeout(270):
                 sizes = SIZES.items()
                 await asyncio.gather(*(begin(name, replicas, size) for name, size in sizes))
 

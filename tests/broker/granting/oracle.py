@@ -43,4 +43,4 @@ def is_reported(server: Secured, who: str, words: str) -> None:
         told = (read_line(line) for line in server.said().splitlines() if words in line)
         return any(f"user:{who}" in one.text and one.level is Level.ERROR for one in told)
 
-    wait_until("the denial is reported", is_said, 10, [server.process])
+    wait_until("the denial is reported", is_said, 30, [server.process])

@@ -73,7 +73,7 @@ def test_who_has_no_credential_is_not_let_in(
 
     assert heard.errors == ("Authorization Violation",)
     assert heard.is_over
-    wait_until("it is reported", lambda: "authentication error" in server.said(), 10, [])
+    wait_until("it is reported", lambda: "authentication error" in server.said(), 30, [])
     assert everything(own) == before
 
 
@@ -88,7 +88,7 @@ def test_an_admin_asks_the_server_and_changes_nothing_about_it(server: Secured) 
             wait_until(
                 "it hears of who comes",
                 lambda: any("SHIP.CONNECT" in subject for subject, _ in client.say(b"").messages),
-                10,
+                30,
                 [],
             )
 
@@ -102,7 +102,7 @@ def test_who_is_revoked_is_sent_away_and_nobody_else(processes: Processes, tmp_p
         secured.write_conf(server.conf, server.port, *IDENTITIES[1:])
         os.kill(server.process.pid, signal.SIGHUP)
 
-        wait_until("it is sent away", lambda: revoked.say(b"").is_over, 10, [server.process])
+        wait_until("it is sent away", lambda: revoked.say(b"").is_over, 30, [server.process])
         assert not other.publish("logs.p0.web02", b"a line").is_over
     for subject in ("logs.p0.web01", f"{API}.DIRECT.GET.LOGS.logs.p0.web01", "$SYS.REQ.USER.INFO"):
         with Raw(server.port, "web01") as again:

@@ -90,11 +90,14 @@ class Stream:
 
         self.ask(write)
 
-    def look(self, times: int = 1) -> RoomKeeper:
-        """Let a keeper that has just started look so many times, and return it."""
+    def look(self, times: int = 1, later: int = 0) -> RoomKeeper:
+        """Let a keeper that has just started look so many times, `later` nanoseconds from now, and return it."""
+
+        def clock() -> int:
+            return time.time_ns() + later
 
         async def look(connection: Connection) -> RoomKeeper:
-            keeper = RoomKeeper(connection, self.folder, "one", lambda: self.policy, time.time_ns)
+            keeper = RoomKeeper(connection, self.folder, "one", lambda: self.policy, clock)
             for _ in range(times):
                 await keeper.look()
             return keeper

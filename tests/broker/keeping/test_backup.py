@@ -117,19 +117,20 @@ async def test_a_consumer_that_a_receiver_has_made_meanwhile_is_in_no_restores_w
 async def test_a_backup_under_load_is_restored_with_equal_content(
     source: Connection, target: Connection, tmp_path: Path
 ) -> None:
-    done = asyncio.Event()
+    done, has_begun = asyncio.Event(), asyncio.Event()
 
     async def load() -> None:
         number = 100
         while not done.is_set():
             await commit(source, await ship(source, number) + 1)
+            has_begun.set()
             number += 1
 
     for number in range(100):
         await ship(source, number)
     await source.api("STREAM.MSG.DELETE.LOGS", {"seq": 50})
     loading = asyncio.ensure_future(load())
-    await asyncio.sleep(0.2)
+    await has_begun.wait()
     backup = await taken(source, tmp_path)
     done.set()
     await loading

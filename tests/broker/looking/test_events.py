@@ -30,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 async def _until(events: AsyncIterator[Event], fits: Callable[[Event], bool]) -> Event:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for event in events:
             if fits(event):
                 return event

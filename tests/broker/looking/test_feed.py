@@ -19,7 +19,7 @@ async def _consumers(connection: Connection) -> list[str]:
 
 async def _take(feed: Feed, number: int) -> list[int]:
     found: list[int] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while len(found) < number:
             found.extend(taken.delivery.sequence for taken in await feed.wait())
     return found

@@ -10,13 +10,13 @@ ENDS = """
 import asyncio, os, signal, sys, time
 from broker.running.ending import BrokenOff, Ending
 class Slow:
-    def __del__(self): pause(1)
+    def __del__(self): pause(4)
 pause, slow = time.sleep, Slow()
 async def work(ending):
     ending.listen(lambda: 5.0)
     {}
 def say(word): print(word, flush=True)
-asyncio.run(work(Ending(3, 0.5)))
+asyncio.run(work(Ending(3, 3)))
 """
 
 
@@ -51,4 +51,4 @@ def test_it_ends_by_itself_or_by_the_last_resort_and_never_by_a_signal(
         program.stdout.readline()
         program.send_signal(signal.SIGTERM)
 
-        assert program.wait(20) == code
+        assert program.wait(60) == code

@@ -40,7 +40,7 @@ def said(form: str, identity: str | None = None) -> list[str]:
             [sys.executable, "-c", PROGRAM, form],
             env={**os.environ, **known, "PYTHONPATH": str(Path(__file__).parents[3])},
             stderr=theirs,
-            timeout=60,
+            timeout=180,
             check=False,
         )
         theirs.close()

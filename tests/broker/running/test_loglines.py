@@ -66,7 +66,7 @@ def test_every_program_tells_its_version(program: str) -> None:
         [sys.executable, "-m", program, "--version"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=True,
     )
 

@@ -151,7 +151,7 @@ def test_systemd_notify_itself_says_ready_in_the_same_words(tmp_path: Path) -> N
             [program, "--ready", "--no-block"],
             env={"NOTIFY_SOCKET": address},
             check=True,
-            timeout=10,
+            timeout=60,
         )
         theirs = listener.recv(4096).decode().strip()
         notifier = Notifier(address)

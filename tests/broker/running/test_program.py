@@ -149,7 +149,7 @@ run(command, [])
     began = time.monotonic()
 
     ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=20, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
@@ -187,7 +187,7 @@ def test_with_json_the_last_word_is_an_object_too_and_so_is_a_defect() -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=180,
         )
         return done.returncode, json.loads(done.stderr)
 

@@ -34,7 +34,7 @@ def test_nats_server_takes_it(accounts: Accounts, tmp_path: Path) -> None:
     path.write_text("\n".join(render_accounts(accounts)), "utf-8")
 
     binary = Path(sys.executable).with_name("nats-server")
-    checked = subprocess.run([binary, "-t", "-c", path], capture_output=True, text=True, timeout=30)
+    checked = subprocess.run([binary, "-t", "-c", path], capture_output=True, text=True, timeout=90)
 
     assert checked.returncode == 0, checked.stderr
 

@@ -34,7 +34,7 @@ def test_a_program_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         " '/bin/sh', '-c', f'echo $$ > {sys.argv[2]}; exec sleep 60']).wait()\n"
     )
     process = subprocess.Popen([sys.executable, "-c", parent, LEASH, note])
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 40
     while not (note.exists() and note.read_text("ascii").strip()):
         assert time.monotonic() < deadline
         time.sleep(0.01)

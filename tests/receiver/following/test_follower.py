@@ -72,7 +72,7 @@ class Loop:
 
     def _run(self, assignment: Assignment) -> Report:
         self.jobs += 1
-        self.may_run.wait(20)
+        self.may_run.wait(60)
         report = task.run(assignment, self.partition.destination)
         self.reports.append(report)
         return report
@@ -84,7 +84,7 @@ class Loop:
     async def __aexit__(self, *_: object) -> None:
         self.stop.set()
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(20):
                 await asyncio.wait({self.running})
         finally:
             await self.wake.close()
@@ -215,7 +215,7 @@ async def test_told_to_stop_while_blocked_it_ends_at_once(
 
         loop.stop.set()
 
-        await asyncio.wait_for(asyncio.shield(loop.running), 5)
+        await asyncio.wait_for(asyncio.shield(loop.running), 12)
 
 
 async def test_once_gives_up_on_what_only_a_person_can_mend(partition: Partition) -> None:
@@ -242,7 +242,7 @@ async def test_a_stream_that_is_not_there_yet_is_waited_for(
     made = Topology(partitions=2).streams()[0]
     await asyncio.to_thread(partition.ask, lambda c: c.api("STREAM.DELETE.LOGS"))
     async with Loop(partition) as loop:
-        await asyncio.sleep(1.5)
+        await _until_said(caplog, "logbroker apply")
         await asyncio.to_thread(partition.ask, lambda c: c.api("STREAM.CREATE.LOGS", made))
         await lines(partition, b"1")
         await loop.has(b"1\n")
@@ -383,7 +383,7 @@ async def test_told_to_stop_in_mid_stay_it_ends_at_once_with_what_was_committed(
         await loop.has(b"1\n2\n")
 
         loop.stop.set()
-        await asyncio.wait_for(asyncio.shield(loop.running), 5)
+        await asyncio.wait_for(asyncio.shield(loop.running), 12)
 
     assert [report.ended for report in loop.reports] == [Ending.ASKED]
     offset = await asyncio.to_thread(partition.offset)

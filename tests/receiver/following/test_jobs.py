@@ -48,7 +48,7 @@ def submit(jobs: Jobs, number: int, leave: asyncio.Event | None = None) -> "asyn
 
 
 async def settle(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         while not holds():  # noqa: ASYNC110 - a thread's doing is waited for
             await asyncio.sleep(0.01)
 

@@ -14,7 +14,7 @@ from receiver.writing.place import place_of
 from tests.receiver.apart import apart
 from tests.receiver.cluster import Cluster, can_be_blind
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 def objections(url: str, python: str, scratch: Path, *asked: tuple[Place, ...]) -> list[str]:

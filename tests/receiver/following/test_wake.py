@@ -19,7 +19,7 @@ async def test_it_rings_for_a_message_that_is_there(logs_url: str) -> None:
     await connection.ask("logs.p0.web01", b"one")
     wake = Wake(connection, 0)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(20):
         await wake.wait(1)
 
     assert await wake.pending(1) == 1

@@ -49,7 +49,7 @@ def pull_as_a_stranger(partition: Partition, batch: int) -> None:
             json.dumps({"batch": batch, "no_wait": True, "max_bytes": 10_000_000}).encode(),
             reply=inbox,
         )
-        await asyncio.wait_for(heard.wait(), 5)
+        await asyncio.wait_for(heard.wait(), 20)
 
     partition.ask(pull)
 
@@ -236,13 +236,13 @@ def test_a_slow_line_is_waited_for_as_long_as_something_comes(
     between, url = proxy
     block = b"x" * 99_999 + b"\n"
     partition.lines("web01", *([block] * 50))
-    monkeypatch.setattr(fetch, "_PATIENCE", 0.6)
-    between.pause = 0.02
+    monkeypatch.setattr(fetch, "_PATIENCE", 2.0)
+    between.pause = 0.05
 
     began = time.monotonic()
     outcome = replace(partition, url=url).run()
 
-    assert time.monotonic() - began > 0.6
+    assert time.monotonic() - began > 2.0
     assert isinstance(outcome, Done), outcome
     assert partition.read("web01") == block * 50
 
@@ -275,7 +275,7 @@ def test_a_stay_whose_broker_has_gone_is_over_at_once(own_server: Server, tmp_pa
         began = time.monotonic()
         with pytest.raises(ConnectionLost):
             next(reading.batch(1.0), None)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 10
 
 
 def test_nothing_stays_subscribed_after_a_batch(partition: Partition) -> None:

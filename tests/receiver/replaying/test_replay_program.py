@@ -19,7 +19,7 @@ def replay(partition: Partition, *arguments: str) -> "subprocess.CompletedProces
     return subprocess.run(
         [PROGRAM, "replay", "--server", partition.url, *arguments],
         capture_output=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
 

@@ -30,7 +30,7 @@ def test_it_needs_nothing_but_spark_and_a_client() -> None:
     subprocess.run(
         [sys.executable, "-c", f"import sys; {hidden}import pyspark_jetstream"],
         check=True,
-        timeout=60,
+        timeout=180,
     )
 
 
@@ -55,7 +55,7 @@ def test_a_plain_spark_finds_it_by_its_name(logs_url: str, store: Any, tmp_path:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=330,
         check=False,
     )
 

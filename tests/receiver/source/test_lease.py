@@ -36,11 +36,11 @@ def test_a_connection_is_kept_closed_when_idle_and_made_anew(logs_url: str) -> N
             assert second is first
         assert is_open(first)
 
-    wait_until("closed", lambda: not is_open(first), 20, [])
+    wait_until("closed", lambda: not is_open(first), 60, [])
 
     with connected((logs_url,), Access(), idle=0.2) as third:
         assert ask(third) == "LOGS"
-    wait_until("closed again", lambda: not is_open(third), 20, [])
+    wait_until("closed again", lambda: not is_open(third), 60, [])
 
 
 def test_a_connection_in_use_is_never_closed_under_its_user(logs_url: str) -> None:

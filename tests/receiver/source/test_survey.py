@@ -24,7 +24,7 @@ async def test_partitions_are_asked_for_again_while_none_of_several_servers_can_
     try:
         await asyncio.sleep(1.0)
         await asyncio.to_thread(apply_topology, fresh_url, Topology(partitions=2))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await asking == ("logs.p0.>", "logs.p1.>")
     finally:
         asking.cancel()

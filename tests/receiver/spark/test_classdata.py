@@ -36,7 +36,7 @@ def run(script: str, prefix: Path) -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
         check=True,
-        timeout=110,
+        timeout=330,
     )
 
 

@@ -25,7 +25,7 @@ def where_from(url: str, python: str, scratch: Path) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_what_tasks_need_reaches_executors_that_have_nothing(
     processes: Processes, tmp_path: Path
 ) -> None:

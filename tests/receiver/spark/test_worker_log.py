@@ -39,7 +39,7 @@ def said(environment: dict[str, str]) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=180,
     )
     return done.stderr
 

@@ -50,7 +50,7 @@ def run(settings: ReplaySettings, output: Path, url: str, python: str, scratch: 
 
 @pytest.mark.nats
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_lines_are_replayed_and_verified_by_executors_that_have_nothing(
     processes: Processes, logs_url: str, tmp_path: Path
 ) -> None:

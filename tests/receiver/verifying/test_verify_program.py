@@ -21,7 +21,7 @@ def verify(partition: Partition, *arguments: str) -> "subprocess.CompletedProces
         [PROGRAM, "verify", "--server", partition.url, *arguments],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
 

@@ -27,7 +27,7 @@ def make(host: Host, *names: str) -> None:
 
 async def shipped_when_woken(host: Host, lines: bytes) -> None:
     """Look only when the watcher says that one is due, never because time has passed."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while lines not in host.shipped:
             while not host.follower.look_due:
                 await host.follower.wait(60)
@@ -117,7 +117,7 @@ async def test_a_folder_that_appears_later_is_noticed_when_it_does(
     while host.follower.look_due:
         await host.ship()
     host.write(name, b"more\n")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while b"more\n" not in host.shipped:
             await host.follower.wait(60)
             await host.gather()
@@ -134,7 +134,7 @@ async def test_a_folder_made_level_by_level_is_noticed(tmp_path: Path) -> None:
     for level in "abc":
         folder = folder / level
         folder.mkdir()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not host.follower.look_due:
                 await host.follower.wait(60)
         while host.follower.look_due:

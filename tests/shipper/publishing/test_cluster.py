@@ -50,7 +50,7 @@ async def apply(connection: Connection) -> None:
 
 
 async def insist(ask: Callable[[], Awaitable[Any]]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while True:
             try:
                 await ask()

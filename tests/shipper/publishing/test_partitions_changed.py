@@ -247,7 +247,7 @@ def test_two_runs_with_a_change_between_ship_every_line_once(
             [sys.executable, "-m", "shipper", *options, "--state-dir", str(tmp_path / state)],
             folder=Path(__file__).parents[3],
         )
-        assert process.wait(30) == 0, process.last_words()
+        assert process.wait(90) == 0, process.last_words()
 
     async def more_partitions() -> None:
         connection = Connection([logs_url], "test")

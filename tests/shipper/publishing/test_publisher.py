@@ -219,7 +219,10 @@ async def test_a_full_stream_is_waited_for_and_goes_on_in_order(
 
     caplog.set_level("INFO")
     publishing = asyncio.create_task(publish_all())
-    await asyncio.sleep(1.0)
+    async with asyncio.timeout(20):
+        while "full" not in caplog.text:  # noqa: ASYNC110 - what is said is waited for
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.5)
     assert not publishing.done()
     await connection.api("STREAM.UPDATE.LOGS", config)
     await publishing
@@ -282,7 +285,7 @@ async def test_a_broker_that_was_set_back_is_gone_on_with_and_it_is_said(
         await publisher.publish(round_of(make_block, owner.agent, number, 1))
     await set_back(connection, kept)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await publisher.publish(round_of(make_block, owner.agent, 40, 1))
         await publisher.publish(round_of(make_block, owner.agent, 41, 1))
 

@@ -89,7 +89,7 @@ async def test_clients_that_never_read_keep_nobody_from_asking_for_long(tmp_path
         made += 1
         return report(files=4_000)  # more than a socket takes before somebody reads
 
-    async with Live(tmp_path, large, patience=0.5), asyncio.timeout(60):
+    async with Live(tmp_path, large, patience=0.5), asyncio.timeout(180):
         rude = [socket.socket(socket.AF_UNIX) for _ in range(8)]
         for client in rude:
             client.setblocking(False)

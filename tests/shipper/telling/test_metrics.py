@@ -51,7 +51,7 @@ def started(processes: Processes, *options: object) -> Process:
 
 
 def address_of(process: Process) -> str:
-    wait_until("listens", lambda: "listening on" in process.last_words(), 20, [process])
+    wait_until("listens", lambda: "listening on" in process.last_words(), 40, [process])
     found = re.search(r"listening on (http://\S+)", process.last_words())
     assert found
     return found[1]
@@ -74,19 +74,19 @@ def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
     wait_until(
         "all is shipped",
         lambda: samples(get(f"{url}/metrics")[1])["logshipper_lines_total"] == 1000,
-        20,
+        40,
         [process],
     )
-    wait_until("is well", lambda: get(f"{url}/healthz") == (200, "ok\n"), 10, [process])
+    wait_until("is well", lambda: get(f"{url}/healthz") == (200, "ok\n"), 30, [process])
     told = samples(get(f"{url}/metrics")[1])
     own_server.stop()
     with log.open("ab") as file:
         file.write(b"one more\n")
-    wait_until("is not well", lambda: get(f"{url}/healthz")[0] == 503, 20, [process])
+    wait_until("is not well", lambda: get(f"{url}/healthz")[0] == 503, 40, [process])
     wait_until(
         "tells what is behind",
         lambda: samples(get(f"{url}/metrics")[1])["logshipper_behind_bytes"] == 9,
-        10,
+        30,
         [process],
     )
     later = samples(get(f"{url}/metrics")[1])
@@ -112,7 +112,7 @@ def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
     assert 0 < file.oldest_unshipped_seconds < 60
     assert file.bytes_per_second
     assert file.lines_per_second
-    assert process.stop(10) == 0
+    assert process.stop(20) == 0
 
 
 def test_an_address_in_use_is_a_configuration_error(processes: Processes, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_an_address_in_use_is_a_configuration_error(processes: Processes, tmp_pa
             *("--listen", f"127.0.0.1:{port}"),
         )
 
-        assert process.wait(20) == 78
+        assert process.wait(60) == 78
     said = process.last_words()
     assert said.startswith(f"logshipper: cannot listen on 127.0.0.1:{port}: ")
     assert said.count("\n") == 0
