@@ -28,7 +28,7 @@ _PATIENCE, _PATIENCE_AMONG = (
 )  # seconds; the second where the server of the consumer may have died
 _SHORT = 1.0  # seconds for what may never be answered
 _END = {"404", "408"}
-_EXISTS = 10148  # a consumer of that name, with another configuration
+_EXISTS = {10013, 10148}  # a consumer of that name, or one that is about to go
 
 
 class ReadBack:
@@ -76,7 +76,7 @@ class ReadBack:
         try:
             return await self._create(config)
         except Rejected as error:
-            if error.error != _EXISTS:
+            if error.error not in _EXISTS:
                 raise
         await self._remove()
         return await self._create(config)
@@ -115,8 +115,11 @@ class ReadBack:
                 raise
 
     async def _let_go(self) -> None:
-        # whose answer nobody waits for: one that is left over ends by itself, or is taken over by the next
         connection = self._connection
+        if connection.has_choice:  # a removal of which not all servers know yet is in the way of the next consumer
+            await self._remove()
+            return
+        # whose answer nobody waits for: should the next creation come before it, that is refused and tried again
         subject = connection.api_now(self._removal)
         await connection.publish(subject, reply=connection.new_inbox())
 
