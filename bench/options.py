@@ -111,7 +111,9 @@ _OPTIONS = (
         help="Where packages are unpacked, those of a peer in a folder of its name.",
     ),
     click.option(
-        "--room", type=_PATH, help="Folder to measure in; one for temporary files if not given."
+        "--room",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="Folder to measure in; one for temporary files if not given.",
     ),
     click.option(
         "--results", default=".bench", show_default=True, type=_PATH, help="Folder for the results."

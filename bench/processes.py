@@ -7,6 +7,7 @@ again after its head was killed and its children were adopted. Knows nothing of 
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from types import TracebackType
 __all__ = ["Process", "Processes", "ProgramDied", "TookTooLong", "wait_until"]
 
 _LAST_WORDS = 2000
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 _INSTALLED = {
     "PYTHONDONTWRITEBYTECODE": ""
 }  # what pip installs is compiled already; a checkout is when it first runs
@@ -169,14 +171,22 @@ class Process:
 
 
 class Processes:
-    """The programs of a test, a demo or a measurement; whatever happens, none of them outlives the `with`."""
+    """The programs of a test, a demo or a measurement; whatever happens, none of them outlives the `with`.
+
+    A signal that would end the process leaves through it, unless it is handled otherwise.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Keep logs in `folder`, which must exist."""
         self._folder = folder
         self._started: list[Process] = []
+        self._deadly: list[int] = []
 
     def __enter__(self) -> "Processes":
+        if threading.current_thread() is threading.main_thread():
+            self._deadly = [one for one in _ENDING if signal.getsignal(one) is signal.SIG_DFL]
+        for number in self._deadly:
+            signal.signal(number, _leave)
         return self
 
     def __exit__(
@@ -185,7 +195,10 @@ class Processes:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.end_all()
+        with _signals_held():
+            self.end_all()
+        for number in self._deadly:
+            signal.signal(number, signal.SIG_DFL)
 
     def start(
         self,
@@ -219,16 +232,20 @@ class Processes:
         self._started = [process for process in self._started if process in keep]
 
 
+def _leave(number: int, _frame: object) -> None:
+    sys.exit(128 + number)
+
+
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Hold back what the handlers of SIGINT and SIGTERM raise: a program that has just begun would be known to nobody."""
+    """Hold back what handlers of signals raise: a program that has just begun would be known to nobody."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     heard: list[int] = []
     before = {
         number: signal.signal(number, lambda number, _: heard.append(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
+        for number in (signal.SIGINT, *_ENDING)
         if callable(signal.getsignal(number))
     }
     try:

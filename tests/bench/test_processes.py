@@ -1,3 +1,4 @@
+import os
 import signal
 import sys
 import time
@@ -72,6 +73,32 @@ with Processes(Path(sys.argv[2])) as processes:
 """
 
 
+_TOLD = """
+import signal, sys, time
+from pathlib import Path
+from bench.processes import Processes
+
+with Processes(Path(sys.argv[1])) as processes:
+    with Processes(Path(sys.argv[1])):
+        print(processes.start("sleeper", ["sleep", "60"]).pid, flush=True)
+        time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_clean_up_happens_when_a_signal_comes_that_nobody_else_handles(
+    tmp_path: Path, number: int
+) -> None:
+    with Processes(tmp_path) as processes:
+        program = processes.start("told", [sys.executable, "-c", _TOLD, tmp_path])
+        wait_until("it works", lambda: program.log.read_bytes().endswith(b"\n"), 30, [program])
+
+        os.kill(program.pid, number)
+
+        assert program.wait(60) == 128 + number
+        assert not _runs(int(program.last_words()))
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_clean_up_finds_what_had_just_begun_when_a_signal_came(tmp_path: Path, number: int) -> None:
     with Processes(tmp_path) as processes:
@@ -105,7 +132,7 @@ def test_waiting_ends_when_the_program_waited_for_dies(tmp_path: Path) -> None:
 
 def test_waiting_is_bounded() -> None:
     with pytest.raises(TookTooLong, match="the moon"):
-        wait_until("the moon", lambda: False, 30)
+        wait_until("the moon", lambda: False, 0.1)
 
 
 def test_a_program_can_be_killed_and_started_again(tmp_path: Path) -> None:
