@@ -116,7 +116,8 @@ class ReadBack:
 
     async def _let_go(self) -> None:
         connection = self._connection
-        if connection.has_choice:  # a removal of which not all servers know yet is in the way of the next consumer
+        if connection.has_choice:
+            # a removal of which not all servers know yet is in the way of the next consumer
             await self._remove()
             return
         # whose answer nobody waits for: should the next creation come before it, that is refused and tried again
