@@ -243,7 +243,7 @@ def test_a_quarter_of_a_million_lines_with_damages_are_judged_in_seconds() -> No
         "altered": 0,
         "foreign": 0,
     }
-    assert time.process_time() - began < 20
+    assert time.process_time() - began < 5
 
 
 def test_a_file_of_damaged_lines_only_is_judged_in_seconds() -> None:
@@ -255,7 +255,7 @@ def test_a_file_of_damaged_lines_only_is_judged_in_seconds() -> None:
 
     assert verdict.received == 40_000
     assert not verdict.is_perfect
-    assert time.process_time() - began < 30
+    assert time.process_time() - began < 8
 
 
 def test_received_is_read_from_closed_segments_in_the_order_of_their_numbers(

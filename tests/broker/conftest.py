@@ -54,7 +54,7 @@ class Broker:
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.popen.send_signal(number)
-        return self.popen.wait(15)
+        return self.popen.wait(10)
 
 
 StartBroker = Callable[..., Broker]

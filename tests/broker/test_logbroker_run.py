@@ -88,7 +88,7 @@ def test_an_end_is_told_to_clients_and_does_not_wait_for_them(start_broker: Any)
 
     asyncio.run(stay())
 
-    assert broker.popen.wait(60) == 0
+    assert broker.popen.wait(10) == 0
     assert "Entering lame duck mode" in broker.said
     assert "does not stop" not in broker.said
 
@@ -141,7 +141,7 @@ def test_a_server_that_dies_by_itself_ends_the_broker_with_one_line(start_broker
 
     os.kill(child, signal.SIGKILL)
 
-    assert broker.popen.wait(60) == 1
+    assert broker.popen.wait(10) == 1
     assert broker.said.splitlines()[before:] == ["logbroker: nats-server ended (killed by SIGKILL)"]
 
 
@@ -254,7 +254,7 @@ def test_the_number_of_partitions_cannot_change_under_stored_lines(
     as_before.end()
     refused = start_broker("--partitions", "4")
 
-    assert refused.popen.wait(60) == 78
+    assert refused.popen.wait(10) == 78
     assert refused.said.count("\n") == 1
     assert "is 3 and cannot become 4" in refused.said
 

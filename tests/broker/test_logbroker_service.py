@@ -113,7 +113,7 @@ def test_a_service_manager_is_told_how_it_goes_from_the_start_to_the_end(
     broker.until(lambda: broker.manager.has_heard("WATCHDOG=1"))
     broker.popen.send_signal(signal.SIGTERM)
 
-    assert broker.popen.wait(60) == 0
+    assert broker.popen.wait(10) == 0
     assert broker.manager.has_heard("STOPPING=1")
 
 

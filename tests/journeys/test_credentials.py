@@ -86,7 +86,7 @@ def test_files_of_credentials_suffice_to_ship_receive_and_look_while_others_are_
     status = site.start("status", "broker", "status", "--config", folder / "admin-ops.toml")
     assert status.wait(60) == 0
     assert "LOGS, 1 host" in status.last_words()
-    assert (shipper.stop(20), receiver.stop(20)) == (0, 0)
+    assert (shipper.stop(10), receiver.stop(20)) == (0, 0)
     assert "waiting" not in shipper.last_words()
     assert "permissions violation" not in receiver.last_words() + status.last_words()
 

@@ -27,7 +27,7 @@ def test_a_receiver_that_was_away_catches_up(stage: Stage) -> None:
     assert before == 0
     verdict = stage.verdict("away01", [traffic.written[file]])
     assert verdict.is_perfect, str(verdict)
-    assert shipper.stop(20) == 0
+    assert shipper.stop(10) == 0
 
 
 def test_a_broker_that_was_away_loses_nothing(stage: Stage) -> None:
@@ -43,7 +43,7 @@ def test_a_broker_that_was_away_loses_nothing(stage: Stage) -> None:
 
     verdict = stage.verdict("away02", [traffic.written[file]])
     assert verdict.is_perfect, str(verdict)
-    assert shipper.stop(20) == 0
+    assert shipper.stop(10) == 0
 
 
 def test_lost_positions_are_rebuilt_from_the_stream(stage: Stage) -> None:
@@ -61,7 +61,7 @@ def test_lost_positions_are_rebuilt_from_the_stream(stage: Stage) -> None:
 
     verdict = stage.verdict("lost01", list(traffic.written.values()))
     assert verdict.is_perfect, str(verdict)
-    assert shipper.stop(20) == 0
+    assert shipper.stop(10) == 0
 
 
 def test_a_killed_spark_worker_is_replaced_and_its_work_done_again(stage: Stage) -> None:
@@ -82,7 +82,7 @@ def test_a_killed_spark_worker_is_replaced_and_its_work_done_again(stage: Stage)
     verdict = stage.verdict("worker01", [traffic.written[file]])
     assert verdict.is_perfect, str(verdict)
     assert stage.receiver.is_running()
-    assert shipper.stop(20) == 0
+    assert shipper.stop(10) == 0
 
 
 def test_a_worker_holds_nothing_that_only_the_driver_needs(stage: Stage) -> None:
@@ -95,7 +95,7 @@ def test_a_worker_holds_nothing_that_only_the_driver_needs(stage: Stage) -> None
 
     assert loaded
     assert not [maps for maps in loaded if "pydantic_core" in maps]
-    assert shipper.stop(20) == 0
+    assert shipper.stop(10) == 0
 
 
 def test_source_files_that_are_rotated_under_load_are_read_to_their_end(stage: Stage) -> None:
@@ -116,7 +116,7 @@ def test_source_files_that_are_rotated_under_load_are_read_to_their_end(stage: S
 
     verdict = stage.verdict("rotate01", list(traffic.written.values()))
     assert verdict.is_perfect, str(verdict)
-    assert shipper.stop(20) == 0
+    assert shipper.stop(10) == 0
 
 
 def test_the_older_of_two_shippers_of_a_host_is_stopped_and_nothing_is_stored_twice(
@@ -134,7 +134,7 @@ def test_the_older_of_two_shippers_of_a_host_is_stopped_and_nothing_is_stored_tw
     assert "Traceback" not in older.last_words()
     verdict = stage.verdict("twice01", [traffic.written[file]])
     assert verdict.is_perfect, str(verdict)
-    assert newer.stop(20) == 0
+    assert newer.stop(10) == 0
 
 
 def test_a_broker_set_back_to_a_backup_repeats_nothing_and_everybody_goes_on(
@@ -161,4 +161,4 @@ def test_a_broker_set_back_to_a_backup_repeats_nothing_and_everybody_goes_on(
 
     verdict = stage.verdict("back01", [file.read_bytes()])
     assert verdict.is_perfect, str(verdict)
-    assert shipper.stop(20) == 0
+    assert shipper.stop(10) == 0

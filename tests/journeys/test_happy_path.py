@@ -33,7 +33,7 @@ def test_every_line_of_five_hosts_with_three_files_arrives_once_and_in_order(sta
         assert verdict.written > 300
         assert judge_host(files[host], stage.suite.output, host).is_perfect
     assert hosts_in(stage.suite.output) == set(HOSTS)
-    assert [shipper.stop(20) for shipper in shippers] == [0] * len(HOSTS)
+    assert [shipper.stop(10) for shipper in shippers] == [0] * len(HOSTS)
 
 
 def test_lines_that_were_there_before_the_shipper_are_shipped_once_by_once(stage: Stage) -> None:
@@ -54,20 +54,20 @@ def test_a_stopped_receiver_ends_within_ten_seconds_and_goes_on_where_it_was(sta
 
     with Traffic([file], 500) as traffic:
         time.sleep(1)
-        assert stage.receiver.stop(20) == 0
+        assert stage.receiver.stop(10) == 0
         time.sleep(0.5)
         stage.receiver.start()
         stage.wait_for_receiver()
 
     verdict = stage.verdict("stop01", [traffic.written[file]])
     assert verdict.is_perfect, str(verdict)
-    assert shipper.stop(20) == 0
+    assert shipper.stop(10) == 0
 
 
 def _stop(shipper: Process) -> None:
     """End it as soon as it has come as far as to end in order."""
     wait_until("it runs", lambda: shipper.catches(signal.SIGTERM), 60, [shipper])
-    assert shipper.stop(20) == 0
+    assert shipper.stop(10) == 0
 
 
 def test_a_stopped_shipper_goes_on_where_it_was(stage: Stage) -> None:

@@ -47,7 +47,7 @@ def test_nothing_is_lost_repeated_or_reordered_when_everything_is_killed(
     for host, verdict in verdicts.items():
         assert verdict.is_perfect, f"seed {seed}, {names[host]}: {verdict}"
         assert verdict.written > 0
-    assert [shipper.stop(20) for shipper in shippers] == [0, 0]
+    assert [shipper.stop(10) for shipper in shippers] == [0, 0]
 
 
 def _kill(victim: Process, chance: random.Random) -> None:

@@ -45,9 +45,9 @@ def test_received_files_are_rotated_by_size_and_packed_and_lose_nothing_when_kil
     size = len(traffic.written[file])
     wait_until("all is received", lambda: rotating.received_size(host) >= size, 150)
     wait_until("closed segments are packed", lambda: len(packed()) >= 3, 90)
-    assert shipper.stop(20) == 0
+    assert shipper.stop(10) == 0
     assert (
-        rotating.receiver.stop(20) == 0
+        rotating.receiver.stop(10) == 0
     )  # from here on no segment is exchanged for its packed form
 
     verdict = rotating.verdict(host, [traffic.written[file]])

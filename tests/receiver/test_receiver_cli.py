@@ -187,8 +187,8 @@ def test_told_to_stop_while_no_broker_answers_it_ends_at_once(
     began = time.monotonic()
     os.kill(receiver.pid, number)
 
-    assert receiver.wait(60) == 0
-    assert time.monotonic() - began < 10
+    assert receiver.wait(10) == 0
+    assert time.monotonic() - began < 5
     assert "Traceback" not in receiver.last_words()
 
 
@@ -208,5 +208,5 @@ def test_told_to_stop_while_once_waits_for_a_broker_it_ends_at_once(
     began = time.monotonic()
     receiver.terminate()
 
-    assert receiver.wait(60) == 0
-    assert time.monotonic() - began < 10
+    assert receiver.wait(10) == 0
+    assert time.monotonic() - began < 5

@@ -48,7 +48,7 @@ def test_a_worker_is_killed_and_no_line_is_lost_or_repeated(
     kill_a_worker(scene, cluster.workers[0])
     scene.wait_for_all(receiver, seconds=PATIENCE)
 
-    assert receiver.stop(20) == Exit.DONE
+    assert receiver.stop(12) == Exit.DONE
 
 
 @pytest.mark.long
@@ -72,7 +72,7 @@ def test_all_workers_the_master_and_the_driver_are_killed_and_no_line_is_lost_or
     second = started(scene, cluster, "second")
     scene.wait_for_all(second, seconds=PATIENCE)
 
-    assert second.stop(20) == Exit.DONE
+    assert second.stop(12) == Exit.DONE
 
 
 @pytest.mark.long

@@ -60,7 +60,7 @@ def test_a_worker_that_is_killed_again_and_again_blocks_its_partition_until_it_l
 
     scene.wait_for_all(receiver)
     assert "is blocked, its lines wait in the stream: spark: " in receiver.log.read_text()
-    assert receiver.stop(20) == 0
+    assert receiver.stop(10) == 0
     is_calm(receiver)
 
 
@@ -75,9 +75,9 @@ def test_a_receiver_that_stands_by_does_not_wait_for_its_turn_to_notice_that_its
 
     os.kill(java_of(second), signal.SIGKILL)
 
-    assert second.wait(60) == Exit.FAILED
+    assert second.wait(10) == Exit.FAILED
     assert "Spark's Java process has died (-9); start again" in last_line(second)
-    assert first.stop(20) == 0
+    assert first.stop(10) == 0
 
 
 def test_told_to_end_while_its_jvm_does_not_answer_it_ends_in_time_and_leaves_nothing(
@@ -91,7 +91,7 @@ def test_told_to_end_while_its_jvm_does_not_answer_it_ends_in_time_and_leaves_no
     receiver = scene.receiver("receiver", environment={"JAVA_HOME": str(home)})
     wait_until("it waits for Java", lambda: len(receiver.tree()) == 2, 150, [receiver])
 
-    code = receiver.stop(20)
+    code = receiver.stop(10)
 
     assert code == 0
     assert receiver.tree() == []
@@ -113,7 +113,7 @@ def test_a_worker_or_a_jvm_that_hangs_is_left_and_the_end_is_in_time(
     wait_until("it hangs", lambda: not trigger.exists(), 90, [receiver])
 
     began = time.monotonic()
-    assert receiver.stop(20) == 0, receiver.last_words()
+    assert receiver.stop(12) == 0, receiver.last_words()
     assert time.monotonic() - began < 12
     assert "1 partitions did not come to the end of a batch" in receiver.log.read_text()
     is_calm(receiver)
@@ -121,7 +121,7 @@ def test_a_worker_or_a_jvm_that_hangs_is_left_and_the_end_is_in_time(
     receiver.start()
     scene.wait_for_all(receiver)
     os.kill(java_of(receiver), signal.SIGSTOP)
-    assert receiver.stop(20) == 0, receiver.last_words()
+    assert receiver.stop(12) == 0, receiver.last_words()
     wait_until("nothing is left", lambda: not receiver.tree(), 30)
 
 

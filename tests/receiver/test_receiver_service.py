@@ -88,7 +88,7 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
     assert "changed: keep; needs a restart: rotate_every" in words().replace("-", "_")
     assert manager.has_heard("WATCHDOG=1")
     wait_until("hears of that", lambda: manager.has_heard("RELOADING=1"), 60, [receiver])
-    assert receiver.stop(20) == 0
+    assert receiver.stop(12) == 0
     assert status(logs_url, output)["partitions"][0]["running"] is False  # type: ignore[index]
     assert manager.has_heard("STOPPING=1")
     assert "Traceback" not in words()
@@ -112,7 +112,7 @@ def test_a_hang_up_while_it_still_starts_waits_until_settings_can_be_read_again(
     os.kill(receiver.pid, signal.SIGHUP)
 
     wait_until("has read them", lambda: manager.has_heard("RELOADING=1"), 90, [receiver])
-    assert receiver.stop(20) == 0
+    assert receiver.stop(12) == 0
     manager.close()
 
 

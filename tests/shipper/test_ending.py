@@ -49,7 +49,7 @@ def hush(server: Any) -> None:
 
 def seconds_to_end(process: Process) -> float:
     began = time.monotonic()
-    assert process.stop(20) == 0, process.last_words()
+    assert process.stop(15) == 0, process.last_words()
     assert "Traceback" not in process.log.read_text()
     return time.monotonic() - began
 
@@ -58,7 +58,7 @@ def test_while_there_is_no_stream_to_claim(fresh_url: str, start: Start, tmp_pat
     process = start("--file", tmp_path / "a.log", "--server", fresh_url)
     wait_until("waits", lambda: "logbroker apply" in process.last_words(), 40, [process])
 
-    assert seconds_to_end(process) < 13
+    assert seconds_to_end(process) < 10
 
 
 def test_while_the_stream_is_full(fresh_url: str, start: Start, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_while_the_stream_is_full(fresh_url: str, start: Start, tmp_path: Path) 
     process = start("--file", tmp_path / "a.log", "--server", fresh_url)
     wait_until("is told", lambda: "the broker is full" in process.last_words(), 40, [process])
 
-    assert seconds_to_end(process) < 13
+    assert seconds_to_end(process) < 10
 
 
 def test_while_a_broker_that_fell_silent_owes_an_acknowledgement(
@@ -81,7 +81,7 @@ def test_while_a_broker_that_fell_silent_owes_an_acknowledgement(
         file.write(b"a line\n")
     time.sleep(0.5)
 
-    assert seconds_to_end(process) < 13
+    assert seconds_to_end(process) < 10
 
 
 @pytest.mark.parametrize("after", [0.0, 0.01, 0.02, 0.05])
@@ -97,7 +97,7 @@ def test_while_a_broker_is_silent_in_the_middle_of_the_start(
     time.sleep(after)
     hush(silent)
 
-    assert seconds_to_end(process) < 13
+    assert seconds_to_end(process) < 10
 
 
 def test_while_it_follows_ten_thousand_files(logs_url: str, start: Start, tmp_path: Path) -> None:
@@ -114,5 +114,5 @@ def test_while_it_follows_ten_thousand_files(logs_url: str, start: Start, tmp_pa
     time.sleep(1)
     while_it_follows = seconds_to_end(following)
 
-    assert while_it_looks < 13
-    assert while_it_follows < 13
+    assert while_it_looks < 10
+    assert while_it_follows < 10

@@ -67,7 +67,7 @@ def test_a_deleted_file_that_is_only_held_open_is_read_to_its_end(
     wait_until("all arrives", lambda: len(read_back(logs_url)) >= len(wanted), 40, [shipper])
     assert read_back(logs_url) == wanted
     assert "late claim" in shipper.last_words()
-    assert shipper.stop(20) == 0
+    assert shipper.stop(12) == 0
 
 
 def test_no_line_from_standard_input_is_lost(

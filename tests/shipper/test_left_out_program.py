@@ -104,4 +104,4 @@ async def test_killed_at_random_moments_it_ships_every_other_line_once(
 
     assert has_no_gap_and_no_repeat(messages)
     wait_until("it is up", lambda: "ships on" in process.last_words(), 30, [process])
-    assert process.stop(20) == 0
+    assert process.stop(10) == 0

@@ -57,7 +57,7 @@ def begun(suite: Suite) -> int:
     agent = suite.start_shipper("one", [log])
     wait_until("it is shipped", lambda: suite.last_sequence() == 2, 40, [agent])  # behind the claim
     peak = peak_bytes(agent)
-    assert agent.stop(20) == 0
+    assert agent.stop(10) == 0
     return peak
 
 

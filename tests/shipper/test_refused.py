@@ -127,7 +127,7 @@ def test_an_agent_that_is_refused_at_the_start_goes_on_when_it_is_let_in(
     guarded.lets_in(ALL)
     arrives(b"one\n")
 
-    assert process.stop(20) == 0
+    assert process.stop(10) == 0
     assert process.last_words().count("refuses user") == 1
     assert SECRET not in process.last_words()
 
@@ -144,7 +144,7 @@ def test_an_agent_whose_user_is_removed_while_it_runs_loses_and_repeats_nothing(
     guarded.lets_in(ALL)
     arrives(b"one\ntwo\n")
 
-    assert process.stop(20) == 0
+    assert process.stop(10) == 0
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_right_that_is_missing_is_named_and_waited_for(
     guarded.lets_in(ALL)
     arrives(b"one\n")
 
-    assert process.stop(20) == 0
+    assert process.stop(10) == 0
 
 
 def test_a_right_to_publish_that_is_taken_away_while_it_runs_is_named(
@@ -178,7 +178,7 @@ def test_a_right_to_publish_that_is_taken_away_while_it_runs_is_named(
     guarded.lets_in(ALL)
     arrives(b"one\ntwo\n")
 
-    assert process.stop(20) == 0
+    assert process.stop(10) == 0
 
 
 def test_lines_that_nobody_acknowledges_are_not_thrown_at_a_broker_that_drops_them(
@@ -190,7 +190,7 @@ def test_lines_that_nobody_acknowledges_are_not_thrown_at_a_broker_that_drops_th
     guarded.lets_in(ALL)
     arrives(b"one\n")
 
-    assert process.stop(20) == 0
+    assert process.stop(10) == 0
 
 
 @pytest.mark.parametrize(

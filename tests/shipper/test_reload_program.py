@@ -91,7 +91,7 @@ def test_files_come_and_go_and_come_again_without_a_line_lost_or_repeated(
     wait_until("all is shipped", lambda: is_shipped("a.log", "b.log"), 40, [running.process])
     verdict = judge(list(running.written.values()), read_back(logs_url))
     assert verdict.is_perfect, str(verdict)
-    assert running.process.stop(20) == 0
+    assert running.process.stop(10) == 0
 
 
 def test_a_file_that_was_dropped_goes_on_where_it_was_also_after_a_restart(
@@ -123,7 +123,7 @@ def test_a_file_that_was_dropped_goes_on_where_it_was_also_after_a_restart(
         40,
         [running.process],
     )
-    assert running.process.stop(20) == 0
+    assert running.process.stop(10) == 0
 
 
 def test_lines_are_left_out_from_a_reload_on(
@@ -142,7 +142,7 @@ def test_lines_are_left_out_from_a_reload_on(
 
     kept = b"".join(b"a.log %06d\n" % n for n in [*range(10), 11, 13, 15, 17, 19])
     wait_until("the odd ones come", lambda: read_back(logs_url) == kept, 40, [running.process])
-    assert running.process.stop(20) == 0
+    assert running.process.stop(10) == 0
 
 
 def test_settings_that_changed_while_the_broker_was_away_count_when_it_is_there(
@@ -168,4 +168,4 @@ def test_settings_that_changed_while_the_broker_was_away_count_when_it_is_there(
         40,
         [running.process],
     )
-    assert running.process.stop(20) == 0
+    assert running.process.stop(10) == 0

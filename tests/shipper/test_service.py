@@ -65,7 +65,7 @@ def test_systemd_hears_of_the_start_of_a_reload_and_of_the_end(
     wait_until("has read them again", lambda: manager.has_heard("READY=1"), 30, [process])
     reloading = next(said for said in manager.heard if said.startswith("RELOADING=1"))
 
-    assert process.stop(20) == 0
+    assert process.stop(10) == 0
     assert "is followed" in followed
     assert status.startswith("STATUS=1 file, ")
     assert reloading.splitlines()[0] == "RELOADING=1"
@@ -84,7 +84,7 @@ def test_without_a_broker_it_is_ready_and_says_what_it_waits_for(
     assert manager.heard[0].startswith("STATUS=waiting for the broker: ")
     signal_to(process, signal.SIGHUP)
     wait_until("reads again", lambda: manager.has_heard("RELOADING=1"), 30, [process])
-    assert process.stop(20) == 0
+    assert process.stop(10) == 0
 
 
 @pytest.mark.nats
@@ -177,7 +177,7 @@ def test_a_second_signal_ends_it_at_once(
             assert stuck.stdout.readline() == "asked\n"
             stuck.send_signal(number)
 
-            assert stuck.wait(60) == -number
+            assert stuck.wait(10) == -number
 
 
 def test_what_hangs_in_a_thread_does_not_keep_it_from_ending() -> None:
@@ -234,7 +234,7 @@ def test_settings_are_read_again_and_what_needs_a_restart_is_named(
     assert "changed: log_format, round_size, grace" in entry["message"]
     assert "needs a restart: server, listen" in entry["message"]
     assert "nothing to change; needs a restart: server, listen" in same
-    assert process.stop(20) == 0
+    assert process.stop(10) == 0
 
 
 @pytest.mark.nats
@@ -275,7 +275,7 @@ def test_hang_ups_in_a_row_kill_nothing_and_lose_no_line(
         time.sleep(0.005)
 
     wait_until("all is shipped", lambda: read_back(logs_url) == written, 40, [process])
-    assert process.stop(20) == 0
+    assert process.stop(10) == 0
 
 
 def test_a_hang_up_before_the_agent_runs_waits_until_it_does(
@@ -292,4 +292,4 @@ def test_a_hang_up_before_the_agent_runs_waits_until_it_does(
     signal_to(process, signal.SIGHUP)
 
     wait_until("reads again", lambda: "read again" in process.last_words(), 40, [process])
-    assert process.stop(20) == 0
+    assert process.stop(10) == 0

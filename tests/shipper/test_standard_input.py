@@ -75,7 +75,7 @@ async def piped(pipe: list[int]) -> AsyncIterator[StandardInput]:
 async def test_a_line_comes_when_it_is_written(piped: StandardInput, pipe: list[int]) -> None:
     assert await piped.gather(1000) == []
     os.write(pipe[1], b"one\ntw")
-    await piped.wait(60)
+    await piped.wait(10)
 
     (block,) = await piped.gather(1000)
 
@@ -161,7 +161,7 @@ async def test_the_writer_is_made_to_wait_while_nobody_gathers(pipe: list[int]) 
 
     got = payload(await made.gather(1 << 20))
     assert len(got) >= 1 << 19
-    await made.wait(60)
+    await made.wait(10)
     assert payload(await made.gather(1 << 22)) != b""
     await made.close()
 
@@ -171,7 +171,7 @@ async def test_a_stop_reads_no_more_and_ships_what_was_read(pipe: list[int]) -> 
     made = source(pipe[0], stopping)
     await made.look()
     os.write(pipe[1], b"one\ntwo")
-    await made.wait(60)
+    await made.wait(10)
     stopping.set()
     os.write(pipe[1], b"three\n")
     await asyncio.sleep(0)

@@ -1,5 +1,6 @@
 import asyncio
 import random
+import time
 from typing import Any
 
 import pytest
@@ -40,9 +41,11 @@ async def test_an_answer_that_does_not_come_ends_in_time(fresh_url: str) -> None
         return
 
     await connection.subscribe("silence", say_nothing)
+    begun = time.monotonic()
     with pytest.raises(ConnectionLost, match=r"no answer in 0\.3 s"):
         await connection.request("silence", patience=0.3)
 
+    assert time.monotonic() - begun < 3  # seconds; without that patience it would be 5
     await connection.close()
 
 

@@ -215,7 +215,7 @@ async def test_told_to_stop_while_blocked_it_ends_at_once(
 
         loop.stop.set()
 
-        await asyncio.wait_for(asyncio.shield(loop.running), 12)
+        await asyncio.wait_for(asyncio.shield(loop.running), 5)
 
 
 async def test_once_gives_up_on_what_only_a_person_can_mend(partition: Partition) -> None:
@@ -383,7 +383,7 @@ async def test_told_to_stop_in_mid_stay_it_ends_at_once_with_what_was_committed(
         await loop.has(b"1\n2\n")
 
         loop.stop.set()
-        await asyncio.wait_for(asyncio.shield(loop.running), 12)
+        await asyncio.wait_for(asyncio.shield(loop.running), 5)
 
     assert [report.ended for report in loop.reports] == [Ending.ASKED]
     offset = await asyncio.to_thread(partition.offset)

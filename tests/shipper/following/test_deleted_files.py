@@ -54,10 +54,10 @@ async def test_a_deleted_file_that_cannot_be_read_is_let_go_in_time_and_its_loss
     (tmp_path / "app.log").unlink()
     await host.look()
 
-    host.later += 3500 * SECOND
+    host.later += 3590 * SECOND
     await host.look()
     assert held(tmp_path / "app.log")
-    host.later += 200 * SECOND
+    host.later += 20 * SECOND
     await host.look()
 
     (notice,) = host.said(NoticeKind.GONE)

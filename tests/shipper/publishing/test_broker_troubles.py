@@ -82,7 +82,7 @@ def test_a_broker_that_comes_later_than_the_agent_gets_every_line(
     apply_logs(own_server.url)
 
     arrives(read_back, own_server.url, b"one\n")
-    assert process.stop(20) == 0
+    assert process.stop(10) == 0
 
 
 def test_a_payload_limit_that_falls_cuts_blocks_and_long_lines_smaller(
@@ -109,7 +109,7 @@ def test_a_payload_limit_that_falls_cuts_blocks_and_long_lines_smaller(
     own_server.start()
 
     arrives(read_back, own_server.url, b"one\n" + lines)
-    assert process.stop(20) == 0
+    assert process.stop(10) == 0
 
 
 async def owner_of(
@@ -191,7 +191,7 @@ def test_lines_that_have_expired_while_nothing_happened_are_not_shipped_again(
     goes_by(b"one\n")
     append(b"two\n")
     goes_by(b"two\n")
-    assert process.stop(20) == 0
+    assert process.stop(10) == 0
     append(b"three\n")
     process = ship(own_server.url)
     goes_by(b"three\n")
@@ -202,5 +202,5 @@ def test_lines_that_have_expired_while_nothing_happened_are_not_shipped_again(
     time.sleep(0.3)  # in which it would ship it
 
     assert read_back(own_server.url) == b""
-    assert process.stop(20) == 0
+    assert process.stop(10) == 0
     assert seen == [b"one\n", b"two\n", b"three\n"]

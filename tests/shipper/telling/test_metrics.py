@@ -112,7 +112,7 @@ def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
     assert 0 < file.oldest_unshipped_seconds < 60
     assert file.bytes_per_second
     assert file.lines_per_second
-    assert process.stop(20) == 0
+    assert process.stop(10) == 0
 
 
 def test_an_address_in_use_is_a_configuration_error(processes: Processes, tmp_path: Path) -> None:
