@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.oracle import Verdict, judge_host
-from bench.processes import Process, Processes, ProgramDied, TookTooLong, wait_until
+from bench.processes import Process, Processes, ProgramDied, TookTooLong, leave, wait_until
 from bench.received import segments_of
 from bench.suite import Suite
 from bench.table import table
@@ -199,11 +199,7 @@ def _show(scene: _Scene, verdicts: dict[str, Verdict]) -> None:
         print(f"  {line[:150]}")
 
 
-def _end(number: int, _frame: object) -> None:
-    sys.exit(128 + number)
-
-
 if __name__ == "__main__":
     for stop in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(stop, _end)  # leaves through every `with`, so that no program stays behind
+        signal.signal(stop, leave)  # so that no program stays behind
     sys.exit(main())

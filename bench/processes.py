@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["Process", "Processes", "ProgramDied", "TookTooLong", "wait_until"]
+__all__ = ["Process", "Processes", "ProgramDied", "TookTooLong", "leave", "wait_until"]
 
 _LAST_WORDS = 2000
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -186,7 +186,7 @@ class Processes:
         if threading.current_thread() is threading.main_thread():
             self._deadly = [one for one in _ENDING if signal.getsignal(one) is signal.SIG_DFL]
         for number in self._deadly:
-            signal.signal(number, _leave)
+            signal.signal(number, leave)
         return self
 
     def __exit__(
@@ -232,7 +232,8 @@ class Processes:
         self._started = [process for process in self._started if process in keep]
 
 
-def _leave(number: int, _frame: object) -> None:
+def leave(number: int, _frame: object) -> None:
+    """End by a signal, as its handler: through every `with`, with the code that a shell gives it."""
     sys.exit(128 + number)
 
 
