@@ -9,10 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Ancestor", "ancestors", "is_being_restored", "marked", "opened", "restoring"]
+__all__ = [
+    "Ancestor",
+    "ancestors",
+    "is_being_restored",
+    "is_closed",
+    "marked",
+    "opened",
+    "restoring",
+]
 
 _FROM = "logship.restored_from"
 _RESTORING = "logship.restoring"
+_CLOSED = "logship.restoring."
 _WORDS = "not whole; run `logbroker restore` again"
 _REMEMBERED = 8
 
@@ -39,6 +48,12 @@ def is_being_restored(config: Mapping[str, Any]) -> bool:
     return _RESTORING in _metadata(config)
 
 
+def is_closed(config: Mapping[str, Any]) -> bool:
+    """Whether a stream is being restored and nobody can have written to it since: it holds nothing but its archive's."""
+    subjects = config.get("subjects") or ()
+    return is_being_restored(config) and all(name.startswith(_CLOSED) for name in subjects)
+
+
 def restoring(
     config: Mapping[str, Any], ancestor: Ancestor, replaced: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -55,7 +70,7 @@ def restoring(
         _FROM: json.dumps([[one.created, one.until] for one in line[-_REMEMBERED:]]),
         _RESTORING: _WORDS,
     }
-    subjects = {"subjects": [f"logship.restoring.{config['name']}"]} if "subjects" in config else {}
+    subjects = {"subjects": [f"{_CLOSED}{config['name']}"]} if "subjects" in config else {}
     return {**config, **subjects, "metadata": metadata}
 
 

@@ -9,7 +9,7 @@ import click
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.declaring.difference import describe
 from broker.declaring.promotion import COPIED, Copy, copy_of, promotion
-from broker.declaring.provision import carry_out, refuse
+from broker.declaring.provision import carry_out, refuse, refuse_half
 from broker.durations import format_duration
 from broker.exits import OperatorError
 from broker.running import consent, program
@@ -42,7 +42,9 @@ async def _promote(settings: BrokerSettings, *, yes: bool) -> None:
         copy = copy_of(infos[STREAM])
         if copy is None:
             raise OperatorError(f"{STREAM} at {connection.servers} is no copy of another site's")
-        made = promotion({name: info["config"] for name, info in infos.items()})
+        configs = {name: info["config"] for name, info in infos.items()}
+        refuse_half(configs)
+        made = promotion(configs)
         refuse(made)
         click.echo(_words(copy))
         click.echo(describe(made))

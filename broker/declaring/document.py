@@ -10,7 +10,7 @@ from typing import Any
 
 from broker.declaring.comparing import Wanted
 from broker.declaring.steps import Kind
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
+from broker.topology import CONFIG_BUCKET, MAX_PARTITIONS, PARTITIONS_KEY, partitions_in
 
 __all__ = ["Document", "MalformedDocument", "cleaned", "files", "read", "text"]
 
@@ -96,6 +96,10 @@ _CONSUMER_FIELDS = frozenset(
         "priority_timeout",
     ]
 )
+_OBJECTS = frozenset(
+    {"metadata", "placement", "mirror", "subject_transform", "republish", "consumer_limits"}
+)
+_LISTS = frozenset({"subjects", "sources", "backoff", "filter_subjects", "priority_groups"})
 _OF_CONSUMERS = frozenset({"ack_policy", "deliver_policy", "durable_name", "filter_subject"})
 
 
@@ -215,6 +219,7 @@ def _stream(config: Any) -> Document:
         raise MalformedDocument("has a stream that is no JSON object")
     name = _name(config.get("name"), "stream")
     own, unknown = _known(config, _STREAM_FIELDS, f"stream {name}")
+    _check_kinds(own, f"stream {name}")
     if not own.get("duplicate_window"):
         own.pop("duplicate_window", None)  # the server's default then, which depends on the age
     return Document((Wanted(Kind.STREAM, name, own),), None, unknown)
@@ -229,6 +234,7 @@ def _consumer(stream: str, config: Any) -> Document:
             f"does not say of which stream consumer {name} is: call the file STREAM.{name}.json"
         )
     own, unknown = _known(config, _CONSUMER_FIELDS, f"consumer {name}")
+    _check_kinds(own, f"consumer {name}")
     return Document((Wanted(Kind.CONSUMER, name, own, _name(stream, "stream")),), None, unknown)
 
 
@@ -240,6 +246,17 @@ def _known(
     return cleaned({field: value for field, value in config.items() if field in known}), unknown
 
 
+def _check_kinds(config: Mapping[str, Any], where: str) -> None:
+    """Refuse what no server can read, and what we look into."""
+    for field, value in config.items():
+        if field in _OBJECTS and not isinstance(value, dict):
+            raise MalformedDocument(f"{field} of {where} is no JSON object")
+        if field in _LISTS and not isinstance(value, list):
+            raise MalformedDocument(f"{field} of {where} is no list")
+    if not all(isinstance(text, str) for text in config.get("metadata", {}).values()):
+        raise MalformedDocument(f"metadata of {where} holds what is no text")
+
+
 def _name(value: Any, what: str) -> str:
     if not isinstance(value, str) or not value or set(value) & set(" .*>/\\\t\r\n"):
         raise MalformedDocument(f"{value!r} is no name of a {what}")
@@ -247,10 +264,9 @@ def _name(value: Any, what: str) -> str:
 
 
 def _partitions(value: Any) -> int:
-    try:
-        number = int(value)
-    except (TypeError, ValueError):
-        number = 0
-    if number < 1:
-        raise MalformedDocument(f"{value!r} is no number of partitions")
+    number = partitions_in(str(value))
+    if number is None:
+        raise MalformedDocument(
+            f"{value!r} is no number of partitions: there are 1 to {MAX_PARTITIONS}"
+        )
     return number

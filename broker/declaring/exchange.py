@@ -8,7 +8,7 @@ from broker.connecting.connection import Connection
 from broker.declaring.comparing import Wanted, compare
 from broker.declaring.document import Document, cleaned
 from broker.declaring.plan import merge, plan_entry
-from broker.declaring.provision import consumers_of, look
+from broker.declaring.provision import consumers_of, look, refuse_half
 from broker.declaring.steps import Change, Kind, Plan
 from broker.exits import ConfigurationError
 from broker.topology import CONFIG_BUCKET, Topology, partitions_in
@@ -59,8 +59,12 @@ async def _partitions(connection: Connection) -> int | None:
 
 
 async def plan_document(connection: Connection, document: Document) -> Plan:
-    """Return what gives the broker what a document holds; what it does not name stays. Raises `Rejected`, `ConnectionLost`."""
+    """Return what gives the broker what a document holds; what it does not name stays.
+
+    Raises `ConfigurationError` while a backup is restored, `Rejected`, `ConnectionLost`.
+    """
     streams = await _streams(connection)
+    refuse_half(streams)
     consumers = {
         (name, info["name"]): info["config"]
         for name in {one.stream for one in document.wanted if one.stream} & streams.keys()

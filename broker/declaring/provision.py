@@ -26,7 +26,16 @@ from broker.topology import (
     partitions_in,
 )
 
-__all__ = ["STREAM_NOT_FOUND", "Refused", "apply", "carry_out", "consumers_of", "look", "refuse"]
+__all__ = [
+    "STREAM_NOT_FOUND",
+    "Refused",
+    "apply",
+    "carry_out",
+    "consumers_of",
+    "look",
+    "refuse",
+    "refuse_half",
+]
 
 STREAM_NOT_FOUND = 10059
 """The error of JetStream for a stream that is not there."""
@@ -73,6 +82,14 @@ def refuse(made: Plan) -> None:
         raise ConfigurationError("; also: ".join(made.refusals))
 
 
+def refuse_half(streams: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise `ConfigurationError` where one of the streams, configurations by name, is being restored: a part would be opened."""
+    if half := sorted(name for name, config in streams.items() if is_being_restored(config)):
+        raise ConfigurationError(
+            f"not all of a backup is back ({', '.join(half)}): wait for `logbroker restore`, or run it again; nothing was changed"
+        )
+
+
 async def look(connection: Connection, desired: Topology) -> Actual:
     """Return what is there of that which is declared, and what the partitions' number would touch."""
     names = [config["name"] for config in desired.streams()]
@@ -113,13 +130,20 @@ async def _stream(connection: Connection, name: str) -> dict[str, Any] | None:
 
 
 async def consumers_of(connection: Connection, stream: str = STREAM) -> list[dict[str, Any]]:
-    """Return what the server tells of every consumer of a stream."""
+    """Return what the server tells of every consumer of a stream.
+
+    Raises `Rejected`, and `ConnectionLost` where it does not tell of all: in a cluster the server of one may have died.
+    """
     found: list[dict[str, Any]] = []
     while True:
         page = await connection.api(f"CONSUMER.LIST.{stream}", {"offset": len(found)})
-        consumers = page.get("consumers") or []
+        consumers, missing = page.get("consumers") or [], page.get("missing") or []
         found.extend(consumers)
-        if not consumers or len(found) >= page.get("total", 0):
+        is_all = len(found) >= page.get("total", 0)
+        if missing or not (consumers or is_all):
+            named = ", ".join(sorted(missing)) or "some of them"
+            raise ConnectionLost(f"no server tells of the consumers of stream {stream}: {named}")
+        if is_all:
             return found
 
 

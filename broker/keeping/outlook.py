@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from broker.descent import Ancestor, is_being_restored, restoring
+from broker.descent import Ancestor, is_being_restored, is_closed, restoring
 from broker.durations import format_duration
 from broker.keeping.manifest import Archive
+from broker.keeping.room_disk import noted, unnoted
 from broker.sizes import format_size
 from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, STREAM
 
@@ -74,7 +75,7 @@ def _stream(line: str) -> str:
 
 
 def _holds(info: Mapping[str, Any]) -> bool:
-    return int(info["state"]["last_seq"]) > 0 and not is_being_restored(info["config"])
+    return int(info["state"]["last_seq"]) > 0 and not is_closed(info["config"])
 
 
 def _described(info: Mapping[str, Any]) -> str:
@@ -132,7 +133,7 @@ def bound(archive: Archive, present: Mapping[str, Any] | None = None) -> int:
     One that is being restored has no limit of its own; then that of the archive counts.
     """
     if present is not None and not is_being_restored(present["config"]):
-        return int(present["config"].get("max_bytes", -1))
+        return noted(present["config"]).asked
     return int(archive.config.get("max_bytes", -1))
 
 
@@ -145,7 +146,7 @@ def closed_config(
     to the other. It has no bound in bytes, for which a server would set store aside: after a crash that would stand in
     its own way.
     """
-    config = dict(archive.config) | {"max_bytes": -1}
+    config = unnoted(archive.config) | {"max_bytes": -1}
     if present is not None:
         config["storage"] = present["config"].get("storage", "file")
     if change.replicas is not None:

@@ -108,7 +108,7 @@ class RoomKeeper:
         self.report = replace(self.report, is_keeper=is_keeper, on_full=self._policy.on_full.value)
         if not is_keeper:
             self.report = replace(self.report, short_since=None, waits=False, nearest=None)
-            await self._guard.release(info)
+            self._guard.rest()
             return _ELSEWHERE
         await self._look_for_expiring(info)
         held, bounds = Amount.held(info), await self._guard.attend(info)

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from broker.connecting.connection import Connection
-from broker.keeping.room_disk import Disk, Limit, follow
+from broker.descent import is_being_restored
+from broker.keeping.room_disk import Disk, Limit, follow, limited, noted
 from broker.keeping.room_marks import Bounds, limit_of
 from broker.sizes import format_size
 from broker.topology import STREAM
@@ -16,13 +17,13 @@ logger = logging.getLogger(__name__)
 
 
 class DiskGuard:
-    """The guard of one keeper. Who dies while the limit is held down leaves it to the next start, which sets it anew."""
+    """The guard of one keeper. Who dies, or keeps the room no more, while the limit is held down leaves it to the next one."""
 
     def __init__(self, connection: Connection, look: Callable[[], Disk | None]) -> None:
         """Do nothing yet; `look` measures the disk, None where nothing is to stay free."""
         self._connection = connection
         self._look = look
-        self._held_down: Limit | None = None
+        self._holds = False
         self.missing = 0
         """How many bytes the disk has less than are to stay free, while the limit is held down."""
 
@@ -31,46 +32,42 @@ class DiskGuard:
 
         `info` is what STREAM.INFO tells. Raises `Rejected`, `ConnectionLost`.
         """
-        disk = self._look()
-        config = info["config"]
-        if (
-            disk is None or config.get("discard") != "new"
-        ):  # a lower limit would have the old ones go
+        disk, config = self._look(), info["config"]
+        limit = noted(config)
+        if disk is None or config.get("discard") != "new":
+            wanted = Limit(limit.asked)  # a lower one would have the old ones go
+        else:
+            wanted = follow(limit, int(info["state"]["bytes"]), disk)
+        if wanted != limit and not await self._set(info, wanted):
             return Bounds.of(info)
-        now = int(config.get("max_bytes", -1))
-        limit = self._held_down
-        if limit is None or limit.now != now:
-            limit = Limit(now)
-        wanted = follow(limit, int(info["state"]["bytes"]), disk)
-        if wanted.now != now:
-            await self._connection.api(
-                f"STREAM.UPDATE.{STREAM}", {**config, "max_bytes": wanted.now}
-            )
-        self._say(disk, wanted)
-        self._held_down = None if wanted.before is None else wanted
-        self.missing = 0 if wanted.before is None else disk.reserve - disk.free
-        asked = wanted.now if wanted.before is None else wanted.before
-        return Bounds(limit_of(asked), Bounds.of(info).messages)
+        holds = disk is not None and wanted.before is not None
+        self._say(disk, holds=holds)
+        self._holds = holds
+        self.missing = disk.reserve - disk.free if disk is not None and holds else 0
+        return Bounds(limit_of(wanted.asked), Bounds.of(info).messages)
 
-    async def release(self, info: Mapping[str, Any]) -> None:
-        """Give the limit back where the stream is led on another disk by now, whose keeper knows of no other limit.
+    def rest(self) -> None:
+        """Have nothing to do with it, where the stream is led on another disk by now."""
+        self._holds, self.missing = False, 0
 
-        `info` is what STREAM.INFO tells. Raises `Rejected`, `ConnectionLost`: to be called again then.
-        """
-        limit, config = self._held_down, info["config"]
-        if limit is not None and limit.now == int(config.get("max_bytes", -1)):
-            await self._connection.api(
-                f"STREAM.UPDATE.{STREAM}", {**config, "max_bytes": limit.before}
-            )
-        self._held_down, self.missing = None, 0
+    async def _set(self, info: Mapping[str, Any], limit: Limit) -> bool:
+        """Set a limit; False where the stream is not as it was any more, to be looked at again."""
+        now = await self._connection.api(f"STREAM.INFO.{STREAM}")
+        config = now["config"]
+        if now["created"] != info["created"] or is_being_restored(config):
+            return False
+        if noted(config) != noted(info["config"]):
+            return False
+        await self._connection.api(f"STREAM.UPDATE.{STREAM}", limited(config, limit))
+        return True
 
-    def _say(self, disk: Disk, wanted: Limit) -> None:
-        if self._held_down is None and wanted.before is not None:
+    def _say(self, disk: Disk | None, *, holds: bool) -> None:
+        if disk is not None and holds and not self._holds:
             logger.warning(
                 "the disk of the store has %s left, and %s are to stay free: the stream takes no more than it holds, and "
                 "hosts wait, until there is space again",
                 format_size(disk.free),
                 format_size(disk.reserve),
             )
-        if self._held_down is not None and wanted.before is None:
+        if self._holds and not holds:
             logger.info("the disk of the store has space again; the stream may grow as before")

@@ -86,6 +86,20 @@ def test_a_field_that_nobody_knows_is_left_out_and_named() -> None:
         ("a.json", '{"name": "a.b"}', "no name of a stream"),
         ("a.json", '{"durable_name": "c"}', "call the file STREAM.c.json"),
         ("LOGS_CONFIG.partitions", "0", "no number of partitions"),
+        ("LOGS_CONFIG.partitions", "20000", "no number of partitions: there are 1 to 10000"),
+        ("a.json", '{"logship": 1, "partitions": 20000}', "no number of partitions"),
+        (
+            "a.json",
+            '{"name": "a", "metadata": ["team=ops"]}',
+            "metadata of stream a is no JSON object",
+        ),
+        (
+            "a.json",
+            '{"name": "a", "metadata": {"team": 1}}',
+            "metadata of stream a holds what is no text",
+        ),
+        ("a.json", '{"name": "a", "subjects": "logs.>"}', "subjects of stream a is no list"),
+        ("LOGS.c.json", '{"durable_name": "c", "metadata": "x"}', "metadata of consumer c"),
     ],
 )
 def test_what_is_no_configuration_is_refused_with_the_reason(

@@ -11,6 +11,7 @@ from broker.declaring.document import Document, read, text
 from broker.declaring.exchange import gather, overruled, plan_document
 from broker.declaring.provision import apply, carry_out
 from broker.declaring.steps import Kind
+from broker.descent import marked
 from broker.exits import ConfigurationError
 from broker.topology import Topology
 
@@ -103,3 +104,13 @@ async def test_what_the_settings_set_back_is_told() -> None:
     (change,) = overruled(Topology(), document)
 
     assert (change.field, change.after) == ("max_age", 86_400 * 10**9)
+
+
+async def test_a_stream_that_is_not_whole_is_not_opened(connection: Connection) -> None:
+    await apply(connection, TOPOLOGY)
+    document = await gather(connection, ())
+    config = (await connection.api("STREAM.INFO.KV_LOGS_CONFIG"))["config"]
+    await connection.api("STREAM.UPDATE.KV_LOGS_CONFIG", marked(config))
+
+    with pytest.raises(ConfigurationError, match=r"KV_LOGS_CONFIG.*logbroker restore"):
+        await plan_document(connection, document)

@@ -53,6 +53,11 @@ EMPTY = {
             id="a restore was broken off",
         ),
         pytest.param(
+            EMPTY | {"LOGS": info("LOGS", 4) | {"config": {**HALF, "subjects": ["logs.>"]}}},
+            ["LOGS", "KV_LOGS_CONFIG"],
+            id="a restore was broken off, and the stream opened by somebody",
+        ),
+        pytest.param(
             EMPTY | {"KV_LOGS_OFFSETS": info("KV_LOGS_OFFSETS", 7)},
             ["KV_LOGS_OFFSETS", "KV_LOGS_CONFIG"],
             id="receivers were there",

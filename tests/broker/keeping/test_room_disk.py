@@ -1,10 +1,12 @@
 """The stream's limit and the disk below it: the decision, and what a real server then takes."""
 
+from typing import Any
+
 import pytest
 
 from broker.connecting.connection import Connection, Rejected
 from broker.keeping.room import RoomKeeper
-from broker.keeping.room_disk import Disk, Limit, follow
+from broker.keeping.room_disk import Disk, Limit, follow, limited, noted
 from broker.keeping.room_guard import DiskGuard
 from broker.topology import STREAM
 from tests.broker.keeping.conftest import Stream
@@ -61,17 +63,63 @@ def test_a_stream_takes_nothing_while_the_disk_is_short_and_goes_on_after(
     assert caplog.text.count("B left, and") == 1
 
 
-def test_whoever_leads_the_stream_no_more_gives_its_limit_back(dropping: Stream) -> None:
+def test_another_keeper_gives_the_limit_back_when_the_first_has_died(dropping: Stream) -> None:
     dropping.publish("logs.p0.web01")
 
     async def limits(connection: Connection) -> list[int]:
         found = []
-        guard = DiskGuard(connection, lambda: SHORT)
-        for step in (guard.attend, guard.release, guard.release):
+        for disk in (SHORT, BETWEEN, WELL):
             info = await connection.api(f"STREAM.INFO.{STREAM}")
             found.append(info["config"]["max_bytes"])
-            await step(info)
+            await DiskGuard(connection, lambda disk=disk: disk).attend(info)
+        return [*found, (await connection.api(f"STREAM.INFO.{STREAM}"))["config"]["max_bytes"]]
+
+    before, held_down, still, after = dropping.ask(limits)
+    assert held_down < before == after
+    assert still <= held_down
+
+
+def test_who_keeps_nothing_free_gives_back_what_another_held_down(dropping: Stream) -> None:
+    dropping.publish("logs.p0.web01")
+
+    async def limits(connection: Connection) -> list[int]:
+        found = []
+        for disk in (SHORT, None, None):
+            info = await connection.api(f"STREAM.INFO.{STREAM}")
+            found.append(info["config"]["max_bytes"])
+            await DiskGuard(connection, lambda disk=disk: disk).attend(info)
         return found
 
     before, held_down, after = dropping.ask(limits)
     assert held_down < before == after
+
+
+def test_what_was_changed_since_the_look_stays(dropping: Stream) -> None:
+    dropping.publish("logs.p0.web01")
+
+    async def change(connection: Connection) -> dict[str, Any]:
+        info = await connection.api(f"STREAM.INFO.{STREAM}")
+        other = {**info["config"], "max_age": 7 * 86_400 * 10**9, "max_bytes": 2_000_000}
+        await connection.api(f"STREAM.UPDATE.{STREAM}", other)
+        await DiskGuard(connection, lambda: SHORT).attend(info)
+        there = await connection.api(f"STREAM.INFO.{STREAM}")
+        aged = {**there["config"], "max_age": 3_600 * 10**9}
+        await connection.api(f"STREAM.UPDATE.{STREAM}", aged)
+        await DiskGuard(connection, lambda: SHORT).attend(there)
+        last = await connection.api(f"STREAM.INFO.{STREAM}")
+        return {"first": there["config"], "last": last["config"]}
+
+    found = dropping.ask(change)
+
+    assert found["first"]["max_bytes"] == 2_000_000  # looked at again before it is held down
+    assert found["last"]["max_age"] == 3_600 * 10**9
+    assert found["last"]["max_bytes"] < 2_000_000
+
+
+def test_a_note_that_does_not_fit_tells_nothing() -> None:
+    held = limited({"max_bytes": 1000, "metadata": {"owner": "ops"}}, Limit(500, 1000))
+
+    assert noted(held) == Limit(500, 1000)
+    assert noted({**held, "max_bytes": 700}) == Limit(700)
+    assert noted({"max_bytes": 700, "metadata": {"logship.held_down": "700 much"}}) == Limit(700)
+    assert limited(held, Limit(1000)) == {"max_bytes": 1000, "metadata": {"owner": "ops"}}
