@@ -45,8 +45,8 @@ class _Stat:
 def cpu_seconds(process: Process) -> float:
     """Return user plus system time in seconds: of every living process of the tree and of all that they have reaped.
 
-    Not seen is a process whose parent died before it: nothing does so in a run without faults. The kernel counts in
-    ticks of 10 ms.
+    Not seen is a process whose parent died before it, or waits for none of its children, as Spark's daemon of Python workers: none
+    of theirs ends in a run without faults that they outlive (of others, see `bench.watch`). The kernel counts in ticks of 10 ms.
     """
     return sum(stat.own + stat.children for stat in _stats(process)) / _TICK
 

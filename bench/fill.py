@@ -14,7 +14,7 @@ from bench.backlog import LINE_BYTES, backlog
 from broker.block import Identity, Origin, Span, encode_origin
 from broker.subjects import Subject
 
-__all__ = ["BLOCK_LINES", "Sent", "blocks", "fill", "plain_lines"]
+__all__ = ["BLOCK_LINES", "Sent", "blocks", "fill", "on_the_wire", "plain_lines", "store"]
 
 BLOCK_LINES = 256 * 1024 // LINE_BYTES
 """Lines of a full block."""
@@ -75,8 +75,22 @@ def _name(host: int) -> str:
     return f"host{host:04}"
 
 
-def fill(port: int, messages: Iterable[Sent], partitions: int = 1) -> None:
-    """Store messages through the broker of so many partitions at a loopback port, in their order; returns when all are stored.
+def fill(port: int, messages: Iterable[Sent]) -> None:
+    """Store messages of one partition through the broker at a loopback port, made as they go; as `store`."""
+    store(port, on_the_wire(messages))
+
+
+def on_the_wire(messages: Iterable[Sent], partitions: int = 1) -> Iterator[bytes]:
+    """Yield what is sent for messages to a broker of so many partitions, a batch at a time."""
+    waiting = iter(messages)
+    number = 0
+    while batch := _take(waiting):
+        number += 1
+        yield b"".join(_commands(batch, f"fill-{number}", partitions))
+
+
+def store(port: int, batches: Iterable[bytes]) -> None:
+    """Send batches to the broker at a loopback port, each when the one before is stored; returns when all are.
 
     Raises ConnectionError with the broker's words.
     """
@@ -85,11 +99,8 @@ def fill(port: int, messages: Iterable[Sent], partitions: int = 1) -> None:
         answers.readline()
         line.sendall(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n')
         line.sendall(b"SUB fill 1\r\n")
-        waiting = iter(messages)
-        number = 0
-        while batch := _take(waiting):
-            number += 1
-            line.sendall(b"".join(_commands(batch, f"fill-{number}", partitions)))
+        for batch in batches:
+            line.sendall(batch)
             while not (answer := answers.readline()).startswith(b'{"'):
                 if answer.startswith(b"-ERR") or not answer:
                     raise ConnectionError(answer.decode(errors="replace"))

@@ -16,7 +16,7 @@ __all__ = ["main"]
 
 _BLOCK = 20  # lines, as thousands of hosts with little to say send them
 _ABOUT = """\
-Blocks of 20 lines of 200 bytes from so many hosts in turn, as fast as the broker stores them, until all are in the hosts' files and \
+Blocks of 20 lines of 200 bytes, as they are, from so many hosts in turn, as fast as the broker stores them, until all are in the hosts' files and \
 committed; every host's files are checked. Ours alone: what so many agents of others would send cannot be prepared here. CPU: user and system seconds of broker and receiver per GB (1e9 bytes) of lines."""
 _QUESTION = Question("hosts", _ABOUT, ("MB/s", "CPU s/GB"))
 

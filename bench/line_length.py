@@ -29,7 +29,7 @@ _QUESTION = Question("line_length", _ABOUT, ("MB/s", "CPU s/GB"))
     show_default=True,
     help="Of a line, with its newline.",
 )
-@click.option("--megabytes", default=100, show_default=True, help="Of each backlog.")
+@click.option("--megabytes", default=400, show_default=True, help="Of each backlog.")
 @field_options
 def main(field: Field, lengths: tuple[int, ...], megabytes: int) -> None:
     """Measure how fast backlogs drain by the length of their lines; exits with 1 when a line of ours is not as it was written."""

@@ -16,7 +16,7 @@ __all__ = ["main"]
 
 _HOSTS = 64
 _ABOUT = """\
-Blocks of 256 KiB from 64 hosts in turn, spread over so many partitions of one receiver, as fast as the broker stores them, until all are \
+Compressed blocks of 256 KiB from 64 hosts in turn, spread over so many partitions of one receiver, as fast as the broker stores them, until all are \
 in the hosts' files and committed; every host's files are checked. Ours alone: what so many agents of others would send cannot be prepared here. CPU: user and system seconds of broker and receiver per GB (1e9 \
 bytes) of lines."""
 _QUESTION = Question("partitions", _ABOUT, ("MB/s", "CPU s/GB"))
@@ -24,7 +24,10 @@ _QUESTION = Question("partitions", _ABOUT, ("MB/s", "CPU s/GB"))
 
 def _measure(_system: System, folder: Path, partitions: int, lines: int) -> Outcome:
     return arrive(
-        folder, partitions, lines * LINE_BYTES, lambda: blocks(lines, _HOSTS, BLOCK_LINES)
+        folder,
+        partitions,
+        lines * LINE_BYTES,
+        lambda: blocks(lines, _HOSTS, BLOCK_LINES, compressed=True),
     )
 
 

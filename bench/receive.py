@@ -17,17 +17,16 @@ from pathlib import Path
 import click
 
 from bench.backlog import LINE_BYTES
-from bench.cpu import cpu_by_process, proportional_bytes
 from bench.expected import Expected
 from bench.fill import BLOCK_LINES, Sent, blocks, fill, plain_lines
-from bench.processes import Process, Processes
+from bench.processes import Processes, ProgramDied, TookTooLong
 from bench.suite import Suite
 from bench.table import table
+from bench.watch import PARTS, Watch
 
 __all__ = ["Received", "main", "receive"]
 
 _GB = 1e9
-_PARTS = ("driver", "JVM", "workers")
 _SMALL_BLOCK = 20  # lines
 _MOST = 3600.0  # seconds of a run
 _NOTE = """\
@@ -70,39 +69,12 @@ def receive(case: str, lines: int, folder: Path, options: Sequence[str] = ()) ->
         fill(int(suite.url.rpartition(":")[2]), expected.note(messages(lines)))
         os.sync()  # what filling left to be written is no part of receiving
         began = time.monotonic()
-        watch = _Watch(suite.start_receiver([0], "--once", "--compress", "none", *options))
-        watch.until_end()
+        watch = Watch(suite.start_receiver([0], "--once", "--compress", "none", *options))
+        watch.until_end(_MOST)
         seconds = time.monotonic() - began
     verdict = expected.judge(suite.output, messages(lines))
-    return Received(case, lines, seconds, watch.cpu, watch.memory, str(verdict), verdict.is_perfect)
-
-
-class _Watch:
-    """Looks at a program's processes until it ends, and remembers what each was last seen to have used."""
-
-    def __init__(self, program: Process) -> None:
-        self._program = program
-        self._seen: dict[int, tuple[str, float]] = {}
-        self.memory = 0
-
-    def until_end(self) -> None:
-        deadline, looks = time.monotonic() + _MOST, 0
-        while self._program.is_running() and time.monotonic() < deadline:
-            self._seen |= cpu_by_process(self._program)
-            if looks % 20 == 0:  # the kernel walks through all pages for it
-                self.memory = max(self.memory, proportional_bytes(self._program))
-            looks += 1
-            time.sleep(0.05)
-        if code := self._program.wait(1):
-            sys.exit(f"logreceiver ended with {code}: {self._program.last_words()}")
-
-    @property
-    def cpu(self) -> tuple[float, ...]:
-        used = dict.fromkeys(_PARTS, 0.0)
-        for pid, (name, seconds) in self._seen.items():
-            part = "JVM" if name == "java" else "workers"
-            used["driver" if pid == self._program.pid else part] += seconds
-        return tuple(used.values())
+    cpu = tuple(watch.cpu.values())
+    return Received(case, lines, seconds, cpu, watch.memory, str(verdict), verdict.is_perfect)
 
 
 def _show(runs: Sequence[Received], starts: Sequence[Received]) -> str:
@@ -112,9 +84,7 @@ def _show(runs: Sequence[Received], starts: Sequence[Received]) -> str:
         same = [run for run in runs if (run.case, run.lines) == (case, lines)]
         size = lines * LINE_BYTES
         seconds = max(statistics.median(run.seconds for run in same) - begun, 0.001)
-        cpu = [
-            (_cpu(same, part) - _cpu(starts, part)) / (size / _GB) for part in range(len(_PARTS))
-        ]
+        cpu = [(_cpu(same, part) - _cpu(starts, part)) / (size / _GB) for part in range(len(PARTS))]
         rows.append(
             [
                 f"{case}, {size / 1e6:.0f} MB",
@@ -125,7 +95,7 @@ def _show(runs: Sequence[Received], starts: Sequence[Received]) -> str:
                 f"{max(run.memory for run in same) / 2**20:.0f}",
             ]
         )
-    heads = ["", "MB/s", "lines/s", "CPU s/GB", *(f"{part}" for part in _PARTS), "PSS MiB"]
+    heads = ["", "MB/s", "lines/s", "CPU s/GB", *(f"{part}" for part in PARTS), "PSS MiB"]
     return table(heads, rows)
 
 
@@ -168,7 +138,10 @@ def main(
 
 def _fresh_run(case: str, lines: int, options: Sequence[str]) -> Received:
     with tempfile.TemporaryDirectory(prefix="logship-receive-") as name:
-        return receive(case, lines, Path(name), options)
+        try:
+            return receive(case, lines, Path(name), options)
+        except (ProgramDied, TookTooLong) as error:
+            sys.exit(str(error))
 
 
 if __name__ == "__main__":

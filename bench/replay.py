@@ -1,28 +1,30 @@
 """How fast lines are written once more out of the stream, and what that costs: `logreceiver replay` from its start to its end."""
 
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import click
 
 from bench.backlog import LINE_BYTES
-from bench.cpu import cpu_seconds, reaped_seconds
+from bench.cpu import cpu_seconds
 from bench.expected import Expected
 from bench.field.system import System
-from bench.fill import BLOCK_LINES, blocks, fill
+from bench.fill import BLOCK_LINES, Sent, blocks, fill
 from bench.machine import touch_memory
 from bench.options import Field, Question, field_options
-from bench.processes import Processes, ProgramDied
+from bench.processes import Processes
 from bench.suite import Suite
 from bench.trial import Case, Outcome
+from bench.watch import Watch
 
 __all__ = ["main", "replay"]
 
 _GB = 1e9
 _HOSTS = 5
 _ABOUT = """\
-`logreceiver replay` of all that is in the stream, blocks of 256 KiB from five hosts, into files: from its start, Spark's included, to its \
+`logreceiver replay` of all that is in the stream, compressed blocks of 256 KiB from five hosts, into files: from its start, Spark's included, to its \
 end; every host's files are checked. Ours alone: the others keep nothing that could be written once more. CPU: user and system seconds per GB (1e9 bytes) of lines."""
 _QUESTION = Question("replay", _ABOUT, ("MB/s", "CPU s/GB"))
 
@@ -34,21 +36,23 @@ def replay(_system: System, folder: Path, lines: int) -> Outcome:
     with Processes(folder) as processes:
         suite = Suite(folder, processes, partitions=1)
         broker = suite.start_broker()
-        fill(int(suite.url.rpartition(":")[2]), expected.note(blocks(lines, _HOSTS, BLOCK_LINES)))
+        fill(int(suite.url.rpartition(":")[2]), expected.note(_messages(lines)))
         output = folder / "replayed"
         touch_memory(size)
-        # the broker is not reaped before the end, so that what is added meanwhile is the replay's
-        before, reaped, began = cpu_seconds(broker), reaped_seconds(), time.monotonic()
+        before, began = cpu_seconds(broker), time.monotonic()
         words = ["replay", "--server", suite.url, "--since", "earliest", "--output", str(output)]
-        program = suite.start_program("logreceiver", "replay", words)
-        if code := program.wait(120 + size / 2e6):
-            raise ProgramDied(f"logreceiver replay ended with {code}: {program.last_words()}")
+        watch = Watch(suite.start_program("logreceiver", "replay", words))
+        watch.until_end(120 + size / 2e6)
         seconds = time.monotonic() - began
-        used = {"broker": cpu_seconds(broker) - before, "replay": reaped_seconds() - reaped}
+        used = {"broker": cpu_seconds(broker) - before, **watch.cpu}
     per_gb = {f"CPU s/GB {name}": cpu / (size / _GB) for name, cpu in used.items()}
     figures = {"MB/s": size / 1e6 / seconds, "s": seconds, "CPU s/GB": sum(per_gb.values())}
-    verdict = expected.judge(output, blocks(lines, _HOSTS, BLOCK_LINES))
+    verdict = expected.judge(output, _messages(lines))
     return Outcome({**figures, **per_gb}, verdict)
+
+
+def _messages(lines: int) -> Iterator[Sent]:
+    return blocks(lines, _HOSTS, BLOCK_LINES, compressed=True)
 
 
 @click.command()

@@ -90,9 +90,30 @@ def _machine(record: Record) -> str:
     load = f"; load before a run {min(loads):g} to {max(loads):g}" if loads else ""
     told = ", ".join(f"{name} {version}" for name, version in versions.items())
     return (
-        f"Medians, least and most; ratios are of runs of one turn. {record.date[:10]}, {machine}, {machine.processor}, "
+        f"{_runs(record)}{_common(record)} {record.date[:10]}, {machine}, {machine.processor}, "
         f"{machine.file_system}{load}; commit {record.commit[:7]}{' with changes' if record.dirty else ''}; {told}."
     )
+
+
+def _runs(record: Record) -> str:
+    counts = [len(one.runs) for one in record.results if one.runs]
+    if not counts or max(counts) == 1:
+        return "One run each."
+    least = f"{min(counts)} to " if min(counts) < max(counts) else ""
+    return f"Medians, least and most of {least}{max(counts)} runs; ratios are of runs of one turn."
+
+
+def _common(record: Record) -> str:
+    """Return the parameters that all cases share: those that differ are in a case's name."""
+    kept = [set(one.parameters.items()) for one in record.results]
+    shared = set.intersection(*kept) if kept else set()
+    order = record.results[0].parameters if record.results else {}
+    words = [
+        f"{name.replace('_', ' ')}: {value if isinstance(value, str) else format(value, ',g')}"
+        for name, value in order.items()
+        if (name, value) in shared
+    ]
+    return f" {', '.join(words).capitalize()}." if words else ""
 
 
 def _escaped(cell: str) -> str:

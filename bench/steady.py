@@ -54,7 +54,7 @@ def steady(system: System, folder: Path, rate: int, seconds: float) -> Outcome:
         road.wait_for_all(_PATIENCE, charge.programs)
         peak = charge.peak()
     verdict = judge_host(files, staged.output, _HOST)
-    if not verdict.is_perfect:
+    if not verdict.is_complete:
         return Outcome({}, verdict)  # what came cannot be told from what did not
     shares = {f"CPU % {name}": 100 * used / passed for name, used in cpu.items()}
     cuts = quantiles(latencies := road.latencies(), n=100)

@@ -6,7 +6,9 @@ The namespaces, and all in them, go with the bench.
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +16,9 @@ import click
 
 from bench.backlog import LINE_BYTES, write_backlog
 from bench.drain import drain
+from bench.field.fluent_bit import FLUENT_BIT_COMPRESSED, FLUENT_BIT_FAST
+from bench.field.pair import Pair
+from bench.field.system import System
 from bench.options import Field, Question, field_options
 from bench.processes import Processes, ProgramDied
 from bench.trial import Case
@@ -25,7 +30,7 @@ _INSIDE = "LOGSHIP_BENCH_NAMESPACE"
 _ABOUT = """\
 As `drain`, with the host far from the centre, so many milliseconds there and back: from the start of the agent until all of a backlog of \
 200-byte lines is in the received file and committed; every byte is checked. CPU: user and system seconds of all programs but the line \
-per GB (1e9 bytes) of lines. Peers send lines as they are: RELP and syslog compress only within TLS, Fluent Bit only where it is told to. \
+per GB (1e9 bytes) of lines. RELP and syslog send lines as they are, and compress only within TLS; Fluent Bit is told to in a run of its own. \
 Where the kernel has no netem the line is a program, which carries some 50 MB/s and takes a processor for it."""
 _QUESTION = Question("wan", _ABOUT, ("MB/s", "CPU s/GB"))
 
@@ -46,6 +51,7 @@ def main(field: Field, megabytes: int, round_trips: tuple[int, ...]) -> None:
     """Measure how fast a backlog drains from far away; exits with 1 when a line of ours is not as it was written."""
     if _INSIDE not in os.environ:
         _go_inside()
+    field = replace(field, systems=tuple(_also_compressed(field.systems)))
     with field.folder() as folder:
         field.answer(_QUESTION, _cases(megabytes, round_trips, folder), folder)
 
@@ -60,6 +66,13 @@ def _go_inside() -> None:
     os.execvp("unshare", ["unshare", *who, sys.executable, "-m", "bench.wan", *sys.argv[1:]])
 
 
+def _also_compressed(systems: Iterable[System]) -> Iterator[System]:
+    for system in systems:
+        yield system
+        if isinstance(system, Pair) and system.peer is FLUENT_BIT_FAST:
+            yield replace(system, name=f"{system.name}-gzip", peer=FLUENT_BIT_COMPRESSED)
+
+
 def _cases(megabytes: int, round_trips: tuple[int, ...], folder: Path) -> Iterator[Case]:
     logs = folder / "logs"
     logs.mkdir()
@@ -72,14 +85,15 @@ def _cases(megabytes: int, round_trips: tuple[int, ...], folder: Path) -> Iterat
                 line = Line(place, processes, milliseconds / 2000)
             except (OSError, subprocess.CalledProcessError, ProgramDied) as error:
                 sys.exit(_refusal(error))
-            parameters: dict[str, float | str] = {
-                "megabytes": megabytes,
-                "line_bytes": LINE_BYTES,
-                "round_trip_ms": milliseconds,
-                "line": line.kind,
-            }
-            measure = partial(drain, logs=logs, way=line)
-            yield Case(f"{milliseconds} ms", parameters, measure, far=True)
+            with closing(line):
+                parameters: dict[str, float | str] = {
+                    "megabytes": megabytes,
+                    "line_bytes": LINE_BYTES,
+                    "round_trip_ms": milliseconds,
+                    "line": line.kind,
+                }
+                measure = partial(drain, logs=logs, way=line)
+                yield Case(f"{milliseconds} ms", parameters, measure, far=True)
 
 
 def _refusal(error: Exception) -> str:

@@ -48,7 +48,10 @@ HOME = _Home()
 
 
 class Line:
-    """The host in a network namespace of its own; the centre's is that of whoever lays the line. Both go with what runs there."""
+    """The host in a network namespace of its own; the centre's is that of whoever lays the line.
+
+    What runs at the host goes with the `processes` that hold its namespace, the line itself when it is closed.
+    """
 
     address = _NEAR_ADDRESS
 
@@ -71,6 +74,12 @@ class Line:
             _run("ip", "addr", "add", f"{_FAR_ADDRESS}/24", "dev", _FAR)
             _run("ip", "link", "set", _FAR, "mtu", "1500", "txqueuelen", "10000", "up")
 
+    def close(self) -> None:
+        """Take the line away, so that another can be laid; also where its programs have ended."""
+        subprocess.run(["ip", "link", "del", _NEAR], check=False, capture_output=True)
+        for network in (self._own, self._host):
+            os.close(network)
+
     @contextmanager
     def at_the_host(self) -> Iterator[None]:
         """Run what is started within at the host's end."""
@@ -92,7 +101,7 @@ class Line:
             _run("tc", "qdisc", "add", "dev", _NEAR, *shaping)
             with self.at_the_host():
                 _run("tc", "qdisc", "add", "dev", _FAR, *shaping)
-        except subprocess.CalledProcessError:
+        except (OSError, subprocess.CalledProcessError):  # no `tc` here, or no netem in the kernel
             _run("ip", "link", "del", _NEAR)
             return False
         return True

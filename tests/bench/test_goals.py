@@ -69,16 +69,20 @@ def test_a_cost_is_flat_over_all_sizes_or_not_known_to_be() -> None:
 
 def test_what_lines_of_many_hosts_cost_is_held_against_few() -> None:
     both = [
-        result("5 hosts", "logship", {"CPU s/GB": 10.0}),
-        result("5,000 hosts", "logship", {"CPU s/GB": 14.0}),
+        result("5 hosts", "logship", {"CPU s/GB": 10.0, "CPU s/GB receiver": 4.0}),
+        result("5,000 hosts", "logship", {"CPU s/GB": 14.0, "CPU s/GB receiver": 8.0}),
     ]
     record = replace(RECORD, command="hosts", results=tuple(both))
 
     assert found([record], "CPU s/GB of 5,000 hosts, to 5").found == 1.4
+    assert found([record], "CPU s/GB receiver of 5,000 hosts, to 5").verdict == "missed by 33%"
 
 
 def test_every_goal_has_a_row() -> None:
     text = told([drained(OURS, THEIRS)])
 
-    assert "| 400 MB: MB/s, to Fluent Bit's | at least 3 | 3.25 | reached |" in text
+    assert (
+        "| 400 MB: MB/s, to Fluent Bit's | at least 3 | 3.25 | reached | a processor, 0123456 |"
+        in text
+    )
     assert text.count("not measured") == len(goals([])) - 2

@@ -54,7 +54,10 @@ def test_files_to_which_nothing_is_written_cost_memory_and_a_start(measured: Mea
     (ours,) = measured.record("idle").results
 
     assert not ours.void
-    assert min(ours.runs[0].figures["RSS MiB agent"], ours.runs[0].figures["start CPU s"]) > 0
+    figures = ours.runs[0].figures
+    assert min(figures["RSS MiB agent"], figures["start CPU s"]) > 0
+    shares = [figures[f"CPU % {name}"] for name in ("agent", "broker", "receiver")]
+    assert figures["CPU %"] == pytest.approx(sum(shares))
 
 
 def test_lines_may_be_short_and_long(measured: Measured) -> None:
@@ -65,15 +68,18 @@ def test_lines_may_be_short_and_long(measured: Measured) -> None:
 
 
 def test_a_host_far_away_is_measured_or_it_is_said_why_not(tmp_path: Path) -> None:
-    words = ("--megabytes", "1", "--milliseconds", "50", "--system", "nats-py")
+    distances = ("--milliseconds", "20", "--milliseconds", "50")
+    words = ("--megabytes", "1", *distances, "--system", "nats-py")
     with measuring(tmp_path, {"wan": words}) as far:
         if far.commands["wan"].wait(300):
             said = far.commands["wan"].last_words()
             assert said.startswith("cannot lay a line here")
             assert "\n" not in said
             return
-        (loop,) = far.record("wan").results
+        near, loop = far.record("wan").results
 
+    assert (near.case, loop.case) == ("20 ms", "50 ms")
+    assert not near.void
     assert not loop.void
     assert loop.runs[0].verdict.startswith("5000 written, 5000 received")
     assert 0 < loop.runs[0].figures["MB/s"] < 1 / 0.05

@@ -62,6 +62,15 @@ def test_what_is_asked_of_us_alone(measured: Measured, name: str) -> None:
     assert ours.runs[0].verdict.startswith("10000 written, 10000 received")
 
 
+def test_who_writes_a_replay_is_charged_for_it(measured: Measured) -> None:
+    (ours,) = measured.record("replay").results
+
+    figures = ours.runs[0].figures
+    parts = [figures[f"CPU s/GB {name}"] for name in ("broker", "driver", "JVM", "workers")]
+    assert min(parts[1:]) > 0
+    assert figures["CPU s/GB"] == pytest.approx(sum(parts))
+
+
 def test_where_time_goes_is_told_by_stage(measured: Measured) -> None:
     (ours,) = measured.record("stages").results
 

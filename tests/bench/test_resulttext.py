@@ -132,3 +132,20 @@ def test_the_readme_gets_a_chart_and_a_table_for_each_command() -> None:
     assert "![drain](bench/results/drain.png)" in text
     assert text.endswith(f"ordered |\n{END}\nb\n") or text.endswith(f"missing |\n{END}\nb\n")
     assert reported(readme, []) == f"a\n{BEGIN}\nNothing is measured yet.\n{END}\nb\n"
+
+
+def test_runs_are_counted() -> None:
+    fewer = replace(THEIRS, case="400 MB", runs=runs(50.0, 50.0))
+
+    assert "of 3 runs; ratios" in plain(replace(RECORD, results=(OURS,)))
+    assert "of 2 to 3 runs; ratios" in plain(replace(RECORD, results=(OURS, fewer)))
+    assert "One run each." in plain(replace(RECORD, results=(replace(OURS, runs=runs(1.0)),)))
+
+
+def test_what_all_cases_share_is_told_once() -> None:
+    shared: dict[str, float | str] = {"seconds": 15.0, "line_bytes": 2_000, "line": "a tunnel"}
+    cases = [replace(OURS, parameters={"files": files, **shared}) for files in (1, 1_000)]
+
+    assert " Seconds: 15, line bytes: 2,000, line: a tunnel. 2026-" in plain(
+        replace(RECORD, results=tuple(cases))
+    )
