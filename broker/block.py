@@ -30,6 +30,7 @@ _FILE, _SPAN, _IDENTITY = "Log-File", "Log-Span", "Log-Identity"
 _LINES, _AGENT, _READ_AT = "Log-Lines", "Log-Agent", "Log-Read-At"
 _FILTERED = "Log-Filtered"
 _ENCODING = "Content-Encoding"
+_MOST_NUMBER = 2**64 - 1  # some file systems have inodes of all 64 bits
 _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 
@@ -213,7 +214,8 @@ def _number(headers: Mapping[str, str], name: str) -> int:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 20
+    # as many digits as the most has, so that nobody makes us read a number of millions
+    return text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= _MOST_NUMBER
 
 
 def _quote(path: str) -> str:

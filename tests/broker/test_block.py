@@ -22,7 +22,8 @@ spans = st.builds(
     numbers,
     st.integers(0, 10**9),
 )
-identities = st.builds(Identity, numbers, st.integers(0, 1024), hexes, st.integers(0, 1024), hexes)
+inodes = st.integers(0, 2**64 - 1)
+identities = st.builds(Identity, inodes, st.integers(0, 1024), hexes, st.integers(0, 1024), hexes)
 paths = st.binary(max_size=80).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 origins = st.builds(
     Origin,
@@ -39,6 +40,14 @@ origins = st.builds(
 
 @given(origins)
 def test_an_origin_comes_back_as_it_was_sent(origin: Origin) -> None:
+    assert decode_origin(encode_origin(origin)) == origin
+
+
+def test_an_inode_of_64_bits_comes_back() -> None:
+    identity = Identity(2**64 - 1, 4, "ab", 0, "")
+    origin = Origin("1-a", "/x", Span("f", 0, 9), identity, 1, 5)
+
+    assert Identity.parse(str(identity)) == identity
     assert decode_origin(encode_origin(origin)) == origin
 
 
@@ -76,6 +85,8 @@ GOOD = encode_origin(Origin("1-a", "/x", Span("f", 0, 9), Identity(1, 0, "", 0, 
         ("Log-Span", "f:\u0660-9"),
         ("Log-Identity", "1:2:3"),
         ("Log-Identity", "x:0::0:"),
+        ("Log-Identity", f"{2**64}:0::0:"),
+        ("Log-Identity", "000000000000000000001:0::0:"),
         ("Log-Lines", ""),
         ("Log-Lines", "-1"),
         ("Log-Read-At", "soon"),

@@ -53,6 +53,13 @@ def test_what_encode_writes_decode_reads() -> None:
     assert Positions.decode(positions.encode()) == positions
 
 
+def test_a_file_whose_inode_takes_64_bits_is_remembered() -> None:
+    cursor = Cursor("f", "/log/a", 10, Identity(2**64 - 1, 4, "ab", 2, "cd"), 5)
+    positions = Positions(7, "1-aaaaaaaa", {"f": cursor})
+
+    assert Positions.decode(positions.encode()) == positions
+
+
 @pytest.mark.parametrize(
     "data",
     [
