@@ -60,6 +60,8 @@ class _Memory:
 _WAY_OUT = "bring it back, or remove it and lose what it knows of gaps"
 
 _memories: dict[Path, _Memory] = {}
+"""Of the partitions served last, the latest at the end: a reused worker comes to all of them."""
+_MOST_MEMORIES = 2
 
 
 class SpanBook:
@@ -164,7 +166,7 @@ class SpanBook:
             raise DamagedSpans(f"{self._path} is damaged: {error}; {_WAY_OUT}") from None
         memory.size += len(data)
         memory.seal = (memory.seal + data)[-_SEAL:]
-        _memories[self._path] = memory
+        _keep(self._path, memory)
         return memory
 
 
@@ -178,6 +180,13 @@ def cut(path: Path, image: PreImage, seal: str = "") -> None:
         cut_back(path, replace(image, inode=0) if _is_sealed(path, image, seal) else image)
     except EOFError as error:
         raise DamagedSpans(f"{error}; {_WAY_OUT}") from None
+
+
+def _keep(path: Path, memory: _Memory) -> None:
+    _memories.pop(path, None)
+    _memories[path] = memory
+    while len(_memories) > _MOST_MEMORIES:
+        del _memories[next(iter(_memories))]
 
 
 def _is_sealed(path: Path, image: PreImage, seal: str) -> bool:

@@ -306,3 +306,14 @@ def test_what_was_compacted_ends_in_the_same_seal(tmp_path: Path) -> None:
 
     assert (tmp_path / "p0.spans").stat().st_size < before
     assert SpanBook(tmp_path / "p0.spans").loss(book.seal) is None
+
+
+def test_a_worker_that_comes_to_all_partitions_remembers_the_last_two(tmp_path: Path) -> None:
+    paths = [tmp_path / f"p{number}.spans" for number in range(4)]
+    for path in [*paths, paths[2]]:
+        book = SpanBook(path)
+        book.note("web01", "a", 5, 1)
+        book.save()
+
+    assert list(spanbook._memories) == [paths[3], paths[2]]
+    assert [SpanBook(path).reached("web01", "a") for path in paths] == [5] * 4
