@@ -34,7 +34,8 @@ class Keeper:
         while True:
             now = asyncio.get_running_loop().time()
             grown = len(shipping.positions.files) > remembered + _GROWTH
-            if grown or now - forgotten >= _FORGET_EVERY:
+            # before it is, files that are there are not followed yet, and none would seem to be wanted
+            if shipping.is_oriented and (grown or now - forgotten >= _FORGET_EVERY):
                 await self._forget(shipping)
                 forgotten, remembered = now, len(shipping.positions.files)
             began = asyncio.get_running_loop().time()

@@ -82,6 +82,11 @@ class Shipping:
         """Whether the first look is done."""
         return self._looked > float("-inf")
 
+    @property
+    def is_oriented(self) -> bool:
+        """Whether a look has told which of the files that are there have a position."""
+        return self._source.is_oriented
+
     def position(self, file: str) -> int:
         """Return how far a file is acknowledged, by its id, in bytes."""
         cursor = self.positions.files.get(file)

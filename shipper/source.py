@@ -32,6 +32,8 @@ class Source(Protocol):
     @property
     def is_unsettled(self) -> bool: ...  # noqa: D102
     @property
+    def is_oriented(self) -> bool: ...  # noqa: D102
+    @property
     def patience(self) -> float: ...  # noqa: D102
     @property
     def open_files(self) -> int: ...  # noqa: D102

@@ -35,6 +35,7 @@ class StandardInput:
     is_waiting = False
     is_repeatable = False
     is_unsettled = False
+    is_oriented = False
     look_due = False
     open_files = 1
     patience = math.inf

@@ -113,6 +113,11 @@ class Follower:
         """Whether a file that was rotated or deleted waits for its end."""
         return self._summons.is_unsettled
 
+    @property
+    def is_oriented(self) -> bool:
+        """Whether a look has decided on all that it showed; before, a cursor without a file may yet find it."""
+        return self._roster.looked is not None
+
     async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - running out of it is no error here
         """Return when something changed since the last call, or after `timeout` seconds."""
         with suppress(TimeoutError):

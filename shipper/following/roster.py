@@ -33,7 +33,10 @@ __all__ = ["Roster"]
 
 
 class Roster:
-    """The files that one follower knows; `chains` holds its tailers by family, oldest first."""
+    """The files that one follower knows; `chains` holds its tailers by family, oldest first.
+
+    `looked` is when the last look of which nothing was held was settled, in nanoseconds; None before the first.
+    """
 
     def __init__(
         self, selection: Selection, known: Iterable[Cursor], new_id: Callable[[], str]
@@ -48,7 +51,7 @@ class Roster:
         self._copies = Copies()
         self._holes = Holes()
         self._shown = Outlook()
-        self._looked: int | None = None
+        self.looked: int | None = None
         self._held: Set[str] = frozenset()
 
     def sight(
@@ -59,7 +62,7 @@ class Roster:
         The inode of a file that is not open may have been given to another one.
         """
         paths = {key: tailer.sighting.path for key, tailer in self.tailers.items()}
-        self._shown = outlook(sightings, paths, self._looked)
+        self._shown = outlook(sightings, paths, self.looked)
         self._held = frozenset()
         self.memory.lives |= {s.path for s in self._shown.files.values() if s.wanted}
         notices = []
@@ -72,7 +75,7 @@ class Roster:
                     text = f"is now {sighting.path}"
                     notices.append(Notice(NoticeKind.ROTATED, before.path, text))
         self._passed.keep(self._shown.files, lambda: self._being_read(is_open))
-        from_end = self._selection.from_end and (self._looked is None or self._before is not None)
+        from_end = self._selection.from_end and (self.looked is None or self._before is not None)
         lives = self.memory.lives
         return asks(self._shown, self.tailers, self._passed, self._index, lives, from_end), notices
 
@@ -91,7 +94,7 @@ class Roster:
         if not self._held:
             self._copies.keep(files)
             self._holes.keep(files)
-            self._looked = now  # what is older, and not known after this, was there before us
+            self.looked = now  # what is older, and not known after this, was there before us
         truncated = [
             self._remember(key)
             for key in list(self.tailers)
@@ -118,8 +121,9 @@ class Roster:
         ]
         self.memory.drop_unread(truncated)
         self._before = None
-        wanted = [s.path for s in self._shown.files.values() if s.wanted]
-        self.memory.tidy([*wanted, *(t.sighting.family for t in self.tailers.values())], now)
+        if not self._held:  # or it would be their cursors that seem to be without a file
+            wanted = [s.path for s in self._shown.files.values() if s.wanted]
+            self.memory.tidy([*wanted, *(t.sighting.family for t in self.tailers.values())], now)
         self.order()
         return notices
 
