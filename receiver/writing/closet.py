@@ -1,6 +1,7 @@
 """Closed segments after their commit: compressed, and the oldest removed. Off the hot path, and never a live file.
 
-A segment that an undo may still need is never touched, nor a file that the register of owners does not know.
+A segment that an undo may still need is never touched, nor a file that the register of owners does not know. Age counts from
+the newest line that is there, and never from later than now: this machine's clock alone may be years ahead at a boot.
 """
 
 import logging
@@ -15,6 +16,7 @@ from broker.faults import fault
 from broker.sizes import format_size
 from receiver.writing import journal, rotation
 from receiver.writing.folders import remove_empty, walk, within
+from receiver.writing.journal import PreImage
 from receiver.writing.keeping import Limits, Segment, superfluous
 from receiver.writing.layout import Layout, register_keys
 from receiver.writing.lengths import Damaged
@@ -29,6 +31,7 @@ _MODEST = (
 
 _LOOK_EVERY = 3600 * 1_000_000_000  # nanoseconds
 _LAST = 2**62  # behind the numbers of a day's segments
+_UNDER_WAY = 1_000_000_000  # nanoseconds: more than kernels stamp files behind their clock
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +48,15 @@ class Order:
     compress: str
     limits: Limits = Limits()  # noqa: RUF009 - a frozen value
     layout: Layout = Layout()  # noqa: RUF009 - a frozen value
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What was there: files, the images of those that an undo may need, and the partitions whose journals are here."""
+
+    names: list[str]
+    needed: Mapping[str, PreImage]
+    journals: Container[str]
 
 
 class Closet:
@@ -98,7 +110,7 @@ class Closet:
             self._told = None
 
     def _first_look(self) -> set[str]:
-        names = {rotation.plain_name(segment.name) for segment in self._settled()}
+        names = {rotation.plain_name(segment.name) for segment in self._settled(_look(self.order))}
         for name in names:
             with within(self.order.output, name) as path:
                 clear_away(path.parent, path.name)
@@ -110,9 +122,7 @@ class Closet:
             return set()
         needed = _needed(self.order.state)
         free = {
-            name
-            for name, (live, number) in self._needed.items()
-            if number < needed.get(live, number + 1)
+            name for name, (live, number) in self._needed.items() if _is_free(needed, live, number)
         }
         for name in free:
             del self._needed[name]
@@ -126,7 +136,7 @@ class Closet:
         self._look_at = now + _LOOK_EVERY
         return {
             segment.name
-            for segment in self._settled()
+            for segment in self._settled(_look(order))
             if segment.day and rotation.plain_name(segment.name) == segment.name
         }
 
@@ -134,10 +144,14 @@ class Closet:
         limits, output = self.order.limits, self.order.output
         if not limits or stopped():
             return
-        segments = self._settled()
+        now = self._clock()
+        look = _look(self.order)
+        segments = self._settled(look)
         if limits.age or limits.size:
             segments = [sized for segment in segments for sized in _sized(output, segment)]
-        gone = superfluous(segments, limits, self._clock())
+        if limits.age:
+            now = min(now, self._newest(look, segments, now))
+        gone = superfluous(segments, limits, now)
         for segment in gone:
             # that's fine: a person, or another receiver
             with suppress(FileNotFoundError), within(output, segment.name) as path:
@@ -154,35 +168,43 @@ class Closet:
                 gone[-1].name,
             )
 
-    def _settled(self) -> list[Segment]:
+    def _newest(self, look: _Look, segments: Iterable[Segment], now: int) -> int:
+        """Return the moment of the newest line of any file of ours, in nanoseconds since the epoch.
+
+        While lines are appended a file has the time of this machine: it counts as it was before its batch, and one that a
+        batch has begun with since we looked does not.
+        """
+        moments = [segment.moment for segment in segments]
+        moments += [image.moment for image in look.needed.values()]
+        for name in look.names:
+            live = rotation.plain_name(name)
+            if rotation.is_closed(name) or live in look.needed or not self._is_ours(live, look):
+                continue
+            found = _sized(self.order.output, Segment(live, _LAST, name))
+            moments += [one.moment for one in found if one.moment < now - _UNDER_WAY]
+        return max(moments, default=now)
+
+    def _settled(self, look: _Look) -> list[Segment]:
         """Return the segments of the partitions whose journals are here, without those that an undo may need."""
-        order = self.order
-        names = list(walk(order.output))
-        needed = _needed(
-            order.state
-        )  # after the listing: what is in it was announced before it was made
-        journals = {path.stem for path in order.state.glob("p*.journal")}
         segments = []
-        for live, numbers in rotation.closed_segments(names).items():
-            if f"p{self._owner(live)}" not in journals:
+        for live, numbers in rotation.closed_segments(look.names).items():
+            if not self._is_ours(live, look):
                 continue
             for number, name in numbers.items():
-                if number < needed.get(live, number + 1):
-                    segments.append(_segment(order.layout, live, number, name))
+                if _is_free(look.needed, live, number):
+                    segments.append(_segment(self.order.layout, live, number, name))
                 else:
                     self._needed[rotation.plain_name(name)] = (live, number)
-        return segments + self._days_over(names, needed, journals)
+        return segments + self._days_over(look)
 
-    def _days_over(
-        self, names: Iterable[str], needed: Mapping[str, int], journals: Container[str]
-    ) -> list[Segment]:
+    def _days_over(self, look: _Look) -> list[Segment]:
         """Return the files of days that are over for their partition: it has one of a later day, or was told to be silent."""
         layout = self.order.layout
-        lives = ((rotation.plain_name(name), name) for name in names if layout.has_date)
+        lives = ((rotation.plain_name(name), name) for name in look.names if layout.has_date)
         found = [
             (f"p{self._owner(live)}", layout.date_of(live), live, name)
             for live, name in lives
-            if layout.date_of(live) and live not in needed
+            if layout.date_of(live) and live not in look.needed
         ]
         last: dict[str, str] = {}
         for partition, date, _, _ in found:
@@ -190,8 +212,11 @@ class Closet:
         return [
             _segment(layout, live, _LAST, name)
             for partition, date, live, name in found
-            if partition in journals and (date < last[partition] or live in self._over)
+            if partition in look.journals and (date < last[partition] or live in self._over)
         ]
+
+    def _is_ours(self, live: str, look: _Look) -> bool:
+        return f"p{self._owner(live)}" in look.journals
 
     def _owner(self, live: str) -> int | None:
         keys = register_keys(live)  # the same for all days of a file
@@ -230,14 +255,27 @@ def _segment(layout: Layout, live: str, number: int, name: str) -> Segment:
     return Segment(layout.of_all_days(live), number, name, day=layout.date_of(live))
 
 
-def _needed(state: Path) -> Mapping[str, int]:
-    """Return for each file of a batch that may be undone the lowest segment number that the undo needs."""
-    needed: dict[str, int] = {}
+def _look(order: Order) -> _Look:
+    names = list(walk(order.output))
+    needed = _needed(
+        order.state
+    )  # after the listing: what is in it was announced before it was made
+    return _Look(names, needed, {path.stem for path in order.state.glob("p*.journal")})
+
+
+def _is_free(needed: Mapping[str, PreImage], live: str, number: int) -> bool:
+    image = needed.get(live)
+    return image is None or number < image.number
+
+
+def _needed(state: Path) -> Mapping[str, PreImage]:
+    """Return the image of each file of a batch that may be undone: the undo needs the segments from its number on."""
+    needed: dict[str, PreImage] = {}
     for path in state.glob("p*.journal"):
         try:
             batch = journal.decode(path.read_bytes())
         except journal.DamagedJournal as error:
             raise OSError(5, str(error), str(path)) from error
         for image in batch.images if batch and not batch.is_settled else ():
-            needed[image.name] = image.number
+            needed[image.name] = image
     return needed

@@ -29,7 +29,8 @@ class Segment:
 class Limits:
     """What is kept; 0 is no limit.
 
-    `number` segments per live file, none whose last line is older than `age` nanoseconds, `size` bytes in all.
+    `number` segments per live file, none whose last line is `age` nanoseconds older than the newest line of all, `size`
+    bytes in all.
     """
 
     number: int = 0
@@ -44,6 +45,7 @@ class Limits:
 def superfluous(segments: Iterable[Segment], limits: Limits, now: int) -> list[Segment]:
     """Return what is to be removed, oldest first: of one live file by number, over all of them by time.
 
+    `now` is what age counts from, in nanoseconds since the epoch: no later than the newest line that anybody has seen.
     A segment counts as young as the youngest before it, so that a file never loses a piece out of its middle.
     """
     ordered = sorted(segments, key=lambda segment: (segment.live, segment.day, segment.number))

@@ -247,11 +247,11 @@ def test_asked_for_files_in_folders_are_turned_where_they_are_and_not_behind_a_l
     assert done.closed == ("web01/var/log/a.000001",)
     assert (partition.output / done.closed[0]).read_bytes() == b"web01\n"
     assert [path.name for path in elsewhere.rglob("a*")] == ["a"]
-    limits = Limits(age=1)
+    limits = Limits(size=1)
     order = Order(partition.output, partition.state, "gzip", layout=Layout(BY_FILE))
     Closet(order, time.time_ns).tidy(done.closed, lambda: False)
     assert (partition.output / "web01/var/log/a.000001.gz").exists()
-    Closet(replace(order, limits=limits), lambda: 2**62).tidy((), lambda: False)
+    Closet(replace(order, limits=limits), time.time_ns).tidy((), lambda: False)
     assert tree(partition) == {"web01/var/log/a": b""}
 
 

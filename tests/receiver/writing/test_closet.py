@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from receiver.outcome import Done
-from receiver.writing import rotation
+from receiver.writing import journal, rotation
 from receiver.writing.closet import Closet, Order
 from receiver.writing.keeping import Limits
 from tests.receiver.partition import Partition
@@ -131,12 +131,61 @@ def test_age_passes_by_itself_whether_or_not_anything_is_closed(order: Order) ->
     for number, name in enumerate(make(order, 1, 2, 3)):
         os.utime(order.output / name, ns=(NOW, NOW - (4 - number) * DAY))
     os.utime(order.output / "web01.log", ns=(NOW, NOW - 9 * DAY))
+    make(order, live="web02.log")
+    os.utime(order.output / "web02.log", ns=(NOW, NOW - DAY // 2))
     closet = Closet(replace(order, compress="none", limits=Limits(age=3 * DAY)), lambda: NOW)
 
     closet.tidy((), never)
 
-    assert names_in(order) == ["web01.log", "web01.log.000002", "web01.log.000003"]
+    assert names_in(order) == ["web01.log", "web01.log.000002", "web01.log.000003", "web02.log"]
     assert closet.removed == 1
+
+
+def of_seven_days(order: Order) -> tuple[str, ...]:
+    names = make(order, *range(1, 8))
+    for number, name in enumerate(names):
+        os.utime(order.output / name, ns=(NOW, NOW - (7 - number) * DAY))
+    os.utime(order.output / "web01.log", ns=(NOW, NOW - DAY // 2))
+    return names
+
+
+def test_a_clock_that_is_ahead_of_every_line_removes_no_more_than_one_that_is_right(
+    order: Order,
+) -> None:
+    names = of_seven_days(order)
+    order = replace(order, compress="none", limits=Limits(age=3 * DAY))
+
+    for ahead in (0, 400 * DAY):
+        Closet(order, lambda ahead=ahead: NOW + ahead).tidy((), never)
+        assert names_in(order) == ["web01.log", *names[4:]], ahead
+
+
+def test_lines_of_tomorrow_make_nothing_older_today(order: Order) -> None:
+    names = of_seven_days(order)
+    make(order, 1, live="web02.log")
+    os.utime(order.output / "web02.log.000001", ns=(NOW, NOW + 400 * DAY))
+
+    tidy(replace(order, compress="none", limits=Limits(age=3 * DAY + 1)), (), never)
+
+    assert set(names_in(order)) >= {"web02.log.000001", *names[4:]}
+    assert names[0] not in names_in(order)
+
+
+@pytest.mark.parametrize("when", ["before the look", "during the look"])
+def test_a_file_that_is_being_written_does_not_tell_the_time_by_a_clock_that_is_ahead(
+    order: Order, when: str
+) -> None:
+    names, ahead = of_seven_days(order), NOW + 400 * DAY
+    os.utime(order.output / "web01.log", ns=(ahead, ahead))  # as a write leaves it
+    if when == "before the look":
+        image = journal.PreImage("web01.log", 5, 8, NOW - DAY // 2)
+        lines = journal.encode_start(1, 1) + journal.encode_images([image])
+        (order.state / "p0.journal").write_bytes(journal.sealed(lines)[0])
+    order = replace(order, compress="none", limits=Limits(age=3 * DAY))
+
+    Closet(order, lambda: ahead).tidy((), never)
+
+    assert set(names_in(order)) >= set(names[4:])
 
 
 def test_a_strangers_file_is_neither_removed_nor_compressed(order: Order) -> None:

@@ -54,7 +54,7 @@ def test_so_many_days_are_kept_of_every_host_beside_the_last(order: Order) -> No
 
 
 def test_days_are_removed_by_age_and_by_bytes_in_all(order: Order) -> None:
-    assert tidied(order, age=3 * DAY + 1) == files(days=DAYS[1:])
+    assert tidied(order, age=2 * DAY + 1) == files(days=DAYS[1:])
     assert tidied(order, size=200) == files(days=DAYS[2:])
 
 
