@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from aiofiles.os import wrap
 
 from shipper.files.identity import HEAD_BYTES
-from shipper.files.sampling import open_read_only
+from shipper.files.sampling import close, open_read_only
 from shipper.files.sighting import FileKey
 from shipper.files.tailer import Tailer
 from shipper.files.unpacker import Unpacker
@@ -21,11 +21,14 @@ _TOO_MANY = {errno.EMFILE, errno.ENFILE}
 
 def _open_if_same(path: str, key: FileKey) -> int | None:
     descriptor = open_read_only(path)
-    status = os.fstat(descriptor)
-    if FileKey(status.st_dev, status.st_ino) == key:
-        return descriptor
-    os.close(descriptor)
-    return None
+    is_same = False
+    try:
+        status = os.fstat(descriptor)
+        is_same = FileKey(status.st_dev, status.st_ino) == key
+    finally:
+        if not is_same:
+            close(descriptor)
+    return descriptor if is_same else None
 
 
 def _open_all(paths: Sequence[tuple[str, FileKey]]) -> list[int | OSError | None]:
@@ -43,7 +46,7 @@ def _open_all(paths: Sequence[tuple[str, FileKey]]) -> list[int | OSError | None
 
 def _close_all(descriptors: Iterable[int]) -> None:
     for descriptor in descriptors:
-        os.close(descriptor)
+        close(descriptor)
 
 
 _open, _close = wrap(_open_all), wrap(_close_all)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from shipper.cursor import Cursor
@@ -13,7 +14,7 @@ from shipper.files.sighting import FileKey, Sighting
 from shipper.files.unpacker import Unpacker
 from shipper.notice import Notice, NoticeKind
 
-__all__ = ["Ask", "Sample", "open_read_only", "sample"]
+__all__ = ["Ask", "Sample", "close", "open_read_only", "sample"]
 
 _STEP = 1024 * 1024
 
@@ -61,6 +62,12 @@ class Sample:
 def open_read_only(path: str, flags: int = os.O_RDONLY) -> int:
     """Open without waiting for a writer, should the path have become a pipe; raise OSError as `os.open` does."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+
+
+def close(descriptor: int) -> None:
+    """Close a descriptor; raise nothing: a file system that went away may say what it likes, it is closed then, too."""
+    with suppress(OSError):
+        os.close(descriptor)
 
 
 def sample(
@@ -135,7 +142,7 @@ def _sample(
     except OSError as error:
         return Notice(NoticeKind.UNREADABLE, path, f"cannot be read: {error.strerror}")
     finally:
-        os.close(descriptor)
+        close(descriptor)
 
 
 def _hole(descriptor: int) -> int:
