@@ -240,7 +240,9 @@ class Stay:
 
     def _tend(self) -> None:
         destination = self._destination
-        upkeep.tend(destination.state, destination.output, self._assignment.partition)
+        upkeep.tend(
+            *(destination.state, destination.output, self._assignment.partition), time.time_ns()
+        )
 
     def _objection(self, offset: Offset | None) -> Blocked | Superseded | None:
         partition, epoch = self._assignment.partition, self._assignment.epoch

@@ -131,11 +131,15 @@ class SpanBook:
         self._memory.checksum = 0
         self._news = {}
 
-    def compact(self) -> None:
-        """Write the file anew when most of it is history. Only between batches: what the journal says of it is void then."""
+    def compact(self, now: int) -> None:
+        """Write the file anew when most of it is history. Only between batches: what the journal says of it is void then.
+
+        `now` is in nanoseconds since the epoch. Files are forgotten by it or by the file that was read last, whichever is
+        earlier: one message of a day when the broker's clock was ahead makes nothing old, nor does a clock here that is.
+        """
         if self._memory.size < self._memory.compact_at:
             return
-        lately = _lately(self._memory.reached)
+        lately = _lately(self._memory.reached, now)
         torn = {live: source for live, source in self._memory.torn.items() if source in lately}
         newest = _sealed(lately, torn, self._memory.last)
         if self._memory.size < 2 * len(newest):
@@ -227,10 +231,11 @@ def _take(entry: object, memory: _Memory) -> None:
             raise ValueError(f"unexpected entry {entry!r}")
 
 
-def _lately(reached: Reached) -> Reached:
-    last = max((read_at for _, read_at in reached.values()), default=0)
+def _lately(reached: Reached, now: int) -> Reached:
+    newest = max((read_at for _, read_at in reached.values()), default=0)
+    last = min(now, newest)
     kept = [
-        (key, (end, read_at or last))
+        (key, (end, read_at or newest))
         for key, (end, read_at) in reached.items()
         if not read_at or last - read_at < _FORGOTTEN
     ]

@@ -24,12 +24,12 @@ def clear_away(state: Path, partition: int) -> None:
             (state / f"p{partition}{suffix}").unlink()
 
 
-def tend(state: Path, output: Path, partition: int) -> None:
-    """Tell of gaps and drop history, when the last batch of the journal is committed.
+def tend(state: Path, output: Path, partition: int, now: int) -> None:
+    """Tell of gaps and drop history, when the last batch of the journal is committed; `now` in nanoseconds since the epoch.
 
     What the journal says of these files is void then. Raises OSError, `DamagedSpans`, `DamagedGaps`.
     """
-    SpanBook(state / f"p{partition}.spans").compact()
+    SpanBook(state / f"p{partition}.spans").compact(now)
     GapBook(state / f"p{partition}.gaps", partition).tell(output)
 
 

@@ -22,6 +22,10 @@ def _forgetful() -> Iterator[None]:
     spanbook._memories.clear()
 
 
+DAY = 24 * 3600 * 10**9
+NOW = 1000 * DAY
+
+
 class Workers(RuleBasedStateMachine):
     """Two reused workers with a memory each, one file, and a model that knows what was committed."""
 
@@ -67,7 +71,7 @@ class Workers(RuleBasedStateMachine):
         self.undo(worker)
         book = self.book(worker)
         book._memory.compact_at = 0
-        book.compact()
+        book.compact(NOW)
 
     @rule(worker=st.integers(0, 1))
     def die(self, worker: int) -> None:
@@ -121,7 +125,7 @@ def test_history_is_dropped_when_there_is_much_of_it(tmp_path: Path) -> None:
     path = tmp_path / "p0.spans"
     for number in range(60):
         book = SpanBook(path)
-        book.compact()
+        book.compact(NOW)
         for file in range(1000):
             book.note("web01", f"file-{file}", number, number)
         book.save()
@@ -141,9 +145,6 @@ def test_what_cannot_be_read_is_said_so_each_time(tmp_path: Path, line: bytes) -
             SpanBook(path)
 
 
-DAY = 24 * 3600 * 10**9
-
-
 def test_files_of_which_nothing_came_for_a_month_are_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "p0.spans"
     path.write_bytes(b'["web01","of a program that knew no times",5]\n')
@@ -156,7 +157,7 @@ def test_files_of_which_nothing_came_for_a_month_are_forgotten(tmp_path: Path) -
     for number in range(20):  # history, so that it is worth it
         book.note("web01", "young", 30 + number, 140 * DAY)
         book.save()
-    book.compact()
+    book.compact(NOW)
 
     spanbook._memories.clear()
     found = SpanBook(path)
@@ -165,6 +166,34 @@ def test_files_of_which_nothing_came_for_a_month_are_forgotten(tmp_path: Path) -
     assert found.reached("web01", "young") == 49
     assert found.reached("web01", "of a program that knew no times") == 5
     assert found.read_at("web01", "young") == 140 * DAY
+
+
+@pytest.mark.parametrize(
+    ("newest", "now"),
+    [
+        pytest.param(400 * DAY, 141 * DAY, id="the broker's was, for one message"),
+        pytest.param(140 * DAY, 400 * DAY, id="the receiver's is"),
+        pytest.param(140 * DAY, 0, id="the receiver's is not set"),
+    ],
+)
+def test_no_file_is_forgotten_because_a_clock_was_ahead(
+    tmp_path: Path, newest: int, now: int
+) -> None:
+    book = SpanBook(tmp_path / "p0.spans")
+    book.note("web01", "of that time", 10, newest)
+    book.note("web01", "quiet", 20, 120 * DAY)
+    for number in range(20):  # history, so that it is worth it
+        book.note("web01", "young", 30 + number, 140 * DAY)
+        book.save()
+    before = book.image().length or 0
+    book._memory.compact_at = 0
+    book.compact(now)
+
+    spanbook._memories.clear()
+    found = SpanBook(tmp_path / "p0.spans")
+    assert (found.image().length or 0) < before
+    files = ("of that time", "quiet", "young")
+    assert [found.reached("web01", file) for file in files] == [10, 20, 49]
 
 
 def test_lines_behind_which_nobody_has_set_a_seal_are_gone_on_from(tmp_path: Path) -> None:
@@ -193,7 +222,7 @@ def test_no_more_than_a_number_of_files_is_remembered_and_the_latest_are(
         book.note("web01", f"file-{number}", 1, 1000 + number)
     book.save()
     book._memory.compact_at = 0
-    book.compact()
+    book.compact(NOW)
 
     found = SpanBook(tmp_path / "p0.spans")
     assert [n for n in range(100) if found.reached("web01", f"file-{n}")] == list(range(90, 100))
@@ -302,7 +331,7 @@ def test_what_was_compacted_ends_in_the_same_seal(tmp_path: Path) -> None:
         book.save()
     before = (tmp_path / "p0.spans").stat().st_size
     book._memory.compact_at = 0
-    book.compact()
+    book.compact(NOW)
 
     assert (tmp_path / "p0.spans").stat().st_size < before
     assert SpanBook(tmp_path / "p0.spans").loss(book.seal) is None
