@@ -48,7 +48,6 @@ class Shipping:
         self.positions = positions
         self.reading_since: float | None = None
         self._meter = meter
-        self._troubles: dict[str, Notice] = {}
         self._source = source
         self._publish = publish
         self._pace = pace
@@ -130,13 +129,13 @@ class Shipping:
             await self._look_when_due()
 
     def conclude(self) -> None:
-        """Say what is held back at the end of `once`; raises `OperatorError` when files could not be read."""
+        """Say what is held back at the end of `once`; raises `OperatorError` when files cannot be read."""
         for state in self._source.states():
             if state.held:
                 logger.info("%s: %d bytes of an unfinished last line held", state.path, state.held)
-        if self._troubles:
-            first = next(iter(self._troubles.values()))
-            more = f" (and {len(self._troubles) - 1} more)" if len(self._troubles) > 1 else ""
+        if troubles := {notice.path: notice for notice in self._source.troubles()}:
+            first = next(iter(troubles.values()))
+            more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
             raise OperatorError(f"{first.path}: {first.text}{more}; check --file")
 
     async def _look(self) -> None:
@@ -152,8 +151,7 @@ class Shipping:
         self._tell(notices)
 
     def _tell(self, notices: list[Notice]) -> None:
-        troubles = {notice.path: notice for notice in notices if notice.kind.is_trouble}
-        self._troubles.update(troubles)
+        troubles = {notice.path for notice in notices if notice.kind.is_trouble}
         self._meter.noticed(notices)
         # with `once` troubles are what it ends with
         announce(notice for notice in notices if not (self._pace.once and notice.path in troubles))

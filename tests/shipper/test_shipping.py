@@ -13,6 +13,7 @@ import pytest
 
 from bench.backlog import LINE_BYTES, write_backlog
 from broker.block import Block, decode_payload
+from broker.exits import OperatorError
 from shipper.cursor import Cursor
 from shipper.files.identity import identify
 from shipper.files.selection import Selection
@@ -120,6 +121,34 @@ async def test_once_says_what_was_lost_in_a_damaged_file_before_it_ends(
     # behind the damage bytes may be wrong before it is noticed
     assert shipped[:100_000] == content[25:100_025]
     assert f"app.log.1.gz: cannot be unpacked behind byte {25 + len(shipped)} (" in caplog.text
+
+
+def follower_of(*paths: Path) -> Follower:
+    return Follower(
+        Selection.of([str(path) for path in paths]),
+        [],
+        agent="1-aaaaaaaa",
+        new_id=map(str, itertools.count()).__next__,
+        clock=time.time_ns,
+    )
+
+
+async def test_once_does_not_fail_for_a_trouble_that_was_over_at_its_end(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_bytes(b"1\n")
+
+    async def publish(_: Round) -> int:
+        (tmp_path / "late.log").touch()
+        return 1
+
+    follower = follower_of(tmp_path / "a.log", tmp_path / "late.log", tmp_path / "never.log")
+    pace = Pace(1 << 20, "none", once=True, patience=10.0)
+    shipping = Shipping(follower, publish, Positions(), pace, asyncio.Event(), Meter(time.time_ns))
+    async with asyncio.TaskGroup() as group:
+        await shipping.run(group)
+
+    with pytest.raises(OperatorError, match=r"never.log: is not there yet; check"):
+        shipping.conclude()
+    await follower.close()
 
 
 class Watched(Follower):
