@@ -219,7 +219,7 @@ class Agent:
         try:
             async with asyncio.TaskGroup() as group:
                 keeping = group.create_task(self._keeper.run(shipping))
-                await shipping.run(group)
+                await shipping.run(group, self._keeper.save)
                 keeping.cancel()
         except BaseExceptionGroup as errors:
             first = leading(errors)

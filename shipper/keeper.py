@@ -27,6 +27,7 @@ class Keeper:
         self._cache = cache
         self._clock = clock
         self._complained = False
+        self._saving = asyncio.Lock()
 
     async def run(self, shipping: Shipping) -> None:
         """Save until cancelled."""
@@ -44,9 +45,10 @@ class Keeper:
             await asyncio.sleep(min(_SAVE_AT_LEAST_EVERY, max(_SAVE_EVERY, _SHARE * took)))
 
     async def save(self, positions: Positions) -> None:
-        """Save now."""
+        """Save now, behind the saves that are under way: what is on the disk last is what was given last."""
         try:
-            await asyncio.to_thread(self._cache.save, positions)
+            async with self._saving:
+                await asyncio.to_thread(self._cache.save, positions)
         except OSError as error:
             if not self._complained:
                 logger.warning("cannot save the positions: %s; the stream has them too", error)

@@ -26,6 +26,8 @@ from shipper.telling.meter import Meter
 
 __all__ = ["Shipping"]
 
+Save = Callable[[Positions], Awaitable[None]]
+
 logger = logging.getLogger(__name__)
 
 
@@ -54,6 +56,7 @@ class Shipping:
         self._sieve = Sieve(pace.rules, positions.files.values())
         self._stopping = stopping
         self._stopper: asyncio.Task[None] | None = None
+        self._save: Save | None = None
         self._flight = Flight()
         self._looked = float("-inf")
         self._schedule = schedule(pace, 0)
@@ -95,12 +98,13 @@ class Shipping:
         """Return the ids of the files that are followed now."""
         return {state.file for state in self._source.states()}
 
-    async def run(self, group: asyncio.TaskGroup) -> None:
+    async def run(self, group: asyncio.TaskGroup, save: Save | None = None) -> None:
         """Ship until asked to stop or, with `once`, until all that was there at the start is acknowledged.
 
-        What cannot be read again is shipped in any case: to the end of its source, or to where the stop came.
+        `save` is given the positions when files were found, and has returned before a line of these is read. What cannot be read again is shipped in any case: to the end of its source, or to where the stop came.
         Rounds fly as tasks of `group`; the last one has landed at the end. Raises what `publish` raises.
         """
+        self._save = save
         self._stopper = group.create_task(self._wake_at_the_end())
         try:
             await self._work(group)
@@ -145,10 +149,16 @@ class Shipping:
         with self._reading():
             notices = await self._source.look()
         self._looked = clock()
-        self.positions = self.positions.found(self._source.starts(self.positions.begun()))
+        await self._find()
         self._pass_over()
         self._schedule = schedule(self._pace, self._looked - began)
         self._tell(notices)
+
+    async def _find(self) -> None:
+        known = self.positions.files.keys()
+        self.positions = self.positions.found(self._source.starts(self.positions.begun()))
+        if self._save is not None and self.positions.files.keys() - known:
+            await self._save(self.positions)
 
     def _tell(self, notices: list[Notice]) -> None:
         troubles = {notice.path for notice in notices if notice.kind.is_trouble}

@@ -3,13 +3,15 @@
 import asyncio
 import itertools
 import time
+from dataclasses import replace
 from pathlib import Path
 
-from broker.block import Identity, Origin, Span
+from broker.block import Block, Identity, Origin, Span
 from shipper.cache import Cache
 from shipper.cursor import Cursor
 from shipper.files.selection import Selection
 from shipper.following.follower import Follower
+from shipper.keeper import Keeper
 from shipper.pace import Pace
 from shipper.positions import Positions
 from shipper.publishing.rounds import Round
@@ -19,10 +21,10 @@ from shipper.telling.meter import Meter
 IDENTITY = Identity(1, 4, "ab", 0, "")
 
 
-def follower(logs: Path, positions: Positions, prefix: str) -> Follower:
+def follower(logs: Path, positions: Positions, prefix: str, *, from_end: bool = False) -> Follower:
     numbers = itertools.count()
     return Follower(
-        Selection.of([str(logs / "app.log")]),
+        replace(Selection.of([str(logs / "app.log")]), from_end=from_end),
         positions.files.values(),
         agent="1-aaaaaaaa",
         new_id=lambda: f"{prefix}{next(numbers)}",
@@ -72,6 +74,48 @@ async def test_a_backlog_that_no_broker_took_is_found_again_after_a_rotation_and
 
     assert [cursor.offset for cursor in loaded.files.values()] == [0]
     assert b"".join(block.payload for block in blocks) == b"one\ntwo\n"
+
+
+async def test_where_a_file_was_begun_at_its_end_is_saved_before_a_line_of_it_is_read(
+    tmp_path: Path,
+) -> None:
+    """Were it not, a crash would begin it anew at an end that lies behind lines that nobody shipped."""
+    cache, read = Cache(tmp_path / "state"), asyncio.Event()
+    cache.load()
+    (tmp_path / "app.log").write_bytes(b"old\n")
+
+    class Read(Follower):
+        async def gather(self, budget: int) -> list[Block]:
+            blocks = await super().gather(budget)
+            read.set()
+            await asyncio.Event().wait()
+            return blocks
+
+    async def never(_: Round) -> int:
+        return 0
+
+    source = Read(
+        replace(Selection.of([str(tmp_path / "app.log")]), from_end=True),
+        [],
+        agent="1-aaaaaaaa",
+        new_id=lambda: "first",
+        clock=time.time_ns,
+    )
+    pace = Pace(1 << 20, "none", once=False, patience=None)
+    shipping = Shipping(source, never, Positions(), pace, asyncio.Event(), Meter(time.time_ns))
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(shipping.run(group, Keeper(cache, time.time_ns).save))
+        await read.wait()
+        running.cancel()
+    await source.close()
+    with (tmp_path / "app.log").open("ab") as log:
+        log.write(b"new\n")
+    again = follower(tmp_path, cache.load(), "second", from_end=True)
+    await again.look()
+    blocks = await again.gather(1 << 20)
+    await again.close()
+
+    assert b"".join(block.payload for block in blocks) == b"new\n"
 
 
 def test_found_files_stand_at_0_until_something_is_stored_and_go_when_they_are_gone() -> None:
