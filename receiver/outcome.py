@@ -13,7 +13,8 @@ class Done:
     """Batches that are on disk, `[first, until)` in stream sequences: one that waits for its commit, or those of a stay.
 
     `ack` is the subject that acknowledges the last message; `pending` is how many messages the consumer still held then.
-    `stored_at` is when the last message was stored, in nanoseconds since the epoch. `closed` names the segments closed by
+    `stored_at` is when the last message was stored, in nanoseconds since the epoch, and `latest` the moment whose day no
+    line goes before: were the broker's clock set back, that is not the last one's. `closed` names the segments closed by
     rotation, relative to the output folder, `notices` tell what somebody else did to files.
     """
 
@@ -27,6 +28,7 @@ class Done:
     pending: int = 0
     ack: str = ""
     stored_at: int = 0
+    latest: int = 0
     closed: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     notices: tuple[str, ...] = ()
@@ -41,6 +43,7 @@ class Done:
         return replace(
             later,
             first=self.first,
+            latest=max(self.latest, later.latest),
             messages=self.messages + later.messages,
             lines=self.lines + later.lines,
             size=self.size + later.size,

@@ -135,7 +135,7 @@ class Stay:
 
     def _batch(self, reading: Reading, logbook: Logbook, wait: float) -> Done:
         destination = self._destination
-        passed = max(self._passed, self.done.stored_at)
+        passed = max(self._passed, self.done.latest)
         assignment = replace(self._assignment, first=self.done.until, passed=passed)
         chunks = reading.batch(wait)
         first = next(chunks, None)

@@ -77,11 +77,12 @@ class Batch:
         self._spans = spans
         self._endings = spans.endings
         self._judge = Judge(spans)
+        self._days = Days(named_zone(destination.time_zone), assignment.passed)
         self._owners = Owners(
             destination.output,
             assignment.partition,
             Layout(destination.path_template),
-            Days(named_zone(destination.time_zone), assignment.passed),
+            self._days,
         )
         self._quarantine = Quarantine(destination.output, assignment.partition)
         self._gaps = GapBook(
@@ -199,6 +200,7 @@ class Batch:
             pending=last.pending,
             ack=self._ack,
             stored_at=last.stored_at,
+            latest=self._days.latest,
             closed=tuple(self._output.closed),
             findings=tuple(self._judge.findings),
             notices=tuple(self._output.notices),

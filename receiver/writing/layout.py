@@ -122,14 +122,14 @@ class Days:
     def __init__(self, zone: tzinfo = UTC, since: int = 0) -> None:
         """Begin at a moment in nanoseconds since the epoch."""
         self._zone = zone
-        self._latest = since
+        self.latest = since
         self._calendar = Calendar(_DAY, zone)
         self._last = Period(0, 0)
         self._date = ""
 
     def date(self, moment: int) -> str:
         """Return the day of a moment in nanoseconds since the epoch, as YYYY-MM-DD."""
-        self._latest = moment = max(moment, self._latest)
+        self.latest = moment = max(moment, self.latest)
         if not self._last.begin <= moment < self._last.end:
             self._last = self._calendar.period(moment)
             begin = datetime.fromtimestamp(self._last.begin // 10**9, self._zone)

@@ -65,15 +65,21 @@ def head(headers: dict[str, str] | None) -> bytes:
 
 
 def write(
-    folder: Path, messages: Sequence[tuple[str, bytes, dict[str, str] | None]], chunk: int = 10_000
+    folder: Path,
+    messages: Sequence[tuple[str, bytes, dict[str, str] | None]],
+    chunk: int = 10_000,
+    noon: int = NOON,
+    before: Done | None = None,
 ) -> Done:
-    """Write messages as one batch of partition 0, in chunks of so many."""
-    destination = Destination(folder / "out", folder / "state", 0, ())
+    """Write messages as one batch of partition 0, in chunks of so many, by day where another was written before it."""
+    template = "{date}/{host}.log" if before else "{host}.log"
+    destination = Destination(folder / "out", folder / "state", 0, (), path_template=template)
+    passed = before.latest if before else 0
     for path in (destination.output, destination.state):
         path.mkdir(exist_ok=True)
     delivered = [
         (
-            Delivery(1, sequence, sequence, NOON + sequence, len(messages) - sequence),
+            Delivery(1, sequence, sequence, noon + sequence, len(messages) - sequence),
             Arrived(subject, f"ack-{sequence}", head(headers), payload),
         )
         for sequence, (subject, payload, headers) in enumerate(messages, 1)
@@ -83,7 +89,7 @@ def write(
         Output(destination.output, 0) as output,
     ):
         spans = SpanBook(destination.state / "p0.spans")
-        batch = Batch(Assignment(0, 1, 1, 1), destination, logbook, output, spans)
+        batch = Batch(Assignment(0, 1, 1, 1, passed=passed), destination, logbook, output, spans)
         for begin in range(0, len(delivered), chunk):
             batch.write(Chunk(tuple(delivered[begin : begin + chunk]), 1))
         return batch.finish()
@@ -210,3 +216,16 @@ def test_lines_of_few_and_of_many_hosts_stand_in_order_over_the_pulls_of_a_batch
     for host in range(hosts):
         lines = b"".join(b"line %d\n" % n for n in range(host, len(sent), hosts))
         assert (tmp_path / "out" / f"web{host}.log").read_bytes() == lines
+
+
+def test_a_day_that_is_over_stays_over_for_all_batches_behind_a_clock_that_was_set_back(
+    tmp_path: Path,
+) -> None:
+    day, done = 86_400_000_000_000, Done(0, 1, 1)
+    for number, noon in enumerate([NOON, NOON - day, NOON - 2 * day, NOON + day]):
+        sent = [("logs.p0.web01", b"line %d" % number, None)]
+        done = done.then(write(tmp_path, sent, noon=noon, before=done))
+        assert done.stored_at == noon + 1
+
+    found = {path.parent.name: path.read_bytes() for path in (tmp_path / "out").rglob("*.log")}
+    assert found == {"2023-11-14": b"line 0\nline 1\nline 2\n", "2023-11-15": b"line 3\n"}
