@@ -15,7 +15,7 @@ from receiver.replaying.units import Unit
 from receiver.verifying.closer import Closer, Names, look_closer
 from receiver.verifying.outcome import Examined, Failed, Order
 from receiver.verifying.received import closed, received
-from receiver.writing.lengths import Damaged
+from receiver.writing.known import Damaged
 
 __all__ = ["examine"]
 

@@ -18,8 +18,8 @@ from receiver.writing import journal, rotation
 from receiver.writing.folders import remove_empty, walk, within
 from receiver.writing.journal import PreImage
 from receiver.writing.keeping import Limits, Segment, superfluous
+from receiver.writing.known import Damaged
 from receiver.writing.layout import Layout, register_keys
-from receiver.writing.lengths import Damaged
 from receiver.writing.owners import owner_of
 from receiver.writing.packing import SUFFIXES, clear_away, pack
 

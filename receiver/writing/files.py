@@ -18,7 +18,8 @@ from receiver.writing import rotation, undoing, writeback
 from receiver.writing.calendar import Calendar
 from receiver.writing.folders import Folders, give, most_open
 from receiver.writing.journal import PreImage
-from receiver.writing.lengths import Damaged, Known, Lengths
+from receiver.writing.known import Damaged, Known
+from receiver.writing.lengths import Lengths
 from receiver.writing.numbers import Numbers
 
 __all__ = ["Damaged", "Output"]

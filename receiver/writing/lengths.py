@@ -2,6 +2,8 @@
 
 A hint, never the truth: what it says may be as old as the last death of a machine, and nothing is cut or undone by it. A file
 of its own holds all that was known once, and a line for each batch since: where a process dies, what it has committed is known.
+Numbers are more than a hint: once closed segments were moved away, nobody else knows which were given. A batch that gives one
+fails where that cannot be written, and of a file whose lengths are no longer so they are kept.
 """
 
 import json
@@ -16,71 +18,15 @@ from typing import Any
 from broker.checksum import closed, is_intact
 from broker.faults import fault
 from receiver.writing.journal import PreImage
+from receiver.writing.known import Known, difference
 from receiver.writing.layout import Layout
 from receiver.writing.logbook import sync_folder
 
-__all__ = ["Damaged", "Known", "Lengths", "difference", "remains"]
+__all__ = ["Lengths"]
 
 _VERSION = 1
 _GROWN = 64 * 1024  # bytes of batches after which all that is known is written anew
 _DEFAULT = Layout()
-
-
-class Damaged(Exception):
-    """A file is not what it was when it was committed; nobody but a person can know what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A live file as it was left: its inode (0: not known here), its bytes, the number that its segment would get."""
-
-    inode: int
-    length: int
-    number: int
-
-
-def difference(live: str, known: Known, now: Known | None) -> str | None:
-    """Return what somebody else did to a live file since it was left, in a sentence; None for nothing that shows.
-
-    `now` is None for a file that is gone. Whether it has been rotated since is told by its number.
-    """
-    if not known.length or (now is not None and now.number != known.number):
-        return None
-    had = f"of which {known.length} bytes were written"
-    if now is None:
-        return f"{live}, {had}, is gone: it was moved or removed by somebody else; a new one begins"
-    if known.inode and now.inode != known.inode:
-        return f"{live}, {had}, was replaced by another file; what is there is closed and a new one begins"
-    if now.length < known.length:
-        return (
-            f"{live}, {had}, was cut to {now.length} bytes by somebody else: lines are missing in it; "
-            "what is there is closed and a new one begins"
-        )
-    return None
-
-
-def remains(live: str, inode: int, length: int, now: Known | None) -> str | None:
-    """Judge a file that is to be cut back to the `length` bytes that were committed of it, by its inode then (0: not known).
-
-    None: they are all there. Else what to tell when nothing is left to be cut. Raises `Damaged` for what is there instead.
-    """
-    is_other = now is not None and inode not in (0, now.inode)
-    if now is None or (is_other and not now.length):
-        return (
-            f"{live}, of which {length} bytes were committed, is gone: it was moved or removed by somebody else in the "
-            f"middle of a batch; a new one begins. Where it was moved to, what stands behind byte {length} comes again"
-        )
-    if is_other:
-        raise Damaged(
-            f"{live} is not the file that was being written: somebody has put another in its place; move it away, and a "
-            "new one begins"
-        )
-    if now.length < length:
-        raise Damaged(
-            f"{live} has {now.length} bytes, but {length} were committed: somebody cut it in the middle of a batch; put "
-            "the rest back, or move it away, and a new one begins"
-        )
-    return None
 
 
 class Lengths:
@@ -101,7 +47,11 @@ class Lengths:
         self._changed = False
         self._day = ""
         self._left: _Files = {}  # by the batch that is being written
+        self._has_given = False
         saved = _read(path) if path else _Saved()
+        given = _numbers(_outdated(path)) if path else {}
+        for live in given.keys() - saved.known.keys() - saved.fresh.keys():
+            saved.known[live] = Known(0, 0, given[live])
         self._known, self._fresh = saved.known, saved.fresh
         self._size, self._most = saved.size, saved.first + _GROWN
 
@@ -124,17 +74,27 @@ class Lengths:
 
     def note(self, live: str, known: Known) -> None:
         """Remember how a batch leaves a live file."""
+        self._has_given |= known.number > max(self.number(live), 1)
         self._fresh[live] = self._left[live] = known
         self._changed = True
 
     def keep(self) -> None:
-        """Write down how a batch leaves its files, before it counts: whoever comes after a death knows it too."""
+        """Write down how a batch leaves its files, before it counts: whoever comes after a death knows it too.
+
+        Raises OSError when it has given numbers that cannot be kept.
+        """
         left, self._left = self._left, {}
+        has_given, self._has_given = self._has_given, False
         if not self._path or not left:
             return
         is_grown = self._size > self._most or self._is_of_new_day(left)
         if is_grown or not self._append(self._path, _line({"left": _plain(left)})):
-            self.save()
+            try:
+                self._write_anew(self._path)
+            except OSError as error:
+                if has_given:
+                    error.filename = str(self._path)
+                    raise
 
     def _append(self, path: Path, line: bytes) -> bool:
         with suppress(OSError):
@@ -166,6 +126,7 @@ class Lengths:
         for live in gone:
             self._known[live] = Known(0, 0, self.number(live))
         self._left.clear()
+        self._has_given = False
         self._changed = True
         self.save()
         self._sync()
@@ -182,11 +143,14 @@ class Lengths:
         self.save()
 
     def save(self) -> None:
-        """Write all that is known anew, when it has changed; where that fails nothing is, as what stood there is not so."""
-        if not self._changed or not self._path:
-            return
+        """Write all that is known anew, when it has changed; where that fails only numbers are, as no length is so any more."""
+        if self._changed and self._path:
+            with suppress(OSError):
+                self._write_anew(self._path)
+
+    def _write_anew(self, path: Path) -> None:
         self._forget_earlier_days()
-        fresh = self._path.with_suffix(".lengths.new")
+        fresh = path.with_suffix(".lengths.new")
         try:
             with fresh.open("wb") as file:
                 inode = os.fstat(file.fileno()).st_ino
@@ -194,12 +158,13 @@ class Lengths:
                 whole = _line({"version": _VERSION, "inode": inode, **saved})
                 file.write(whole)
             fault("lengths_written")
-            fresh.replace(self._path)
+            fresh.replace(path)
         except OSError:
             self._size = 0
-            with suppress(OSError):
-                self._path.unlink(missing_ok=True)
-            return
+            _put_aside(path)
+            raise
+        with suppress(OSError):  # that's fine: no number in it is too high
+            _outdated(path).unlink(missing_ok=True)
         self._changed = False
         self._size, self._most = len(whole), len(whole) + _GROWN
 
@@ -272,6 +237,24 @@ def _read(path: Path) -> _Saved:
     found.first = len(first)
     found.size = len(data) if data.endswith(b"\n") else 0
     return found
+
+
+def _outdated(path: Path) -> Path:
+    """Return where lengths are that are no longer so; the numbers among them still were given."""
+    return path.with_suffix(".numbers")
+
+
+def _put_aside(path: Path) -> None:
+    try:
+        path.replace(_outdated(path))  # which takes no room on a full disk
+    except OSError:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    found = _read(path)
+    return {live: known.number for live, known in {**found.known, **found.fresh}.items()}
 
 
 def _members(line: bytes) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from pathlib import Path
 from zlib import crc32
 
 from receiver.writing.folders import make_folder
+from receiver.writing.known import Damaged
 from receiver.writing.layout import Days, Layout, folder_key, register_keys
-from receiver.writing.lengths import Damaged
 from receiver.writing.logbook import named, sync_folder
 
 __all__ = ["KnownOwners", "Owners", "Unregistered", "owner_of"]

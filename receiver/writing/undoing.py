@@ -10,7 +10,7 @@ from broker.faults import fault
 from receiver.writing import rotation
 from receiver.writing.folders import Folders
 from receiver.writing.journal import PreImage
-from receiver.writing.lengths import Damaged, Known, remains
+from receiver.writing.known import Damaged, Known, remains
 from receiver.writing.numbers import Numbers
 
 __all__ = ["undo"]

@@ -261,3 +261,31 @@ def test_gaps_wait_for_room_to_be_told_and_are_told_once(partition: Partition) -
             assert isinstance(partition.run(until), Done)
 
         assert (partition.output / ".gaps.jsonl").read_bytes().count(b"\n") == 1
+
+
+def test_no_number_is_given_twice_though_nothing_could_be_written_beside_the_journal(
+    partition: Partition, tmp_path: Path
+) -> None:
+    """Whoever has moved closed files away takes them for different ones by their names."""
+    small, away = replace(partition, rotate_size=4), tmp_path / "away"
+    away.mkdir()
+    small.claim()
+    small.lines("web01", b"one", b"two")
+    begin = small.receive().until
+    (small.output / "web01.log.000001").rename(away / "web01.log.000001")
+    obstacle = small.state / "p0.lengths.new"
+    obstacle.mkdir()
+    (small.state / "p0.lengths").write_bytes(
+        (small.state / "p0.lengths").read_bytes() + b"no line of ours"
+    )
+    small.lines("web01", b"six", b"ten")
+
+    blocked(small.run(begin), Cause.DISK, "p0.lengths")
+    obstacle.rmdir()
+    small.receive(begin)
+
+    assert small.files() == {
+        "web01.log.000002": b"two\n",
+        "web01.log.000003": b"six\n",
+        "web01.log": b"ten\n",
+    }

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from receiver.writing.journal import PreImage
-from receiver.writing.lengths import Known, Lengths
+from receiver.writing.known import Known
+from receiver.writing.lengths import Lengths
 
 LEFT = Known(inode=12, length=3456, number=7)
 
@@ -140,3 +141,45 @@ def test_a_file_does_not_grow_with_the_batches(path: Path) -> None:
 
     assert path.stat().st_size < 100_000
     assert "of which 1999 bytes" in told(path)
+
+
+def has_no_room(path: Path) -> Path:
+    """Have nothing written any more until what is returned is removed."""
+    path.unlink(missing_ok=True)
+    path.with_suffix(".lengths.new").mkdir()
+    return path.with_suffix(".lengths.new")
+
+
+def test_where_lengths_cannot_be_written_numbers_are_kept_and_no_length_is_believed(
+    path: Path,
+) -> None:
+    left(path, LEFT, GROWN)
+    lengths = Lengths(path)
+    path.with_suffix(".lengths.new").mkdir()
+    lengths.undo([replace(IMAGE, length=4000)], gone=())
+
+    found = Lengths(path)
+    assert found.number("web01.log") == LEFT.number
+    assert found.difference("web01.log", replace(LEFT, length=5)) is None
+
+    path.with_suffix(".lengths.new").rmdir()
+    with found:
+        found.note("web02.log", LEFT)
+    assert list(path.parent.iterdir()) == [path]
+    assert Lengths(path).number("web01.log") == LEFT.number
+
+
+def test_a_batch_that_gives_a_number_fails_where_it_cannot_be_kept(path: Path) -> None:
+    lengths = left(path, LEFT)
+    obstacle = has_no_room(path)
+
+    lengths.note("web01.log", GROWN)
+    lengths.keep()
+    lengths.note("web01.log", replace(LEFT, number=8))
+    with pytest.raises(OSError, match=r"p0\.lengths"):
+        lengths.keep()
+
+    obstacle.rmdir()
+    lengths.note("web01.log", replace(LEFT, number=8))
+    lengths.keep()
+    assert Lengths(path).number("web01.log") == 8

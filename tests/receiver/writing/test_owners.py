@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from receiver.writing import owners
-from receiver.writing.lengths import Damaged
+from receiver.writing.known import Damaged
 from receiver.writing.owners import Owners, owner_of
 
 
