@@ -155,9 +155,11 @@ class Shipping:
         self._tell(notices)
 
     async def _find(self) -> None:
-        known = self.positions.files.keys()
-        self.positions = self.positions.found(self._source.starts(self.positions.begun()))
-        if self._save is not None and self.positions.files.keys() - known:
+        known = self.positions.files
+        waiting = () if self._source.is_oriented else known.values()  # to be found there yet
+        starts = self._source.starts(self.positions.begun())
+        self.positions = self.positions.found([*waiting, *starts])
+        if self._save is not None and self.positions.files.keys() - known.keys():
             await self._save(self.positions)
 
     def _tell(self, notices: list[Notice]) -> None:

@@ -12,6 +12,7 @@ from shipper.cursor import Cursor
 from shipper.files.selection import Selection
 from shipper.following.follower import Follower
 from shipper.keeper import Keeper
+from shipper.notice import Notice, NoticeKind
 from shipper.pace import Pace
 from shipper.positions import Positions
 from shipper.publishing.rounds import Round
@@ -116,6 +117,39 @@ async def test_where_a_file_was_begun_at_its_end_is_saved_before_a_line_of_it_is
     await again.close()
 
     assert b"".join(block.payload for block in blocks) == b"new\n"
+
+
+async def test_a_file_found_and_not_begun_is_not_forgotten_by_a_look_that_failed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "app.log").write_bytes(b"one\n")
+    found = await ship_to_a_silent_broker(follower(tmp_path, Positions(), "first"))
+
+    class Failing(Follower):
+        async def look(self) -> list[Notice]:
+            looked.set()
+            return [Notice(NoticeKind.UNREADABLE, "/log", "cannot be listed now")]
+
+    async def never(_: Round) -> int:
+        return 0
+
+    looked, stopping = asyncio.Event(), asyncio.Event()
+    source = Failing(
+        Selection.of([str(tmp_path / "app.log")]),
+        found.files.values(),
+        agent="1-aaaaaaaa",
+        new_id=lambda: "second",
+        clock=time.time_ns,
+    )
+    pace = Pace(1 << 20, "none", once=False, patience=None)
+    shipping = Shipping(source, never, found, pace, stopping, Meter(time.time_ns))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(shipping.run(group))
+        await looked.wait()
+        stopping.set()
+    await source.close()
+
+    assert shipping.positions.files == found.files != {}
 
 
 def test_found_files_stand_at_0_until_something_is_stored_and_go_when_they_are_gone() -> None:
