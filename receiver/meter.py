@@ -83,7 +83,7 @@ class Meter:
         standing.blocked, standing.blocked_since = None, 0
         standing.rate.add(done.size, done.lines, now / _SECOND)
         for finding in done.findings:
-            standing.found[finding.kind.value] += 1
+            standing.found[finding.kind.value] += finding.blocks
             standing.found_bytes[finding.kind.value] += finding.end - finding.start
 
     def standing_by(self, partition: int, owner: str) -> None:

@@ -63,13 +63,13 @@ class Reader:
         subject = f"logs.p{unit.partition}.{host}" if host else partition_filter(unit.partition)
         rebuilder = Rebuilder()
         for run in read(connection, STREAM, Range(subject, unit.first, unit.until), fail=False):
-            before = len(rebuilder.findings)
+            before = rebuilder.found
             found = [self._taken(rebuilder, message, unit) for message in run]
             yield Run(
                 run[-1].sequence + 1,
                 tuple(item for item in found if isinstance(item, Piece)),
                 tuple(item for item in found if isinstance(item, Refused)),
-                len(rebuilder.findings) - before,
+                rebuilder.found - before,
             )
 
     def _taken(self, rebuilder: Rebuilder, message: Stored, unit: Unit) -> Piece | Refused | None:

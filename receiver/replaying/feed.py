@@ -140,7 +140,7 @@ class Taken:
     @property
     def findings(self) -> int:
         """How many gaps and repeats of source files were met."""
-        return len(self._rebuilder.findings)
+        return self._rebuilder.found
 
     def take(self, messages: Iterable[Stored]) -> None:
         """Bring on what messages hold; raises OSError."""

@@ -118,7 +118,7 @@ def _size(path: Path) -> int:
 def _line(gap: Finding, partition: int) -> bytes:
     about = asdict(gap) | {"kind": gap.kind.value, "partition": partition}
     about |= {"bytes": gap.end - gap.start, "since": _iso(gap.since), "until": _iso(gap.read_at)}
-    del about["read_at"]
+    del about["read_at"], about["blocks"]
     return _sealed(_encode(about))
 
 

@@ -28,12 +28,18 @@ class Book(Protocol):
 
 
 class Judge:
-    """Judges a partition's messages in the order of their sequences, and keeps what was found."""
+    """Judges a partition's messages in the order of their sequences, and keeps what was found.
+
+    `found` is how many blocks did not follow their predecessor. Repeats are one finding as long as they follow on each other:
+    were everything sent again, there would be one for each message else.
+    """
 
     def __init__(self, book: Book) -> None:
         """Go by a book, which is kept up to date."""
         self._book = book
+        self._latest: dict[tuple[str, str], int] = {}  # by source file: where its last finding is
         self.findings: list[Finding] = []
+        self.found = 0
 
     def lines(
         self, host: str, origin: Origin | None, payload: bytes, sequence: int, stored_at: int
@@ -56,9 +62,20 @@ class Judge:
         read_at = origin.read_at if is_plausible else stored_at
         if judgement.finding:
             since = book.read_at(host, span.file)
-            self.findings.append(replace(judgement.finding, since=since, read_at=read_at))
+            self._keep(replace(judgement.finding, since=since, read_at=read_at))
         book.note(host, span.file, max(span.end, reached or 0), read_at)
         return payload[judgement.skip :] if judgement.skip else payload
+
+    def _keep(self, finding: Finding) -> None:
+        self.found += 1
+        key = (finding.host, finding.file_id)
+        if (place := self._latest.get(key)) is not None and (
+            whole := self.findings[place].then(finding)
+        ):
+            self.findings[place] = whole
+            return
+        self._latest[key] = len(self.findings)
+        self.findings.append(finding)
 
     def follows(self, sequence: int) -> bool:
         """Say whether the lines of the message judged last, of this sequence, follow on those before of their file."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from broker.block import decode_origin, decode_payload
 from broker.subjects import Subject
 from receiver.writing.judging import Judge
-from receiver.writing.spans import Finding
 
 __all__ = ["Piece", "Rebuilder"]
 
@@ -39,9 +38,9 @@ class Rebuilder:
         self._judge = Judge(_Memory())
 
     @property
-    def findings(self) -> list[Finding]:
-        """The gaps and repeats of files that were met."""
-        return self._judge.findings
+    def found(self) -> int:
+        """How many gaps and repeats of files were met."""
+        return self._judge.found
 
     def take(
         self,

@@ -4,7 +4,7 @@ The stream itself cannot hold a repeat within its day (compare-and-set); this co
 removed before it was received.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from broker.block import MalformedBlock, Origin
@@ -29,7 +29,8 @@ class Finding:
     """A gap or a repeat: the bytes `[start, end)` of a source file of a host.
 
     `sequence` is the stream sequence of the block that showed it and `read_at` when that block was read, `since` when
-    the one before it was, both in nanoseconds since the epoch; 0 where that is not known.
+    the one before it was, both in nanoseconds since the epoch; 0 where that is not known. Repeats that follow on each other
+    are one of several `blocks`, and these are of the first.
     """
 
     kind: Kind
@@ -41,10 +42,18 @@ class Finding:
     sequence: int
     read_at: int
     since: int = 0
+    blocks: int = 1
 
     def breaks_at(self, sequence: int) -> bool:
         """Say whether the block of a sequence does not go on where what is written of its file ends."""
         return self.sequence == sequence and self.kind is not Kind.REPEAT
+
+    def then(self, later: "Finding") -> "Finding | None":
+        """Return this and a later one of the same file as one, None where they are not repeats that follow on each other."""
+        label = (self.kind, self.file, self.end)
+        if self.kind is not Kind.REPEAT or label != (later.kind, later.file, later.start):
+            return None
+        return replace(self, end=later.end, blocks=self.blocks + later.blocks)
 
 
 @dataclass(frozen=True, slots=True)

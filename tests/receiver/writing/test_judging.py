@@ -57,3 +57,22 @@ def test_a_span_that_cannot_be_true_is_refused_and_not_remembered(judge: Judge) 
 
     assert judged(judge, BLOCKS[0]) == b"one\ntwo\n"
     assert judge.findings == []
+
+
+def test_repeats_are_one_finding_of_each_file_as_long_as_they_follow_on_each_other(
+    judge: Judge,
+) -> None:
+    blocks = [(file, ours("web01", file, n * 4, b"%3d\n" % n)) for n in range(100) for file in "ab"]
+    again = [block for file, block in blocks if (file, block) != blocks[101]]
+    for _, block in blocks:
+        judged(judge, block)
+
+    lines = [judged(judge, block) for block in again]
+
+    assert set(lines) == {b""}
+    assert [(f.file_id, f.start, f.end, f.blocks) for f in judge.findings] == [
+        ("a", 0, 400, 100),
+        ("b", 0, 200, 50),
+        ("b", 204, 400, 49),
+    ]
+    assert judge.found == 199
