@@ -20,10 +20,15 @@ _LONG = 2.5  # how much longer the pause is then
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder, and the mark that tells it from all others."""
+    """A folder, and the mark that tells it from all others.
+
+    Where tasks run on the driver's machine it is told by `device` and `inode` as well, else 0, though its mark was removed.
+    """
 
     folder: Path
     mark: str
+    device: int = 0
+    inode: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class Destination:
 
     `rotate_size` is in bytes, 0 is never; so is a `rotate_every` of no time, which goes by the clock of `time_zone`. What
     `access` names is read where the task runs. `path_template` was checked to be one. `places` must be
-    what is seen there; none where tasks run on the driver's machine.
+    what is seen there: executors may see others, and on the driver's machine a disk may have been unmounted.
     """
 
     output: Path

@@ -58,7 +58,7 @@ from receiver.telling.view import View
 from receiver.writing.bond import Folders
 from receiver.writing.closet import Closet
 from receiver.writing.folders import make_folder
-from receiver.writing.place import place_of
+from receiver.writing.place import local_place_of, place_of
 
 __all__ = ["receive"]
 
@@ -137,10 +137,8 @@ class _Pipeline:
                 spark = self._started(stack, slots)
             except BrokenOff:
                 return
+            self._places = _places_of(settings)
             if not is_local(settings.master):
-                self._places = tuple(
-                    place_of(folder.absolute()) for folder in (settings.output, settings.state)
-                )
                 await self._reached(spark)
             names = ", ".join(map(str, partitions))
             logger.info("receiving partitions %s into %s", names, settings.output)
@@ -296,6 +294,16 @@ def _check_folders(settings: ReceiverSettings) -> None:
             raise OperatorError(
                 f"cannot write to {folder}: permission denied; choose --output and --state-dir"
             )
+
+
+def _places_of(settings: ReceiverSettings) -> tuple[Place, ...]:
+    place = local_place_of if is_local(settings.master) else place_of
+    try:
+        return tuple(place(folder.absolute()) for folder in (settings.output, settings.state))
+    except OSError as error:
+        raise OperatorError(
+            f"cannot use {error.filename}: {error.strerror}; choose --output and --state-dir"
+        ) from None
 
 
 def _now() -> datetime:

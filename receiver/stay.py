@@ -8,8 +8,8 @@ What a batch has written counts from the moment its entry has moved, and is undo
 """
 
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -30,6 +30,7 @@ from receiver.writing.journal import Verdict
 from receiver.writing.layout import Days, Layout
 from receiver.writing.lengths import Lengths
 from receiver.writing.logbook import Logbook
+from receiver.writing.place import look
 from receiver.writing.spanbook import DamagedSpans, SpanBook
 from receiver.writing.spans import Kind
 from receiver.writing.turning import leave, lives_of, turn
@@ -179,15 +180,19 @@ class Stay:
             self.done = replace(self.done, closed=closed, notices=tuple(output.notices))
         return Ending.SILENCE
 
-    def _output(self) -> Output:
+    @contextmanager
+    def _output(self) -> Iterator[Output]:
         destination = self._destination
-        return Output(
+        with Output(
             destination.output,
             destination.rotate_size,
             self._calendar,
             self._lengths,
             destination.permissions,
-        )
+        ) as output:
+            for place in destination.places:  # from now on its disk cannot be unmounted
+                look(place)
+            yield output
 
     def _settle(self, logbook: Logbook, offset: Offset, entry: Entry) -> Blocked | None:
         """Make the files what the offset says they are, before anything is added; raises `Taken`."""

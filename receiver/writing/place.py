@@ -1,6 +1,6 @@
 """Whether a task sees the very folders that the driver means, and not others of the same name on its own machine.
 
-A folder is told by a mark that is made in it once and stays. Where it is shared, locks must be shared as well: two
+That is another machine's, or what is beneath a disk that is not mounted any more. A folder is told by a mark that is made in it once and stays. Where it is shared, locks must be shared as well: two
 attempts at one partition are kept apart by nothing else.
 """
 
@@ -11,13 +11,23 @@ import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from broker.halfmade import clear_away, half_made
 from receiver.assignment import Place
 from receiver.writing.logbook import sync_folder
 
-__all__ = ["MARKED", "Elsewhere", "held", "is_held", "is_mark", "look", "place_of"]
+__all__ = [
+    "MARKED",
+    "Elsewhere",
+    "held",
+    "is_held",
+    "is_mark",
+    "local_place_of",
+    "look",
+    "place_of",
+]
 
 MARKED = ".place"
 """The file of a folder that has its mark."""
@@ -43,6 +53,12 @@ def place_of(folder: Path) -> Place:
     return Place(folder, path.read_text("ascii", "replace").strip())
 
 
+def local_place_of(folder: Path) -> Place:
+    """Return a folder that exists as a place for tasks on this machine, marked now if it never was; raises OSError."""
+    found = folder.stat()
+    return replace(place_of(folder), device=found.st_dev, inode=found.st_ino)
+
+
 def is_mark(text: str) -> bool:
     """Whether a text can be a mark, and not what damage has left of one."""
     return _MARK.fullmatch(text) is not None
@@ -61,9 +77,17 @@ def _make(path: Path) -> None:
 def look(place: Place) -> None:
     """Return when the folder that is seen here is the one that was meant; raises `Elsewhere`, OSError."""
     try:
+        found = place.folder.stat()
+        if place.inode and (found.st_dev, found.st_ino) == (place.device, place.inode):
+            return
         seen = (place.folder / MARKED).read_text("ascii", "replace").strip()
     except (FileNotFoundError, NotADirectoryError):
         seen = ""
+    if seen != place.mark and place.inode:
+        raise Elsewhere(
+            f"{place.folder} is not the folder that the receiver was started with: is its disk mounted? Mount it, or "
+            "start the receiver again"
+        )
     if seen != place.mark:
         raise Elsewhere(
             f"{place.folder} on {socket.gethostname()} is not the folder that the receiver was started with; "

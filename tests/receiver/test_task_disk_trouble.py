@@ -5,14 +5,19 @@ import resource
 import shutil
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bench.processes import wait_until
+from receiver import task
+from receiver.assignment import Stay
 from receiver.outcome import Cause, Done
 from receiver.writing import writeback
+from receiver.writing.place import local_place_of
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
 from tests.receiver.partition import Partition, blocked, ours
 
@@ -289,3 +294,34 @@ def test_no_number_is_given_twice_though_nothing_could_be_written_beside_the_jou
         "web01.log.000003": b"six\n",
         "web01.log": b"ten\n",
     }
+
+
+@pytest.mark.parametrize("stay", [Stay(), Stay(60.0, 60.0)], ids=["before a stay", "in a stay"])
+def test_nothing_is_written_beneath_a_disk_that_is_not_mounted_any_more(
+    partition: Partition, tmp_path: Path, stay: Stay
+) -> None:
+    partition.claim()
+    partition.lines("web01", b"one")
+    away = tmp_path / "unmounted"
+    for folder in (partition.output, partition.state):
+        folder.mkdir(parents=True)
+    places = tuple(map(local_place_of, (partition.output, partition.state)))
+    destination = replace(partition.destination, places=places)
+    with ThreadPoolExecutor(1) as thread:
+        report = thread.submit(task.run, partition.assignment(stay=stay), destination)
+        wait_until("it is committed", lambda: partition.offset().next == 2, 30)
+        if not stay.longest:
+            assert report.result().done.until == 2
+        partition.output.rename(away)
+        partition.output.mkdir()
+        partition.lines("web01", b"two")
+        if not stay.longest:
+            report = thread.submit(task.run, partition.assignment(2), destination)
+        ended = report.result(30).ended
+
+    blocked(ended, Cause.REACH, "is its disk mounted?", str(partition.output))
+    assert list(partition.output.iterdir()) == []
+    partition.output.rmdir()
+    away.rename(partition.output)
+    assert task.run(partition.assignment(2), destination).done.lines == 1
+    assert partition.files() == {"web01.log": b"one\ntwo\n"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from receiver.assignment import Place
-from receiver.writing.place import Elsewhere, held, is_held, look, place_of
+from receiver.writing.place import Elsewhere, held, is_held, local_place_of, look, place_of
 
 ASK = """
 import sys
@@ -48,6 +48,25 @@ def test_a_folder_of_the_same_name_is_not_the_same_place(tmp_path: Path) -> None
     place_of(folder)
     with pytest.raises(Elsewhere):
         look(place)
+
+
+def test_a_folder_of_this_machine_is_known_without_its_mark_and_by_it_when_mounted_again(
+    tmp_path: Path,
+) -> None:
+    folder, beneath = tmp_path / "out", tmp_path / "beneath"
+    folder.mkdir()
+    place = local_place_of(folder)
+    (folder / ".place").rename(tmp_path / "mark")
+
+    look(place)
+    folder.rename(beneath)
+    with pytest.raises(Elsewhere, match="is its disk mounted"):
+        look(place)
+    folder.mkdir()
+    with pytest.raises(Elsewhere, match="is its disk mounted"):
+        look(place)
+    (tmp_path / "mark").rename(folder / ".place")
+    look(place)
 
 
 def test_a_place_that_is_no_folder_is_elsewhere(tmp_path: Path) -> None:
