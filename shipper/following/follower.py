@@ -160,14 +160,12 @@ class Follower:
         return [tailer.cursor for tailer in self._roster.tailers.values()]
 
     def starts(self, but: Container[str]) -> list[Cursor]:
-        """Return where every followed file was begun whose id is not in `but` and in which something was seen.
+        """Return where every followed file was begun whose id is not in `but`, be it empty.
 
-        Whoever remembers it finds the file again although not a line of it was shipped.
+        Whoever remembers it finds the file again although not a line of it was shipped. An empty file's first lines would
+        be taken for old ones otherwise, were it begun at its end or renamed before the next start.
         """
-        tailers = (t for t in self._roster.tailers.values() if t.file not in but)
-        # begun at its end, an empty file's first lines would be taken for old ones at the next start
-        from_end = self._selection.from_end
-        return [tailer.start for tailer in tailers if tailer.beginning or from_end]
+        return [t.start for t in self._roster.tailers.values() if t.file not in but]
 
     async def retarget(self, selection: Selection, grace: float, hold: float) -> None:
         """Follow another selection from the next look on, which is due then; `grace` and `hold` are in seconds.

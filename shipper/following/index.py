@@ -35,6 +35,16 @@ class Index:
             self.cursors[family].append(cursor)
         self.by_inode[cursor.identity.inode].append(cursor)
 
+    def known(self, sighting: Sighting) -> list[Cursor]:
+        """Return the cursors without a file that a file may belong to by its inode.
+
+        A cursor that knows nothing else is that of a file in which nothing was seen: such an inode may soon be another's,
+        so it is none of another family, nor compressed.
+        """
+        same = self.by_inode[sighting.key.inode]
+        ours = () if sighting.packed is not None else self.cursors[sighting.family]
+        return [c for c in same if c.offset or c.identity.head_length or c in ours]
+
     def part(self, cursor: Cursor) -> None:
         """Forget that a file with the cursor's inode may be its file: it was truncated."""
         same = self.by_inode[cursor.identity.inode]

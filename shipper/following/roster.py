@@ -209,7 +209,7 @@ class Roster:
         notices = []
         rest = []
         for each in sorted(strangers, key=lambda stranger: stranger.order):
-            candidates = index.by_inode[each.sighting.key.inode]
+            candidates = index.known(each.sighting)
             if ruling := rule_known(each, candidates):
                 notices += self._act(ruling, each, index, now)
                 # it was found by another agent as well, which read nothing of it: a copy would be taken for that one's

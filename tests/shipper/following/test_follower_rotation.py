@@ -1,5 +1,6 @@
 """Files that are renamed, deleted or moved away while they are followed, or while nobody looks."""
 
+import gzip
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -77,6 +78,46 @@ async def test_dated_names_are_followed_as_well(host: Host, name: str) -> None:
     await host.ship()
 
     assert host.shipped == b"1\n2\n3\n"
+
+
+async def test_an_empty_file_is_known_again_though_it_was_written_and_renamed_while_nobody_looked(
+    host: Host,
+) -> None:
+    host.write("app.log", b"")
+    await host.ship()
+    host.write("app.log", b"1\n")
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"")
+
+    await host.restart_with_saved_positions()
+
+    assert await host.ship() == b"1\n"
+
+
+@pytest.mark.parametrize("name", ["other.log", "app.log.1.gz"])
+async def test_an_empty_file_is_not_taken_for_another_one_that_got_its_inode(
+    tmp_path: Path, name: str
+) -> None:
+    host = Host(tmp_path, "*.log")
+    host.write("app.log", b"one line\n" * 9)
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"")
+    await host.ship()
+    await host.follower.close()
+    data = gzip.compress((tmp_path / "app.log.1").read_bytes())
+    (tmp_path / "app.log.1").unlink()
+    (tmp_path / "app.log").write_bytes(data if name.endswith(".gz") else b"other\n")
+    host.move("app.log", name)  # as good as a file that was made when the empty one was gone
+
+    await host.restart_with_saved_positions()
+    shipped = await host.ship()
+
+    labels = [block.origin.file for block in host.blocks[1:]]
+    expected = [] if name.endswith(".gz") else [str(tmp_path / name)]
+    assert labels == expected
+    assert shipped == b"other\n" * len(expected)
+    await host.follower.close()
 
 
 async def test_old_siblings_are_not_shipped_on_a_first_start(host: Host) -> None:
