@@ -11,10 +11,10 @@ from contextlib import contextmanager
 
 from broker.block import Block
 from broker.connecting.connection import BrokerAway
-from broker.exits import OperatorError
 from broker.faults import fault
 from shipper.announcing import announce
 from shipper.flight import Flight
+from shipper.goals import Goals, conclude
 from shipper.notice import Notice
 from shipper.pace import Pace, schedule
 from shipper.positions import Positions
@@ -61,7 +61,7 @@ class Shipping:
         self._looked = float("-inf")
         self._schedule = schedule(pace, 0)
         self._trickles = False
-        self._goals: dict[str, int] = {}
+        self._goals = Goals()
         self._ends: dict[str, int] = {}
         self._size = min(FIRST_SIZE, pace.round_size)
         self._is_behind = False
@@ -86,7 +86,7 @@ class Shipping:
 
     @property
     def is_oriented(self) -> bool:
-        """Whether a look has told which of the files that are there have a position."""
+        """Whether the last look has told which of the files that are there have a position."""
         return self._source.is_oriented
 
     def position(self, file: str) -> int:
@@ -118,7 +118,6 @@ class Shipping:
 
     async def _work(self, group: asyncio.TaskGroup) -> None:
         await self._look()
-        self._goals = {state.file: state.size for state in self._source.states()}
         while not self._is_stopped:
             await self._breathe()
             rounds = await self._gather(group)
@@ -127,28 +126,25 @@ class Shipping:
             if not rounds and self._flight.has_begun:
                 await self._land()
             elif self._ahead is None and self._is_done(rounds):
-                break
+                if not await self._look_again():
+                    break
             elif not rounds:
                 await self._idle()
             await self._look_when_due()
 
     def conclude(self) -> None:
-        """Say what is held back at the end of `once`; raises `OperatorError` when files cannot be read."""
-        for state in self._source.states():
-            if state.held:
-                logger.info("%s: %d bytes of an unfinished last line held", state.path, state.held)
-        if troubles := {notice.path: notice for notice in self._source.troubles()}:
-            first = next(iter(troubles.values()))
-            more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
-            raise OperatorError(f"{first.path}: {first.text}{more}; check --file")
+        """Say what is held back at the end of `once`; raises `OperatorError` when files were not read."""
+        conclude(self._source, self._goals)
 
     async def _look(self) -> None:
         await self._finish_reading()
         clock = asyncio.get_running_loop().time
-        began = clock()
+        began, was_oriented = clock(), self._source.is_oriented
         with self._reading():
             notices = await self._source.look()
         self._looked = clock()
+        if not was_oriented:
+            self._goals.aim(self._source.states())
         await self._find()
         self._pass_over()
         self._schedule = schedule(self._pace, self._looked - began)
@@ -181,6 +177,15 @@ class Shipping:
         if self._source.look_due:
             return self._schedule.when_called
         return self._schedule.when_unsettled if self._source.is_unsettled else self._schedule.anyway
+
+    async def _look_again(self) -> bool:
+        """Look for what moved while it was read with `once`, a few times at most; return whether that was done."""
+        if not (self._pace.once and self._source.look_due and self._goals.looks_left):
+            return False
+        self._goals.looks_left -= 1
+        await self._pause(self._look_interval())
+        await self._look()
+        return True
 
     async def _gather(self, group: asyncio.TaskGroup) -> list[Round]:
         while not self._is_stopped and (blocks := await self._next()):
@@ -287,14 +292,9 @@ class Shipping:
         if not self._source.is_repeatable:
             return self._source.has_ended and not rounds
         return self._pace.once and (
-            self._is_past_goals() or not (rounds or self._source.is_waiting)
+            self._goals.are_met(self._source.states()) or not (rounds or self._source.is_waiting)
         )
 
     @property
     def _is_stopped(self) -> bool:
         return self._stopping.is_set() and self._source.is_repeatable
-
-    def _is_past_goals(self) -> bool:
-        return all(
-            state.offset >= self._goals.get(state.file, 0) for state in self._source.states()
-        )

@@ -38,7 +38,8 @@ class Follower:
     """Follows all files of one host; the read cursors begin at `known`, and files never seen at their beginning.
 
     `clock` gives nanoseconds since the epoch, `block_size` and `max_line` are bytes, `grace` and `hold` are in seconds. One
-    task at a time may look or gather; another waits.
+    task at a time may look or gather; another waits. `is_oriented` says that the last look has decided on all that it showed;
+    before, a cursor without a file may yet find it.
     """
 
     is_repeatable = True
@@ -60,6 +61,7 @@ class Follower:
         poll_every: float = 1.0,
         listen: bool = True,
     ) -> None:
+        self.is_oriented = False
         self._selection = selection
         self._clock = clock
         self._limits = Limits(block_size, max_line, 0, open_files)
@@ -112,11 +114,6 @@ class Follower:
     def is_unsettled(self) -> bool:
         """Whether a file that was rotated or deleted waits for its end."""
         return self._summons.is_unsettled
-
-    @property
-    def is_oriented(self) -> bool:
-        """Whether a look has decided on all that it showed; before, a cursor without a file may yet find it."""
-        return self._roster.looked is not None
 
     async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - running out of it is no error here
         """Return when something changed since the last call, or after `timeout` seconds."""
@@ -176,6 +173,7 @@ class Follower:
         async with self._lock:
             self._selection = selection
             self._limits = self._lasting(grace, hold)
+            self.is_oriented = False
             self._roster.retarget(selection)
             self._gathering.turns.resume(self._roster.tailers.values())
             await self._handles.trim(self._roster.tailers)
@@ -202,6 +200,7 @@ class Follower:
         summons.look_due |= seen.is_restless
         notices = [*seen.notices, *self._troubles.changes((*seen.shown.troubles, *seen.refused))]
         notices += self._roster.settle(seen.samples, now) + gone + self._gathering.take_losses()
+        self.is_oriented = not seen.is_restless
         await self._handles.open_early(self._roster.tailers.values())
         await self._handles.trim(self._roster.tailers)
         self._gathering.turns.join(self._roster.chains)

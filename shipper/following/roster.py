@@ -33,10 +33,7 @@ __all__ = ["Roster"]
 
 
 class Roster:
-    """The files that one follower knows; `chains` holds its tailers by family, oldest first.
-
-    `looked` is when the last look of which nothing was held was settled, in nanoseconds; None before the first.
-    """
+    """The files that one follower knows; `chains` holds its tailers by family, oldest first."""
 
     def __init__(
         self, selection: Selection, known: Iterable[Cursor], new_id: Callable[[], str]
@@ -51,7 +48,7 @@ class Roster:
         self._copies = Copies()
         self._holes = Holes()
         self._shown = Outlook()
-        self.looked: int | None = None
+        self._looked: int | None = None
         self._held: Set[str] = frozenset()
 
     def sight(
@@ -62,7 +59,7 @@ class Roster:
         The inode of a file that is not open may have been given to another one.
         """
         paths = {key: tailer.sighting.path for key, tailer in self.tailers.items()}
-        self._shown = outlook(sightings, paths, self.looked)
+        self._shown = outlook(sightings, paths, self._looked)
         self._held = frozenset()
         self.memory.lives |= {s.path for s in self._shown.files.values() if s.wanted}
         notices = []
@@ -75,7 +72,7 @@ class Roster:
                     text = f"is now {sighting.path}"
                     notices.append(Notice(NoticeKind.ROTATED, before.path, text))
         self._passed.keep(self._shown.files, lambda: self._being_read(is_open))
-        from_end = self._selection.from_end and (self.looked is None or self._before is not None)
+        from_end = self._selection.from_end and (self._looked is None or self._before is not None)
         lives = self.memory.lives
         return asks(self._shown, self.tailers, self._passed, self._index, lives, from_end), notices
 
@@ -94,7 +91,7 @@ class Roster:
         if not self._held:
             self._copies.keep(files)
             self._holes.keep(files)
-            self.looked = now  # what is older, and not known after this, was there before us
+            self._looked = now  # what is older, and not known after this, was there before us
         truncated = [
             self._remember(key)
             for key in list(self.tailers)

@@ -4,8 +4,10 @@ import asyncio
 import gzip
 import itertools
 import logging
+import os
+import shutil
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from shipper.positions import Positions
 from shipper.publishing.rounds import Round
 from shipper.shipping import Shipping
 from shipper.telling.meter import Meter
+from tests.shipper.seams import amid
 
 
 async def ship_once(follower: Follower) -> bytes:
@@ -37,7 +40,10 @@ async def ship_once(follower: Follower) -> bytes:
     shipping = Shipping(follower, publish, Positions(), pace, asyncio.Event(), Meter(time.time_ns))
     async with asyncio.TaskGroup() as group:
         await shipping.run(group)
-    await follower.close()
+    try:
+        shipping.conclude()
+    finally:
+        await follower.close()
     return b"".join(taken)
 
 
@@ -149,6 +155,99 @@ async def test_once_does_not_fail_for_a_trouble_that_was_over_at_its_end(tmp_pat
     with pytest.raises(OperatorError, match=r"never.log: is not there yet; check"):
         shipping.conclude()
     await follower.close()
+
+
+class Disturbed(Follower):
+    """A follower whose files are moved just before some gatherings, or rotated all the time amid some looks."""
+
+    before_gathering: Sequence[Callable[[], None]] = ()
+    amid_looks: Sequence[Callable[[], None]] = ()
+
+    async def gather(self, budget: int) -> list[Block]:
+        for move in self.before_gathering[:1]:
+            move()
+        self.before_gathering = self.before_gathering[1:]
+        return await super().gather(budget)
+
+    async def look(self) -> list[Notice]:
+        rotations, self.amid_looks = self.amid_looks[:1], self.amid_looks[1:]
+        with amid([(call, rotate) for rotate in rotations for call in range(0, 3000, 10)]):
+            return await super().look()
+
+
+def disturbed(folder: Path) -> Disturbed:
+    return Disturbed(
+        Selection.of([str(folder / "*.log")]),
+        [],
+        agent="1-aaaaaaaa",
+        new_id=map(str, itertools.count()).__next__,
+        clock=time.time_ns,
+        open_files=1,
+    )
+
+
+async def test_once_reads_files_that_are_renamed_meanwhile(tmp_path: Path) -> None:
+    names = ["a.log", "b.log", "c.log"]
+    for name in names:
+        (tmp_path / name).write_bytes(name.encode() + b"\n")
+
+    def rotate() -> None:
+        for name in names:
+            (tmp_path / name).rename(tmp_path / f"{name}.{time.time_ns()}")
+            (tmp_path / name).touch()
+
+    follower = disturbed(tmp_path)
+    follower.before_gathering = [rotate, rotate]
+
+    assert sorted((await ship_once(follower)).split()) == [b"a.log", b"b.log", b"c.log"]
+
+
+async def test_once_reads_the_copy_of_a_file_that_is_truncated_meanwhile(tmp_path: Path) -> None:
+    content = b"".join(b"a line with the number %d\n" % number for number in range(1000))
+    (tmp_path / "app.log").write_bytes(content)
+
+    def rotate() -> None:
+        shutil.copy2(tmp_path / "app.log", tmp_path / "app.log.1")
+        os.truncate(tmp_path / "app.log", 0)
+
+    follower = disturbed(tmp_path)
+    follower.before_gathering = [rotate]
+
+    assert await ship_once(follower) == content
+
+
+@pytest.fixture
+def rotate(tmp_path: Path) -> Callable[[], None]:
+    """Return what adds a sibling and removes an old one; its inode is given to another one only after a while."""
+    numbers = itertools.count(1000)
+
+    def act() -> None:
+        number = next(numbers)
+        (tmp_path / f"app.log.{number}").touch()
+        (tmp_path / f"app.log.{number - 10}").unlink(missing_ok=True)
+
+    return act
+
+
+async def test_once_reads_files_that_were_being_rotated_when_it_began(
+    tmp_path: Path, rotate: Callable[[], None]
+) -> None:
+    (tmp_path / "app.log").write_bytes(b"1\n")
+    follower = disturbed(tmp_path)
+    follower.amid_looks = [rotate]
+
+    assert await ship_once(follower) == b"1\n"
+
+
+async def test_once_fails_when_files_are_rotated_all_the_time(
+    tmp_path: Path, rotate: Callable[[], None]
+) -> None:
+    (tmp_path / "app.log").write_bytes(b"1\n")
+    follower = disturbed(tmp_path)
+    follower.amid_looks = [rotate] * 100
+
+    with pytest.raises(OperatorError, match="rotated again and again"):
+        await ship_once(follower)
 
 
 class Watched(Follower):
