@@ -141,7 +141,7 @@ class ReceiverSettings(SparkSettings):
     )
     keep_age: Duration = Field(
         timedelta(0),
-        description="Time after their last line for which closed files are kept, e.g. 30d; 0 keeps all.",
+        description="Time behind the newest line for which closed files are kept, e.g. 30d; 0 keeps all.",
         json_schema_extra={"metavar": "TIME"},
     )
     keep_bytes: ByteSize = Field(
