@@ -13,7 +13,7 @@ from broker.commands.handing import handing_of, handing_options
 from broker.commands.whom import Whom, whom
 from broker.durations import format_duration, parse_duration
 from broker.exits import ConfigurationError, OperatorError
-from broker.granting.book import Book, Entry, InvalidEntry, account_name, named
+from broker.granting.book import Book, Entry, InvalidEntry, Key, account_name, named
 from broker.granting.bookfile import load_book
 from broker.granting.booktext import read_book
 from broker.granting.carried import Carried
@@ -107,11 +107,24 @@ def add(
     metavar="TIME",
     help="How long the old secret is good as well; 0 ends it now.",
 )
+@click.option(
+    "--partition",
+    "partitions",
+    multiple=True,
+    metavar="N",
+    help="Of a receiver: other partitions, as 3 or 0,3,5, or all, at once and for the old secret as well.",
+)
 @handing_options
 @settings_options(BrokerSettings, _FIELDS)
-def rotate(whom: Whom, way: str | None, grace: str, **options: Any) -> None:
+def rotate(
+    whom: Whom, way: str | None, grace: str, partitions: Sequence[str], **options: Any
+) -> None:
     """Make new secrets; the old ones stay good for --grace, so that nobody is cut off meanwhile."""
     lapse = _length(grace)
+    try:
+        share = partitions_of(Key(whom.kind, ""), partitions) if partitions else None
+    except InvalidEntry as error:
+        raise click.UsageError(str(error)) from None
     handing = handing_of(options)
     change = Change.of(options, handing)
     sign = change.sign()
@@ -122,7 +135,7 @@ def rotate(whom: Whom, way: str | None, grace: str, **options: Any) -> None:
         entries = book.found(keys)
         made = [_renewed(entry, way, sign) for entry in entries]
         proofs = {key: one.proof for key, one in zip(keys, made, strict=True)}
-        turned = book.rotated(proofs, now(), lapse)
+        turned = book.rotated(proofs, now(), lapse, share)
         return turned, change.carried([entry.identity for entry in turned.found(keys)], made)
 
     change.make(rotated)

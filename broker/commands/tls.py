@@ -100,12 +100,20 @@ def init(
     metavar="FILE",
     help="Key of the authority, where it is not kept in DIR/tls.",
 )
+@click.option(
+    "--elsewhere",
+    is_flag=True,
+    help="For a broker on another machine: with --name this one's own names are left out.",
+)
 @settings_options(BrokerSettings, _FIELDS)
-def renew(names: Sequence[str], authority_key: Path | None, **options: Any) -> None:
+def renew(
+    names: Sequence[str], authority_key: Path | None, elsewhere: bool, **options: Any
+) -> None:
     """Sign this broker's certificates anew; one that runs takes them over by itself."""
     pki = _pki(options)
     signer = read_authority(pki.authority, authority_key or pki.authority_key)
-    wanted = _checked((*names, *_own_names())) if names else pki.names()
+    own = _HERE if elsewhere else _own_names()
+    wanted = _checked((*names, *own)) if names else pki.names()
     pki.sign(signer, wanted, _now())
     _echo(ends_of([pki.broker]))
 
@@ -183,7 +191,12 @@ def _echo(ends: Sequence[End], *, as_json: bool = False) -> None:
     now = _now()
     if as_json:
         found = [
-            {"file": end.path, "name": end.name, "not_after": end.not_after.isoformat()}
+            {
+                "file": end.path,
+                "name": end.name,
+                "names": end.names,
+                "not_after": end.not_after.isoformat(),
+            }
             for end in ends
         ]
         click.echo(json.dumps(found, indent=2))

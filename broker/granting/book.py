@@ -134,16 +134,26 @@ class Book:
             raise InvalidEntry(f"{named(known)} has a credential already")
         return self._with(chain(self.entries, new), now)
 
-    def rotated(self, proofs: dict[Key, Proof], now: datetime, grace: timedelta) -> "Book":
-        """Return the book with new proofs; the former ones, older ones too, are good for `grace` at most."""
+    def rotated(
+        self,
+        proofs: dict[Key, Proof],
+        now: datetime,
+        grace: timedelta,
+        partitions: tuple[int, ...] | None = None,
+    ) -> "Book":
+        """Return the book with new proofs; the former ones, older ones too, are good for `grace` at most.
+
+        Other `partitions` are those of all of their proofs.
+        """
         self.found(list(proofs))
         end = now + grace
 
         def turned(entry: Entry) -> Entry:
             former = (Former(entry.identity.proof, end), *entry.former)
+            share = entry.identity.partitions if partitions is None else partitions
             return replace(
                 entry,
-                identity=replace(entry.identity, proof=proofs[entry.key]),
+                identity=replace(entry.identity, proof=proofs[entry.key], partitions=share),
                 rotated=now,
                 former=tuple(replace(one, until=min(one.until, end)) for one in former),
             )

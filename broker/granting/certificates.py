@@ -35,11 +35,12 @@ _OPEN, _SECRET = 0o644, 0o600
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """When a certificate ends; `path` is its file, `name` its subject."""
+    """When a certificate ends; `path` is its file, `name` its subject, `names` are whom it is for."""
 
     path: str
     name: str
     not_after: datetime
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +159,13 @@ def ends_of(files: Iterable[Path]) -> tuple[End, ...]:
     found = []
     for path in files:
         try:
-            certificate = x509.load_pem_x509_certificate(path.read_bytes())
+            content = path.read_bytes()
+            certificate = x509.load_pem_x509_certificate(content)
+            names = names_in(content)
         except (OSError, ValueError):
             continue
-        names = certificate.subject.rfc4514_string()
-        found.append(End(str(path), names, certificate.not_valid_after_utc))
+        subject = certificate.subject.rfc4514_string()
+        found.append(End(str(path), subject, certificate.not_valid_after_utc, names))
     return tuple(sorted(found, key=lambda end: (end.not_after, end.path)))
 
 

@@ -178,6 +178,20 @@ def test_a_rotation_without_grace_ends_the_old_secret(call: Call) -> None:
     assert entry.former == ()
 
 
+def test_a_receiver_is_given_other_partitions_with_its_new_secret_in_one_change(call: Call) -> None:
+    done(call("add", "receiver", "central", "--partition", "0,1"))
+
+    done(call("rotate", "receiver", "central", "--partition", "1", "--force"))
+
+    book = load_book(Path("store"))
+    assert [one.partitions for one in book.identities(book.entries[0].since)] == [(1,), (1,)]
+    assert book.revision == 2
+    done(call("rotate", "receiver", "central", "--force"))
+    assert load_book(Path("store")).entries[0].identity.partitions == (1,)
+    done(call("add", "host", "a"))
+    assert "a host has none" in refused(call("rotate", "host", "a", "--partition", "1"))
+
+
 def test_a_name_in_a_certificate_is_no_secret_and_is_not_rotated(call: Call) -> None:
     said = done(call("add", "host", "a", "--with", "certificate", "--subject", "a.example.net"))
 

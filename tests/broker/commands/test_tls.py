@@ -81,6 +81,10 @@ def test_renew_keeps_the_names_or_takes_new_ones(made: Path, logbroker: Call) ->
     assert logbroker("tls", "renew", "--store-dir", made, "--name", "other").returncode == 0
     assert names_in(broker.read_bytes())[0] == "other"
 
+    away = ("--name", "broker2", "--elsewhere")
+    assert logbroker("tls", "renew", "--store-dir", made, *away).returncode == 0
+    assert names_in(broker.read_bytes()) == ("broker2", "localhost", "127.0.0.1", "::1")
+
 
 def test_a_second_broker_of_a_cluster_takes_the_first_ones_authority_and_not_its_key(
     made: Path, tmp_path: Path, logbroker: Call
@@ -132,7 +136,9 @@ def test_show_tells_when_they_end(made: Path, tmp_path: Path, logbroker: Call) -
     found = json.loads(logbroker("tls", "show", "--store-dir", made, "--json").stdout)
 
     assert [Path(end["file"]).name for end in found][-1] == "authority.pem"
-    assert {"file", "name", "not_after"} == set(found[0])
+    assert {"file", "name", "names", "not_after"} == set(found[0])
+    names = {Path(end["file"]).name: end["names"] for end in found}
+    assert (names["authority.pem"], "localhost" in names["broker.pem"]) == ([], True)
     assert "days" in logbroker("tls", "show", "--store-dir", made).stdout
     assert "in the clear" in logbroker("tls", "show", "--store-dir", tmp_path).stdout
 
