@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
+from broker.connecting.nkey import seed_of, user_key
 from tests.ansible.test_argument_specs import PLAYBOOK, ROLES
 
 BROKERS = ("broker1", "broker2", "broker3")
+OTHERS = ("web01", "logs")
 SHELL = """#!/bin/sh
 exec unshare --mount sh -c 'mount --bind {folder} {store} && exec /bin/sh "$@"' sh "$@"
 """
@@ -27,14 +29,14 @@ pytestmark = [
 
 
 class Site:
-    """Three brokers and a host, on which the role is played as the playbooks do."""
+    """Three brokers, a host and a machine that receives, on which the role is played as the playbooks do."""
 
     def __init__(self, folder: Path) -> None:
         """Make the machines."""
         self.folder = folder
         self.store = folder / "store"
         self.store.mkdir()
-        for name in (*BROKERS, "web01"):
+        for name in (*BROKERS, *OTHERS):
             own = folder / name
             own.mkdir()
             shell = folder / f"{name}.sh"
@@ -60,6 +62,17 @@ class Site:
             self._on("logship_shippers", "main", kind="host"),
         )
 
+    def receives(self, partitions: str) -> "subprocess.CompletedProcess[str]":
+        """Do what site.yml does about the credential of a machine that receives."""
+        return self._plays(self._on("logs", "main", kind="receiver", partitions=partitions))
+
+    def share(self, broker: str) -> tuple[list[int], bool]:
+        """Return the partitions of the machine that receives at a broker, and whether that takes the secret that it has."""
+        credentials = json.loads(self.book(broker).read_text("utf-8"))["credentials"]
+        (one,) = (one for one in credentials if one["name"] == "logs")
+        seed = seed_of(self.secret("logs").read_text("utf-8"))
+        return one["partitions"], one["nkey"] == user_key(seed).public
+
     def revokes(self, host: str) -> "subprocess.CompletedProcess[str]":
         """Do what revoke.yml does."""
         return self._plays(self._on("logship_brokers[0]", "revoke", kind="host", name=host))
@@ -84,7 +97,7 @@ class Site:
             "gather_facts": False,
             "handlers": [
                 {"name": f"Restart the {what}", "ansible.builtin.debug": {}}
-                for what in ("broker", "shipper")
+                for what in ("broker", "shipper", "receiver")
             ],
             "tasks": [{"ansible.builtin.include_role": role, "vars": own}],
         }
@@ -92,7 +105,7 @@ class Site:
     def _plays(self, *plays: dict[str, Any]) -> "subprocess.CompletedProcess[str]":
         hosts = {
             name: {"ansible_shell_executable": str(self.folder / f"{name}.sh")}
-            for name in (*BROKERS, "web01")
+            for name in (*BROKERS, *OTHERS)
         }
         logbroker = str(Path(sys.executable).with_name("logbroker"))
         common = {
@@ -194,3 +207,28 @@ def test_who_is_gone_from_the_first_book_is_taken_from_others_by_a_revocation_on
     done(site.revokes("web01"))
     assert not any("web01" in site.names(broker) for broker in BROKERS)
     assert "web01" not in site.copy.read_text()
+
+
+@pytest.mark.parametrize("where", ["before", "at another broker"])
+def test_a_receiver_whose_partitions_change_gets_its_secret_by_the_next_run_wherever_one_ends(
+    site: Site, where: str
+) -> None:
+    done(site.receives("1,0"))
+    assert [site.share(broker) for broker in BROKERS] == [([0, 1], True)] * 3
+    whole = site.book("broker3").read_text("utf-8")
+    if where == "before":
+        site.secret("logs").unlink()
+    else:
+        site.book("broker3").write_text("no book", "utf-8")
+        ended = site.receives("1")
+        site.book("broker3").write_text(whole, "utf-8")
+        assert ended.returncode != 0
+        assert "broker3 does not take over the book of broker1" in ended.stdout
+        assert not site.secret("logs").exists()
+
+    done(site.rolls_out())
+    again = done(site.receives("1"))
+
+    assert "Restart the receiver" in again
+    assert [site.share(broker) for broker in BROKERS] == [([1], True)] * 3
+    assert "changed: [" not in done(site.rolls_out()) + done(site.receives("1"))

@@ -1,0 +1,285 @@
+"""The role of brokers, on brokers that are folders of this machine: no secret of a store is replaced, and no quorum lost.
+
+Each sees a folder of its own at the place of /etc/credstore, and a systemctl of its own; Ansible is real.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.ansible.test_argument_specs import PLAYBOOK, ROLES
+
+BROKERS = ("broker1", "broker2", "broker3")
+SHELL = """#!/bin/sh
+PATH={folder}/bin:$PATH exec unshare --mount sh -c 'mount --bind {folder} {there} && exec /bin/sh "$@"' sh "$@"
+"""
+SYSTEMCTL = """#!/bin/sh
+case "$*" in
+  *restart*) echo restarted >>{folder}/restarts ;;
+  *show*) echo LoadState=loaded; echo ActiveState=active ;;
+esac
+"""
+KEY, SHARED = "logbroker.encryption-key", "logbroker.cluster-secret"
+RUNNING, DOWN = {"rc": 0}, {"rc": 3}
+pytestmark = pytest.mark.timeout(1800)
+
+
+class Cluster:
+    """Three brokers, of whose role some tasks are played."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make the machines."""
+        self.folder = folder
+        self.there = folder / "there"
+        self.there.mkdir()
+        for name in BROKERS:
+            program = folder / name / "bin/systemctl"
+            program.parent.mkdir(parents=True)
+            program.write_text(SYSTEMCTL.format(folder=folder / name), "utf-8")
+            shell = folder / f"{name}.sh"
+            shell.write_text(SHELL.format(folder=folder / name, there=self.there), "utf-8")
+            for file in (program, shell):
+                file.chmod(0o755)
+
+    @property
+    def here(self) -> dict[str, str]:
+        """The secrets of the controller."""
+        files = (self.folder / "logship-secrets").glob("*")
+        return {path.name: path.read_text("utf-8") for path in files}
+
+    def loses_its_folder(self) -> None:
+        for path in (self.folder / "logship-secrets").iterdir():
+            path.unlink()
+        (self.folder / "logship-secrets").rmdir()
+
+    def of(self, broker: str, name: str) -> Path:
+        return self.folder / broker / name
+
+    def plays(
+        self, tasks: str, *words: str, hosts: str = "all", notified: str = "", **given: Any
+    ) -> "subprocess.CompletedProcess[str]":
+        """Play tasks of the role; then, as a handler, what is to be `notified`."""
+        variables = {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "logship_broker_members": list(BROKERS),
+            "logship_broker_encryption": True,
+        }
+        machines = {
+            name: {"ansible_shell_executable": str(self.folder / f"{name}.sh")} for name in BROKERS
+        }
+        inventory = {"all": {"hosts": machines, "vars": variables}}
+        role = {"name": "logship_broker", "tasks_from": tasks}
+        one = {
+            "hosts": hosts,
+            "serial": 1,
+            "max_fail_percentage": 0,
+            "gather_facts": False,
+            "tasks": [
+                {"ansible.builtin.include_role": role},
+                {
+                    "ansible.builtin.command": {"argv": ["true"]},
+                    "changed_when": bool(notified),
+                    "notify": notified,
+                    "when": bool(notified),
+                },
+            ],
+        }
+        (self.folder / "hosts.yml").write_text(yaml.safe_dump(inventory), "utf-8")
+        (self.folder / "play.yml").write_text(yaml.safe_dump([one]), "utf-8")
+        extra = {
+            "logship_broker_credstore": str(self.there),
+            "logship_broker_is_due": str(self.there / "due"),
+            "logship_broker_before": DOWN,
+            "logship_broker_starts_now": False,
+            **given,
+        }
+        told = ["--inventory", self.folder / "hosts.yml", "--extra-vars", json.dumps(extra)]
+        return subprocess.run(
+            [PLAYBOOK, *told, *words, self.folder / "play.yml"],
+            cwd=ROLES.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def done(play: "subprocess.CompletedProcess[str]") -> str:
+    assert play.returncode == 0, play.stdout[-4000:] + play.stderr
+    return play.stdout
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount")
+    return Cluster(tmp_path)
+
+
+@pytest.fixture
+def secured(cluster: Cluster) -> Cluster:
+    done(cluster.plays("secrets", "--check"))
+    assert cluster.here == {}
+    done(cluster.plays("secrets"))
+    return cluster
+
+
+@pytest.mark.long
+def test_secrets_are_made_once_a_key_for_each_store_and_one_for_the_cluster(
+    secured: Cluster,
+) -> None:
+    made = secured.here
+
+    assert sorted(made) == ["cluster-secret", *(f"encryption-key.{name}" for name in BROKERS)]
+    assert len(set(made.values())) == 4
+    for broker in BROKERS:
+        assert secured.of(broker, KEY).read_text("utf-8") == made[f"encryption-key.{broker}"]
+        assert secured.of(broker, SHARED).read_text("utf-8") == made["cluster-secret"]
+    again = done(secured.plays("secrets"))
+    assert "changed: [" not in again
+    assert secured.here == made
+    assert not [secret for secret in made.values() if secret.strip() in again]
+
+
+@pytest.mark.long
+def test_a_controller_that_has_lost_its_folder_takes_over_the_secrets_of_the_machines(
+    secured: Cluster,
+) -> None:
+    before = secured.here
+    secured.loses_its_folder()
+
+    done(secured.plays("secrets", "--check"))
+    assert not (secured.folder / "logship-secrets").exists()
+    said = done(secured.plays("secrets", "-vvv"))
+
+    assert secured.here == before
+    for path in (secured.folder / "logship-secrets").iterdir():
+        assert path.stat().st_mode & 0o777 == 0o600
+    for broker in BROKERS:
+        assert secured.of(broker, KEY).read_text("utf-8") == before[f"encryption-key.{broker}"]
+    assert not [secret for secret in before.values() if secret.strip() in said]
+    assert "changed: [" not in done(secured.plays("secrets"))
+
+
+@pytest.mark.long
+def test_the_secret_of_the_cluster_is_that_of_any_member_where_a_new_one_comes_first(
+    secured: Cluster,
+) -> None:
+    before = secured.here
+    secured.loses_its_folder()
+    secured.of("broker1", SHARED).unlink()
+    secured.of("broker1", KEY).unlink()
+
+    done(secured.plays("secrets", hosts="broker1"))
+
+    assert secured.of("broker1", SHARED).read_text("utf-8") == before["cluster-secret"]
+    assert secured.here["encryption-key.broker1"] != before["encryption-key.broker1"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("words", [[], ["--check"]], ids=["run", "check"])
+def test_another_key_of_a_store_is_refused_and_replaces_nothing(
+    secured: Cluster, words: list[str]
+) -> None:
+    before = secured.here
+    own = secured.folder / "logship-secrets/encryption-key.broker1"
+    own.write_text("of another broker\n", "utf-8")
+
+    refused = secured.plays("secrets", *words)
+
+    assert refused.returncode != 0
+    assert str(own) in refused.stdout
+    assert str(secured.there / KEY) in refused.stdout
+    assert "Nothing was replaced" in " ".join(refused.stdout.split())
+    assert own.read_text("utf-8") == "of another broker\n"
+    assert secured.of("broker1", KEY).read_text("utf-8") == before["encryption-key.broker1"]
+
+
+@pytest.mark.long
+def test_a_member_is_restarted_when_all_have_all_lines_and_else_by_the_run_that_finds_them_so(
+    cluster: Cluster,
+) -> None:
+    given: dict[str, Any] = {
+        "hosts": "broker1",
+        "notified": "Restart the broker",
+        "logship_broker_before": RUNNING,
+        "logship_broker_starts_now": True,
+        "logship_broker_health_retries": 1,
+    }
+    well, behind = ["true"], ["sh", "-c", "echo 2 of 3 servers hold all of the stream; exit 1"]
+
+    refused = cluster.plays("running", logship_broker_checks=behind, **given)
+    assert refused.returncode != 0
+    assert "as seen by broker1: 2 of 3 servers hold" in " ".join(refused.stdout.split())
+    assert not cluster.of("broker1", "restarts").exists()
+    assert cluster.of("broker1", "due").exists()
+
+    done(cluster.plays("running", logship_broker_checks=well, **given))
+    assert cluster.of("broker1", "restarts").read_text() == "restarted\n"
+    assert not cluster.of("broker1", "due").exists()
+
+
+@pytest.mark.parametrize(
+    ("members", "others", "starts"),
+    [
+        pytest.param(1, [], True, id="alone"),
+        pytest.param(2, [DOWN], False, id="none of two"),
+        pytest.param(3, [DOWN, DOWN], False, id="none of a new cluster"),
+        pytest.param(3, [RUNNING, DOWN], True, id="with it a quorum"),
+        pytest.param(3, [RUNNING, {"unreachable": True}], True, id="one is away"),
+        pytest.param(3, [RUNNING, RUNNING], True, id="all others"),
+        pytest.param(5, [RUNNING, DOWN, DOWN, DOWN], False, id="too few"),
+    ],
+)
+def test_a_member_that_is_down_is_started_where_it_makes_a_quorum(
+    tmp_path: Path, members: int, others: list[dict[str, Any]], starts: bool
+) -> None:
+    given = {
+        "logship_broker_members": [f"broker{number}" for number in range(members)],
+        "logship_broker_beside": {"results": others},
+    }
+
+    decided(tmp_path, f"logship_broker_starts_now == {starts}", given)
+
+
+@pytest.mark.parametrize(
+    ("names", "lacks"),
+    [(["b1", "10.0.0.1", "b1.example.net"], False), (["b1"], True), ([], True)],
+    ids=["all", "some", "none"],
+)
+def test_a_certificate_is_renewed_where_it_lacks_a_name(
+    tmp_path: Path, names: list[str], lacks: bool
+) -> None:
+    folder = "/srv/authority/logship-secrets/brokers/b1/tls"
+    told = [
+        {"file": f"{folder}/broker.pem", "names": names},
+        {"file": f"{folder}/logbroker.pem", "names": ["b1.example.net"]},
+    ]
+    given = {
+        "logship_broker_certified": ["b1", "b1.example.net"],
+        "logship_broker_ends": {"stdout": json.dumps(told)},
+    }
+
+    decided(tmp_path, f"logship_broker_is_uncertified == {lacks}", given)
+
+
+def decided(folder: Path, words: str, given: dict[str, Any]) -> None:
+    """See what the variables of the role come to."""
+    role = ROLES / "logship_broker"
+    one = {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "vars_files": [str(role / part) for part in ("defaults/main.yml", "vars/main.yml")],
+        "tasks": [{"ansible.builtin.assert": {"that": words}}],
+    }
+    (folder / "play.yml").write_text(yaml.safe_dump([one]), "utf-8")
+    told = ["--inventory", "localhost,", "--extra-vars", json.dumps(given)]
+    command = [PLAYBOOK, *told, folder / "play.yml"]
+    done(subprocess.run(command, capture_output=True, text=True, check=False))
