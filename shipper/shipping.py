@@ -101,7 +101,8 @@ class Shipping:
     async def run(self, group: asyncio.TaskGroup, save: Save | None = None) -> None:
         """Ship until asked to stop or, with `once`, until all that was there at the start is acknowledged.
 
-        `save` is given the positions when files were found, and has returned before a line of these is read. What cannot be read again is shipped in any case: to the end of its source, or to where the stop came.
+        `save` is given the positions when files were found, and has returned before a line of these is read. What cannot be
+        read again is shipped in any case: to the end of its source, or to where the stop came.
         Rounds fly as tasks of `group`; the last one has landed at the end. Raises what `publish` raises.
         """
         self._save = save

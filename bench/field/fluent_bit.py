@@ -5,7 +5,7 @@ in_tail keeps offsets by inode in a database that is synced at each write, and f
 Server: in_forward acknowledges a chunk when it is stored in its own folder of chunks, synced; out_file, which knows no fsync, is
 tried without end, too.
 Fast. Chunks in memory at both ends, so many that reading rarely waits for sending, and sent five times a second; still acknowledged.
-Compressed. As fast, with what is sent in gzip, the only thing that the forward protocol knows.
+Compressed. As fast, with what is sent in gzip.
 Sources: Fluent Bit's manual on buffering and storage, in_tail (db.sync, rotate_wait), forward (require_ack_response), out_file.
 """
 

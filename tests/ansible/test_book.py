@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from broker.connecting.nkey import seed_of, user_key
-from tests.ansible.test_argument_specs import PLAYBOOK, ROLES
+from tests.ansible.playing import done, play
 
 BROKERS = ("broker1", "broker2", "broker3")
 OTHERS = ("web01", "logs")
@@ -121,18 +121,7 @@ class Site:
         (self.folder / "play.yml").write_text(yaml.safe_dump(list(plays)), "utf-8")
         programs = json.dumps({"logship_credential_logbroker": [logbroker, "credentials"]})
         words = ["--inventory", self.folder / "hosts.yml", "--extra-vars", programs]
-        return subprocess.run(
-            [PLAYBOOK, *words, self.folder / "play.yml"],
-            cwd=ROLES.parent,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-
-def done(play: "subprocess.CompletedProcess[str]") -> str:
-    assert play.returncode == 0, play.stdout[-4000:] + play.stderr
-    return play.stdout
+        return play([*words, self.folder / "play.yml"])
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.ansible.playing import done, play
 from tests.ansible.test_argument_specs import PLAYBOOK, ROLES
 
 BROKERS = ("broker1", "broker2", "broker3")
@@ -101,18 +102,7 @@ class Cluster:
             **given,
         }
         told = ["--inventory", self.folder / "hosts.yml", "--extra-vars", json.dumps(extra)]
-        return subprocess.run(
-            [PLAYBOOK, *told, *words, self.folder / "play.yml"],
-            cwd=ROLES.parent,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-
-def done(play: "subprocess.CompletedProcess[str]") -> str:
-    assert play.returncode == 0, play.stdout[-4000:] + play.stderr
-    return play.stdout
+        return play([*told, *words, self.folder / "play.yml"])
 
 
 @pytest.fixture
