@@ -94,22 +94,30 @@ def test_no_broker_is_said_at_once_with_once(free_port: Callable[[], int], tmp_p
 
 @pytest.mark.nats
 @pytest.mark.parametrize(
-    ("url", "partition", "words"),
+    ("partition", "words"),
     [
-        ("logs_url", "7", ["partition 7 does not exist", "2, 0 to 1"]),
-        ("logs_url", "0,2", ["partition 2 does not exist"]),
-        ("fresh_url", "all", ["logbroker apply"]),
+        ("7", ["partition 7 does not exist", "2, 0 to 1"]),
+        ("0,2", ["partition 2 does not exist"]),
     ],
 )
-def test_a_partition_or_a_bucket_that_is_not_there_is_a_configuration_error(
-    request: pytest.FixtureRequest, tmp_path: Path, url: str, partition: str, words: list[str]
+def test_a_partition_that_is_not_there_is_a_configuration_error(
+    tmp_path: Path, logs_url: str, partition: str, words: list[str]
 ) -> None:
-    ended = logreceiver(
-        *("--partition", partition, "--once", "--output", str(tmp_path / "out"), "--patience", "0"),
-        *("--server", request.getfixturevalue(url)),
-    )
+    says(once(logs_url, partition, tmp_path / "out"), Exit.CONFIGURATION, *words)
 
-    says(ended, Exit.CONFIGURATION, *words)
+
+@pytest.mark.nats
+def test_a_bucket_that_is_not_there_is_a_configuration_error(
+    tmp_path: Path, fresh_url: str
+) -> None:
+    says(once(fresh_url, "all", tmp_path / "out"), Exit.CONFIGURATION, "logbroker apply")
+
+
+def once(url: str, partition: str, output: Path) -> "subprocess.CompletedProcess[str]":
+    return logreceiver(
+        *("--partition", partition, "--once", "--output", str(output), "--patience", "0"),
+        *("--server", url),
+    )
 
 
 def test_an_output_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
