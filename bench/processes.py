@@ -100,11 +100,15 @@ class Process:
         if self.popen is not None and (code := self.popen.poll()) is not None:
             raise ProgramDied(f"{self.name} ended with {code}: {self.last_words()}")
 
-    def last_words(self) -> str:
-        """Return the end of what it wrote."""
+    def said(self) -> str:
+        """Return all that it wrote."""
         if not self.log.exists():
             return ""
-        return self.log.read_bytes()[-_LAST_WORDS:].decode(errors="replace").strip()
+        return self.log.read_bytes().decode(errors="replace").strip()
+
+    def last_words(self) -> str:
+        """Return the end of what it wrote, for people."""
+        return self.said()[-_LAST_WORDS:].strip()
 
     def catches(self, number: int) -> bool:
         """Whether it has a handler of its own for a signal, by which it would end otherwise (proc(5))."""

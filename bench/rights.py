@@ -97,7 +97,7 @@ def _start(folder: Path, processes: Processes) -> tuple[Process, int]:
     path.write_text("\n".join(lines) + "\n", "utf-8")
     binary = Path(sys.executable).with_name("nats-server")
     server = processes.start("nats-server", [binary, "-c", path])
-    wait_until("is ready", lambda: "Server is ready" in server.last_words(), 20, [server])
+    wait_until("is ready", lambda: "Server is ready" in server.said(), 20, [server])
     return server, port
 
 

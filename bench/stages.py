@@ -109,7 +109,7 @@ def _measure(_system: System, folder: Path, logs: Path) -> Outcome:
         staged = Logship().stage(folder, processes)
         broker, receiver = staged.centre["broker"], staged.centre["receiver"]
         worker = _spy(folder, processes, "worker", "--subprocesses", "--pid", str(receiver.pid))
-        wait_until("py-spy looks", lambda: "Sampling" in worker.last_words(), 30, [worker])
+        wait_until("py-spy looks", lambda: "Sampling" in worker.said(), 30, [worker])
         charge = Charge({"broker": broker}, size)
         before = _used(receiver)
         command = map(str, staged.suite.shipper_command(_HOST, [logs / "*.log"]))

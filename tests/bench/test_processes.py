@@ -164,7 +164,7 @@ def test_what_a_program_started_in_sessions_of_its_own_goes_with_it(tmp_path: Pa
     )
     with Processes(tmp_path) as processes:
         head = processes.start("head", [sys.executable, "-c", starts])
-        wait_until("it has started them", lambda: "started" in head.last_words(), 60, [head])
+        wait_until("it has started them", lambda: "started" in head.said(), 60, [head])
         children = all_children(head.pid)
 
     assert len(children) == 3

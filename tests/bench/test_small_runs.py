@@ -48,7 +48,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Process
 def test_a_measurement_ends_with_its_table(runs: dict[str, Process], name: str, row: str) -> None:
     assert runs[name].wait(300) == 0, runs[name].last_words()
 
-    assert f"\n{row}  " in runs[name].last_words()
+    assert f"\n{row}  " in runs[name].said()
 
 
 def test_a_line_that_cannot_be_laid_is_said_in_one(processes: Processes, tmp_path: Path) -> None:
@@ -58,4 +58,4 @@ def test_a_line_that_cannot_be_laid_is_said_in_one(processes: Processes, tmp_pat
 
     assert bench.wait(180) == 1
     assert bench.last_words().startswith("cannot lay a line here")
-    assert "\n" not in bench.last_words()
+    assert "\n" not in bench.said()

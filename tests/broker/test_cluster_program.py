@@ -57,7 +57,7 @@ def test_a_credential_that_is_added_while_a_cluster_is_waited_for_is_in_the_book
     first, *others = cluster.nodes.values()
     for node in others:
         node.kill()
-    wait_until("it waits", lambda: "waiting for its cluster" in first.process.last_words(), 60)
+    wait_until("it waits", lambda: "waiting for its cluster" in first.process.said(), 60)
     assert is_held(first.folder)
 
     words = ("credentials", "add", "admin", "ops", "--store-dir", first.folder)

@@ -85,10 +85,10 @@ def test_files_of_credentials_suffice_to_ship_receive_and_look_while_others_are_
     assert received.read_bytes() == b"".join(LINES)
     status = site.start("status", "broker", "status", "--config", folder / "admin-ops.toml")
     assert status.wait(60) == 0
-    assert "LOGS, 1 host" in status.last_words()
+    assert "LOGS, 1 host" in status.said()
     assert (shipper.stop(10), receiver.stop(20)) == (0, 0)
-    assert "waiting" not in shipper.last_words()
-    assert "permissions violation" not in receiver.last_words() + status.last_words()
+    assert "waiting" not in shipper.said()
+    assert "permissions violation" not in receiver.said() + status.last_words()
 
 
 def test_who_is_not_let_in_is_told_so_with_what_it_came_by(site: Site) -> None:
@@ -100,5 +100,5 @@ def test_who_is_not_let_in_is_told_so_with_what_it_came_by(site: Site) -> None:
     another = site.ship("web03", "host-web03.toml", "--once", "--patience", "6s", "--host", "db01")
 
     assert (revoked.wait(90), another.wait(90)) == (1, 1)
-    assert "refuses the key of its settings (nkey_seed)" in revoked.last_words()
-    assert "permissions violation" in another.last_words()
+    assert "refuses the key of its settings (nkey_seed)" in revoked.said()
+    assert "permissions violation" in another.said()

@@ -42,7 +42,7 @@ def test_a_demo_that_is_interrupted_leaves_no_program_behind(
     demo = processes.start(
         "demo", [sys.executable, "-u", "-m", "bench.demo"], {"TMPDIR": str(tmp_path)}
     )
-    wait_until("it plays", lambda: "logreceiver, twice" in demo.last_words(), 150, [demo])
+    wait_until("it plays", lambda: "logreceiver, twice" in demo.said(), 150, [demo])
 
     demo.tree()  # so that programs in sessions of their own are remembered
     code = demo.stop(30)

@@ -131,7 +131,7 @@ def test_the_older_of_two_shippers_of_a_host_is_stopped_and_nothing_is_stored_tw
         code = older.wait(60)
 
     assert code == 78
-    assert "Traceback" not in older.last_words()
+    assert "Traceback" not in older.said()
     verdict = stage.verdict("twice01", [traffic.written[file]])
     assert verdict.is_perfect, str(verdict)
     assert newer.stop(10) == 0

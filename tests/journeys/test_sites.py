@@ -78,7 +78,7 @@ def ship(suite: Suite, host: str, log: Path, *options: str) -> None:
 def logbroker(suite: Suite, *arguments: str) -> str:
     called = suite.start_program("logbroker", f"logbroker-{len(arguments)}", arguments)
     assert called.wait(60) == 0, called.last_words()
-    return called.last_words()
+    return called.said()
 
 
 @pytest.mark.long  # nats-server takes its time to ask another site again
@@ -178,4 +178,4 @@ def test_a_second_site_holds_a_copy_and_goes_on_with_it_when_the_first_is_lost(
         ],
     )
     assert again.wait(60) == 78
-    assert "--mirror" in again.last_words()
+    assert "--mirror" in again.said()

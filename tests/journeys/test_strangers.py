@@ -92,7 +92,7 @@ def test_a_shipper_refuses_a_host_name_that_is_not_allowed(
     )
     code = shipper.wait(60)
 
-    words = shipper.last_words()
+    words = shipper.said()
     assert code in {2, 78}
     assert repr(host) in words
     assert len(words.splitlines()) == 1, words

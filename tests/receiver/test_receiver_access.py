@@ -27,7 +27,7 @@ def test_driver_and_tasks_get_in_and_tell_nobody_the_password(
     )
     programs = Path(sys.executable).parent
     server = processes.start("server", [programs / "nats-server", "-c", conf])
-    wait_until("is ready", lambda: "Server is ready" in server.last_words(), 60, [server])
+    wait_until("is ready", lambda: "Server is ready" in server.said(), 60, [server])
 
     def run(program: str, *words: str) -> str:
         # relative to the folder that it starts in, which is not that of Spark's workers
@@ -35,7 +35,7 @@ def test_driver_and_tasks_get_in_and_tell_nobody_the_password(
         secret = {"LOGBROKER_PASSWORD": _SECRET, "LOGRECEIVER_PASSWORD": _SECRET}
         done = processes.start(program, [programs / program, *words, *access], secret, tls)
         assert done.wait(300) == 0, done.last_words()
-        return done.last_words()
+        return done.said()
 
     async def publish() -> None:
         access = Access(user="central", password=_SECRET, tls_ca=tls / "authority.pem")

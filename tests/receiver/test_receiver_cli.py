@@ -190,14 +190,14 @@ def test_told_to_stop_while_no_broker_answers_it_ends_at_once(
             *("--server", f"nats://127.0.0.1:{free_port()}"),
         ],
     )
-    wait_until("it waits", lambda: "broker away" in receiver.last_words(), 60, [receiver])
+    wait_until("it waits", lambda: "broker away" in receiver.said(), 60, [receiver])
 
     began = time.monotonic()
     os.kill(receiver.pid, number)
 
     assert receiver.wait(10) == 0
     assert time.monotonic() - began < 5
-    assert "Traceback" not in receiver.last_words()
+    assert "Traceback" not in receiver.said()
 
 
 def test_told_to_stop_while_once_waits_for_a_broker_it_ends_at_once(

@@ -87,5 +87,5 @@ def test_executors_that_do_not_see_the_output_end_the_start_with_78(
     receiver = started(scene, cluster, "receiver")
 
     assert receiver.wait(PATIENCE) == Exit.CONFIGURATION
-    assert "is not the folder that the receiver was started with" in receiver.last_words()
+    assert "is not the folder that the receiver was started with" in receiver.said()
     assert not [path for path in scene.output.iterdir() if not path.name.startswith(".")]

@@ -49,7 +49,7 @@ def test_a_worker_that_is_killed_again_and_again_blocks_its_partition_until_it_l
     scene.wait_for_all(receiver)
 
     def is_told() -> bool:
-        if "is blocked" in receiver.last_words():
+        if "is blocked" in receiver.said():
             return True
         trigger.touch()
         return False
@@ -71,7 +71,7 @@ def test_a_receiver_that_stands_by_does_not_wait_for_its_turn_to_notice_that_its
     scene.publish(20)
     scene.wait_for_all(first)
     second = scene.receiver("second", "--standby")
-    wait_until("it stands by", lambda: "standing by" in second.last_words(), 150, [second])
+    wait_until("it stands by", lambda: "standing by" in second.said(), 150, [second])
 
     os.kill(java_of(second), signal.SIGKILL)
 

@@ -64,7 +64,7 @@ def test_a_second_receiver_takes_over_and_the_first_ends_with_78(scene: Scene) -
     scene.publish(50)
     scene.wait_for_all(first)
     second = scene.receiver("second")
-    wait_until("it has claimed", lambda: "epoch 2" in second.last_words(), 150, [second])
+    wait_until("it has claimed", lambda: "epoch 2" in second.said(), 150, [second])
 
     scene.publish(50)
 
@@ -82,10 +82,10 @@ def test_a_standby_takes_over_when_the_owner_is_killed_and_not_before(scene: Sce
     scene.publish(50)
     scene.wait_for_all(owner)
     standby = scene.receiver("standby", "--standby", "--takeover-after", "2s")
-    wait_until("it stands by", lambda: "standing by" in standby.last_words(), 150, [owner, standby])
+    wait_until("it stands by", lambda: "standing by" in standby.said(), 150, [owner, standby])
     scene.publish(50)
     scene.wait_for_all(owner, standby)
-    assert "epoch 2" not in standby.last_words()
+    assert "epoch 2" not in standby.said()
 
     owner.kill()
     scene.publish(50)
@@ -95,7 +95,7 @@ def test_a_standby_takes_over_when_the_owner_is_killed_and_not_before(scene: Sce
     )  # by the owner's last task, if it lived long enough, or by the standby
     wait_until("it has taken over", lambda: "epoch 2" in standby.log.read_text(), 90, [standby])
     newest = scene.receiver("newest")
-    wait_until("it has claimed", lambda: "epoch 3" in newest.last_words(), 150, [newest, standby])
+    wait_until("it has claimed", lambda: "epoch 3" in newest.said(), 150, [newest, standby])
     scene.publish(50)
     scene.wait_for_all(newest, standby)
     wait_until("it stands by again", lambda: "by again" in standby.log.read_text(), 90, [standby])
@@ -116,7 +116,7 @@ def test_told_to_end_under_load_it_ends_in_time_and_the_next_start_goes_on(scene
     is_calm(receiver)
 
     receiver.start()
-    receives_again = lambda: receiver.last_words().count("receiving partitions") == 2  # noqa: E731
+    receives_again = lambda: receiver.said().count("receiving partitions") == 2  # noqa: E731
     wait_until("it receives again", receives_again, 90, [receiver])
     scene.wait_for_all(receiver)
     assert receiver.stop(10) == 0

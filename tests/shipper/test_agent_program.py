@@ -76,7 +76,7 @@ def test_once_ships_what_is_there_and_only_once(
     assert second.wait(60) == 0, second.last_words()
 
     assert received() == lines(0, 50_000)
-    assert "10 bytes of an unfinished last line" in first.last_words()
+    assert "10 bytes of an unfinished last line" in first.said()
 
 
 def test_lines_are_followed_while_they_are_written(
@@ -84,7 +84,7 @@ def test_lines_are_followed_while_they_are_written(
 ) -> None:
     log = tmp_path / "a.log"
     process = ship(logs_url, "--file", log)
-    wait_until("waits", lambda: "a.log" in process.last_words(), 30, [process])
+    wait_until("waits", lambda: "a.log" in process.said(), 30, [process])
 
     for number in range(20):
         append(log, lines(number, number + 1))
@@ -110,8 +110,8 @@ def test_sigterm_saves_the_positions_that_status_shows(
         folder=Path(__file__).parents[2],
     )
     assert status.wait(10) == 0
-    assert "host web01" in status.last_words()
-    assert f"{len(lines(0, 100))}     0 B" in status.last_words()
+    assert "host web01" in status.said()
+    assert f"{len(lines(0, 100))}     0 B" in status.said()
 
 
 def test_sigterm_ends_it_within_ten_seconds_while_the_broker_is_away(
@@ -121,7 +121,7 @@ def test_sigterm_ends_it_within_ten_seconds_while_the_broker_is_away(
     log = tmp_path / "a.log"
     append(log, lines(0, 10))
     process = ship(own_server.url, "--file", log)
-    wait_until("ships", lambda: "ships on" in process.last_words(), 30, [process])
+    wait_until("ships", lambda: "ships on" in process.said(), 30, [process])
     own_server.process.kill()
     append(log, lines(10, 20))
     time.sleep(1)
@@ -138,10 +138,10 @@ def test_sigterm_ends_it_while_it_still_looks_for_a_broker(
 ) -> None:
     append(tmp_path / "a.log", lines(0, 10))
     process = ship(f"nats://127.0.0.1:{free_port()}", "--file", tmp_path / "a.log")
-    wait_until("says so", lambda: "broker away" in process.last_words(), 30, [process])
+    wait_until("says so", lambda: "broker away" in process.said(), 30, [process])
 
     assert process.stop(10) == 0
-    assert process.last_words().count("broker away") == 1
+    assert process.said().count("broker away") == 1
 
 
 def test_once_that_is_stopped_before_its_end_does_not_pretend_to_be_done(
@@ -152,7 +152,7 @@ def test_once_that_is_stopped_before_its_end_does_not_pretend_to_be_done(
     wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process])
 
     assert process.stop(10) == 1
-    assert "Traceback" not in process.last_words()
+    assert "Traceback" not in process.said()
 
 
 def test_a_broker_killed_and_started_again_costs_no_line_and_repeats_none(
@@ -277,12 +277,12 @@ def test_a_second_agent_for_the_host_ends_the_first_with_78(
     first = ship(logs_url, "--file", log)
     wait_for(received, lines(0, 10), first)
     second = ship(logs_url, "--file", log, state="other")
-    wait_until("ships", lambda: "ships on" in second.last_words(), 30, [second])
+    wait_until("ships", lambda: "ships on" in second.said(), 30, [second])
 
     append(log, lines(10, 20))
 
     assert first.wait(60) == 78
-    assert "Traceback" not in first.last_words()
+    assert "Traceback" not in first.said()
     wait_for(received, lines(0, 20), second)
     assert second.stop(10) == 0
 
@@ -323,4 +323,4 @@ def test_an_interrupt_from_the_keyboard_ends_it_as_sigterm_does(
     process.popen.send_signal(signal.SIGINT)
 
     assert process.wait(10) == 0
-    assert "Traceback" not in process.last_words()
+    assert "Traceback" not in process.said()

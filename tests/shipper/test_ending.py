@@ -56,7 +56,7 @@ def seconds_to_end(process: Process) -> float:
 
 def test_while_there_is_no_stream_to_claim(fresh_url: str, start: Start, tmp_path: Path) -> None:
     process = start("--file", tmp_path / "a.log", "--server", fresh_url)
-    wait_until("waits", lambda: "logbroker apply" in process.last_words(), 40, [process])
+    wait_until("waits", lambda: "logbroker apply" in process.said(), 40, [process])
 
     assert seconds_to_end(process) < 10
 
@@ -65,7 +65,7 @@ def test_while_the_stream_is_full(fresh_url: str, start: Start, tmp_path: Path) 
     apply_topology(fresh_url, Topology(partitions=2, max_bytes=50_000))
     (tmp_path / "a.log").write_bytes(random.Random(1).randbytes(200_000).hex().encode() + b"\n")
     process = start("--file", tmp_path / "a.log", "--server", fresh_url)
-    wait_until("is told", lambda: "the broker is full" in process.last_words(), 40, [process])
+    wait_until("is told", lambda: "the broker is full" in process.said(), 40, [process])
 
     assert seconds_to_end(process) < 10
 
@@ -75,7 +75,7 @@ def test_while_a_broker_that_fell_silent_owes_an_acknowledgement(
 ) -> None:
     (tmp_path / "a.log").touch()
     process = start("--file", tmp_path / "a.log", "--server", silent.url)
-    wait_until("follows", lambda: "is followed" in process.last_words(), 40, [process])
+    wait_until("follows", lambda: "is followed" in process.said(), 40, [process])
     hush(silent)
     with (tmp_path / "a.log").open("ab") as file:
         file.write(b"a line\n")

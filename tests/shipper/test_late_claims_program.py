@@ -66,7 +66,7 @@ def test_a_deleted_file_that_is_only_held_open_is_read_to_its_end(
     wanted = b"one\n" + b"".join(b"%d\n" % number for number in range(100))
     wait_until("all arrives", lambda: len(read_back(logs_url)) >= len(wanted), 40, [shipper])
     assert read_back(logs_url) == wanted
-    assert "late claim" in shipper.last_words()
+    assert "late claim" in shipper.said()
     assert shipper.stop(12) == 0
 
 
@@ -87,4 +87,4 @@ def test_no_line_from_standard_input_is_lost(
 
     assert shipper.wait(60) == 0, shipper.last_words()
     assert read_back(logs_url) == b"one\ntwo\nthree\n"
-    assert "late claim" in shipper.last_words()
+    assert "late claim" in shipper.said()

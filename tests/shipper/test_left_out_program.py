@@ -103,5 +103,5 @@ async def test_killed_at_random_moments_it_ships_every_other_line_once(
         time.sleep(0.05)  # noqa: ASYNC251 - as above
 
     assert has_no_gap_and_no_repeat(messages)
-    wait_until("it is up", lambda: "ships on" in process.last_words(), 30, [process])
+    wait_until("it is up", lambda: "ships on" in process.said(), 30, [process])
     assert process.stop(10) == 0

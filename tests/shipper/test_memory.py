@@ -179,7 +179,7 @@ def test_a_stream_that_is_full_costs_no_memory(suite: Suite, begun: int, tmp_pat
         asyncio.run(limit_stream(own.url))
 
         agent = own.start_shipper("web01", [tmp_path / "a.log"])
-        wait_until("it says so", lambda: "full" in agent.last_words(), 40, [agent])
+        wait_until("it says so", lambda: "full" in agent.said(), 40, [agent])
 
         assert peak_bytes(agent) - begun < BOUND
 

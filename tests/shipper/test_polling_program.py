@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Process, Processes, wait_until
+from tests.descriptors import held_by
 
 pytestmark = pytest.mark.nats
 
 
 def _listens(program: Process) -> bool:
-    descriptors = Path(f"/proc/{program.pid}/fd").iterdir()
-    return "anon_inode:inotify" in [str(one.readlink()) for one in descriptors]
+    return "anon_inode:inotify" in held_by(program.pid)
 
 
 @pytest.mark.parametrize(

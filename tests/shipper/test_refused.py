@@ -34,9 +34,9 @@ class Guarded:
         """Reload it with a user of these rights, with None without the user."""
         configure(self.path, self.port, rights)
         assert self.process.popen is not None
-        said = self.process.last_words().count("Reloaded")
+        said = self.process.said().count("Reloaded")
         self.process.popen.send_signal(signal.SIGHUP)
-        wait_until("reloads", lambda: self.process.last_words().count("Reloaded") > said, 30)
+        wait_until("reloads", lambda: self.process.said().count("Reloaded") > said, 30)
 
 
 def configure(path: Path, port: int, rights: str | None) -> None:
@@ -62,7 +62,7 @@ def guarded(
     configure(path, port, None)
     binary = Path(sys.executable).with_name("nats-server")
     server = processes.start("guarded", [binary, "-c", path])
-    wait_until("is ready", lambda: "Server is ready" in server.last_words(), 40, [server])
+    wait_until("is ready", lambda: "Server is ready" in server.said(), 40, [server])
     apply_logs(f"nats://admin:admin@127.0.0.1:{port}")
     return Guarded(port, path, server)
 
@@ -116,7 +116,7 @@ Arrives = Callable[[bytes], None]
 
 
 def says(process: Process, words: str) -> None:
-    wait_until(f"says {words!r}", lambda: words in process.last_words(), 40, [process])
+    wait_until(f"says {words!r}", lambda: words in process.said(), 40, [process])
 
 
 def test_an_agent_that_is_refused_at_the_start_goes_on_when_it_is_let_in(
@@ -128,8 +128,8 @@ def test_an_agent_that_is_refused_at_the_start_goes_on_when_it_is_let_in(
     arrives(b"one\n")
 
     assert process.stop(10) == 0
-    assert process.last_words().count("refuses user") == 1
-    assert SECRET not in process.last_words()
+    assert process.said().count("refuses user") == 1
+    assert SECRET not in process.said()
 
 
 def test_an_agent_whose_user_is_removed_while_it_runs_loses_and_repeats_nothing(
@@ -208,7 +208,7 @@ def test_once_gives_up_after_its_patience_and_names_the_reason(
     assert process.wait(60) == 1
     last = process.last_words().splitlines()[-1]
     assert words in last
-    assert SECRET not in process.last_words()
+    assert SECRET not in process.said()
 
 
 def test_a_bad_key_file_ends_it_with_78_before_anything_is_sent(
@@ -221,4 +221,4 @@ def test_a_bad_key_file_ends_it_with_78_before_anything_is_sent(
     process = ship("nats://127.0.0.1:1", "--nkey", str(file), "--user", "")
 
     assert process.wait(60) == 78
-    assert f"{file} holds no seed; check --nkey" in process.last_words()
+    assert f"{file} holds no seed; check --nkey" in process.said()

@@ -57,7 +57,7 @@ def test_systemd_hears_of_the_start_of_a_reload_and_of_the_end(
     (tmp_path / "a.log").write_bytes(b"a line\n")
     process = start("--file", tmp_path / "a.log", "--server", logs_url)
     wait_until("is ready", lambda: manager.has_heard("READY=1"), 40, [process])
-    followed = process.last_words()
+    followed = process.said()
     status = manager.heard[0]
     manager.forget()
 
@@ -250,7 +250,7 @@ def test_once_takes_a_hang_up_for_nothing(
         signal_to(process, signal.SIGHUP)
 
     assert process.wait(60) == 1
-    assert "with --once nothing is read again" in process.last_words()
+    assert "with --once nothing is read again" in process.said()
 
 
 @pytest.mark.nats
@@ -291,5 +291,5 @@ def test_a_hang_up_before_the_agent_runs_waits_until_it_does(
     wait_until("begins", lambda: is_held() or process.catches(signal.SIGHUP), 40, [process])
     signal_to(process, signal.SIGHUP)
 
-    wait_until("reads again", lambda: "read again" in process.last_words(), 40, [process])
+    wait_until("reads again", lambda: "read again" in process.said(), 40, [process])
     assert process.stop(10) == 0

@@ -157,7 +157,7 @@ def test_lines_that_no_broker_takes_before_the_end_are_said_to_be_lost(
     apply_logs(own_server.url)
     process = start(own_server.url, f"< {pipe}")
     with pipe.open("wb", buffering=0) as writer:
-        wait_until("ships", lambda: "ships on" in process.last_words(), 40, [process])
+        wait_until("ships", lambda: "ships on" in process.said(), 40, [process])
         own_server.stop()
         writer.write(b"one\n")
         wait_until("it is read", lambda: waiting_in(writer) == 0, 40, [process])
@@ -166,8 +166,8 @@ def test_lines_that_no_broker_takes_before_the_end_are_said_to_be_lost(
         assert process.stop(12) == 1
 
     assert time.monotonic() - began < 10
-    assert "the rest is lost" in process.last_words()
-    assert "Traceback" not in process.last_words()
+    assert "the rest is lost" in process.said()
+    assert "Traceback" not in process.said()
 
 
 def test_a_second_shipper_of_the_host_ends_it_and_what_is_lost_is_said(
@@ -183,7 +183,7 @@ def test_a_second_shipper_of_the_host_ends_it_and_what_is_lost_is_said(
         writer.write(b"two\n")
 
         assert first.wait(60) == 78, first.last_words()
-    assert "not acknowledged are lost" in first.last_words()
+    assert "not acknowledged are lost" in first.said()
     assert read_back(logs_url) == b"one\n"
 
 
@@ -202,5 +202,5 @@ def test_an_input_that_gives_nothing_is_an_end_and_one_that_cannot_is_said(
     process = start(logs_url, redirection, *options)
 
     assert process.wait(60) == code, process.last_words()
-    assert words in process.last_words()
-    assert "Traceback" not in process.last_words()
+    assert words in process.said()
+    assert "Traceback" not in process.said()

@@ -119,7 +119,7 @@ def test_a_shipper_on_a_read_only_disk_may_be_started_again_and_goes_on_once_it_
     shipper = start("--once", state=read_only)
 
     assert shipper.wait(60) == 1
-    assert "Read-only file system; check --state-dir" in shipper.last_words()
+    assert "Read-only file system; check --state-dir" in shipper.said()
     subprocess.run(["mount", "-o", "remount,rw", read_only], check=True)
     again = start("--once", state=read_only)
 

@@ -40,7 +40,7 @@ def serve(processes: Processes, tmp_path: Path, free_port: Callable[[], int]) ->
         path.write_text(f"listen: 127.0.0.1:{port}\n{configuration}")
         binary = Path(sys.executable).with_name("nats-server")
         server = processes.start("server", [binary, "-c", path])
-        wait_until("is ready", lambda: "Server is ready" in server.last_words(), 60, [server])
+        wait_until("is ready", lambda: "Server is ready" in server.said(), 60, [server])
         return f"127.0.0.1:{port}"
 
     return start

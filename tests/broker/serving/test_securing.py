@@ -117,7 +117,7 @@ async def test_a_real_server_knows_clients_by_their_certificates_and_lets_logbro
     path.write_text("\n".join(text))
     binary = Path(sys.executable).with_name("nats-server")
     server = processes.start("secured", [binary, "-c", path])
-    wait_until("is ready", lambda: "Server is ready" in server.last_words(), 60, [server])
+    wait_until("is ready", lambda: "Server is ready" in server.said(), 60, [server])
     authority, name = store / "tls" / "authority.pem", security.own.tls_name
 
     assert f'"user":"{OWN_NAME}"' in await gets_in(port, security.own)

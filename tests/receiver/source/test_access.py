@@ -41,7 +41,7 @@ def guarded(
         f'  publish: [ {allowed} ], subscribe: [ "_INBOX.>" ] }} }} ] }}\n'
     )
     server = processes.start("server", [Path(sys.executable).with_name("nats-server"), "-c", conf])
-    wait_until("is ready", lambda: "Server is ready" in server.last_words(), 60, [server])
+    wait_until("is ready", lambda: "Server is ready" in server.said(), 60, [server])
 
     async def fill() -> None:
         access = Access(user="central", password="c", tls_ca=tls / "authority.pem")

@@ -20,6 +20,7 @@ from receiver.spark.java import Java, find_java
 from receiver.spark.jvm import JvmFailed, death_told, gateway_to_jvm
 from receiver.spark.scratch import scratch_folder
 from receiver.spark.session import local_master, spark_context
+from tests.descriptors import held_by
 from tests.receiver.apart import apart
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -84,10 +85,9 @@ except JvmFailed as error: print(error)
 def reads_spark(pid: int) -> bool:
     """Whether a process has Spark's classes open."""
     try:
-        files = [file.readlink().name for file in Path(f"/proc/{pid}/fd").iterdir()]
+        return any(Path(held).name.startswith("spark-core") for held in held_by(pid))
     except OSError:
-        return False  # one was closed, or the process ended, meanwhile
-    return any(name.startswith("spark-core") for name in files)
+        return False  # it ended meanwhile
 
 
 def folders_beside_a_start(place: Path) -> list[Path]:
@@ -132,7 +132,7 @@ def test_spark_starts_twice_in_a_process_and_ends_quickly_cleanly_and_silently(
 def test_a_killed_driver_leaves_no_jvm_and_no_python_worker(tmp_path: Path) -> None:
     with Processes(tmp_path) as processes:
         driver = processes.start("driver", [sys.executable, "-c", BUSY])
-        wait_until("Spark runs", lambda: "ready" in driver.last_words(), _START, [driver])
+        wait_until("Spark runs", lambda: "ready" in driver.said(), _START, [driver])
         time.sleep(0.5)
         before = len(driver.tree())
 
@@ -179,7 +179,7 @@ def test_the_death_of_the_jvm_is_told_by_what_is_raised_and_by_no_traceback(tmp_
         code = driver.wait(_START)
 
         assert code == 0
-        assert "job failed" in driver.last_words()
+        assert "job failed" in driver.said()
         assert "Traceback" not in driver.log.read_text()
         assert "INFO" not in driver.log.read_text()
 
@@ -260,7 +260,7 @@ def test_ctrl_c_reaches_the_program_and_not_its_jvm(tmp_path: Path) -> None:
     )
     with Processes(tmp_path) as processes:
         driver = processes.start("driver", [sys.executable, "-c", program])
-        wait_until("Spark runs", lambda: "ready" in driver.last_words(), _START, [driver])
+        wait_until("Spark runs", lambda: "ready" in driver.said(), _START, [driver])
 
         os.killpg(driver.pid, signal.SIGINT)
         code = driver.wait(60)

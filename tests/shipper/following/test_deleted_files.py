@@ -10,12 +10,12 @@ from shipper.positions import Positions
 from shipper.publishing.rounds import Round
 from shipper.shipping import Shipping
 from shipper.telling.meter import Meter
+from tests.descriptors import held_by
 from tests.shipper.host import SECOND, Host
 
 
 def held(path: Path) -> bool:
-    descriptors = Path(f"/proc/{os.getpid()}/fd").iterdir()
-    return any(str(path) in str(one.readlink()) for one in descriptors if one.is_symlink())
+    return any(str(path) in one for one in held_by(os.getpid()))
 
 
 async def taken_up(path: Path) -> None:

@@ -63,7 +63,7 @@ Ship = Callable[..., Process]
 
 
 def says(process: Process, words: str) -> None:
-    wait_until(f"says {words!r}", lambda: words in process.last_words(), 40, [process])
+    wait_until(f"says {words!r}", lambda: words in process.said(), 40, [process])
 
 
 def arrives(read_back: Read, url: str, lines: bytes) -> None:

@@ -86,7 +86,7 @@ def test_a_user_without_the_right_to_publish_is_told_before_it_tries(
         '] } }\nno_auth_user: "admin"\n'
     )
     server = processes.start("rights", [Path(sys.executable).with_name("nats-server"), "-c", conf])
-    wait_until("is ready", lambda: "Server is ready" in server.last_words(), 40, [server])
+    wait_until("is ready", lambda: "Server is ready" in server.said(), 40, [server])
     apply_logs(f"nats://127.0.0.1:{port}")
     (tmp_path / "a.log").touch()
 

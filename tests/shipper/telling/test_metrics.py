@@ -51,8 +51,8 @@ def started(processes: Processes, *options: object) -> Process:
 
 
 def address_of(process: Process) -> str:
-    wait_until("listens", lambda: "listening on" in process.last_words(), 40, [process])
-    found = re.search(r"listening on (http://\S+)", process.last_words())
+    wait_until("listens", lambda: "listening on" in process.said(), 40, [process])
+    found = re.search(r"listening on (http://\S+)", process.said())
     assert found
     return found[1]
 
@@ -125,7 +125,7 @@ def test_an_address_in_use_is_a_configuration_error(processes: Processes, tmp_pa
         )
 
         assert process.wait(60) == 78
-    said = process.last_words()
+    said = process.said()
     assert said.startswith(f"logshipper: cannot listen on 127.0.0.1:{port}: ")
     assert said.count("\n") == 0
 
