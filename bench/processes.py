@@ -19,6 +19,7 @@ from types import TracebackType
 __all__ = ["Process", "Processes", "ProgramDied", "TookTooLong", "leave", "wait_until"]
 
 _LAST_WORDS = 2000
+_MOMENT = 0.01  # seconds
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _INSTALLED = {
     "PYTHONDONTWRITEBYTECODE": ""
@@ -238,7 +239,16 @@ class Processes:
 
 def leave(number: int, _frame: object) -> None:
     """End by a signal, as its handler: through every `with`, with the code that a shell gives it."""
+    sys.unraisablehook = lambda lost: _leave_again(lost, number)
     sys.exit(128 + number)
+
+
+def _leave_again(lost: "sys.UnraisableHookArgs", number: int) -> None:
+    """Have the signal come again, a moment later, when it came where nothing can be raised: while C tidies up an object, say."""
+    if lost.exc_type is not SystemExit:
+        sys.__unraisablehook__(lost)
+        return
+    threading.Timer(_MOMENT, os.kill, (os.getpid(), number)).start()
 
 
 @contextmanager

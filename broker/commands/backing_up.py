@@ -1,7 +1,5 @@
 """`logbroker backup` and `logbroker restore`."""
 
-import signal
-import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -83,7 +81,7 @@ def backup(
 
 def _fail_when_told_to_end() -> None:
     # what is cut short by `timeout` or a service manager must not look done to whoever asked for it
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(Exit.FAILED))
+    program.end_on_sigterm(Exit.FAILED)
 
 
 def _check(folder: Path, archives: tuple[Archive, ...]) -> None:

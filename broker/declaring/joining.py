@@ -15,6 +15,7 @@ from broker.topology import Topology
 __all__ = ["join"]
 
 _PAUSE, _SHORT = 0.5, 1.0  # seconds between attempts, and for an answer
+_STEP = 5.0  # seconds for a change: without a leader nobody answers, and what was done meanwhile is there at the next attempt
 
 
 async def join(
@@ -45,10 +46,10 @@ async def _attempt(connection: Connection, server: str, desired: Topology) -> Pl
     await connection.api("STREAM.NAMES", patience=_SHORT)
     own = desired.max_bytes
     if own is None or own <= 0:
-        return await apply(connection, desired)
+        return await apply(connection, desired, _STEP)
     room, done = 0, Plan(())
     while room != (room := await smallest_room(connection, server, own)):
-        done = await apply(connection, replace(desired, max_bytes=room))
+        done = await apply(connection, replace(desired, max_bytes=room), _STEP)
         # told only now, where there was no bucket before; whoever was smaller meanwhile is seen by the next look
         await write_room(connection, server, own)
     return done

@@ -27,6 +27,7 @@ from broker.topology import (
 )
 
 __all__ = [
+    "PATIENCE",
     "STREAM_NOT_FOUND",
     "Refused",
     "apply",
@@ -47,6 +48,8 @@ _WAYS = {  # what to do about an answer that does not say it
     10028: "; memory holds half of --memory: lower --max-bytes, or raise that",
 }
 _AT_ONCE = 64  # requests under way; thousands of partitions would otherwise wait for thousands of round trips
+PATIENCE = 60.0
+"""Seconds for a step: nats-server takes those under way one by one and syncs each, and a slow disk takes 0.1 s for that."""
 logger = logging.getLogger(__name__)
 
 
@@ -54,10 +57,10 @@ class Refused(ConfigurationError):
     """The server does not do what a plan has it do; of a cluster one may that comes up later, or leads by then."""
 
 
-async def apply(connection: Connection, desired: Topology) -> Plan:
+async def apply(connection: Connection, desired: Topology, patience: float = PATIENCE) -> Plan:
     """Bring the broker to what is declared and return what was done; raises `ConfigurationError` for a refusal.
 
-    Nobody can be asked here, so whatever deletes stored lines, or a position, is held back and said.
+    Each step may take `patience` seconds. Nobody can be asked here, so whatever deletes stored lines, or a position, is held back and said.
     """
     for words in cautions(desired):
         logger.warning("%s", words)
@@ -72,7 +75,7 @@ async def apply(connection: Connection, desired: Topology) -> Plan:
             loss.words,
         )
     safe = without(made, losses)
-    await carry_out(connection, safe)
+    await carry_out(connection, safe, patience)
     return safe
 
 
@@ -171,25 +174,26 @@ async def _hosts(connection: Connection) -> frozenset[Subject]:
             return frozenset(found)
 
 
-async def carry_out(connection: Connection, made: Plan) -> None:
-    """Take the steps of a plan in order: steps of one kind at once, one kind after the other."""
+async def carry_out(connection: Connection, made: Plan, patience: float = PATIENCE) -> None:
+    """Take the steps of a plan in order, each for at most `patience` seconds: one kind after the other, at once within a kind."""
     for kind in (Kind.STREAM, Kind.CONSUMER, Kind.ENTRY):
-        await _together([step for step in made.steps if step.kind is kind], connection)
+        steps = [step for step in made.steps if step.kind is kind]
+        await _together(steps, connection, patience)
 
 
-async def _together(steps: Sequence[Step], connection: Connection) -> None:
+async def _together(steps: Sequence[Step], connection: Connection, patience: float) -> None:
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def one(step: Step) -> None:
         async with gate:
-            await _take(step, connection)
+            await _take(step, connection, patience)
 
     await asyncio.gather(*map(one, steps))
 
 
-async def _take(step: Step, connection: Connection) -> None:
+async def _take(step: Step, connection: Connection, patience: float) -> None:
     try:
-        await _call(step, connection)
+        await _call(step, connection, patience)
     except bucket.Conflict:
         raise OperatorError(
             f"{step.name} was changed by somebody else meanwhile; try again"
@@ -201,19 +205,19 @@ async def _take(step: Step, connection: Connection) -> None:
         ) from None
 
 
-def _call(step: Step, connection: Connection) -> Coroutine[Any, Any, object]:
+def _call(step: Step, connection: Connection, patience: float) -> Coroutine[Any, Any, object]:
     match step.kind, step.action:
         case Kind.ENTRY, _:
             return _write_partitions(connection, step.config["value"])
         case Kind.STREAM, Action.CREATE:
-            return connection.api(f"STREAM.CREATE.{step.name}", step.config)
+            return connection.api(f"STREAM.CREATE.{step.name}", step.config, patience)
         case Kind.STREAM, _:
-            return connection.api(f"STREAM.UPDATE.{step.name}", step.config)
+            return connection.api(f"STREAM.UPDATE.{step.name}", step.config, patience)
         case Kind.CONSUMER, Action.REMOVE:
-            return connection.api(f"CONSUMER.DELETE.{step.stream}.{step.name}")
+            return connection.api(f"CONSUMER.DELETE.{step.stream}.{step.name}", patience=patience)
         case _:
             body = {"stream_name": step.stream, "config": step.config, "action": step.action.value}
-            return connection.api(f"CONSUMER.CREATE.{step.stream}.{step.name}", body)
+            return connection.api(f"CONSUMER.CREATE.{step.stream}.{step.name}", body, patience)
 
 
 async def _write_partitions(connection: Connection, value: str) -> None:

@@ -15,7 +15,7 @@ from broker.running.configuration import ProgramSettings
 from broker.running.journal import graded, handler_for, is_journal
 from broker.running.loglines import FORMATS, JsonLines
 
-__all__ = ["log_to_stderr", "run"]
+__all__ = ["end_on_sigterm", "log_to_stderr", "run"]
 
 _MOMENT = 0.01  # seconds
 logger = logging.getLogger(__name__)
@@ -28,10 +28,15 @@ def run(command: click.Command, arguments: Sequence[str]) -> None:
     asked for all at once (`--once`) did not get it.
     """
     told_to_end = Exit.FAILED if "--once" in arguments else Exit.DONE
-    signal.signal(signal.SIGTERM, lambda *_: _end(told_to_end))
+    end_on_sigterm(told_to_end)
     program = command.name or "logship"
     versioned = click.version_option(package_name="logship", prog_name=program)(command)
     sys.exit(_code_of(lambda: versioned.main(arguments, program, standalone_mode=False), program))
+
+
+def end_on_sigterm(code: Exit) -> None:
+    """Have SIGTERM end this program with that code from now on, in whatever it comes."""
+    signal.signal(signal.SIGTERM, lambda *_: _end(code))
 
 
 def _end(code: Exit) -> None:

@@ -248,7 +248,7 @@ class Node:
             logger.info("took over the book of credentials: %d in it", outfit.admission.credentials)
         self._outfit, self._certwatch = outfit, self._watch(outfit)
         try:
-            async with asyncio.timeout(_CLUSTER_PATIENCE):
+            async with asyncio.timeout(_CLUSTER_PATIENCE if outfit.conf.cluster else None):
                 await provision(connection, outfit, self._wait)
         except TimeoutError:
             raise OperatorError(f"the cluster does not answer: {self.waits_for}") from None

@@ -99,6 +99,32 @@ def test_clean_up_happens_when_a_signal_comes_that_nobody_else_handles(
         assert not _runs(int(program.last_words()))
 
 
+_TIDYING = """
+import signal, time
+from bench.processes import leave
+
+class Tidied:
+    def __del__(self):
+        print("tidies up", flush=True)
+        time.sleep(60)
+
+signal.signal(signal.SIGTERM, leave)
+Tidied()
+print("goes on", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_signal_that_comes_where_nothing_can_be_raised_comes_again(tmp_path: Path) -> None:
+    with Processes(tmp_path) as processes:
+        program = processes.start("tidying", [sys.executable, "-c", _TIDYING])
+        wait_until("it tidies up", lambda: "tidies up" in program.said(), 30, [program])
+
+        os.kill(program.pid, signal.SIGTERM)
+
+        assert program.wait(30) == 128 + signal.SIGTERM
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_clean_up_finds_what_had_just_begun_when_a_signal_came(tmp_path: Path, number: int) -> None:
     with Processes(tmp_path) as processes:

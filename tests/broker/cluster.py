@@ -107,7 +107,7 @@ class Cluster:
             time.sleep(0.1)
         return self.nodes[name]
 
-    def wait_until_whole(self, seconds: float = 60) -> None:
+    def wait_until_whole(self, seconds: float = 180) -> None:
         """Return when all replicas of all streams and consumers have all that there is."""
         deadline = time.monotonic() + seconds
         streams = (config["name"] for config in Topology().streams())
@@ -126,7 +126,7 @@ class Cluster:
 
 
 def _is_whole(info: dict[str, Any]) -> bool:
-    replicas = info["cluster"].get("replicas", [])
+    replicas = info.get("cluster", {}).get("replicas", [])  # a consumer has none at first
     return len(replicas) == 2 and all(
         one["current"] and not one.get("lag", 0) and not one.get("offline") for one in replicas
     )

@@ -107,7 +107,8 @@ class Stage:
         """Publish blocks, in order for each host."""
 
         async def store(connection: Connection) -> None:
-            await asyncio.gather(*(connection.ask(*message) for message in messages))
+            stored = (connection.ask(*message, patience=PATIENCE) for message in messages)
+            await asyncio.gather(*stored)
 
         ask(self.suite.url, store)
         for subject, payload, _ in messages:

@@ -26,6 +26,7 @@ from receiver.outcome import Blocked, Cause, Done, Ending, Report, Superseded
 Answer = TypeVar("Answer")
 
 LIMIT = 64_000_000
+_PATIENCE = 60.0  # seconds for hundreds of messages, each of which is synced
 ONE_BATCH = Stay()
 _RUN = """
 import json, sys
@@ -86,7 +87,8 @@ class Partition:
             waiting = list(messages)
             for begin in range(0, len(waiting), 500):
                 part = waiting[begin : begin + 500]
-                await asyncio.gather(*(connection.ask(*message) for message in part))
+                stored = (connection.ask(*message, patience=_PATIENCE) for message in part)
+                await asyncio.gather(*stored)
 
         self.ask(store)
 

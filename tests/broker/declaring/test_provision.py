@@ -1,16 +1,21 @@
+import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from broker import bucket
-from broker.connecting.connection import Connection
+from broker.connecting.connection import Connection, Rejected
 from broker.declaring.provision import apply, consumers_of
 from broker.declaring.steps import Action, Plan
 from broker.exits import ConfigurationError
 from broker.subjects import Subject
 from broker.topology import Topology
+from tests.conftest import Server
 
 pytestmark = pytest.mark.nats
 
@@ -42,6 +47,33 @@ async def test_what_was_applied_is_what_a_real_server_tells(
     entry = await bucket.read(connection, "LOGS_CONFIG", "partitions")
     assert entry is not None
     assert entry.value.decode() == str(topology.partitions)
+
+
+async def test_a_server_that_is_slow_is_waited_for(own_server: Server) -> None:
+    connection = Connection([own_server.url], "test")
+    beside = Connection([own_server.url], "beside")
+    topology = Topology(partitions=200)
+    applying = asyncio.create_task(apply(connection, topology))
+    await hears_of_a_consumer(beside)
+
+    assert not applying.done()
+    os.kill(own_server.process.pid, signal.SIGSTOP)
+    await asyncio.sleep(7)  # more than the five seconds that a question may take
+    os.kill(own_server.process.pid, signal.SIGCONT)
+
+    await applying
+    assert len(await consumers_of(beside)) == topology.partitions
+    await connection.close()
+    await beside.close()
+
+
+async def hears_of_a_consumer(connection: Connection) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            with suppress(Rejected):  # no stream yet
+                if (await connection.api("CONSUMER.NAMES.LOGS"))["consumers"]:
+                    return
+            await asyncio.sleep(0.001)
 
 
 async def test_a_changed_topology_is_updated_and_loses_no_line(connection: Connection) -> None:

@@ -85,7 +85,7 @@ def block(
 def publish(connection: Connection) -> Publish:
     async def one(host: str, lines: bytes, partition: int = 0, **how: object) -> int:
         payload, headers = block(lines, **how)  # type: ignore[arg-type]
-        answer = await connection.ask(f"logs.p{partition}.{host}", payload, headers)
+        answer = await connection.ask(f"logs.p{partition}.{host}", payload, headers, 60)
         return int(answer["seq"])
 
     return one
