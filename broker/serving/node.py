@@ -23,7 +23,7 @@ from broker.serving.door import Door
 from broker.serving.healing import Disk, Watch
 from broker.serving.outfit import Outfit, put_together
 from broker.serving.past import Past, at_ports
-from broker.serving.provisioning import begin, provision
+from broker.serving.provisioning import Held, begin, provision
 from broker.serving.ready import Refusal, refusal_of, unready, write_ready
 from broker.serving.securing import TLS_FOLDER
 from broker.serving.server import Ports, Server, check, started
@@ -132,8 +132,10 @@ class Node:
             ):
                 self._server = server
                 tasks = [group.create_task(server.attend())]
-                await self._begin(server)
+                held = await self._begin(server)
                 tasks.extend(group.create_task(one) for one in self._beside(server))
+                await self._speaking.listens.wait()
+                self._tell_ready(held)
                 await self._over.wait()
                 for task in tasks:
                     task.cancel()
@@ -154,7 +156,7 @@ class Node:
         )
         server.on_failed_write = self._health.alarm
         yield self._health.run()
-        yield Speaking(self.connection, self._report).run()
+        yield self._speaking.run()
         yield self._watch_certificates()
         yield self._expire()
         for make in self.house.beside:
@@ -180,7 +182,7 @@ class Node:
             return
         self._over.set()
 
-    async def _begin(self, server: Server) -> None:
+    async def _begin(self, server: Server) -> Held:
         outfit = self._outfit
         self._ports = ports = await server.ports()
         if server.cannot_decrypt:
@@ -191,17 +193,20 @@ class Node:
         scheme = "tls" if outfit.conf.tls else "nats"
         address = f"{scheme}://{outfit.conf.listen.reached_at(ports.client)}"
         self._connection = Connection([address], "logbroker", access=outfit.own)
-        held = await begin(self._connection, outfit, self._stored, self._wait)
-        self._write_ready()
-        self._ready.set()
+        self._speaking = Speaking(self._connection, self._report)
+        return await begin(self._connection, outfit, self._stored, self._wait)
+
+    def _tell_ready(self, held: Held) -> None:
         logger.info(
             "ready: %s, store %s, stream %s of at most %s, %d messages",
-            address,
-            outfit.conf.folder,
+            self.connection.servers,
+            self._outfit.conf.folder,
             STREAM,
             format_size(held.max_bytes),
             held.messages,
         )
+        self._write_ready()
+        self._ready.set()
 
     def _wait(self, reason: str) -> None:
         """Take note of what the cluster is waited for, and say it; it may be that the other servers start later."""

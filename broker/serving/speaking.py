@@ -12,6 +12,7 @@ from broker.report import SUBJECT
 __all__ = ["Speaking"]
 
 _AWAY = 0.5  # seconds until it listens again
+_HEARD = 5.0  # seconds that the server may take to know that we listen
 
 
 class Speaking:
@@ -23,6 +24,8 @@ class Speaking:
         """Remember whom to ask."""
         self._connection = connection
         self._report = report
+        self.listens = asyncio.Event()
+        """Set from when it is heard for the first time."""
 
     async def run(self) -> None:
         """Answer until cancelled; a connection that is lost is made again."""
@@ -30,6 +33,8 @@ class Speaking:
             client = await self._connection.client()
             with suppress(ConnectionLost):
                 await self._connection.subscribe(SUBJECT, self._answer)
+                await self._connection.guard(client.flush(), _HEARD)
+                self.listens.set()
                 await asyncio.wait([client.lost])
             await asyncio.sleep(_AWAY)
 

@@ -137,7 +137,6 @@ def test_a_broker_stopped_while_it_starts_exits_with_0_in_time(start_broker: Any
 def test_a_server_that_dies_by_itself_ends_the_broker_with_one_line(start_broker: Any) -> None:
     broker = start_broker()
     child = broker.wait_ready()["nats_server_pid"]
-    wait_until("says that it is ready", lambda: "ready: " in broker.said, 60)
     before = len(broker.said.splitlines())
 
     os.kill(child, signal.SIGKILL)

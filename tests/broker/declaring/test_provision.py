@@ -1,15 +1,18 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
+from bench.processes import wait_until
 from broker import bucket
-from broker.connecting.connection import Connection, Rejected
+from broker.connecting.connection import Connection
 from broker.declaring.provision import apply, consumers_of
 from broker.declaring.steps import Action, Plan
 from broker.exits import ConfigurationError
@@ -49,31 +52,27 @@ async def test_what_was_applied_is_what_a_real_server_tells(
     assert entry.value.decode() == str(topology.partitions)
 
 
-async def test_a_server_that_is_slow_is_waited_for(own_server: Server) -> None:
-    connection = Connection([own_server.url], "test")
-    beside = Connection([own_server.url], "beside")
-    topology = Topology(partitions=200)
-    applying = asyncio.create_task(apply(connection, topology))
-    await hears_of_a_consumer(beside)
+def test_a_server_that_is_slow_is_waited_for(own_server: Server, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as beside:
+        applying = beside.submit(asyncio.run, applied(own_server.url, Topology(partitions=200)))
+        is_one_made = lambda: any(tmp_path.rglob("obs/receiver-p*"))  # noqa: E731
+        wait_until("a consumer is being made", is_one_made, 60, every=0.001)
 
-    assert not applying.done()
-    os.kill(own_server.process.pid, signal.SIGSTOP)
-    await asyncio.sleep(7)  # more than the five seconds that a question may take
-    os.kill(own_server.process.pid, signal.SIGCONT)
+        os.kill(own_server.process.pid, signal.SIGSTOP)
+        time.sleep(7)  # more than the five seconds that a question may take
+        os.kill(own_server.process.pid, signal.SIGCONT)
 
-    await applying
-    assert len(await consumers_of(beside)) == topology.partitions
-    await connection.close()
-    await beside.close()
+        assert applying.result() == 200
 
 
-async def hears_of_a_consumer(connection: Connection) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            with suppress(Rejected):  # no stream yet
-                if (await connection.api("CONSUMER.NAMES.LOGS"))["consumers"]:
-                    return
-            await asyncio.sleep(0.001)
+async def applied(url: str, topology: Topology) -> int:
+    """Apply it, and return how many consumers there are then."""
+    connection = Connection([url], "test")
+    try:
+        await apply(connection, topology)
+        return len(await consumers_of(connection))
+    finally:
+        await connection.close()
 
 
 async def test_a_changed_topology_is_updated_and_loses_no_line(connection: Connection) -> None:

@@ -180,8 +180,8 @@ def test_more_small_messages_than_one_pull_takes_come_in_order(partition: Partit
             if number % 500:
                 await connection.publish("logs.p0.web01", b"%d" % number)
             else:
-                await connection.ask("logs.p0.web01", b"%d" % number, patience=60)
-        await connection.ask("logs.p0.web01", b"last", patience=60)
+                await connection.ask("logs.p0.web01", b"%d" % number, patience=180)
+        await connection.ask("logs.p0.web01", b"last", patience=180)
 
     partition.ask(publish)
 
