@@ -37,6 +37,7 @@ _SETTLING = (
     3.0,
 )  # seconds; servers of a cluster learn of a stream one after the other
 _EXCHANGES = 5
+_PATIENCE = 60.0  # seconds for a change, which a busy disk holds up
 _IN_THE_WAY = "failed to add consumer"
 _AGAIN = "run the same `logbroker restore` again; nobody can write to what is there by now"
 logger = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ def _turn(archive: Archive) -> int:
 async def _mark(connection: Connection) -> None:
     """Have a broker that is started meanwhile make no stream, which shippers would fill, in the place of one that is to come."""
     if info := (await there(connection, [_MARKED])).get(_MARKED):
-        await connection.api(f"STREAM.UPDATE.{_MARKED}", marked(info["config"]))
+        await connection.api(f"STREAM.UPDATE.{_MARKED}", marked(info["config"]), _PATIENCE)
 
 
 async def _probe(
@@ -107,7 +108,8 @@ async def _probe(
         subjects = {"subjects": [f"logship.restoring.{_PROBE}"]} if "subjects" in config else {}
         try:
             await _delete(connection, _PROBE)
-            await connection.api(f"STREAM.CREATE.{_PROBE}", {**config, **subjects, "name": _PROBE})
+            probed = {**config, **subjects, "name": _PROBE}
+            await connection.api(f"STREAM.CREATE.{_PROBE}", probed, _PATIENCE)
             await _delete(connection, _PROBE)
         except Rejected as error:
             if error.error == _NO_STORE and archive.stream in present:
@@ -150,7 +152,7 @@ async def _measure(
 
 async def _delete(connection: Connection, stream: str) -> None:
     try:
-        await connection.api(f"STREAM.DELETE.{stream}", patience=60)
+        await connection.api(f"STREAM.DELETE.{stream}", patience=_PATIENCE)
     except Rejected as error:
         if error.error != _STREAM_NOT_FOUND:
             raise
@@ -200,7 +202,7 @@ async def _open(
             info = (await there(connection, [stream])).get(stream)
             if info is not None:
                 config = {**opened(info["config"], archived or info["config"]), **changes}
-                await connection.api(f"STREAM.UPDATE.{stream}", config)
+                await connection.api(f"STREAM.UPDATE.{stream}", config, _PATIENCE)
         except Rejected as error:
             if error.error == _NO_STORE and changes:
                 logger.warning(
