@@ -27,7 +27,6 @@ from broker.topology import (
 )
 
 __all__ = [
-    "PATIENCE",
     "STREAM_NOT_FOUND",
     "Refused",
     "apply",
@@ -48,8 +47,7 @@ _WAYS = {  # what to do about an answer that does not say it
     10028: "; memory holds half of --memory: lower --max-bytes, or raise that",
 }
 _AT_ONCE = 64  # requests under way; thousands of partitions would otherwise wait for thousands of round trips
-PATIENCE = 60.0
-"""Seconds for a step: nats-server takes those under way one by one and syncs each, and a slow disk takes 0.1 s for that."""
+_PATIENCE = 60.0  # seconds for a step: nats-server takes those under way one by one, and syncs each to a disk that may be slow
 logger = logging.getLogger(__name__)
 
 
@@ -57,10 +55,11 @@ class Refused(ConfigurationError):
     """The server does not do what a plan has it do; of a cluster one may that comes up later, or leads by then."""
 
 
-async def apply(connection: Connection, desired: Topology, patience: float = PATIENCE) -> Plan:
+async def apply(connection: Connection, desired: Topology, patience: float = _PATIENCE) -> Plan:
     """Bring the broker to what is declared and return what was done; raises `ConfigurationError` for a refusal.
 
-    Each step may take `patience` seconds. Nobody can be asked here, so whatever deletes stored lines, or a position, is held back and said.
+    Nobody can be asked here, so whatever deletes stored lines, or a position, is held back and said. Each step may take
+    `patience` seconds.
     """
     for words in cautions(desired):
         logger.warning("%s", words)
@@ -174,7 +173,7 @@ async def _hosts(connection: Connection) -> frozenset[Subject]:
             return frozenset(found)
 
 
-async def carry_out(connection: Connection, made: Plan, patience: float = PATIENCE) -> None:
+async def carry_out(connection: Connection, made: Plan, patience: float = _PATIENCE) -> None:
     """Take the steps of a plan in order, each for at most `patience` seconds: one kind after the other, at once within a kind."""
     for kind in (Kind.STREAM, Kind.CONSUMER, Kind.ENTRY):
         steps = [step for step in made.steps if step.kind is kind]

@@ -134,8 +134,7 @@ class Node:
                 tasks = [group.create_task(server.attend())]
                 held = await self._begin(server)
                 tasks.extend(group.create_task(one) for one in self._beside(server))
-                await self._speaking.listens.wait()
-                self._tell_ready(held)
+                tasks.append(group.create_task(self._tell_ready(held)))
                 await self._over.wait()
                 for task in tasks:
                     task.cancel()
@@ -196,7 +195,8 @@ class Node:
         self._speaking = Speaking(self._connection, self._report)
         return await begin(self._connection, outfit, self._stored, self._wait)
 
-    def _tell_ready(self, held: Held) -> None:
+    async def _tell_ready(self, held: Held) -> None:
+        await self._speaking.listens.wait()  # whoever reads that it is ready may ask it
         logger.info(
             "ready: %s, store %s, stream %s of at most %s, %d messages",
             self.connection.servers,

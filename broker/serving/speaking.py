@@ -12,7 +12,7 @@ from broker.report import SUBJECT
 __all__ = ["Speaking"]
 
 _AWAY = 0.5  # seconds until it listens again
-_HEARD = 5.0  # seconds that the server may take to know that we listen
+_LONGEST = 3600  # seconds; a client that hears nothing is lost long before
 
 
 class Speaking:
@@ -33,7 +33,7 @@ class Speaking:
             client = await self._connection.client()
             with suppress(ConnectionLost):
                 await self._connection.subscribe(SUBJECT, self._answer)
-                await self._connection.guard(client.flush(), _HEARD)
+                await self._connection.guard(client.flush(_LONGEST), _LONGEST)
                 self.listens.set()
                 await asyncio.wait([client.lost])
             await asyncio.sleep(_AWAY)
