@@ -179,6 +179,12 @@ class BrokerClient(ReceivingClient, SendingClient, PingingClient):
         command: bytes = super()._connect_command()
         return command
 
+    async def _process_pong(self) -> None:
+        # nats-py stops to read, and says nothing of it, over the answer to a `flush` that was given up
+        if self._pongs and self._pongs[0].done():
+            self._pongs[0] = asyncio.get_running_loop().create_future()
+        await super()._process_pong()
+
     async def _process_op_err(self, e: Exception) -> None:
         # close() would first send what is pending: on a dead line that fails, and nobody would hear of the end
         self._pending, self._pending_data_size = [], 0
