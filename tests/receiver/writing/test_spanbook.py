@@ -29,9 +29,13 @@ NOW = 1000 * DAY
 class Workers(RuleBasedStateMachine):
     """Two reused workers with a memory each, one file, and a model that knows what was committed."""
 
-    @initialize(folder=st.builds(lambda: tempfile.mkdtemp()))
-    def begin(self, folder: str) -> None:
-        self.path = Path(folder) / "p0.spans"
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+
+    @initialize()
+    def begin(self) -> None:
+        self.path = Path(self.folder.name) / "p0.spans"
         self.memories: list[dict[Any, Any]] = [{}, {}]
         self.model: dict[tuple[str, str], int] = {}
         self.uncommitted: tuple[Any, dict[tuple[str, str], int]] | None = None
@@ -94,6 +98,7 @@ class Workers(RuleBasedStateMachine):
             }
 
     def teardown(self) -> None:
+        self.folder.cleanup()
         spanbook._memories = {}
 
 
