@@ -239,10 +239,10 @@ def prune(stage: Stage) -> None:
     stage.reached(armed, stage.ask_for_a_turn)
 
     def are_pruned() -> bool:
+        # besides the one that is kept, one that the last batch closed may be needed by an undo: that is not packed yet
         closed = [len(list(stage.suite.output.glob(f"{host}.log.*"))) for host in before]
-        return (
-            max(closed) <= 2
-        )  # one is kept, and one that the last batch closed, which an undo may need
+        packed = [len(list(stage.suite.output.glob(f"{host}.log.*.zst"))) for host in before]
+        return max(packed) <= 1 and max(closed) <= 2
 
     stage.supervisor.wait("closed files are removed", are_pruned, PATIENCE)
     for host, lines in before.items():

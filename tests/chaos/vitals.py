@@ -5,6 +5,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.descriptors import held_by
+
 __all__ = ["Life", "Vitals", "lives"]
 
 _PROC = Path("/proc")
@@ -65,8 +67,8 @@ def _life(pid: int) -> Life | None:
         # the name stands in parentheses and may hold anything; what comes behind are fields 3 and on of proc(5)
         fields = (folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
         words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        held = [] if fields[0] == "Z" else list((folder / "fd").iterdir())
-        sockets = sum(_leads_to_socket(path) for path in held)
+        held = [] if fields[0] == "Z" else held_by(pid)
+        sockets = sum(one.startswith("socket:") for one in held)
         where = "" if fields[0] == "Z" else str((folder / "cwd").readlink())
     except OSError:
         return None
@@ -74,10 +76,3 @@ def _life(pid: int) -> Life | None:
     return Life(
         pid, int(fields[19]), int(fields[1]), fields[0] == "Z", words.strip(), vitals, where
     )
-
-
-def _leads_to_socket(path: Path) -> bool:
-    try:
-        return str(path.readlink()).startswith("socket:")
-    except FileNotFoundError:  # closed just now
-        return False
