@@ -72,6 +72,7 @@ _WORKER = (
             "receiver/writing/judging.py",
             "receiver/writing/spans.py",
             "receiver/writing/spanbook.py",
+            "receiver/writing/received.py",
         ),
     ),
     ("commit", ("receiver/writing/entry.py", "receiver/stay.py", "broker/offset.py")),

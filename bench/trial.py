@@ -65,6 +65,8 @@ def tried(
     systems = [system for system in systems if system.name == OURS or not case.alone]
     absent = {system.name: _absence(case, system) for system in systems}
     here = {system.name: system for system in systems if not absent[system.name]}
+    for name in absent.keys() - here.keys():
+        say(f"{case.name}: {name} is absent: {absent[name]}")
     found: dict[str, list[Run]] = {system.name: [] for system in systems}
     given_up: set[str] = set()
     for turn, name in turns(tuple(here), runs):

@@ -5,11 +5,13 @@ Encodes and decodes; knows nothing of files, connections or time. `decode(encode
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 import zstandard
 
 __all__ = [
+    "MAX_ID_BYTES",
     "MAX_LINES_BYTES",
     "Block",
     "Identity",
@@ -21,15 +23,28 @@ __all__ = [
     "encode_origin",
     "file_of",
     "has_ours",
+    "predecessor_of",
 ]
 
-MAX_LINES_BYTES = 64 * 1024 * 1024
-"""The most that a payload may unfold to, in bytes: a bound on what a damaged or hostile message can cost."""
+MAX_LINES_BYTES = 8 * 1024 * 1024
+"""The most that a payload may unfold to, in bytes: a bound on what a damaged or hostile message can cost.
+
+As much as a message without compression can bring, and twice what a shipper ever sends.
+"""
+
+MAX_ID_BYTES = 128
+"""The longest file id, or agent id: a receiver remembers each for weeks."""
+_MOST_PATH = 4096  # bytes; PATH_MAX of Linux
+_MOST_HASH = 128  # hex digits; those of SHA-512
+_MOST_SHOWN = 100  # characters of a wrong header in the reason why it is wrong
 
 _FILE, _SPAN, _IDENTITY = "Log-File", "Log-Span", "Log-Identity"
 _LINES, _AGENT, _READ_AT = "Log-Lines", "Log-Agent", "Log-Read-At"
 _FILTERED = "Log-Filtered"
 _ENCODING = "Content-Encoding"
+_PREDECESSOR, _BATCH_SEQUENCE = "Nats-Expected-Last-Subject-Sequence", "Nats-Batch-Sequence"
+_SOURCE = "Nats-Stream-Source"
+_LARGEST_OFFSET = 2**63  # of any file system
 _MOST_NUMBER = 2**64 - 1  # some file systems have inodes of all 64 bits
 _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
@@ -40,11 +55,18 @@ class MalformedBlock(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The half-open byte range `[start, end)` of a source file; `file` is the id that stays with it through renames."""
+    """The half-open byte range `[start, end)` of a source file; `file` is the id that stays with it through renames.
+
+    Raises `MalformedBlock` for an id of more than `MAX_ID_BYTES`.
+    """
 
     file: str
     start: int
     end: int
+
+    def __post_init__(self) -> None:
+        """Refuse an id that is too long, whoever makes it."""
+        _refuse_longer(self.file, MAX_ID_BYTES, f"the file id in {_SPAN}")
 
     def __str__(self) -> str:
         return f"{self.file}:{self.start}-{self.end}"
@@ -54,8 +76,11 @@ class Span:
         """Read `<file id>:<start>-<end>`; raise `MalformedBlock` when it is anything else."""
         file, _, numbers = text.rpartition(":")
         start, _, end = numbers.partition("-")
-        if not (file and _is_number(start) and _is_number(end) and int(start) <= int(end)):
-            raise MalformedBlock(f"{_SPAN} {text!r} is not <file id>:<start>-<end>")
+        is_range = (
+            _is_number(start) and _is_number(end) and int(start) <= int(end) < _LARGEST_OFFSET
+        )
+        if not (file and is_range):
+            raise MalformedBlock(f"{_SPAN} {_shown(text)} is not <file id>:<start>-<end>")
         return cls(file, int(start), int(end))
 
 
@@ -84,8 +109,10 @@ class Identity:
         parts = text.split(":")
         if len(parts) != 5 or not all(map(_is_number, (parts[0], parts[1], parts[3]))):
             raise MalformedBlock(
-                f"{_IDENTITY} {text!r} is not <inode>:<length>:<hash>:<length>:<hash>"
+                f"{_IDENTITY} {_shown(text)} is not <inode>:<length>:<hash>:<length>:<hash>"
             )
+        for part in (parts[2], parts[4]):
+            _refuse_longer(part, _MOST_HASH, f"a hash in {_IDENTITY}")
         return cls(int(parts[0]), int(parts[1]), parts[2], int(parts[3]), parts[4])
 
 
@@ -156,9 +183,10 @@ def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
     identity = Identity.parse(headers[_IDENTITY]) if _IDENTITY in headers else None
     if span is None and identity is not None:
         raise MalformedBlock(f"{_IDENTITY} without {_SPAN}")
+    _refuse_longer(headers[_AGENT], MAX_ID_BYTES, _AGENT)
     return Origin(
         agent=headers[_AGENT],
-        file=_unquote(headers.get(_FILE, "")),
+        file=file_of(headers),
         span=span,
         identity=identity,
         lines=_number(headers, _LINES),
@@ -168,9 +196,32 @@ def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
     )
 
 
+def predecessor_of(headers: Mapping[str, str] | None, sequence: int) -> int | None:
+    """Return the sequence of the message before on the same subject, as the server checked it for a shipper.
+
+    0 where the subject held none; None where the headers do not say it. A shipper has the server compare it
+    (`Nats-Expected-Last-Subject-Sequence`, which is stored with the message) for the first message of a batch; the
+    others of that batch follow on each other. Sequences of another site's stream say nothing about this one.
+    """
+    if not headers or _AGENT not in headers or _SOURCE in headers:
+        return None
+    if headers.get(_BATCH_SEQUENCE, "1") != "1":
+        return sequence - 1
+    expected = headers.get(_PREDECESSOR, "")
+    return int(expected) if _is_number(expected) else None
+
+
 def file_of(headers: Mapping[str, str]) -> str:
-    """Return the path of the source file, empty where the headers name none; the rest of them is not looked at."""
-    return _unquote(headers.get(_FILE, ""))
+    """Return the path of the source file, empty where the headers name none; the rest of them is not looked at.
+
+    What is longer than any path of a file system is cut, with a digest of the whole behind.
+    """
+    path = _unquote(headers.get(_FILE, ""))
+    raw = path.encode("utf-8", "surrogateescape")
+    if len(raw) <= _MOST_PATH:
+        return path
+    digest = blake2b(raw, digest_size=16).hexdigest()
+    return f"{raw[: _MOST_PATH - 40].decode('utf-8', 'surrogateescape')}…{digest}"
 
 
 def has_ours(head: bytes) -> bool:
@@ -185,7 +236,9 @@ def decode_payload(
 ) -> bytes:
     """Return the lines of a message, unfolded; a missing last newline is the reader's to add.
 
-    To make an `unfolder` costs more than to unfold a small block; one thread at a time may use it again and again. Raises `MalformedBlock` for a damaged frame, one larger than `MAX_LINES_BYTES`, or an unknown encoding.
+    To make an `unfolder` costs more than to unfold a small block; one thread at a time may use it again and again. Raises
+    `MalformedBlock` for a damaged frame, one that says of itself to be larger than `MAX_LINES_BYTES`, which is not unfolded
+    at all, or an unknown encoding.
     """
     if not headers or not _is_compressed(headers):
         return payload
@@ -202,15 +255,25 @@ def decode_payload(
 def _is_compressed(headers: Mapping[str, str]) -> bool:
     encoding = headers.get(_ENCODING, "")
     if encoding not in {"", "zstd"}:
-        raise MalformedBlock(f"{_ENCODING} {encoding!r} is not known; only zstd is")
+        raise MalformedBlock(f"{_ENCODING} {_shown(encoding)} is not known; only zstd is")
     return encoding == "zstd"
 
 
 def _number(headers: Mapping[str, str], name: str) -> int:
     text = headers.get(name, "")
     if not _is_number(text):
-        raise MalformedBlock(f"{name} {text!r} is not a number")
+        raise MalformedBlock(f"{name} {_shown(text)} is not a number")
     return int(text)
+
+
+def _refuse_longer(text: str, most: int, what: str) -> None:
+    size = len(text.encode("utf-8", "surrogateescape"))
+    if size > most:
+        raise MalformedBlock(f"{what} has {size} bytes, more than {most}")
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…")
 
 
 def _is_number(text: str) -> bool:

@@ -25,19 +25,21 @@ class Behind(ConnectionLost):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A value with its revision (a sequence of the bucket's stream)."""
+    """A value with its revision (a sequence of the bucket's stream); `time` is when the broker stored it, RFC 3339."""
 
     value: bytes
     revision: int
+    time: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A value that a key has or had; `time` is the broker's, RFC 3339. A deletion has no value."""
+    """A value that a key has or had, or that it was deleted; `time` is the broker's, RFC 3339."""
 
     value: bytes
     revision: int
     time: str
+    is_deletion: bool
 
 
 async def history(connection: Connection, bucket: str, key: str) -> list[Revision]:
@@ -56,7 +58,8 @@ async def history(connection: Connection, bucket: str, key: str) -> list[Revisio
             raise
         message = answer["message"]
         value = base64.b64decode(message.get("data", ""))
-        found.append(Revision(value, int(message["seq"]), message["time"]))
+        is_deletion = b"KV-Operation:" in base64.b64decode(message.get("hdrs", ""))
+        found.append(Revision(value, int(message["seq"]), message["time"], is_deletion))
 
 
 async def read(connection: Connection, bucket: str, key: str) -> Entry | None:
@@ -65,7 +68,10 @@ async def read(connection: Connection, bucket: str, key: str) -> Entry | None:
     So `write` by the revision, or `confirm`, before anything is concluded that cannot be taken back. Raises `Rejected` when there is no such bucket, `ConnectionLost`.
     """
     answer = await _newest(connection, bucket, key)
-    return None if _is_gone(answer) else Entry(answer.data, _revision(answer))
+    if _is_gone(answer):
+        return None
+    time = (answer.headers or {}).get("Nats-Time-Stamp", "")
+    return Entry(answer.data, _revision(answer), time)
 
 
 async def confirm(connection: Connection, bucket: str, key: str, entry: Entry | None) -> None:

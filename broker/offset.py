@@ -1,13 +1,17 @@
 """A partition's entry in the bucket LOGS_OFFSETS: how far its receiver has come, and who that is."""
 
 import json
+import re
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime
 
 from broker.checksum import closed, is_intact
 
 __all__ = ["Beginning", "Offset", "UnreadableOffset"]
 
 _VERSION = 1
+_MOST = 2**64 - 1  # of a sequence, and of all that is counted
+_PRESENCE = re.compile(r"([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*)?")
 _REMEMBERED = 16  # beginnings; who has been away for longer than so many owners is told so
 
 
@@ -106,12 +110,29 @@ class Offset:
             )
         kinds = {field.name: field.type for field in fields(cls) if field.name != "lineage"}
         known = {key: value for key, value in entry.items() if key in kinds}
-        if any(type(value) is not kinds[key] for key, value in known.items()):
+        if not all(_fits(value, kinds[key]) for key, value in known.items()):
             raise UnreadableOffset(f"not an offset: {data[:80]!r}")
         try:
-            return cls(**known, lineage=_lineage(entry.get("lineage", [])))
+            offset = cls(**known, lineage=_lineage(entry.get("lineage", [])))
         except TypeError as error:
             raise UnreadableOffset(f"not an offset: {data[:80]!r}") from error
+        if not _PRESENCE.fullmatch(offset.presence):  # it becomes a subject that is asked
+            raise UnreadableOffset(f"an offset whose presence is no address: {data[:80]!r}")
+        if not (_is_time(offset.last_time) and _is_time(offset.committed_at)):
+            raise UnreadableOffset(f"an offset whose times are none: {data[:80]!r}")
+        return offset
+
+
+def _is_time(text: str) -> bool:
+    """Whether a text is empty or a time with its zone (RFC 3339)."""
+    try:
+        return not text or datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _fits(value: object, kind: object) -> bool:
+    return type(value) is kind and (not isinstance(value, int) or 0 <= value <= _MOST)
 
 
 def _lineage(entries: object) -> tuple[Beginning, ...]:
@@ -122,7 +143,9 @@ def _lineage(entries: object) -> tuple[Beginning, ...]:
 
 def _beginning(entry: object) -> Beginning:
     match entry:
-        case {"epoch": int(epoch), "next": int(sequence), "by_hand": bool(by_hand), **rest}:
+        case {"epoch": epoch, "next": sequence, "by_hand": bool(by_hand), **rest} if _fits(
+            epoch, int
+        ) and _fits(sequence, int):
             files, restored = str(rest.get("files", "")), rest.get("restored") is True
             return Beginning(epoch, sequence, by_hand, files, restored)
         case _:

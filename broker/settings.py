@@ -55,7 +55,8 @@ class BrokerSettings(
     )
     http: OptionalListen = Field(
         Address("127.0.0.1", 8222),
-        description="Where nats-server's monitoring answers; port 0 takes a free one, '' turns it off.",
+        description="Where nats-server's monitoring answers; with credentials under a secret path, which only DIR/broker.json "
+        "tells. Port 0 takes a free one, '' turns it off.",
         json_schema_extra={"metavar": "HOST:PORT", "may_be_empty": True},
     )
     server: Servers = Field(

@@ -92,6 +92,16 @@ class LookingSettings(ProgramSettings):
         description="hosts: critical from there on; default: never.",
         json_schema_extra={"metavar": "TIME"},
     )
+    rate_warn: Count | None = Field(
+        1000,
+        description="hosts: one may send so many messages a second; a shipper sends some dozens, however many lines there are.",
+        json_schema_extra={"metavar": "MSGS"},
+    )
+    rate_critical: Count | None = Field(
+        None,
+        description="hosts: critical from there on; default: never.",
+        json_schema_extra={"metavar": "MSGS"},
+    )
     validity_warn: Duration = Field(
         timedelta(days=30),
         description="certificates: so long before the end of one.",

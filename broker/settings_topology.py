@@ -140,10 +140,10 @@ class TopologySettings(ProgramSettings):
         description="Tag (server_tags) that servers must have to hold stream and buckets; may be given several times.",
         json_schema_extra={"metavar": "TAG"},
     )
-    duplicate_window: Duration | None = Field(
-        None,
+    duplicate_window: Duration = Field(
+        _SHORTEST_WINDOW,
         description="How long the server remembers Nats-Msg-Id headers, which foreign publishers may send and shippers "
-        "do not need; default: 2m, or --max-age if that is shorter.",
+        "do not need; all hosts share that memory: within it, one's message is dropped as another's duplicate.",
         json_schema_extra={"metavar": "TIME"},
     )
     description: Annotated[str, Field(max_length=_LONGEST_DESCRIPTION)] | None = Field(
@@ -191,9 +191,9 @@ class TopologySettings(ProgramSettings):
 
     @field_validator("duplicate_window")
     @classmethod
-    def _possible_window(cls, window: timedelta | None, info: ValidationInfo) -> timedelta | None:
+    def _possible_window(cls, window: timedelta, info: ValidationInfo) -> timedelta:
         longest = info.data.get("max_age", _LONGEST)
-        if window is not None and not _SHORTEST_WINDOW <= window <= longest:
+        if not _SHORTEST_WINDOW <= window <= longest:
             raise ValueError(f"must be from 0.1s to max_age, which is {format_duration(longest)}")
         return window
 

@@ -28,6 +28,7 @@ _FNV_PRIME = 0x01000193
 _MAX_HOST_BYTES = 253
 _FORBIDDEN = re.compile(r"[\s*>/\x00-\x1f\x7f-\x9f]")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
+_HASHED = "="
 _BELLS = 8
 _PARTITION = re.compile(r"p(0|[1-9][0-9]{0,5})")
 
@@ -141,7 +142,8 @@ def inbox_of(name: str) -> str:
 def own_token(name: str) -> str:
     """Return a name as one token of a subject, and as a part of a consumer's name.
 
-    That may hold no dots and at most 255 bytes: names that do not fit go by their SHA-256.
+    That may hold no dots and at most 255 bytes: names that do not fit go by their SHA-256, behind a sign that no name
+    may hold which stands for itself. Else a host called like the hash of another would hear that one's answers.
     """
     plain = _PLAIN_NAME.fullmatch(name)
-    return name if plain else hashlib.sha256(name.encode()).hexdigest()[:32]
+    return name if plain else _HASHED + hashlib.sha256(name.encode()).hexdigest()[:32]

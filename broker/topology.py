@@ -17,10 +17,12 @@ __all__ = [
     "STREAM",
     "UNBOUNDED",
     "Topology",
+    "is_computed",
     "mirrored_site",
     "offset_key",
     "partitions_in",
     "room_in",
+    "subjects_of",
 ]
 
 STREAM = "LOGS"
@@ -38,7 +40,10 @@ UNBOUNDED = -1
 """A limit of the stream that does not limit."""
 
 _NANOSECONDS = 1_000_000_000
-_DUPLICATE_WINDOW = timedelta(minutes=2)  # the server's default; it may not exceed max_age
+_COMPUTED = "logship.computed_max_bytes"  # metadata of the stream
+# the shortest that nats-server takes: a stream has one memory of Nats-Msg-Id for all of its hosts, in which one host's
+# message would be the duplicate of another's
+_DUPLICATE_WINDOW = timedelta(milliseconds=100)
 
 
 def room_in(max_payload: int) -> int:
@@ -59,6 +64,14 @@ def partitions_in(value: str | bytes | None) -> int | None:
     return int(text) if 1 <= int(text) <= MAX_PARTITIONS else None
 
 
+def subjects_of(partitions: int) -> tuple[str, ...]:
+    """Return the subjects of the stream: those of its partitions and no others.
+
+    A line on any other subject would be stored, fill the stream, and never be read by a receiver.
+    """
+    return tuple(partition_filter(partition) for partition in range(partitions))
+
+
 @dataclass(frozen=True, slots=True)
 class Topology:
     """The whole declaration, from which `streams`, `consumer` and the bucket entries follow.
@@ -66,7 +79,8 @@ class Topology:
     A limit of -1 does not limit, and None leaves what is there (of `replicas`, 1 at first). Sizes are bytes; messages
     are blocks of lines, and a subject is a host. `metadata` holds texts of the form `NAME=VALUE`. `mirror` is another
     site: the stream and the number of partitions are copies of those there, and take nothing else; '' ends that. `sources`
-    are sites whose lines come in beside one's own. Where nobody told the number of partitions, the one that is stored counts.
+    are sites whose lines come in beside one's own. `room` is the limit in bytes that was computed from the store, and
+    counts instead of `max_bytes`, which is what somebody asked for. Where nobody told the number of partitions, the one that is stored counts.
     """
 
     partitions: int = 10
@@ -83,11 +97,12 @@ class Topology:
     compression: Literal["none", "s2"] | None = None
     placement_cluster: str | None = None
     placement_tags: tuple[str, ...] = ()
-    duplicate_window: timedelta | None = None
+    duplicate_window: timedelta = _DUPLICATE_WINDOW
     description: str | None = None
     metadata: tuple[str, ...] = ()
     mirror: str | None = None
     sources: tuple[str, ...] | None = None
+    room: int | None = None
     partitions_told: bool = True
 
     def following(self, stored: int | None) -> "Topology":
@@ -95,6 +110,11 @@ class Topology:
         if self.partitions_told or stored is None:
             return self
         return replace(self, partitions=stored)
+
+    @property
+    def bound(self) -> int | None:
+        """The limit in bytes that the stream gets."""
+        return self.max_bytes if self.room is None else self.room
 
     def streams(self) -> tuple[dict[str, Any], ...]:
         """Return the configurations of the stream and of the buckets, as the JetStream API takes them."""
@@ -134,37 +154,36 @@ class Topology:
             "discard": self.discard,
             "discard_new_per_subject": self.discard_new_per_subject,
             "max_age": self._nanoseconds(self.max_age),
-            "duplicate_window": self._nanoseconds(self._window()),
+            "duplicate_window": self._nanoseconds(self.duplicate_window),
             "allow_direct": True,
-            **self._origin(STREAM, "logs.>"),
+            **self._origin(STREAM, *subjects_of(self.partitions)),
             "allow_atomic": not self.mirror,
             "no_ack": False,
             "sealed": False,
             **self._place(),
             **_asked_for(
-                max_bytes=self.max_bytes,
+                max_bytes=self.bound,
                 max_msgs=self.max_msgs,
                 max_msg_size=self.max_msg_size,
                 max_msgs_per_subject=self.max_msgs_per_subject,
                 max_consumers=self.max_consumers,
                 description=self.description,
-                metadata=dict(one.split("=", 1) for one in self.metadata) or None,
+                metadata=self._metadata() or None,
                 sources=None if self.sources is None else [*map(_copied(STREAM), self.sources)],
             ),
         }
 
-    def _origin(self, name: str, subject: str) -> dict[str, Any]:
+    def _metadata(self) -> dict[str, str]:
+        own = {} if self.bound == self.max_bytes else {_COMPUTED: str(self.bound)}
+        return {**dict(one.split("=", 1) for one in self.metadata), **own}
+
+    def _origin(self, name: str, *subjects: str) -> dict[str, Any]:
         """Return whence a stream has its messages: from publishers, or from another site."""
         return {
-            "subjects": [] if self.mirror else [subject],
+            "subjects": [] if self.mirror else list(subjects),
             "mirror": _copied(name)(self.mirror) if self.mirror else None,
             "mirror_direct": bool(self.mirror),
         }
-
-    def _window(self) -> timedelta:
-        if self.duplicate_window is not None:
-            return self.duplicate_window
-        return min(self.max_age, _DUPLICATE_WINDOW)
 
     def _place(self) -> dict[str, Any]:
         """Return where a stream or bucket is kept: the buckets go with the stream, as neither is of use alone."""
@@ -201,6 +220,11 @@ class Topology:
 def _copied(name: str) -> Callable[[str], dict[str, Any]]:
     """Return what makes of a site's name the place that a stream of this name is copied from."""
     return lambda site: {"name": name, "external": {"api": f"$JS.{site}.API", "deliver": ""}}
+
+
+def is_computed(config: Mapping[str, Any]) -> bool:
+    """Whether the limit in bytes of a stream's configuration was computed from a store, rather than asked for."""
+    return (config.get("metadata") or {}).get(_COMPUTED) == str(config.get("max_bytes"))
 
 
 def mirrored_site(config: Mapping[str, Any]) -> str | None:

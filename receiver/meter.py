@@ -18,7 +18,8 @@ _SECOND = 1_000_000_000
 class Standing:
     """How one partition stands.
 
-    `next` is the first sequence that no file holds yet, 0 before it was claimed; `owner` is who has it while we stand by.
+    `next` is the first sequence that no file holds yet, 0 before it was claimed; `owner` is who has it while we stand by,
+    `successor` who took it from us for good.
     `pending` is how many messages waited after the last batch; `stored_at` when the last received message was stored,
     `committed_at` when a batch was committed, `blocked_since` when it got stuck: in nanoseconds since the epoch, 0 for
     never. `seconds` is what all batches took together, `batch_seconds` one of the last stay.
@@ -28,11 +29,13 @@ class Standing:
     next: int = 0
     epoch: int = 0
     owner: str = ""
+    successor: str = ""
     messages: int = 0
     lines: int = 0
     bytes: int = 0
     batches: int = 0
     quarantined: int = 0
+    forgotten: int = 0
     seconds: float = 0.0
     batch_seconds: float = 0.0
     pending: int = 0
@@ -77,6 +80,7 @@ class Meter:
         standing.lines += done.lines
         standing.bytes += done.size
         standing.quarantined += done.quarantined
+        standing.forgotten += done.forgotten
         standing.pending = done.pending
         standing.stored_at = done.stored_at or standing.stored_at
         standing.committed_at = now if batches else standing.committed_at
@@ -88,7 +92,16 @@ class Meter:
 
     def standing_by(self, partition: int, owner: str) -> None:
         """Take note that a partition is waited for while `owner` has it."""
-        self.partitions[partition].owner = owner
+        self._let_go(partition).owner = owner
+
+    def lost(self, partition: int, successor: str) -> None:
+        """Take note that another receiver has taken a partition over."""
+        self._let_go(partition).successor = successor
+
+    def _let_go(self, partition: int) -> Standing:
+        standing = self.partitions[partition]
+        standing.pending, standing.blocked, standing.blocked_since = 0, None, 0
+        return standing
 
     def blocked(self, blocked: Blocked) -> None:
         """Take note that a partition is stuck; it has been since the first time that this was said."""

@@ -9,6 +9,7 @@ import click
 
 from broker import bucket
 from broker.connecting.connection import Connection, ConnectionLost, Denied, Rejected
+from broker.connecting.patience import ELECTION, until_answered
 from broker.exits import ConfigurationError, OperatorError
 from broker.running.options import given, settings_options
 from broker.running.program import log_to_stderr
@@ -45,7 +46,7 @@ def show(as_json: bool, history: bool, **options: Any) -> None:
     async def gather(connection: Connection) -> list[view.PartitionOffset]:
         return await view.gather(connection, await _wanted(connection, settings))
 
-    partitions = _asked(settings, gather)
+    partitions = _asked(settings, lambda c: until_answered(c, gather, ELECTION))
     write = view.as_json if as_json else view.as_table
     click.echo(write(partitions, with_history=history))
 

@@ -38,7 +38,7 @@ from receiver.following.account import Account
 from receiver.following.configured import partitions_of
 from receiver.following.follower import Follower
 from receiver.following.jobs import Jobs
-from receiver.following.ledger import Ledger
+from receiver.following.ledger import Ledger, TakenOver
 from receiver.following.patience import unless
 from receiver.following.presence import Presence
 from receiver.following.reach import check_reach, watch
@@ -62,7 +62,7 @@ from receiver.writing.place import local_place_of, place_of
 
 __all__ = ["receive"]
 
-_NO_EXECUTOR, _FORGOTTEN = 30.0, 60.0  # seconds
+_NO_EXECUTOR, _FORGOTTEN = 20.0, 60.0  # seconds
 _STARTED_WITHIN = 120.0  # seconds; Spark asks for a master during 60 of them
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
 _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for all of the end, and until nothing is waited for
@@ -97,6 +97,8 @@ class _Pipeline:
         self._count = 0
         self._turns: dict[int, Turns] = {}
         self._followers: list[Follower] = []
+        self._followed: set[int] = set()
+        self._lost: list[TakenOver] = []
         self._places: tuple[Place, ...] = ()
         self._tidier = Tidier(Closet(order_of(settings), time.time_ns), self._stop.is_set)
 
@@ -176,6 +178,7 @@ class _Pipeline:
     async def _follow(self, partitions: Sequence[int], spark: SparkContext, slots: int) -> None:
         calendar = calendar_of(self._settings)
         self._turns = {number: Turns(calendar, time.time_ns) for number in partitions}
+        self._followed = set(partitions)
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._turn)
         jobs = Jobs(partial(self._run, spark), slots)
         screen = sys.stderr if sys.stderr.isatty() else None
@@ -200,6 +203,8 @@ class _Pipeline:
             raise leading(errors) from None
         finally:
             jobs.close()
+        if self._lost and not self._stop.is_set():
+            raise FencedError(f"{self._lost[-1]}; this receiver stops")
 
     def _run(self, spark: SparkContext, assignment: Assignment) -> Report:
         # settings may have been read again since the last stay
@@ -225,24 +230,42 @@ class _Pipeline:
 
     async def _one(self, partition: int, jobs: Jobs) -> None:
         wake = Wake(self._connection, partition)
-        if self._settings.standby:
-            await self._stand_by(partition, jobs, wake)
-        else:
-            await self._follower(partition, jobs, wake).run(self._stop)
+        account = Account(partition, self._meter)
+        make = partial(self._follower, partition, jobs, wake, account)
+        try:
+            if self._settings.standby:
+                await self._stand_by(partition, make, account)
+            else:
+                await make().run(self._stop)
+        except TakenOver as error:
+            self._followed.discard(partition)
+            self._lose(error)
+            account.lost(error.owner)
+        except FencedError as error:
+            raise FencedError(f"{error}; this receiver stops, start it again") from None
+        self._followed.discard(partition)
         await wake.close()
 
-    async def _stand_by(self, partition: int, jobs: Jobs, wake: Wake) -> None:
+    def _lose(self, error: TakenOver) -> None:
+        """Go on without a partition; of the last one the program's end tells."""
+        self._lost.append(error)
+        if self._followed:
+            logger.error("%s; this one goes on with its others", error)
+
+    async def _stand_by(
+        self, partition: int, follower: Callable[[], Follower], account: Account
+    ) -> None:
         """Own the partition whenever nobody else does, until told to stop."""
         silence = self._settings.takeover_after.total_seconds()
         loop = asyncio.get_running_loop()
-        standby = Standby(self._connection, partition, silence, loop.time)
+        standby = Standby(self._connection, partition, silence, loop.time, account.standing_by)
         while (revision := await unless(self._stop, standby.wait(self._stop))) is not None:
             try:
-                await self._follower(partition, jobs, wake).run(self._stop, revision)
+                await follower().run(self._stop, revision)
             except FencedError as error:
-                logger.warning("%s, and stands by again", error)
+                logger.warning("%s; it stands by again", error)
 
-    def _follower(self, partition: int, jobs: Jobs, wake: Wake) -> Follower:
+    def _follower(self, partition: int, jobs: Jobs, wake: Wake, account: Account) -> Follower:
         settings = self._settings
         ledger = Ledger(
             self._connection,
@@ -258,7 +281,7 @@ class _Pipeline:
             ledger,
             wake,
             pace_of(settings, len(self._turns)),
-            Account(partition, self._meter),
+            account,
             _now,
             self._tidier.closed,
             self._turns[partition],

@@ -1,10 +1,13 @@
 """`logreceiver prepare`: what a machine can have ready before the first start. Receives nothing."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from broker.exits import OperatorError
+from broker.folder import make_folder
+from broker.whole import replacing
 from receiver.following.runner import warm_up
 from receiver.spark.classdata import class_data, recorded
 from receiver.spark.java import Java
@@ -22,10 +25,12 @@ def prepare(java: Java) -> Path:
     It appears whole or not at all. Raises OperatorError kinds.
     """
     path = class_data(java)
-    with _told(path), scratch_folder() as folder:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(f"{path.name}.new")
-        fresh.unlink(missing_ok=True)
+    with (
+        _told(path),
+        make_folder(path.parent, 0o755) as target,
+        scratch_folder() as folder,
+    ):
+        fresh = folder / path.name
         with spark_context(
             "local[1]",
             slots=1,
@@ -36,7 +41,8 @@ def prepare(java: Java) -> Path:
             warm_up(spark, 1)
         if not fresh.exists():
             raise OperatorError(f"Java {java.version} has written no class data")
-        fresh.replace(path)
+        with replacing(target, path.name, 0o644) as half, fresh.open("rb") as written:
+            shutil.copyfileobj(written, half.file)
     return path
 
 

@@ -9,24 +9,28 @@ What a batch has written counts from the moment its entry has moved, and is undo
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 
-from broker.connecting.connection import Connection, ConnectionLost
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.faults import fault
-from broker.offset import Offset
+from broker.offset import Offset, UnreadableOffset
 from receiver.assignment import Assignment, Destination, Turn
 from receiver.following.ledger import hold_against_stream
+from receiver.following.offsets import StreamMismatch
 from receiver.outcome import Blocked, Cause, Done, Ending, Superseded
 from receiver.reading import background
-from receiver.reading.fetch import Reading
+from receiver.reading.fetch import Chunk, Reading
 from receiver.writing import journal, upkeep
+from receiver.writing.attempts import DEADLY, Attempt, Attempts
 from receiver.writing.batch import Batch
 from receiver.writing.calendar import Calendar
 from receiver.writing.entry import Entry, Taken, nanoseconds
 from receiver.writing.files import Damaged, Output
-from receiver.writing.journal import Verdict
+from receiver.writing.gaps import DamagedGaps
+from receiver.writing.journal import DamagedJournal, Verdict
 from receiver.writing.layout import Days, Layout
 from receiver.writing.lengths import Lengths
 from receiver.writing.logbook import Logbook
@@ -36,7 +40,17 @@ from receiver.writing.spans import Kind
 from receiver.writing.turning import leave, lives_of, turn
 from receiver.zones import named_zone
 
-__all__ = ["Stay"]
+__all__ = ["CONTRADICTIONS", "Stay"]
+
+CONTRADICTIONS = (
+    Damaged,
+    DamagedJournal,
+    DamagedSpans,
+    DamagedGaps,
+    StreamMismatch,
+    UnreadableOffset,
+)
+"""What says that files, state and broker do not go together."""
 
 _KV_PATIENCE = 10.0  # seconds
 _MOVE_PATIENCE = 60.0  # seconds; the entry itself gives up before
@@ -68,6 +82,7 @@ class Stay:
         self.batches = 0
         self.seconds = 0.0
         self._same_stream: Callable[[], None] = lambda: None
+        self._attempt = Attempt()
         self._fetched = 0.0
 
     def run(self) -> Ending | Blocked | Superseded:
@@ -98,16 +113,30 @@ class Stay:
             self._same_stream = lambda: background.wait(
                 hold_against_stream(connection, offset, self._assignment.partition), _KV_PATIENCE
             )
-            with Reading(connection, self._assignment, offset.next) as reading:
-                return self._follow(reading, logbook, connection, entry)
+            with closing(Attempts(self._path.with_suffix(".attempt"))) as attempts:
+                self._attempt = attempts.read().next(
+                    offset.stream_created, self._assignment.epoch, offset.next
+                )
+                with Reading(
+                    connection, self._assignment, offset.next, self._attempt.most
+                ) as reading:
+                    ended = self._follow(reading, logbook, connection, entry, attempts)
+            if isinstance(ended, Ending):
+                self._settle_last(logbook)
+            return ended
 
     def _follow(
-        self, reading: Reading, logbook: Logbook, connection: Connection, entry: Entry
+        self,
+        reading: Reading,
+        logbook: Logbook,
+        connection: Connection,
+        entry: Entry,
+        attempts: Attempts,
     ) -> Ending | Superseded | Blocked:
         stay, left = self._assignment.stay, self._assignment.stay.longest
         while True:
             began = self._clock()
-            done = self._batch(reading, logbook, min(stay.silence, left))
+            done = self._batch(reading, logbook, attempts, min(stay.silence, left))
             if done.until == done.first:
                 return Ending.ASKED if reading.is_wanted_elsewhere else Ending.SILENCE
             try:
@@ -117,7 +146,7 @@ class Stay:
             self.done = self.done.then(done)
             self.batches += 1
             self.seconds += self._clock() - self._fetched
-            if any(finding.kind is Kind.GAP for finding in done.findings):
+            if any(finding.kind in {Kind.GAP, Kind.LOSS} for finding in done.findings):
                 self._tend()
             if reading.is_wanted_elsewhere:
                 return Ending.ASKED
@@ -127,14 +156,22 @@ class Stay:
             if not done.pending:
                 reading.rest(began + stay.rest(done.size) - self._clock())
 
+    def _settle_last(self, logbook: Logbook) -> None:
+        """Say that the last batch, which is committed, will not be undone: its closed files may be compressed and removed."""
+        if self.batches or (logbook.last and not logbook.last.is_settled):
+            logbook.start(self._assignment.epoch, self.done.until, ())
+            logbook.end(self.done.until)
+
     def _left(self) -> float:
+        if self._attempt.most:  # there was a part of what is there
+            return 0.0
         stay, done = self._assignment.stay, self.done
         longest = stay.longest
         if done.pending or done.has_news:
             longest = min(longest, stay.telling)
         return self._began + longest - self._clock()
 
-    def _batch(self, reading: Reading, logbook: Logbook, wait: float) -> Done:
+    def _batch(self, reading: Reading, logbook: Logbook, attempts: Attempts, wait: float) -> Done:
         destination = self._destination
         passed = max(self._passed, self.done.latest)
         assignment = replace(self._assignment, first=self.done.until, passed=passed)
@@ -150,17 +187,45 @@ class Stay:
             if notice := spans.loss(logbook.spans):
                 output.notices.append(notice)
             batch = Batch(assignment, destination, logbook, output, spans)
-            try:
-                fault("fetched")
-                batch.write(first)
+            return self._attempted(batch, first, chunks, attempts)
+
+    def _attempted(
+        self, batch: Batch, first: Chunk, chunks: Iterator[Chunk], attempts: Attempts
+    ) -> Done:
+        """Write a batch to its end; whatever is reported of it is no death of a worker."""
+        try:
+            fault("fetched")
+            self._write(batch, first, chunks, attempts)
+            done = batch.finish()
+        except OSError:
+            with suppress(OSError, Damaged):  # the journal still says what is to be undone
+                batch.undo()
+            with suppress(OSError):
+                attempts.write(self._attempt)
+            raise
+        except (ConnectionLost, Rejected, *CONTRADICTIONS):
+            attempts.write(self._attempt)
+            raise
+        ended = self._attempt.ended(done.until)
+        attempts.write(ended)
+        if not self._attempt.most:  # else the stay is over
+            self._attempt = ended.next(self._attempt.stream, self._assignment.epoch, done.until)
+        return done
+
+    def _write(
+        self, batch: Batch, first: Chunk, chunks: Iterator[Chunk], attempts: Attempts
+    ) -> None:
+        """Write the chunks, each of which is noted before: whoever dies over it leaves the note behind."""
+        attempt, count = self._attempt, 0
+        for chunk in chain([first], chunks):
+            if attempt.is_hopeless:
+                batch.set_aside(chunk, f"{DEADLY} workers died over it; it was not looked at again")
+                continue
+            count += len(chunk.messages)
+            attempts.write(attempt.begun(chunk.last.sequence + 1, count))
+            batch.write(chunk)
+            if chunk is first:
                 fault("appended")
-                for chunk in chunks:
-                    batch.write(chunk)
-                return batch.finish()
-            except OSError:
-                with suppress(OSError, Damaged):  # the journal still says what is to be undone
-                    batch.undo()
-                raise
 
     def _turn(self, logbook: Logbook) -> Ending:
         with self._output() as output:
@@ -275,7 +340,8 @@ class Stay:
                 partition, Cause.LOCKED, "another attempt of the same task is at work there"
             )
         owner = found.owner if found else "nobody"
-        return Superseded(partition, f"the partition belongs to {owner} by now")
+        successor = found.owner if found and not found.is_moved else ""
+        return Superseded(partition, f"it belongs to {owner} by now", successor)
 
     def _bare(self) -> str:
         return (

@@ -6,30 +6,16 @@ attempt forgets what was before, asks KV, and first undoes what is not committed
 
 from broker.connecting.connection import ConnectionLost, Rejected
 from broker.faults import fault
-from broker.offset import UnreadableOffset
 from receiver.assignment import Assignment, Destination
-from receiver.following.offsets import StreamMismatch
 from receiver.outcome import Blocked, Cause, Ending, Report, Superseded
-from receiver.stay import Stay
-from receiver.writing.files import Damaged
+from receiver.stay import CONTRADICTIONS, Stay
 from receiver.writing.folders import make_folder
-from receiver.writing.gaps import DamagedGaps
-from receiver.writing.journal import DamagedJournal
 from receiver.writing.lock import Locked, partition_lock
 from receiver.writing.place import Elsewhere, look
-from receiver.writing.spanbook import DamagedSpans
 
 __all__ = ["run", "stand_by"]
 
 _LOCK_PATIENCE = 20.0  # seconds
-_CONTRADICTIONS = (
-    Damaged,
-    DamagedJournal,
-    DamagedSpans,
-    DamagedGaps,
-    StreamMismatch,
-    UnreadableOffset,
-)
 
 
 def run(assignment: Assignment, destination: Destination) -> Report:
@@ -63,7 +49,7 @@ def _ended(
         return Blocked(partition, Cause.BROKER, _words(error))
     except OSError as error:
         return Blocked(partition, Cause.DISK, _describe(error))
-    except _CONTRADICTIONS as error:
+    except CONTRADICTIONS as error:
         return Blocked(partition, Cause.STATE, str(error))
 
 

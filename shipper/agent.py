@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from broker.connecting.connection import BrokerAway, Connection
+from broker.connecting.connection import BrokerAway, Connection, Denied, Rejected
 from broker.connecting.credentials import verify
 from broker.exits import Exit, FencedError, OperatorError, leading
 from broker.running.desk import Desk, health_page
@@ -31,11 +31,14 @@ from broker.subjects import inbox_of
 from shipper.cache import Cache
 from shipper.crew import Crew, Errand, follower_for, input_for, muster, pace_for
 from shipper.following.follower import Follower
+from shipper.goals import require_files
+from shipper.host_lock import HostLock
 from shipper.keeper import Keeper
 from shipper.pace import Pace
 from shipper.positions import Positions
+from shipper.publishing.bearer import Bearer
 from shipper.publishing.ownership import OwnershipLost
-from shipper.publishing.waiting import Waiting
+from shipper.publishing.waiting import Waiting, reason_of
 from shipper.reload import reload
 from shipper.settings import ShipperSettings
 from shipper.shipping import Shipping
@@ -46,7 +49,7 @@ from shipper.telling.live import Live
 from shipper.telling.meter import Meter
 from shipper.telling.view import View
 
-__all__ = ["Agent", "connection_for"]
+__all__ = ["Agent", "connection_for", "reasons_for"]
 
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
 _READING = 1.0  # and for what is under way when none is, or the broker is known to be away
@@ -64,6 +67,20 @@ def connection_for(settings: ShipperSettings, host: str) -> Connection:
     return Connection(settings.server, f"logshipper {host}", inboxes, settings.access)
 
 
+def reasons_for(
+    settings: ShipperSettings, host: str, connection: Connection
+) -> Callable[[Rejected], str]:
+    """Return what says why the broker refuses something to the shipper of a host: a credential may be another host's."""
+    bearer = Bearer(host, str(settings.from_file.get("host", "")))
+
+    def explain(error: Rejected) -> str:
+        if isinstance(error, Denied) and (words := bearer.mistaken(error, connection.permissions)):
+            return words
+        return reason_of(error)
+
+    return explain
+
+
 class Agent:
     """One run of the shipper for one host."""
 
@@ -77,10 +94,11 @@ class Agent:
     ) -> None:
         """Remember what to do; `folder` is that of the host's positions, `clock` nanoseconds since the epoch."""
         connection, numbers = connection_for(settings, host), itertools.count(1)
-        waiting, self._meter = Waiting(), Meter(clock)
+        waiting, self._meter = Waiting(reasons_for(settings, host, connection)), Meter(clock)
         self._errand = Errand(
             settings,
             host,
+            HostLock(host),
             connection,
             waiting,
             secrets.token_hex(4),
@@ -137,6 +155,7 @@ class Agent:
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING):
                 await self._errand.connection.close()
+        self._errand.lock.close()
 
     def _end(self, desk: Desk[ShipperSettings]) -> float:
         desk.stopping()
@@ -156,6 +175,7 @@ class Agent:
 
     async def _work(self) -> None:
         if self._patience is not None:
+            await self._require_files()
             await self._errand.connection.once(self._patience)
         while True:
             crew = await self._muster(self._positions)
@@ -169,6 +189,11 @@ class Agent:
             except FencedError as error:
                 raise FencedError(f"{error}{self._loss()}") from None
             return
+
+    async def _require_files(self) -> None:
+        """Raise `OperatorError` where there is nothing to ship: before the subject is claimed, which ends another agent."""
+        if self._errand.settings.file != (PATH,):
+            await asyncio.to_thread(require_files, self._errand.settings.selection)
 
     def _loss(self) -> str:
         lost = "lines from standard input that were not acknowledged are lost"

@@ -1,17 +1,17 @@
 """The positions file: what a restart need not read back from the stream. Never the truth, so never a reason to stop.
 
-Durable by tmp + fsync + rename + fsync of the folder: after a crash it is the old one or the new one, whole.
+After a crash it is the old one or the new one, whole.
 """
 
 import errno
 import logging
-import os
 import threading
 from pathlib import Path
 
 from broker.exits import ConfigurationError, OperatorError
 from broker.faults import fault
-from broker.halfmade import half_made
+from broker.folder import make_folder, open_folder
+from broker.whole import half_made, replacing
 from shipper.positions import Positions, PositionsUnreadable
 
 __all__ = ["FILE_NAME", "Cache"]
@@ -41,7 +41,8 @@ class Cache:
         """
         try:
             self._make_ready()
-            data = self._path.read_bytes()
+            with open_folder(self._folder) as folder:
+                data = folder.read(FILE_NAME)
         except FileNotFoundError:
             return Positions()
         except OSError as error:
@@ -57,8 +58,7 @@ class Cache:
 
     def _make_ready(self) -> None:
         try:
-            self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-            with half_made(self._path):
+            with make_folder(self._folder) as folder, half_made(folder, FILE_NAME):
                 pass  # says now, not at the first save, that the folder cannot be written
         except OSError as error:
             if error.errno not in _FULL:
@@ -67,7 +67,8 @@ class Cache:
     def _set_aside(self, error: PositionsUnreadable) -> None:
         damaged = self._path.with_name(f"{FILE_NAME}.damaged")
         try:
-            self._path.replace(damaged)
+            with open_folder(self._folder) as folder:
+                folder.rename(FILE_NAME, damaged.name)
         except OSError as failed:
             kept = f"not kept: {failed.strerror}"
         else:
@@ -81,20 +82,12 @@ class Cache:
                 self._write(positions)
 
     def _write(self, positions: Positions) -> None:
-        self._folder.mkdir(
-            mode=0o750, parents=True, exist_ok=True
-        )  # it may be gone, or was never made
-        # of a name of its own, so that a second agent on its way out cannot tear it
-        with half_made(self._path) as file:
-            file.write(positions.encode())
-            file.flush()
-            os.fsync(file.fileno())
+        with (
+            make_folder(self._folder) as folder,  # it may be gone, or was never made
+            replacing(folder, FILE_NAME, 0o644) as half,
+        ):
+            half.file.write(positions.encode())
+            half.file.flush()
             fault("positions_written")
-            Path(file.name).replace(self._path)
         fault("positions_saved")
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
         self._saved = positions

@@ -88,7 +88,7 @@ def _check(context: click.Context, /, **options: Any) -> int:
 def _findings(settings: ShipperSettings, host: str) -> Iterator["Finding"]:
     import asyncio
 
-    from shipper.agent import connection_for
+    from shipper.agent import connection_for, reasons_for
     from shipper.telling.check import check_broker, check_files, seen_by
     from shipper.telling.live import SOCKET_NAME
     from shipper.telling.premises import check_address, check_limits, check_state
@@ -103,7 +103,7 @@ def _findings(settings: ShipperSettings, host: str) -> Iterator["Finding"]:
     if settings.listen is not None:
         yield check_address(settings.listen, in_use=(folder / SOCKET_NAME).exists())
     connection = connection_for(settings, host)
-    yield from asyncio.run(check_broker(connection, host))
+    yield from asyncio.run(check_broker(connection, host, reasons_for(settings, host, connection)))
 
 
 def _merged(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:

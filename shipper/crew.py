@@ -13,6 +13,7 @@ from shipper.files.handles import most_open_files
 from shipper.files.limits import LEAST_SHARE, Limits
 from shipper.files.selection import Selection
 from shipper.following.follower import Follower
+from shipper.host_lock import HostLock
 from shipper.pace import Pace
 from shipper.positions import Positions
 from shipper.publishing.agent_id import AgentId
@@ -35,10 +36,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """What a run of the shipper is to do; `tag` is eight random hex digits, `clock` nanoseconds since the epoch."""
+    """What a run of the shipper is to do; `tag` is eight random hex digits, `clock` nanoseconds since the epoch.
+
+    `lock` is held from before the first claim to the end of the run.
+    """
 
     settings: ShipperSettings
     host: str
+    lock: HostLock
     connection: Connection
     waiting: Waiting
     tag: str
@@ -57,9 +62,15 @@ class Crew:
 
 
 async def muster(errand: Errand, cached: Positions) -> Crew:
-    """Claim the subject and rebuild the positions; without acknowledgements there is nothing to claim."""
-    subject = Subject.for_host(errand.host, await partitions_of(errand.connection, errand.waiting))
-    heading = Heading(errand.connection, subject)
+    """Claim the subject and rebuild the positions; without acknowledgements there is nothing to claim.
+
+    Raises `ConfigurationError` before that when another agent of the host lives on this machine.
+    """
+    lock = errand.lock
+    partitions = await partitions_of(errand.connection, errand.waiting)
+    (lock.share if errand.settings.take_over else lock.take)(partitions.time)
+    subject = Subject.for_host(errand.host, partitions.count)
+    heading = Heading(errand.connection, subject, tell=lambda found: lock.share(found.time))
     if not errand.settings.ack:
         agent = AgentId.following(None, errand.clock() // 1_000_000, errand.tag)
         plain = UnacknowledgedPublisher(errand.connection, heading, errand.waiting)

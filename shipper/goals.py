@@ -1,15 +1,21 @@
-"""How far a run with `--once` must read, and what is said when it could not. Remembers numbers; reads nothing."""
+"""What a run with `--once` must find, how far it must read, and what is said when it could not. Reads no file."""
 
 import logging
+import os
+import time
 from collections.abc import Iterable
+from dataclasses import replace
 
 from broker.exits import OperatorError
+from shipper.files.discovery import scan
+from shipper.files.selection import Selection
 from shipper.filestate import FileState
 from shipper.source import Source
 
-__all__ = ["Goals", "conclude"]
+__all__ = ["Goals", "conclude", "require_files"]
 
 _LOOKS = 5
+_ROTATING = 0.5  # seconds in which a file that is renamed is made anew
 _AGAIN = "start it again to go on"
 logger = logging.getLogger(__name__)
 
@@ -33,6 +39,29 @@ class Goals:
     def missed(self, states: Iterable[FileState]) -> list[FileState]:
         """Return the files of which more than an unfinished last line is left."""
         return [s for s in states if s.offset + s.held < self._ends.get(s.file, 0)]
+
+
+def require_files(selection: Selection, patience: float = _ROTATING) -> None:
+    """Return when there is a file to read for each pattern; blocks, for `patience` seconds where there is none at first.
+
+    Raises `OperatorError` for a pattern without one. Touches nothing.
+    """
+    if any(_lacks(selection, pattern) for pattern in selection.patterns):
+        time.sleep(patience)
+    for pattern in selection.patterns:
+        if lack := _lacks(selection, pattern):
+            raise OperatorError(f"{lack}; nothing was shipped; check --file")
+
+
+def _lacks(selection: Selection, pattern: str) -> str:
+    """Return why there is nothing to read for a pattern; empty where there is."""
+    shown = scan(replace(selection, patterns=(pattern,)), ())
+    standing = [sighting.path for sighting in shown.sightings if sighting.is_live]
+    if any(os.access(path, os.R_OK) for path in standing):
+        return ""
+    if standing:
+        return f"{standing[0]}: may not be read"
+    return next((f"{trouble.path}: {trouble.text}" for trouble in shown.troubles), "")
 
 
 def conclude(source: Source, goals: Goals) -> None:

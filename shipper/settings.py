@@ -108,6 +108,10 @@ class ShipperSettings(AccessSettings):
         json_schema_extra={"metavar": "DIR"},
     )
     once: bool = Field(False, description="Ship what is there, and end when it is acknowledged.")
+    take_over: bool = Field(
+        False,
+        description="Take over from an agent of the same host on this machine, which ends then; without, this one does.",
+    )
     patience: Duration = Field(
         timedelta(seconds=15), description="With --once: how long to wait for the broker."
     )

@@ -15,6 +15,7 @@
 import asyncio
 import itertools
 import logging
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +33,15 @@ from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, Topology
 # how long a case takes, and how long it takes to draw one, is the machine's affair
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
+
+# a shell's background job ignores them, and nohup's another one: programs that a test starts would inherit that
+for number, usual in {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGQUIT: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,
+}.items():
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 PARTITIONS = 2
 _OWN_ACCOUNT = ("fresh_url", "second_url")

@@ -3,9 +3,12 @@
 import json
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
+
+from broker.connecting.nkey import user_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,8 @@ class Raw:
     port: int
     user: str = ""
     password: str = ""
+    seed: str = field(default="", repr=False)
+    """The seed of an nkey, instead of a user and a password."""
     heard: Heard = field(init=False)
     _socket: socket.socket = field(init=False)
     _rest: bytes = field(init=False, default=b"")
@@ -33,7 +38,10 @@ class Raw:
     def __post_init__(self) -> None:
         self._socket = socket.create_connection(("127.0.0.1", self.port), 10)
         options = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
-        if self.user:
+        if self.seed:
+            key, told = user_key(self.seed), json.loads(self._line().removeprefix(b"INFO "))
+            options |= {"nkey": key.public, "sig": key.sign(told["nonce"]).decode()}
+        elif self.user:
             options |= {"user": self.user, "pass": self.password or self.user}
         self.heard = self.say(f"CONNECT {json.dumps(options)}\r\n".encode())
 
@@ -77,6 +85,11 @@ class Raw:
             time.sleep(0.001)
             heard = self.say(b"")
         return dict(json.loads(heard.messages[0][1]))
+
+    def shout(self, words: bytes) -> None:
+        """Say it, and hear nothing of what the server says to that."""
+        with suppress(OSError):
+            self._socket.sendall(words)
 
     def say(self, words: bytes) -> Heard:
         """Say it, and hear the server out."""

@@ -1,5 +1,6 @@
 """A real nats-server with the accounts and rights that logbroker grants, for whoever is to be let in."""
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -9,9 +10,11 @@ import bcrypt
 import bench.ports
 from bench.processes import Process, Processes, wait_until
 from broker.connecting.access import Access
+from broker.connecting.connection import Connection
 from broker.granting.accounts import accounts_of
 from broker.granting.identity import Identity, Kind, Password
 from broker.serving.conf_accounts import render_accounts
+from broker.serving.consumer_requests import ConsumerRequests
 from broker.topology import Topology
 from tests.conftest import apply_topology
 
@@ -64,7 +67,26 @@ def start_secured(processes: Processes, folder: Path, *identities: Identity) -> 
     server = Secured(port, processes.start(f"secured-{port}", [binary, "-c", path]), path)
     wait_until("is ready", lambda: "Server is ready" in server.said(), 60, [server.process])
     apply_topology(server.url(), Topology(partitions=2))
+    take_consumer_requests(processes, server)
     return server
+
+
+def take_consumer_requests(processes: Processes, server: Secured) -> None:
+    """Do what `logbroker run` does beside its server for those who may not make consumers themselves."""
+    words = [sys.executable, "-c", f"from {__name__} import _take; _take({server.url()!r})"]
+    beside = processes.start(f"beside-{server.port}", words, folder=Path(__file__).parents[1])
+    wait_until("it listens", lambda: "listens" in beside.said(), 60, [beside])
+
+
+def _take(url: str) -> None:
+    async def take() -> None:
+        requests = ConsumerRequests(Connection([url], "logbroker"))
+        running = asyncio.ensure_future(requests.run())
+        await requests.listens.wait()
+        print("listens", flush=True)  # noqa: T201 - whoever started this waits for it
+        await running
+
+    asyncio.run(take())
 
 
 def write_conf(path: Path, port: int, *identities: Identity) -> None:

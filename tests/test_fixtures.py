@@ -1,5 +1,10 @@
 """The shared fixtures do what the other tests take for granted."""
 
+import os
+import signal
+import subprocess
+import sys
+
 import pytest
 
 from broker.bucket import read
@@ -23,3 +28,31 @@ async def test_a_fresh_address_sees_nothing_of_another_tests_streams(
     finally:
         await own.close()
         await shared.close()
+
+
+_SHELLS = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+
+
+def test_programs_of_a_test_find_signals_as_usual() -> None:
+    asked = "import signal; print([signal.getsignal(n) is signal.SIG_IGN for n in (1, 2, 3)])"
+
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[False, False, False]\n"
+    assert not any(signal.getsignal(number) is signal.SIG_IGN for number in _SHELLS)
+
+
+def test_a_background_job_that_ignores_signals_tests_as_any_other() -> None:
+    inner = f"{__file__}::{test_programs_of_a_test_find_signals_as_usual.__name__}"
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", inner]
+    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+
+    done = subprocess.run(
+        ["sh", "-c", "trap '' INT QUIT HUP; exec \"$@\"", "sh", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+
+    assert done.returncode == 0, done.stdout

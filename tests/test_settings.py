@@ -83,6 +83,7 @@ WRITTEN = {
     "log_level": "debug",
     "log_format": "json",
     "once": "true",
+    "take_over": "true",
     "standby": "true",
     "takeover_after": "30s",
     "ack": "false",
@@ -101,6 +102,8 @@ WRITTEN = {
     "peer_expect": "3",
     "peer_lag_critical": "9",
     "peer_seen_critical": "20s",
+    "rate_warn": "100",
+    "rate_critical": "5000",
     "silent_warn": "2h",
     "silent_critical": "1d",
     "validity_warn": "60d",
@@ -160,3 +163,13 @@ def test_a_key_of_the_file_is_read_as_the_option_is(
     required = required_beside(model, name)
     by_key, by_option = load(model, required, path), load(model, {**required, name: text}, None)
     assert by_key.model_dump() == by_option.model_dump()
+
+
+@pytest.mark.parametrize(("model", "name"), CASES)
+def test_no_setting_is_called_as_an_orchestrators_variable(
+    model: type[ProgramSettings], name: str
+) -> None:
+    words = name_of(name).split("_")
+
+    assert "port" not in words
+    assert words[:2] != ["service", "host"]

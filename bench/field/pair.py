@@ -25,8 +25,8 @@ class Pair:
     follows: bool = True
 
     def missing(self) -> str:
-        """Say so where it is neither on PATH nor unpacked."""
-        return "" if self.peer.find(self.unpacked) else self.peer.missing
+        """Say so where it is neither on PATH nor unpacked, or does not run."""
+        return self.peer.missing(self.unpacked)
 
     def version(self) -> str:
         """Ask it."""
@@ -47,7 +47,7 @@ class Pair:
     def _installed(self) -> Installed:
         installed = self.peer.find(self.unpacked)
         if installed is None:
-            raise FileNotFoundError(self.peer.missing)
+            raise FileNotFoundError(self.peer.missing(self.unpacked))
         return installed
 
 

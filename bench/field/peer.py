@@ -67,9 +67,19 @@ class Peer:
     modules: str = ""
     module_option: str = ""
 
+    def missing(self, unpacked: Path) -> str:
+        """Say why it cannot be run here, by asking it for its version; empty where it can."""
+        installed = self.find(unpacked)
+        if installed is None:
+            return self._nowhere
+        try:
+            self.version_of(installed)
+        except (OSError, ValueError) as error:
+            return f"it does not run: {error}"
+        return ""
+
     @property
-    def missing(self) -> str:
-        """What to say where it is missing."""
+    def _nowhere(self) -> str:
         packages = f" ({' '.join(self.packages)})" if self.packages else ""
         return f"{self.program} is not on PATH, and no packages{packages} are unpacked"
 
@@ -88,7 +98,7 @@ class Peer:
         return [installed.program, *modules, *self.words(configuration, state)]
 
     def version_of(self, installed: Installed) -> str:
-        """Return what it says of its version; raises ValueError where that cannot be made out."""
+        """Return what it says of its version; raises OSError or ValueError where that cannot be made out."""
         asked = subprocess.run(
             [installed.program, self.version],
             check=False,
@@ -97,7 +107,10 @@ class Peer:
             env={**os.environ, **installed.environment},
         )
         if (found := _VERSION.search(asked.stdout)) is None:
-            raise ValueError(f"{installed.program} {self.version}: {asked.stdout}{asked.stderr}")
+            said = (asked.stdout + asked.stderr).strip().splitlines() or [
+                f"exit code {asked.returncode}"
+            ]
+            raise ValueError(f"{installed.program} {self.version}: {said[-1]}")
         return found[0]
 
     def _unpacked(self, root: Path, program: Path) -> Installed:

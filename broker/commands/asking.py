@@ -5,10 +5,11 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.connecting.patience import ELECTION, until_answered
 from broker.exits import OperatorError
 from broker.settings import BrokerSettings
 
-__all__ = ["asking"]
+__all__ = ["asking", "looking"]
 
 Found = TypeVar("Found")
 _NO_STREAM = 10059
@@ -19,6 +20,13 @@ def asking(
 ) -> Found:
     """Connect, return what `ask` finds, and hang up; raises `OperatorError` for a broker that is away or not set up."""
     return asyncio.run(_asked(settings, command, ask))
+
+
+def looking(
+    settings: BrokerSettings, command: str, look: Callable[[Connection], Awaitable[Found]]
+) -> Found:
+    """Do the same with what changes nothing: it is begun again while a cluster has no leader."""
+    return asking(settings, command, lambda c: until_answered(c, look, ELECTION))
 
 
 async def _asked(

@@ -18,6 +18,7 @@ from broker.keeping.manifest import Archive, Backup
 from broker.keeping.outlook import Change, Outlook, grown, outlook
 from broker.keeping.restore import restore as put_back
 from broker.keeping.restore import there
+from broker.printable import printable
 from broker.running import program
 from broker.running.consent import YES, ask
 from broker.running.options import given, settings_options
@@ -34,6 +35,10 @@ _STREAM = click.option(
     multiple=True,
     metavar="NAME",
     help="Only this stream or bucket; may be given several times.  [default: LOGS and its buckets]",
+)
+
+_IN_THE_CLEAR = (
+    "note: {} holds all lines in the clear, also those of an encrypted store; keep it from others"
 )
 
 
@@ -75,6 +80,7 @@ def backup(
             settings, "backup", lambda connection: back_up(connection, names, part, _now)
         )
     click.echo(_told(shelf.name_of(folder, now), taken))
+    click.echo(_IN_THE_CLEAR.format(folder), err=True)
     for removed in shelf.prune(folder, keep) if keep else ():
         click.echo(f"removed {removed}, as --keep is {keep}")
 
@@ -93,7 +99,8 @@ def _told(folder: Path, taken: Backup) -> str:
     lines = [
         f"{folder}: {format_size(taken.size)} of {taken.server}, what was acknowledged before {taken.began}"
     ]
-    return "\n".join(lines + [f"  {_line(archive)}" for archive in taken.archives])
+    lines += [f"  {_line(archive)}" for archive in taken.archives]
+    return "\n".join(map(printable, lines))
 
 
 def _line(archive: Archive) -> str:
@@ -145,11 +152,11 @@ def restore(
     archives = _chosen(kept, streams)
     change = Change(replicas, max_age)
     seen = asking(settings, "restore", lambda connection: _look(connection, kept, archives, change))
-    click.echo(f"from {found}, of {kept.server}, taken at {kept.began}:")
+    click.echo(printable(f"from {found}, of {kept.server}, taken at {kept.began}:"))
     for line in [*map(_line, archives), *(f"note: {note}" for note in seen.notes)]:
-        click.echo(f"  {line}")
+        click.echo(printable(f"  {line}"))
     for line in seen.deleted:
-        click.echo(f"  deletes {line}")
+        click.echo(printable(f"  deletes {line}"))
     _refuse(seen, replace=replace)
     # before anything is deleted, and before a person is asked
     _check(found, archives)
@@ -205,7 +212,9 @@ async def _restore(
     before = await _partitions(connection)
     await put_back(connection, folder, archives, change)
     after = await _partitions(connection)
-    return "\n".join(_afterwards({one.stream: one for one in archives}, before, after))
+    return "\n".join(
+        map(printable, _afterwards({one.stream: one for one in archives}, before, after))
+    )
 
 
 def _afterwards(archives: Mapping[str, Archive], before: str, after: str) -> list[str]:

@@ -60,7 +60,9 @@ class Change:
         """Return what the bearers of new secrets need."""
         pki = Pki(self.folder / TLS_FOLDER)
         authority = (
-            pki.authority.read_text("ascii") if pki.is_there and pki.authority.exists() else ""
+            pki.read_certificate().decode("ascii")
+            if pki.is_there and pki.authority.exists()
+            else ""
         )
         return [
             Carried(identity, self.servers, one.secret, authority)

@@ -106,6 +106,7 @@ def _thresholds(settings: BrokerSettings) -> Thresholds:
         age=_limit(s.age_warn, s.age_critical),
         store=Limit(s.store_warn, s.store_critical),
         silent=_limit(s.silent_warn, s.silent_critical),
+        rate=Limit(s.rate_warn, s.rate_critical),
         validity=_limit(s.validity_warn, s.validity_critical),
         peer_expect=s.peer_expect,
         peer_lag=s.peer_lag_critical,

@@ -8,13 +8,16 @@ from typing import Any
 
 import click
 
-from broker.commands.declaring import connected, propose
+from broker.commands.declaring import EXIT_CODE, connected, ended_as, propose
 from broker.connecting.connection import Connection
 from broker.declaring.difference import shown
 from broker.declaring.document import Document, MalformedDocument, files, read, text
 from broker.declaring.exchange import gather, overruled, plan_document
+from broker.declaring.steps import Plan
 from broker.declaring.terraform import terraform
 from broker.exits import ConfigurationError
+from broker.folder import make_folder
+from broker.keeping.room_disk import wished
 from broker.running import consent, program
 from broker.running.options import given, settings_options
 from broker.settings import APPLY_FIELDS, STATUS_FIELDS, BrokerSettings
@@ -46,7 +49,7 @@ def export(only: tuple[str, ...], form: str, folder: Path, **options: Any) -> No
     program.log_to_stderr(settings)
 
     async def work(connection: Connection) -> None:
-        document = await gather(connection, only)
+        document = await gather(connection, only, wished)
         if form == "terraform":
             named = {"main.tf.json": terraform(document, ",".join(settings.server))}
         else:
@@ -61,7 +64,7 @@ def _write(named: dict[str, str], folder: Path) -> None:
         click.echo("".join(named.values()), nl=False)
         return
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, 0o755).close()
         others = sorted({path.name for path in folder.glob("*.json")} - named.keys())
     except OSError as error:
         raise ConfigurationError(f"cannot use the folder {folder}: {error.strerror}") from None
@@ -75,10 +78,13 @@ def _write(named: dict[str, str], folder: Path) -> None:
 
 @click.command(name="import")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@EXIT_CODE
 @consent.YES
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
 @settings_options(BrokerSettings, APPLY_FIELDS)
-def import_(paths: tuple[Path, ...], dry_run: bool, yes: bool, **options: Any) -> None:
+def import_(
+    paths: tuple[Path, ...], dry_run: bool, exit_code: bool, yes: bool, **options: Any
+) -> int:
     """Give the broker the configurations in PATHS: files and folders of `logbroker export` or of the nats CLI, - for stdin."""
     settings = given(BrokerSettings, options)
     program.log_to_stderr(settings)
@@ -86,14 +92,16 @@ def import_(paths: tuple[Path, ...], dry_run: bool, yes: bool, **options: Any) -
     if document.unknown:
         logger.warning("left out what no server here knows: %s", ", ".join(document.unknown))
 
-    async def work(connection: Connection) -> None:
+    async def work(connection: Connection) -> Plan:
         made = await plan_document(connection, document)
         await propose(connection, made, dry_run=dry_run, yes=yes)
+        return made
 
-    asyncio.run(connected(settings, work))
+    ended = ended_as(connected(settings, work), dry_run=dry_run, exit_code=exit_code)
     if changes := overruled(settings.topology(), document):
         says = ", ".join(f"{one.field} = {shown(one.field, one.after)}" for one in changes)
         logger.warning("logbroker's own settings set this back when it starts or applies: %s", says)
+    return ended
 
 
 def _files(paths: tuple[Path, ...]) -> list[Path]:

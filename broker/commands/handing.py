@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from broker.exits import OperatorError
+from broker.folder import make_folder
 from broker.granting.carried import Carried, file_name
 from broker.granting.handing import Sheet, hand_over
 from broker.granting.identity import Identity
@@ -74,7 +75,7 @@ class Handing:
         if self.output and number == 1 and not self.output.endswith("/") and not target.is_dir():
             return target.parent, target.name
         try:
-            target.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(target, 0o700).close()
         except OSError as error:
             raise OperatorError(
                 f"cannot make the folder {target}: {error.strerror}; check --output"

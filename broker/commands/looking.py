@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from broker.commands.asking import asking
+from broker.commands.asking import looking
 from broker.commands.typed import length
 from broker.looking import hosts as asked_hosts
 from broker.looking import hosts_view, one
@@ -31,7 +31,7 @@ def status(as_json: bool, **options: Any) -> None:
     """Show what the stream holds and how far each receiver has come."""
     settings = given(BrokerSettings, options)
     program.log_to_stderr(settings)
-    found = asking(settings, "status", ask)
+    found = looking(settings, "status", ask)
     click.echo(json.dumps(found.as_json(), indent=2) if as_json else table(found))
 
 
@@ -75,7 +75,7 @@ def hosts(
     """Show who ships: how much the stream holds of each host, and when it was last heard of."""
     settings = given(BrokerSettings, options)
     program.log_to_stderr(settings)
-    found = asking(
+    found = looking(
         settings, "hosts", lambda connection: asked_hosts.ask(connection, count_all=exact)
     )
     least = silent.total_seconds() if silent else 0.0
@@ -111,7 +111,7 @@ def get(sequence: int | None, raw: bool, as_json: bool, **options: Any) -> None:
         raise click.UsageError("--raw and --json are two forms; give one of them")
     settings = given(BrokerSettings, options)
     program.log_to_stderr(settings)
-    found = asking(settings, "get", lambda connection: one.fetch(connection, sequence))
+    found = looking(settings, "get", lambda connection: one.fetch(connection, sequence))
     if as_json:
         click.echo(one.as_json(found))
     else:

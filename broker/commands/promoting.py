@@ -6,16 +6,18 @@ from typing import Any
 
 import click
 
+from broker import bucket
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.declaring.difference import describe
 from broker.declaring.promotion import COPIED, Copy, copy_of, promotion
 from broker.declaring.provision import carry_out, refuse, refuse_half
 from broker.durations import format_duration
 from broker.exits import OperatorError
+from broker.printable import printable
 from broker.running import consent, program
 from broker.running.options import given, settings_options
 from broker.settings import STATUS_FIELDS, BrokerSettings
-from broker.topology import STREAM
+from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, partitions_in
 
 __all__ = ["promote"]
 
@@ -44,9 +46,9 @@ async def _promote(settings: BrokerSettings, *, yes: bool) -> None:
             raise OperatorError(f"{STREAM} at {connection.servers} is no copy of another site's")
         configs = {name: info["config"] for name, info in infos.items()}
         refuse_half(configs)
-        made = promotion(configs)
+        made = promotion(configs, await _partitions(connection))
         refuse(made)
-        click.echo(_words(copy))
+        click.echo(printable(_words(copy)))
         click.echo(describe(made))
         if not yes:
             consent.ask("The copy ends here for good. Do it?")
@@ -60,6 +62,17 @@ async def _promote(settings: BrokerSettings, *, yes: bool) -> None:
         ) from None
     finally:
         await connection.close()
+
+
+async def _partitions(connection: Connection) -> int:
+    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+    number = partitions_in(entry.value if entry else None)
+    if number is None:
+        raise OperatorError(
+            f"the copy of {CONFIG_BUCKET} does not say how many partitions there are, so that {STREAM} could take no "
+            "lines; nothing was changed"
+        )
+    return number
 
 
 def _words(copy: Copy) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from broker.commands.asking import asking
+from broker.commands.asking import asking, looking
 from broker.commands.typed import place
 from broker.connecting.connection import Connection
 from broker.exits import OperatorError
@@ -89,7 +89,7 @@ def purge(
         )
     wanted = _wanted(host, partition, before, until_seq)
     memory = Memory.NOTHING if everything else Memory.FILES
-    seen = asking(
+    seen = looking(
         settings, "purge", lambda connection: look(connection, wanted, memory, received=received)
     )
     for line in seen.tally.lines():
@@ -135,7 +135,7 @@ def rm(seq: int, host: str | None, dry_run: bool, yes: bool, **options: Any) -> 
         message = await fetch(connection, seq)
         return message, await consequences(connection, message)
 
-    message, words = asking(settings, "rm", look_at)
+    message, words = looking(settings, "rm", look_at)
     if host is not None and message.host != host:
         raise OperatorError(f"message {seq} is of host {message.host}; nothing was removed")
     sys.stdout.buffer.write(as_text(message) + b"\n")

@@ -22,19 +22,20 @@ class Rejected(Exception):
 
 
 class Denied(Rejected):
-    """The server did not take a message, or a subscription, since we have no right to its subject."""
+    """The server did not take a message, or a subscription, since we have no right to its subject, which `subject` is."""
 
-    def __init__(self, violation: str) -> None:
+    def __init__(self, violation: str, subject: str) -> None:
         super().__init__(
             403, 0, f"{violation}; give this user the right to it, or come as one that has it"
         )
+        self.subject = subject
 
 
 def answer_of(data: bytes) -> dict[str, Any]:
     """Read an answer of JetStream; raises `Rejected` when it is an error, `ConnectionLost` when it is no answer at all."""
     try:
         answer = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConnectionLost("an answer that is not JSON") from error
     if not isinstance(answer, dict):
         raise ConnectionLost("an answer that is not JetStream's")

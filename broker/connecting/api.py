@@ -25,7 +25,7 @@ class Api:
 
     def __init__(self, permissions: Mapping[str, Any] | None = None, prefix: str = "") -> None:
         """Go by the rights, None for a user without limits, or by a prefix that was given."""
-        self._permissions = permissions
+        self.permissions = permissions
         self._prefixes = (prefix,) if prefix else _prefixes(permissions)
         self._known: dict[str, str] = {}
 
@@ -49,7 +49,7 @@ class Api:
         subjects = [f"{prefix}.{call}" for prefix in self._prefixes]
         if len(subjects) == 1:
             return subjects[0]
-        return next((one for one in subjects if may_publish(self._permissions, one)), subjects[0])
+        return next((one for one in subjects if may_publish(self.permissions, one)), subjects[0])
 
 
 def _prefixes(permissions: Mapping[str, Any] | None) -> tuple[str, ...]:

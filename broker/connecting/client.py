@@ -61,6 +61,7 @@ class BrokerClient(ReceivingClient, SendingClient, PingingClient):
         super().__init__()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Resolved when the line has ended, or nothing more is to be asked here."""
+        self._line = Line()
         self._patience, self._among = patience, among
         self.known = self.most_known = 0
         """How many addresses of its cluster the server knows of, as it told last, and at most so far."""
@@ -144,8 +145,7 @@ class BrokerClient(ReceivingClient, SendingClient, PingingClient):
 
     def _abandon(self) -> None:
         # close() would wait for ever for the end of a line on which TLS failed
-        if self._transport:
-            self._transport.close()  # type: ignore[no-untyped-call]
+        self._line.close()
 
     @property
     def address(self) -> str:
@@ -153,8 +153,8 @@ class BrokerClient(ReceivingClient, SendingClient, PingingClient):
         return public(self._server)
 
     async def _connect_to_server(self, s: Any) -> None:
-        self._transport = Line()  # type: ignore[no-untyped-call]
-        await self._transport.connect(s.uri, nats.aio.client.DEFAULT_BUFFER_SIZE, self._patience)
+        self._transport = self._line = Line()
+        await self._line.connect(s.uri, nats.aio.client.DEFAULT_BUFFER_SIZE, self._patience)
 
     def _token(self) -> bytearray:
         return bytearray(self._credentials.token.encode())
@@ -193,13 +193,11 @@ class BrokerClient(ReceivingClient, SendingClient, PingingClient):
     @property
     def certificate(self) -> Mapping[str, Any]:
         """What the server's certificate says, as `SSLObject.getpeercert` tells it; empty in the clear."""
-        writer = getattr(self._transport, "_io_writer", None)
-        secured = writer.get_extra_info("ssl_object") if writer is not None else None
+        secured = self._line.secured
         return (secured.getpeercert() or {}) if secured is not None else {}
 
     def _is_secured(self) -> bool:
-        writer = getattr(self._transport, "_io_writer", None)
-        return writer is not None and writer.get_extra_info("ssl_object") is not None
+        return self._line.secured is not None
 
     def _build_message(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None

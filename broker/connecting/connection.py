@@ -167,7 +167,8 @@ class Connection:
                 either: set[asyncio.Future[Any]] = {work, client.lost, denied}
                 await asyncio.wait(either, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
             if denied.done():
-                raise Denied(denied.result())
+                violation = denied.result()
+                raise Denied(str(violation), violation.subject)
             if not work.done():
                 raise ConnectionLost(
                     last_words(client) if client.lost.done() else f"no answer in {patience:g} s"
@@ -246,6 +247,11 @@ class Connection:
                 self._api = await find(self, self._access, self._inboxes, self._denials)
             return self._api.subject(name)
 
+    @property
+    def permissions(self) -> Mapping[str, Any] | None:
+        """What the server says that we may do, as far as it was asked; None for a user without limits."""
+        return None if self._api is None else self._api.permissions
+
     def api_now(self, name: str) -> str:
         """Return the subject of a call on the present client; raises `ConnectionLost` if none was made on it."""
         if self._api is None:
@@ -277,12 +283,17 @@ class Connection:
         subject: str,
         callback: Callable[[Message], Awaitable[None]],
         pending_bytes: int = 64 * 1024 * 1024,
+        queue: str = "",
     ) -> Subscription:
-        """Subscribe on the present client; the subscription ends with it."""
+        """Subscribe on the present client; the subscription ends with it. In a `queue` one of all hears each message."""
         client = await self.client()
         with translated():
             return await client.subscribe(
-                subject, cb=callback, pending_msgs_limit=-1, pending_bytes_limit=pending_bytes
+                subject,
+                queue=queue,
+                cb=callback,
+                pending_msgs_limit=-1,
+                pending_bytes_limit=pending_bytes,
             )
 
     async def tap(self, subject: str, tap: Tap) -> Subscription:

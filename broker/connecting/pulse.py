@@ -9,10 +9,12 @@ import fcntl
 import socket
 import struct
 import termios
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import nats.errors
 from nats.aio.client import Client
+
+from broker.connecting.line import Line
 
 __all__ = ["PingingClient", "Pulse", "moves"]
 
@@ -74,8 +76,7 @@ class PingingClient(Client):
         return True
 
     def _pulse(self) -> Pulse | None:
-        writer: Any = getattr(self._transport, "_bare_io_writer", None)
-        line = writer.get_extra_info("socket") if writer is not None else None
+        line = self._transport.socket if isinstance(self._transport, Line) else None
         try:
             return Pulse.of(line) if line is not None else None
         except (OSError, ValueError):  # closed just now

@@ -7,21 +7,23 @@ from typing import Any
 from broker.declaring.deletion import Loss
 from broker.declaring.steps import Action, Change, Left, Plan, Step
 from broker.durations import format_duration
+from broker.printable import printable
 
-__all__ = ["describe", "describe_left", "shown"]
+__all__ = ["describe", "describe_left", "is_shown", "shown"]
 
 _SIGNS = {Action.CREATE: "+", Action.UPDATE: "~", Action.REMOVE: "-"}
 _LENGTHS = frozenset(
     {"max_age", "duplicate_window", "ack_wait", "inactive_threshold", "max_expires"}
     | {"subject_delete_marker_ttl", "idle_heartbeat", "priority_timeout"}
 )
+_SHOWN = 10  # of a list, such as the subjects of all partitions
 
 
 def describe(plan: Plan, losses: Iterable[Loss] = ()) -> str:
     """Return the plan as text, with what it would delete; `nothing to do` when it is empty."""
     held = list(losses)
     lines = [line for step in plan.steps for line in _describe(step, held)]
-    return "\n".join(lines) or "nothing to do"
+    return "\n".join(map(printable, lines)) or "nothing to do"
 
 
 def describe_left(left: Iterable[Left]) -> str:
@@ -31,12 +33,12 @@ def describe_left(left: Iterable[Left]) -> str:
         "which is not declared"
         for one in left
     ]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _describe(step: Step, losses: list[Loss]) -> list[str]:
     head = f"{_SIGNS[step.action]} {step.action.value} {step.kind.value} {step.name}"
-    changes = [f"    {_difference(change)}" for change in step.changes]
+    changes = [f"    {_difference(change)}" for change in step.changes if is_shown(change)]
     deleted = [f"    ! {loss.words}" for loss in losses if loss.step == step]
     return [head, *changes, *deleted]
 
@@ -46,13 +48,21 @@ def _difference(change: Change) -> str:
     return f"- {change.field}: {before}  + {change.field}: {after}"
 
 
+def is_shown(change: Change) -> bool:
+    """Whether people see a difference: not in metadata that logbroker keeps for itself."""
+    return shown(change.field, change.before) != shown(change.field, change.after)
+
+
 def shown(field: str, value: Any) -> str:
     """Return the value of a field in people's units."""
     if field in _LENGTHS and isinstance(value, int):
         return format_duration(timedelta(microseconds=value // 1000))
     if isinstance(value, dict):
-        own = {name: one for name, one in value.items() if not name.startswith("_nats.")}
+        own = {
+            name: one for name, one in value.items() if not name.startswith(("_nats.", "logship."))
+        }
         value = ", ".join(f"{name}={shown(name, one)}" for name, one in own.items())
     if isinstance(value, list):
-        value = ",".join(map(str, value))
+        more = len(value) - _SHOWN
+        value = ",".join(map(str, value[:_SHOWN])) + (f" and {more} more" if more > 0 else "")
     return "not set" if value in (None, "") else str(value)

@@ -149,14 +149,14 @@ def text(document: Document) -> str:
     ]
     number = {} if document.partitions is None else {"partitions": document.partitions}
     whole = {"logship": _VERSION, **number, "streams": streams, "consumers": consumers}
-    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(whole, indent=2) + "\n"
 
 
 def files(document: Document) -> dict[str, str]:
     """Return all of it as texts by file name: each is what `nats stream add` or `nats consumer add` take with --config."""
     named = {
         f"{one.stream}.{one.name}.json" if one.stream else f"{one.name}.json": (
-            json.dumps(one.config, indent=2, ensure_ascii=False) + "\n"
+            json.dumps(one.config, indent=2) + "\n"
         )
         for one in document.wanted
     }

@@ -1,7 +1,7 @@
 """Takes configurations from a broker, and plans how one gets those of a document. Changes nothing."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from broker.connecting.connection import Connection
@@ -16,9 +16,14 @@ from broker.topology import CONFIG_BUCKET, Topology, partitions_in
 __all__ = ["gather", "overruled", "plan_document"]
 
 
-async def gather(connection: Connection, only: Collection[str]) -> Document:
+async def gather(
+    connection: Connection,
+    only: Collection[str],
+    wished: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
+) -> Document:
     """Return the configurations of all streams and their durable consumers, or of the streams in `only`.
 
+    `wished` says what of a stream's configuration somebody asked for.
     Raises `ConfigurationError` for a stream that is not there, `Rejected`, `ConnectionLost`.
     """
     streams = await _streams(connection)
@@ -28,7 +33,7 @@ async def gather(connection: Connection, only: Collection[str]) -> Document:
     consumers = await asyncio.gather(*(consumers_of(connection, name) for name in names))
     return Document(
         (
-            *(Wanted(Kind.STREAM, name, cleaned(streams[name])) for name in names),
+            *(Wanted(Kind.STREAM, name, cleaned(wished(streams[name]))) for name in names),
             *(
                 Wanted(Kind.CONSUMER, info["name"], cleaned(info["config"]), name)
                 for name, infos in zip(names, consumers, strict=True)

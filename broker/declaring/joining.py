@@ -44,12 +44,12 @@ async def join(
 async def _attempt(connection: Connection, server: str, desired: Topology) -> Plan:
     # nobody answers while there is no leader, so that is asked often rather than for long
     await connection.api("STREAM.NAMES", patience=_SHORT)
-    own = desired.max_bytes
+    own = desired.bound
     if own is None or own <= 0:
         return await apply(connection, desired, _STEP)
     room, done = 0, Plan(())
     while room != (room := await smallest_room(connection, server, own)):
-        done = await apply(connection, replace(desired, max_bytes=room), _STEP)
+        done = await apply(connection, replace(desired, room=room), _STEP)
         # told only now, where there was no bucket before; whoever was smaller meanwhile is seen by the next look
         await write_room(connection, server, own)
     return done

@@ -12,13 +12,13 @@ from typing import Any
 from broker.declaring.comparing import Wanted
 from broker.declaring.plan import merge
 from broker.declaring.steps import Kind, Plan
-from broker.topology import CONFIG_BUCKET, STREAM, mirrored_site
+from broker.topology import CONFIG_BUCKET, STREAM, mirrored_site, subjects_of
 
 __all__ = ["COPIED", "Copy", "copy_of", "promotion"]
 
 _CONFIG = f"KV_{CONFIG_BUCKET}"
-COPIED: Mapping[str, str] = {STREAM: "logs.>", _CONFIG: f"$KV.{CONFIG_BUCKET}.>"}
-"""The streams that are copies at a site that copies another one, and the subjects that they take afterwards."""
+COPIED = (STREAM, _CONFIG)
+"""The streams that are copies at a site that copies another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,16 @@ def copy_of(info: Mapping[str, Any]) -> Copy | None:
     )
 
 
-def promotion(configs: Mapping[str, Mapping[str, Any]]) -> Plan:
+def promotion(configs: Mapping[str, Mapping[str, Any]], partitions: int) -> Plan:
     """Return the steps that make streams of the copies among `configs`; what is none already stays."""
+    subjects = {STREAM: subjects_of(partitions), _CONFIG: (f"$KV.{CONFIG_BUCKET}.>",)}
     return merge(
         (
             Wanted(
                 Kind.STREAM,
                 name,
                 {
-                    "subjects": [subject],
+                    "subjects": list(subjects[name]),
                     "mirror": None,
                     "mirror_direct": False,
                     **({"allow_atomic": True} if name == STREAM else {}),
@@ -64,6 +65,6 @@ def promotion(configs: Mapping[str, Mapping[str, Any]]) -> Plan:
             ),
             configs[name],
         )
-        for name, subject in COPIED.items()
+        for name in COPIED
         if name in configs
     )

@@ -46,4 +46,5 @@ async def write_room(connection: Connection, server: str, own: int) -> None:
 
 async def _room_of(connection: Connection, server: str) -> int | None:
     entry = await bucket.read(connection, CONFIG_BUCKET, f"{_KEY}.{server}")
-    return int(entry.value) if entry and entry.value.isdigit() else None
+    is_number = entry is not None and entry.value.isdigit() and len(entry.value) < 20
+    return int(entry.value) if entry and is_number else None

@@ -41,7 +41,7 @@ def terraform(document: Document, servers: str) -> str:
         "provider": {"jetstream": {"servers": servers}},
         "resource": {kind: found for kind, found in resources.items() if found},
     }
-    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(whole, indent=2) + "\n"
 
 
 def _seconds(value: int) -> int:

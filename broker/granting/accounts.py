@@ -22,6 +22,7 @@ from broker.granting.permissions import API, Permissions, permissions_of
 from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, STREAM
 
 __all__ = [
+    "CONSUMER_REQUESTS",
     "LOGS",
     "RECEIVE",
     "SHIP",
@@ -36,6 +37,9 @@ __all__ = [
 ]
 
 LOGS, SHIP, RECEIVE, SYS = "LOGS", "SHIP", "RECEIVE", "SYS"
+
+CONSUMER_REQUESTS = "logship.consumer"
+"""Where logbroker hears of the consumers that hosts and receivers want, which have no way to CONSUMER.CREATE itself."""
 
 _JETSTREAM = "$JS.API"
 _ASKED = (
@@ -154,6 +158,13 @@ def _same(of: str, into: str, traffic: Traffic, *subjects: str) -> tuple[Crossin
     return tuple(Crossing(of, into, subject, subject, traffic) for subject in subjects)
 
 
+def _consumers(into: str, *names: str) -> tuple[Crossing, ...]:
+    return tuple(
+        Crossing(LOGS, into, f"{CONSUMER_REQUESTS}.{name}", f"{API}.CONSUMER.CREATE.{name}")
+        for name in names
+    )
+
+
 _PARTITIONS = f"DIRECT.GET.KV_{CONFIG_BUCKET}.>"
 
 _CROSSINGS = (
@@ -163,9 +174,9 @@ _CROSSINGS = (
         Traffic.QUESTION,
         f"DIRECT.GET.{STREAM}.logs.>",
         _PARTITIONS,
-        f"CONSUMER.CREATE.{STREAM}.*.logs.>",
         f"CONSUMER.DELETE.{STREAM}.*",
     ),
+    *_consumers(SHIP, f"{STREAM}.*.logs.>"),
     *_calls(SHIP, Traffic.QUESTIONS, f"CONSUMER.MSG.NEXT.{STREAM}.*"),
     *_same(LOGS, RECEIVE, Traffic.QUESTION, f"$KV.{OFFSETS_BUCKET}.*", f"$JS.ACK.{STREAM}.>"),
     *_calls(
@@ -176,12 +187,11 @@ _CROSSINGS = (
         f"STREAM.INFO.{STREAM}",
         f"STREAM.MSG.GET.{STREAM}",
         f"STREAM.MSG.GET.KV_{OFFSETS_BUCKET}",
-        f"CONSUMER.CREATE.{STREAM}",
-        f"CONSUMER.CREATE.{STREAM}.>",
         f"CONSUMER.INFO.{STREAM}.*",
         f"CONSUMER.RESET.{STREAM}.*",
         f"CONSUMER.DELETE.{STREAM}.*",
     ),
+    *_consumers(RECEIVE, STREAM, f"{STREAM}.>"),
     *_calls(
         RECEIVE,
         Traffic.QUESTIONS,

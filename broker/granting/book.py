@@ -220,6 +220,7 @@ class Book:
         names = Counter(account_name(proof) for entry in self.entries for proof in entry.proofs())
         if twice := [name for name, count in names.items() if count > 1]:
             raise InvalidEntry(f"{twice[0]!r} is the proof of two credentials")
+        _refuse_shared_inboxes([one for one in self.entries if one.key.kind is Kind.RECEIVER])
 
 
 def check_identity(identity: Identity) -> None:
@@ -271,6 +272,18 @@ def _is_text(text: str) -> bool:
 def _refuse_twice(keys: Collection[Key]) -> None:
     if twice := [key for key, count in Counter(keys).items() if count > 1]:
         raise InvalidEntry(f"{named(twice)} is there twice")
+
+
+def _refuse_shared_inboxes(receivers: Iterable[Entry]) -> None:
+    """Refuse a receiver that is called like the key or the user of another one: each would hear the other's answers."""
+    owners: dict[str, Key] = {}
+    for entry in receivers:
+        for name in (entry.identity.name, *map(account_name, entry.proofs())):
+            if owners.setdefault(name, entry.key) != entry.key:
+                raise InvalidEntry(
+                    f"{name!r} means both {owners[name]} and {entry.key}, which would hear each other's answers; "
+                    "give one of them another name"
+                )
 
 
 def named(keys: Sequence[Key]) -> str:

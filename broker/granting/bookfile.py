@@ -7,13 +7,14 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from broker.exits import ConfigurationError, OperatorError
+from broker.folder import Folder, give, make_folder, open_folder
 from broker.granting.book import Book
 from broker.granting.booktext import BookUnreadable, read_book, write_book
-from broker.whole import write_whole
+from broker.whole import write_for_owner
 
 __all__ = ["BOOK", "HeldBook", "held_book", "load_book"]
 
@@ -27,15 +28,23 @@ _LOOK_EVERY = 0.02
 
 def load_book(folder: Path) -> Book:
     """Return the book of a broker's folder, an open one where there is none; raises `ConfigurationError`."""
-    path = folder / BOOK
     try:
-        return read_book(path.read_text("utf-8"))
+        with open_folder(folder) as opened:
+            return _read(opened)
     except FileNotFoundError:
         return Book()
     except OSError as error:
-        raise ConfigurationError(
-            f"cannot read {path}: {error.strerror}; run this as the broker's user"
-        ) from None
+        raise _unreadable(folder, error) from None
+
+
+def _read(folder: Folder) -> Book:
+    path = folder.path / BOOK
+    try:
+        return read_book(folder.read(BOOK).decode("utf-8"))
+    except FileNotFoundError:
+        return Book()
+    except OSError as error:
+        raise _unreadable(path, error) from None
     except BookUnreadable as error:
         raise ConfigurationError(
             f"{path} {error}; put back a copy of it, or move it away and add all credentials again"
@@ -44,19 +53,26 @@ def load_book(folder: Path) -> Book:
         raise ConfigurationError(f"{path} is damaged: not UTF-8; put back a copy of it") from None
 
 
+def _unreadable(path: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"cannot read {path}: {error.strerror}; run this as the broker's user"
+    )
+
+
 class HeldBook:
     """A book that nobody else changes meanwhile."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Folder) -> None:
         """Read it; raises `ConfigurationError`."""
-        self.book = load_book(folder)
+        self.book = _read(folder)
         self._folder = folder
 
     def write(self, book: Book) -> None:
-        """Put a changed book in place; after a crash it is there whole or as before. Raises `OperatorError`."""
-        path = self._folder / BOOK
-        write_whole(path, write_book(book))
-        _give_to_owner(path, self._folder)
+        """Put a changed book in place; after a crash it is there whole or as before. Raises `OperatorError`.
+
+        Where root writes it, it gets the owner of the folder: the broker must be able to read it.
+        """
+        write_for_owner(self._folder, BOOK, write_book(book))
         self.book = book
 
 
@@ -66,20 +82,19 @@ def held_book(folder: Path, patience: float = _PATIENCE) -> Iterator[HeldBook]:
 
     Raises `OperatorError` kinds, also when somebody else holds it for `patience` seconds.
     """
-    path = folder / _LOCK
-    try:
-        folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-    except OSError as error:
-        raise OperatorError(
-            f"cannot use the store {folder}: {error.strerror}; check --store-dir and its owner"
-        ) from None
-    try:
-        _give_to_owner(path, folder)
+    with ExitStack() as stack:
+        try:
+            opened = stack.enter_context(make_folder(folder))
+            descriptor = opened.open(_LOCK, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            at = error.filename if error.filename != str(folder) else f"the store {folder}"
+            raise OperatorError(
+                f"cannot use {at}: {error.strerror}; check --store-dir and its owner"
+            ) from None
+        stack.callback(os.close, descriptor)
+        give(descriptor, opened.owner)
         _lock(descriptor, folder, patience)
-        yield HeldBook(folder)
-    finally:
-        os.close(descriptor)
+        yield HeldBook(opened)
 
 
 def _lock(descriptor: int, folder: Path, patience: float) -> None:
@@ -93,11 +108,3 @@ def _lock(descriptor: int, folder: Path, patience: float) -> None:
                 f"another program is changing the credentials of {folder}; try again when it is done"
             )
         time.sleep(_LOOK_EVERY)
-
-
-def _give_to_owner(path: Path, folder: Path) -> None:
-    # who runs this as root must not leave a file that the broker's own user cannot read
-    owner = folder.stat()
-    with suppress(PermissionError):
-        if os.geteuid() == 0:
-            os.chown(path, owner.st_uid, owner.st_gid)

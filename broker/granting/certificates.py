@@ -4,7 +4,8 @@ A certificate and its key stand in one file, so that a new pair takes the place 
 ever finds a certificate with another's key. Nothing here is sent anywhere.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,9 +13,10 @@ from pathlib import Path
 from cryptography import x509
 
 from broker.exits import ConfigurationError, OperatorError
-from broker.granting.authority import Authority, Issued, UnusableAuthority, Use, names_in
+from broker.folder import make_folder, open_folder, read_file
+from broker.granting.authority import Authority, UnusableAuthority, Use, names_in
 from broker.granting.identity import OWN_NAME
-from broker.whole import write_whole
+from broker.whole import write_for_owner, write_whole
 
 __all__ = [
     "AUTHORITY_VALID",
@@ -85,17 +87,17 @@ class Pki:
         self._make_folder()
         authority = Authority.found(name, now, AUTHORITY_VALID)
         own = authority.as_issued()
-        write_whole(self.authority_key, own.key, _SECRET)
-        write_whole(self.authority, own.certificate, _OPEN)
+        self._write(self.authority_key, own.key, _SECRET)
+        self._write(self.authority, own.certificate, _OPEN)
         return authority
 
     def adopt(self, authority: Authority) -> None:
         """Take on an authority that was made elsewhere, without its key; raises `OperatorError`."""
         certificate = authority.as_issued().certificate
-        if self.authority.exists() and self.authority.read_bytes() != certificate:
+        if self.authority.exists() and self.read_certificate() != certificate:
             raise OperatorError(f"{self.authority} is another authority already")
         self._make_folder()
-        write_whole(self.authority, certificate, _OPEN)
+        self._write(self.authority, certificate, _OPEN)
 
     def sign(self, authority: Authority, names: Sequence[str], now: datetime) -> None:
         """Write both certificates of a broker that is reached by `names`, new or anew; raises `OperatorError`.
@@ -109,17 +111,25 @@ class Pki:
             raise ConfigurationError(
                 f"{', '.join(names)} cannot stand in a certificate: {error}"
             ) from None
-        _write_pair(self.own, own)
-        _write_pair(self.broker, broker)
+        self._write(self.own, own.certificate + own.key, _SECRET)
+        self._write(self.broker, broker.certificate + broker.key, _SECRET)
 
     def _make_folder(self) -> None:
+        with self._usable(), make_folder(self.folder.parent) as store:
+            store.make(self.folder.name).close()
+
+    def _write(self, path: Path, content: bytes, mode: int) -> None:
+        """Write a file for the owner of the folder: root makes certificates, and the broker's user reads them."""
+        with self._usable(), open_folder(self.folder) as folder:
+            write_for_owner(folder, path.name, content, mode)
+
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
         try:
-            # one by one, as mkdir gives what it makes on its way the rights that anything has
-            self.folder.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-            self.folder.mkdir(mode=0o750, exist_ok=True)
+            yield
         except OSError as error:
             raise OperatorError(
-                f"cannot make {self.folder}: {error.strerror}; check --store-dir and its owner"
+                f"cannot use {self.folder}: {error.strerror}; check --store-dir and its owner"
             ) from None
 
     def names(self) -> tuple[str, ...]:
@@ -128,6 +138,10 @@ class Pki:
             return names_in(_read(self.broker))
         except ValueError:
             raise ConfigurationError(f"{self.broker} holds no certificate") from None
+
+    def read_certificate(self) -> bytes:
+        """Return the authority's certificate, in PEM; raises `ConfigurationError`."""
+        return _read(self.authority)
 
     def read_authority(self) -> Authority:
         """Return the authority; raises `ConfigurationError` when it is not here, or cannot be used."""
@@ -141,7 +155,7 @@ class Pki:
             issued = self.read_authority().issue([name], Use.CLIENT, now, valid)
         except ValueError as error:
             raise ConfigurationError(f"{name!r} cannot stand in a certificate: {error}") from None
-        _write_pair(target, issued)
+        write_whole(target, issued.certificate + issued.key, _SECRET)
 
 
 def read_authority(certificate: Path, key: Path) -> Authority:
@@ -159,7 +173,7 @@ def ends_of(files: Iterable[Path]) -> tuple[End, ...]:
     found = []
     for path in files:
         try:
-            content = path.read_bytes()
+            content = read_file(path)
             certificate = x509.load_pem_x509_certificate(content)
             names = names_in(content)
         except (OSError, ValueError):
@@ -169,12 +183,8 @@ def ends_of(files: Iterable[Path]) -> tuple[End, ...]:
     return tuple(sorted(found, key=lambda end: (end.not_after, end.path)))
 
 
-def _write_pair(path: Path, issued: Issued) -> None:
-    write_whole(path, issued.certificate + issued.key, _SECRET)
-
-
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_file(path)
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.exits import OperatorError
+from broker.folder import open_folder
 from broker.whole import write_whole
 
 __all__ = ["Sheet", "hand_over", "take_back"]
@@ -37,8 +38,8 @@ def hand_over(sheets: Sequence[Sheet], force: bool) -> None:
 def take_back(sheets: Sequence[Sheet]) -> None:
     """Remove the files, whose secrets turned out to be of no use."""
     for sheet in sheets:
-        with suppress(OSError):
-            sheet.path.unlink()
+        with suppress(OSError), open_folder(sheet.path.parent) as folder:
+            folder.remove(sheet.path.name)
 
 
 def _write(sheet: Sheet, force: bool) -> None:
@@ -46,7 +47,8 @@ def _write(sheet: Sheet, force: bool) -> None:
         write_whole(sheet.path, sheet.text, _MODE)
         return
     try:
-        descriptor = os.open(sheet.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
+        with open_folder(sheet.path.parent) as folder:
+            descriptor = folder.open(sheet.path.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
     except FileExistsError:
         raise OperatorError(
             f"{sheet.path} is there already; --force replaces it, --output names another file"

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,20 @@ from typing import Any
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.descent import is_being_restored
 from broker.exits import OperatorError
+from broker.folder import Folder, open_folder
 from broker.keeping.manifest import NAME, Archive, Backup
 from broker.keeping.progress import Tell, progress
 from broker.keeping.transfer import NARROW, WIDE, SnapshotFailed, Window, take
 from broker.sizes import format_size
 from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, STREAM
-from broker.whole import write_whole
+from broker.whole import replacing
 
 __all__ = ["STREAMS", "Sink", "back_up", "check", "stream_of"]
 
 STREAMS = (f"KV_{OFFSETS_BUCKET}", STREAM, f"KV_{CONFIG_BUCKET}")
 """What is backed up unless something else is asked for, in the order in which it has to be."""
 
+_MODE = 0o600  # it holds everybody's log lines
 _ATTEMPTS = (WIDE, NARROW, NARROW)
 _SYNC_EVERY = 32 * 1024 * 1024  # bytes
 _READ = 1024 * 1024  # bytes
@@ -42,7 +45,7 @@ def stream_of(name: str) -> str:
 
 
 async def back_up(
-    connection: Connection, streams: Sequence[str], folder: Path, clock: Callable[[], datetime]
+    connection: Connection, streams: Sequence[str], folder: Folder, clock: Callable[[], datetime]
 ) -> Backup:
     """Write the archives of some streams into an empty folder, and the manifest after them, all of it on disk.
 
@@ -60,15 +63,20 @@ async def back_up(
         f"{version.major}.{version.minor}.{version.patch}",
         tuple(archives),
     )
-    await asyncio.to_thread(write_whole, folder / NAME, backup.encode(), 0o600)
+    await asyncio.to_thread(_conclude, folder, backup)
     return backup
+
+
+def _conclude(folder: Folder, backup: Backup) -> None:
+    with replacing(folder, NAME, _MODE) as half:
+        half.file.write(backup.encode())
 
 
 def _stamp(now: datetime) -> str:
     return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-async def _archive(connection: Connection, stream: str, folder: Path) -> Archive:
+async def _archive(connection: Connection, stream: str, folder: Folder) -> Archive:
     for number, window in enumerate(_ATTEMPTS, 1):
         try:
             return await _attempt(connection, stream, folder, window)
@@ -90,22 +98,22 @@ def _advice(error: SnapshotFailed) -> str:
     return "; a message that it cannot read can be taken out by `logbroker rm --seq`"
 
 
-async def _attempt(connection: Connection, stream: str, folder: Path, window: Window) -> Archive:
+async def _attempt(connection: Connection, stream: str, folder: Folder, window: Window) -> Archive:
     info = await _info(connection, stream)
     if is_being_restored(info["config"]):
         raise OperatorError(
             f"stream {stream} is being restored, or was by half: wait for `logbroker restore`, or run it again"
         )
     size = int(info["state"]["bytes"])
-    path = folder / f"{stream}.nats"
-    with progress(f"backing up {stream}", size) as tell, Sink(path, tell) as sink:
+    name = f"{stream}.nats"
+    with progress(f"backing up {stream}", size) as tell, Sink(folder, name, tell) as sink:
         answer = await take(connection, stream, window, sink.write)
         await asyncio.to_thread(sink.finish)
     if (await _info(connection, stream))["created"] != info["created"]:
         raise OperatorError(f"stream {stream} was made anew meanwhile; take the backup again")
     return Archive(
         stream,
-        path.name,
+        name,
         sink.size,
         sink.digest,
         info["created"],
@@ -131,9 +139,10 @@ class Sink:
     What was written is sent on to the disk all the while: all of it at the end would hold up a broker on the same disk.
     """
 
-    def __init__(self, path: Path, tell: Tell = lambda _: None) -> None:
-        """Nothing is opened before it is entered; an earlier attempt's file is written over."""
-        self._path = path
+    def __init__(self, folder: Folder, name: str, tell: Tell = lambda _: None) -> None:
+        """Nothing is opened before it is entered; an earlier attempt's file goes."""
+        self._folder = folder
+        self._name = name
         self._tell = tell
         self._hash = hashlib.sha256()
         self._syncing: Future[None] | None = None
@@ -147,7 +156,9 @@ class Sink:
 
     def __enter__(self) -> "Sink":
         """Open it, readable by its owner alone: it holds everybody's log lines."""
-        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with suppress(FileNotFoundError):
+            self._folder.remove(self._name)
+        self._file = self._folder.open(self._name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
         self._beside = ThreadPoolExecutor(1)
         return self
 
@@ -188,7 +199,11 @@ def check(folder: Path, archive: Archive) -> None:
     path = folder / archive.file
     digest, size = hashlib.sha256(), 0
     try:
-        with path.open("rb") as file, progress(f"checking {archive.stream}", archive.size) as tell:
+        with (
+            open_folder(folder) as opened,
+            os.fdopen(opened.open(archive.file, os.O_RDONLY), "rb") as file,
+            progress(f"checking {archive.stream}", archive.size) as tell,
+        ):
             while data := file.read(_READ):
                 digest.update(data)
                 size += len(data)

@@ -48,6 +48,7 @@ async def look(connection: Connection, wanted: Wanted, memory: Memory, *, receiv
                 sweep.take(message)
             seen.tally.add(sweep.chosen)
             sweep.chosen.clear()
+    seen.tally.keep(sweep.kept())
     return seen
 
 

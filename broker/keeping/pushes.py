@@ -1,8 +1,8 @@
-"""Removes consumers that would push lines to where commands and offsets go, and those of hosts and receivers that push at all.
+"""Removes consumers that would push lines to where commands and offsets go.
 
-Rights name the consumers that a credential may make, yet not what those are made to do. One that pushes has the server
-publish inside the account of the stream, where hosts and receivers have no rights: to a bucket, to whoever listens.
-nats-server (2.15.1) has it begin at once where somebody listens to that very subject, else at its next start.
+Hosts and receivers make none that push (serving/consumer_requests.py). Other sites must be able to, for their copies,
+and rights name the consumers that a credential may make, yet not where those push.
+nats-server (2.15.1) has one begin at once where somebody listens to that very subject, else at its next start.
 """
 
 import asyncio
@@ -20,7 +20,6 @@ from broker.topology import STREAM
 __all__ = ["Pushes", "is_misused", "refuse_pushes"]
 
 _MADE = f"$JS.EVENT.ADVISORY.CONSUMER.CREATED.{STREAM}.*"
-_OURS = re.compile(r"shipper-.+|receiver-p\d+|wake-p\d+-.+")
 _TAKEN_AT_ITS_WORD = re.compile(r"(\$KV|\$SYS|\$JS\.ACK|\$JS\.([^.]+\.)?API|logs|logship)\..+")
 _AGAIN = 0.5  # seconds until it looks again after a connection was lost
 _LOOK = 600.0  # seconds between looks at all of them, should news of one have been lost
@@ -29,17 +28,13 @@ logger = logging.getLogger(__name__)
 
 
 async def refuse_pushes(node: Node) -> None:
-    """Keep the stream of a broker that is ready from being pushed anywhere by hosts and receivers, until cancelled."""
+    """Keep the stream of a broker that is ready from being pushed to where lines act as what they say, until cancelled."""
     await Pushes(node.connection).run()
 
 
-def is_misused(name: str, config: Mapping[str, Any]) -> bool:
-    """Whether a consumer of the name of a host's or a receiver's pushes, or any other to where lines act as what they say.
-
-    Admins' may push elsewhere. Receivers of all partitions, and other sites, may call theirs what they like.
-    """
-    target = config.get("deliver_subject") or ""
-    return bool(target) and any((_OURS.fullmatch(name), _TAKEN_AT_ITS_WORD.fullmatch(target)))
+def is_misused(config: Mapping[str, Any]) -> bool:
+    """Whether a consumer pushes to where lines act as what they say; those of admins and other sites may push elsewhere."""
+    return _TAKEN_AT_ITS_WORD.fullmatch(config.get("deliver_subject") or "") is not None
 
 
 class Pushes:
@@ -84,7 +79,7 @@ class Pushes:
 
     async def _judge(self, info: Mapping[str, Any]) -> None:
         name, config = info["name"], info["config"]
-        if not is_misused(name, config):
+        if not is_misused(config):
             return
         with suppress(Rejected):
             await self._connection.api(f"CONSUMER.DELETE.{STREAM}.{name}")

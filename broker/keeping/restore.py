@@ -10,6 +10,7 @@ What becomes of it if we die:
 
 import asyncio
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.descent import marked, opened
 from broker.exits import OperatorError
+from broker.folder import open_folder
 from broker.keeping.manifest import Archive
 from broker.keeping.outlook import Change, bound, closed_config
 from broker.keeping.progress import progress
@@ -180,7 +182,8 @@ async def _fill(
     connection: Connection, folder: Path, archive: Archive, config: Mapping[str, Any]
 ) -> None:
     with (
-        (folder / archive.file).open("rb") as file,
+        open_folder(folder) as opened,
+        os.fdopen(opened.open(archive.file, os.O_RDONLY), "rb") as file,
         progress(f"restoring {archive.stream}", archive.size) as tell,
     ):
         made = await read_in(connection, config, archive.state, file, WIDE, tell)

@@ -48,6 +48,28 @@ class Policy:
     marks: Marks = Marks()  # noqa: RUF009 - a frozen value
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The stream as a look found it; `purged` is how many messages the keeper had purged by then."""
+
+    created: str
+    messages: int
+    last: int
+    purged: int
+
+    @classmethod
+    def of(cls, info: Mapping[str, Any], purged: int) -> "_Seen":
+        state = info["state"]
+        return cls(info["created"], int(state["messages"]), int(state["last_seq"]), purged)
+
+    def removed_since(self, before: "_Seen") -> int:
+        """Return how many messages others than the keeper have removed since an earlier look."""
+        if self.created != before.created:
+            return 0
+        gone = before.messages + (self.last - before.last) - self.messages
+        return max(gone - (self.purged - before.purged), 0)
+
+
 class RoomKeeper:
     """The keeper; `report` is what it has done so far."""
 
@@ -75,6 +97,8 @@ class RoomKeeper:
         self._speaker = Speaker()
         self._barren: object = None
         self._rest_until = 0.0
+        self._before: _Seen | None = None
+        self._purged_before = 0
         self._expiry_due = 0.0
         self._is_troubled, self._said = False, ""
 
@@ -107,7 +131,9 @@ class RoomKeeper:
         await self._making.settle()  # also what this one announced when it was the keeper
         self.report = replace(self.report, is_keeper=is_keeper, on_full=self._policy.on_full.value)
         if not is_keeper:
-            self.report = replace(self.report, short_since=None, waits=False, nearest=None)
+            self.report = replace(
+                self.report, short_since=None, waits=False, loses_oldest=False, nearest=None
+            )
             self._guard.rest()
             return _ELSEWHERE
         await self._look_for_expiring(info)
@@ -119,9 +145,22 @@ class RoomKeeper:
             self._speaker.making(held, bounds)
             await self._make_room(info, short)
         elif self.report.short_since is not None:
-            self.report = replace(self.report, short_since=None, waits=False)
+            self.report = replace(self.report, short_since=None, waits=False, loses_oldest=False)
             self._speaker.has_room()
+        self._count_removed(info)
         return look_again_after(held, bounds, self._policy.marks)
+
+    def _count_removed(self, info: Mapping[str, Any]) -> None:
+        """Count what nats-server has removed since the look before, where only lines are left that no receiver has."""
+        before, self._before = self._before, _Seen.of(info, self._purged_before)
+        self._purged_before = self.report.purged_messages
+        removed = self._before.removed_since(before) if before else 0
+        if self.report.loses_oldest and removed:
+            self.report = replace(
+                self.report,
+                dropped_messages=self.report.dropped_messages + removed,
+                dropped_since=self.report.dropped_since or iso(self._clock()),
+            )
 
     def _is_at_home(self, cluster: Mapping[str, Any]) -> bool:
         # a server on its own has no name of a cluster, and is the leader of all that it holds
@@ -145,13 +184,19 @@ class RoomKeeper:
         if self._barren == _signs(info, state, self._policy):
             return  # nothing has changed since there was nothing to take
         goes_on = await self._take(info, state, short)
-        self.report = replace(self.report, waits=not goes_on)
+        removes_oldest = info["config"].get("discard") == "old"
+        self.report = replace(
+            self.report, waits=not goes_on, loses_oldest=removes_oldest and not goes_on
+        )
         if goes_on:
             self._barren = None
             return
         self._barren = _signs(info, state, self._policy)
         self._rest_until = clock() + _SHARE * (clock() - began)
-        self._speaker.waits(state.behind, self._may_drop)
+        if removes_oldest:
+            self._speaker.loses_oldest(state.behind)
+        else:
+            self._speaker.waits(state.behind, self._may_drop)
 
     @property
     def _may_drop(self) -> bool:

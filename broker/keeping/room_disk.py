@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Disk", "Limit", "follow", "limited", "noted", "unnoted"]
+from broker.topology import is_computed
+
+__all__ = ["Disk", "Limit", "follow", "limited", "noted", "unnoted", "wished"]
 
 _NOTE = "logship.held_down"
 _NOTED = re.compile(r"(-?[0-9]{1,19}) (-?[0-9]{1,19})")
@@ -82,6 +84,14 @@ def unnoted(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a stream's configuration without the note."""
     metadata = {name: text for name, text in _metadata(config).items() if name != _NOTE}
     return {**config, **({"metadata": metadata} if "metadata" in config else {})}
+
+
+def wished(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a stream's configuration somebody asked for: no limit that is held down, and none that was computed."""
+    asked = {**unnoted(config), "max_bytes": noted(config).asked}
+    if is_computed(asked):
+        del asked["max_bytes"]
+    return asked
 
 
 def _metadata(config: Mapping[str, Any]) -> Mapping[str, str]:

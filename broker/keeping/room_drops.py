@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from broker.folder import Folder, open_folder
 from broker.keeping.room_dropped import Dropped
 
 __all__ = ["NAME", "Announced", "DropBook"]
@@ -73,7 +74,10 @@ class DropBook:
 
     def _entries(self) -> list[dict[str, Any]]:
         try:
-            with self._path.open("rb") as file:
+            with (
+                open_folder(self._path.parent) as folder,
+                os.fdopen(folder.open(NAME, os.O_RDONLY), "rb") as file,
+            ):
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _LOOK_BACK))
                 lines = file.read().splitlines()
         except FileNotFoundError:
@@ -97,8 +101,11 @@ class DropBook:
 
     def _append(self, entries: Sequence[dict[str, Any]]) -> None:
         data = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self._path, flags, 0o640)
+        with open_folder(self._path.parent) as folder:
+            self._append_in(folder, data)
+
+    def _append_in(self, folder: Folder, data: bytes) -> None:
+        descriptor = folder.open(NAME, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
@@ -109,12 +116,4 @@ class DropBook:
         finally:
             os.close(descriptor)
         if not size:
-            _sync(self._path.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            folder.sync()

@@ -132,6 +132,11 @@ class Sweep:
             seen.partition, seen.subject, seen.sequence, seen.stored_at
         )
 
+    def kept(self) -> list[Seen]:
+        """Return what was looked at and may go, but is memory that stays, in the order of the stream."""
+        found = {seen.sequence: seen for seen in self._holders.values() if self._may_go(seen)}
+        return [found[sequence] for sequence in sorted(found)]
+
     def staying(self) -> dict[str, list[int]]:
         """Return the sequences of what was looked at and stays, by subject, ascending."""
         stay = {subject: set(sequences) for subject, sequences in self._stay.items()}

@@ -23,14 +23,16 @@ class Expiring:
 class RoomReport:
     """Since the start of this logbroker; sizes in bytes as the stream counts them, times in RFC 3339.
 
-    `short_since` is when space began to run short, None while there is room; `waits` says that nothing is left that
-    may go, so that hosts wait. `nearest` is the partition whose lines expire first, of those that are near it.
+    `short_since` is when space began to run short, None while there is room; `waits` says that only lines are left
+    that no receiver has: hosts wait then, or, where `loses_oldest`, nats-server removes the oldest of these lines
+    (`discard: old`). `nearest` is the partition whose lines expire first, of those that are near it.
     """
 
     on_full: str
     is_keeper: bool = False
     short_since: str | None = None
     waits: bool = False
+    loses_oldest: bool = False
     purged_messages: int = 0
     purged_bytes: int = 0
     dropped_messages: int = 0

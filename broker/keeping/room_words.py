@@ -78,16 +78,28 @@ class Speaker:
 
     def waits(self, behind: Sequence[int], drops: bool) -> None:
         """Say that nothing is left that may go; again when other partitions are behind."""
-        if self._episode.waits == tuple(behind):
-            return
+        if self._is_news(behind):
+            logger.warning(
+                "the stream is full and hosts wait: nothing is left that may go until receivers have more%s; "
+                "start their receivers, or give more room by --max-bytes%s",
+                _behind(behind),
+                "" if drops else ", or lose the oldest lines by --on-full drop-oldest",
+            )
+
+    def loses_oldest(self, behind: Sequence[int]) -> None:
+        """Say that nats-server removes lines that no receiver has; again when other partitions are behind."""
+        if self._is_news(behind):
+            logger.warning(
+                "the stream is full, and nats-server removes the oldest lines although no receiver has them "
+                "(discard: old)%s; start their receivers, give more room by --max-bytes, or have hosts wait by "
+                "--discard new",
+                _behind(behind),
+            )
+
+    def _is_news(self, behind: Sequence[int]) -> bool:
+        is_news = self._episode.waits != tuple(behind)
         self._episode.waits = tuple(behind)
-        where = f"; behind are partitions {', '.join(map(str, behind))}" if behind else ""
-        logger.warning(
-            "the stream is full and hosts wait: nothing is left that may go until receivers have more%s; "
-            "start their receivers, or give more room by --max-bytes%s",
-            where,
-            "" if drops else ", or lose the oldest lines by --on-full drop-oldest",
-        )
+        return is_news
 
     def has_room(self) -> None:
         """Say that it is over, and what it took."""
@@ -122,6 +134,10 @@ class Speaker:
                     ", ".join(one.hosts) or "no host",
                 )
         self._expiring = {one.partition for one in found}
+
+
+def _behind(partitions: Sequence[int]) -> str:
+    return f"; behind are partitions {', '.join(map(str, partitions))}" if partitions else ""
 
 
 def _seconds(moment: str) -> float:

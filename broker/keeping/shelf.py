@@ -8,39 +8,44 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
 from broker.exits import OperatorError
+from broker.folder import Folder, make_folder, open_folder, read_file
 from broker.keeping.manifest import NAME, Backup, UnreadableBackup
 
-__all__ = ["find", "load", "name_of", "new_backup", "prune", "synced"]
+__all__ = ["find", "load", "name_of", "new_backup", "prune"]
 
 _PART = ".part"
+_MODE, _OTHERS = 0o700, 0o077
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z")
 
 
 @contextmanager
-def new_backup(shelf: Path, now: datetime) -> Iterator[Path]:
+def new_backup(shelf: Path, now: datetime) -> Iterator[Folder]:
     """Yield a folder to write a backup into, which gets its name in the end; removed again if that does not come.
 
-    `now` in UTC. Raises `OperatorError` while another one is under way there, or where the folder cannot be used.
+    `now` in UTC. Raises `OperatorError` while another one is under way there, where the folder cannot be used, and where
+    others may enter it.
     """
     try:
-        shelf.mkdir(mode=0o750, parents=True, exist_ok=True)
-        with _lock(shelf):
-            _sweep(shelf)
-            whole = name_of(shelf, now)
-            part = whole.with_name(f"{whole.name}{_PART}")
-            part.mkdir(mode=0o700)
+        with make_folder(shelf, _MODE) as folder, _lock(folder):
+            _refuse_open(folder)
+            _sweep(folder)
+            whole = name_of(shelf, now).name
+            part = f"{whole}{_PART}"
+            os.mkdir(part, _MODE, dir_fd=folder.descriptor)
             try:
-                yield part
-                synced(part)
-                _settle(part, whole)
+                with folder.enter(part) as opened:
+                    yield opened
+                    opened.sync()
+                _settle(folder, part, whole)
             except BaseException:
-                shutil.rmtree(part, ignore_errors=True)
+                _remove(folder, part)
                 raise
     except OSError as error:
         raise OperatorError(
@@ -53,38 +58,48 @@ def name_of(shelf: Path, now: datetime) -> Path:
     return shelf / f"{now:%Y-%m-%dT%H%M%SZ}"
 
 
-def _settle(part: Path, whole: Path) -> None:
-    if whole.exists():
-        raise OperatorError(f"{whole} is there already, of this very second; try again")
-    part.rename(whole)
-    synced(whole.parent)
+def _refuse_open(folder: Folder) -> None:
+    mode = stat.S_IMODE(os.fstat(folder.descriptor).st_mode)
+    if os.geteuid() == 0 and folder.owner.user != 0:
+        raise OperatorError(
+            f"{folder.path} belongs to another user, who could put another backup in the place of this one: run this as "
+            "that user, or name a folder of root's own"
+        )
+    if mode & _OTHERS:
+        raise OperatorError(
+            f"{folder.path} may be entered by others (mode {mode:04o}), and a backup holds all lines in the clear: "
+            f"`chmod 700 {folder.path}`, or name a folder that is not there yet, which is made for you alone"
+        )
 
 
-def synced(folder: Path) -> None:
-    """Have the names in a folder on disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _settle(folder: Folder, part: str, whole: str) -> None:
+    if whole in folder.names():
+        raise OperatorError(
+            f"{folder.path / whole} is there already, of this very second; try again"
+        )
+    folder.rename(part, whole)
+    folder.sync()
 
 
 @contextmanager
-def _lock(shelf: Path) -> Iterator[None]:
-    descriptor = os.open(shelf, os.O_RDONLY | os.O_DIRECTORY)
+def _lock(shelf: Folder) -> Iterator[None]:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
+        fcntl.flock(shelf.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise OperatorError(f"another backup to {shelf} is under way; wait for its end") from None
-    finally:
-        os.close(descriptor)
+        raise OperatorError(
+            f"another backup to {shelf.path} is under way; wait for its end"
+        ) from None
+    yield
 
 
-def _sweep(shelf: Path) -> None:
-    for path in shelf.glob(f"*{_PART}"):
-        if _NAME.fullmatch(path.name.removesuffix(_PART)):
-            shutil.rmtree(path, ignore_errors=True)
+def _sweep(shelf: Folder) -> None:
+    for name in shelf.names():
+        if name.endswith(_PART) and _NAME.fullmatch(name.removesuffix(_PART)):
+            _remove(shelf, name)
+
+
+def _remove(shelf: Folder, name: str) -> None:
+    shutil.rmtree(name, ignore_errors=True, dir_fd=shelf.descriptor)
 
 
 def _backups(shelf: Path) -> list[Path]:
@@ -94,11 +109,16 @@ def _backups(shelf: Path) -> list[Path]:
 
 
 def prune(shelf: Path, keep: int) -> list[Path]:
-    """Remove all whole backups but the newest `keep`, and return what was removed."""
+    """Remove all whole backups but the newest `keep`, and return what was removed; raises `OperatorError`."""
     surplus = _backups(shelf)[:-keep]
-    for path in surplus:
-        (path / NAME).unlink()  # first: what is removed by half is no backup
-        shutil.rmtree(path, ignore_errors=True)
+    try:
+        with open_folder(shelf) as folder:
+            for path in surplus:
+                with folder.enter(path.name) as one:
+                    one.remove(NAME)  # first: what is removed by half is no backup
+                _remove(folder, path.name)
+    except OSError as error:
+        raise OperatorError(f"cannot remove {error.filename}: {error.strerror}") from None
     return surplus
 
 
@@ -118,7 +138,7 @@ def find(folder: Path) -> Path:
 def load(folder: Path) -> Backup:
     """Return what a backup says of itself; raises `OperatorError`."""
     try:
-        return Backup.decode((folder / NAME).read_bytes())
+        return Backup.decode(read_file(folder / NAME))
     except OSError as error:
         raise OperatorError(f"cannot read {folder / NAME}: {error.strerror}") from None
     except UnreadableBackup as error:

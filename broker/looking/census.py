@@ -7,18 +7,19 @@
 | headers of messages read one by one | first seen, lines, bytes, files | when all that the stream holds were read |
 
 Where only the newest messages were read, lines and bytes are those of a host's messages that were, scaled up to all of
-its messages.
+its messages. Of messages that a receiver sets aside only the time when they were stored is believed: they
+are counted apart, as `set_aside`.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from broker.block import file_of
 from broker.looking.message import rfc3339
+from broker.looking.told import Told, told
 from broker.subjects import InvalidHost, InvalidSubject, Subject
 
-__all__ = ["Census", "HostTraffic", "lines_of", "size_of"]
+__all__ = ["Census", "HostTraffic"]
 
 _MOST_FILES = 20  # by host; what is more is counted
 
@@ -29,7 +30,8 @@ class HostTraffic:
 
     `bytes` are those of payloads as they are stored, compressed ones as such. `last_seen` and `first_seen` are when a
     message was stored, in nanoseconds since the epoch; `first_seen` is None where it is not known. `exact` says whether
-    `lines` and `bytes` were counted, rather than estimated. `files` are at most 20 paths of `file_count`.
+    `lines` and `bytes` were counted, rather than estimated. `files` are at most 20 paths of `file_count`. `set_aside` is how
+    many of the messages that were read a receiver would not take for lines; they are in no other number.
     """
 
     host: str
@@ -44,6 +46,7 @@ class HostTraffic:
     file: str
     files: tuple[str, ...]
     file_count: int
+    set_aside: int = 0
 
     def silent_for(self, now: int) -> float:
         """Return for how many seconds nothing has come; `now` is the broker's clock, in nanoseconds."""
@@ -59,26 +62,15 @@ class HostTraffic:
         }
 
 
-def size_of(headers: Mapping[str, str], payload: bytes = b"") -> int:
-    """Return the bytes of a message's payload, also where it was left out (`headers_only`)."""
-    text = headers.get("Nats-Msg-Size", "")
-    return int(text) if text.isascii() and text.isdigit() else len(payload)
-
-
-def lines_of(headers: Mapping[str, str]) -> int:
-    """Return how many lines a message has, as its headers say; those of other clients do not say, and count as one."""
-    text = headers.get("Log-Lines", "")
-    ours = text.isascii() and text.isdigit() and len(text) < 20
-    return int(text) if ours else 1
-
-
 @dataclass(slots=True)
 class _Sum:
     """What was counted of a host so far."""
 
-    partitions: set[int]
+    partitions: set[int] = field(default_factory=set)
+    files: set[str] = field(default_factory=set)
     messages: int = 0
     last_seen: int = 0
+    last_told: int = 0
     last_size: int = 0
     last_lines: int = 0
     agent: str = ""
@@ -87,6 +79,16 @@ class _Sum:
     counted: int = 0
     lines: int = 0
     bytes: int = 0
+    set_aside: int = 0
+
+    def hear(self, partition: int, stored_at: int, message: Told | None) -> None:
+        """Take in a message, which may be the youngest so far; of one that is set aside only when it was stored."""
+        self.partitions.add(partition)
+        self.last_seen = max(self.last_seen, stored_at)
+        if message is not None and stored_at >= self.last_told:
+            self.last_told = stored_at
+            self.last_size, self.last_lines = message.size, message.lines
+            self.agent, self.file = message.agent, message.file
 
 
 class Census:
@@ -95,66 +97,66 @@ class Census:
     def __init__(self) -> None:
         """Know nobody yet."""
         self._sums: dict[str, _Sum] = {}
-        self._files: dict[str, set[str]] = {}
-        self._subjects: dict[str, str | None] = {}
+        self._subjects: dict[str, Subject | None] = {}
 
     def holds(self, subject: str, messages: int) -> None:
         """Take in how many messages the stream holds on a subject."""
-        if found := self._of(subject):
-            found.messages += messages
+        if parsed := self._parse(subject):
+            self._sums[parsed.host].messages += messages
 
     def last(self, subject: str, stored_at: int, headers: Mapping[str, str]) -> None:
         """Take in the last message of a subject."""
-        found = self._of(subject)
-        if found and stored_at >= found.last_seen:
-            found.last_seen = stored_at
-            found.last_size, found.last_lines = size_of(headers), lines_of(headers)
-            found.agent, found.file = headers.get("Log-Agent", ""), file_of(headers)
+        if parsed := self._parse(subject):
+            self._sums[parsed.host].hear(parsed.partition, stored_at, told(headers))
 
     def count(self, subject: str, stored_at: int, headers: Mapping[str, str]) -> None:
         """Count one message."""
-        found = self._of(subject)
-        if found is None:
+        parsed = self._parse(subject)
+        if parsed is None:
+            return
+        found = self._sums[parsed.host]
+        message = told(headers)
+        found.hear(parsed.partition, stored_at, message)
+        if message is None:
+            found.set_aside += 1
             return
         found.counted += 1
-        found.lines += lines_of(headers)
-        found.bytes += size_of(headers)
+        found.lines += message.lines
+        found.bytes += message.size
         if found.first_seen is None or stored_at < found.first_seen:
             found.first_seen = stored_at
-        if file := file_of(headers):
-            self._files[self._subjects[subject] or ""].add(file)
+        if message.file:
+            found.files.add(message.file)
 
     def hosts(self, *, whole: bool) -> list[HostTraffic]:
-        """Return all hosts by name; `whole` says whether every message that the stream holds was counted."""
-        return [self._traffic(host, found, whole) for host, found in sorted(self._sums.items())]
+        """Return the hosts that were heard of, by name; `whole` says whether every message that the stream holds was counted."""
+        heard = [(host, found) for host, found in sorted(self._sums.items()) if found.last_seen]
+        return [self._traffic(host, found, whole) for host, found in heard]
 
-    def _of(self, subject: str) -> _Sum | None:
+    def _parse(self, subject: str) -> Subject | None:
         if subject not in self._subjects:
-            self._subjects[subject] = self._meet(subject)
-        host = self._subjects[subject]
-        return None if host is None else self._sums[host]
-
-    def _meet(self, subject: str) -> str | None:
-        try:
-            parsed = Subject.parse(subject)
-        except (InvalidSubject, InvalidHost):
-            return None  # of nobody; `status` tells of it
-        self._sums.setdefault(parsed.host, _Sum(set())).partitions.add(parsed.partition)
-        self._files.setdefault(parsed.host, set())
-        return parsed.host
+            try:
+                parsed = Subject.parse(subject)
+            except (InvalidSubject, InvalidHost):
+                self._subjects[subject] = None  # of nobody; `status` tells of it
+            else:
+                self._subjects[subject] = parsed
+                self._sums.setdefault(parsed.host, _Sum())
+        return self._subjects[subject]
 
     def _traffic(self, host: str, found: _Sum, whole: bool) -> HostTraffic:
-        files = self._files[host] or ({found.file} if found.file else set())
-        exact = whole or found.counted >= found.messages
+        files = found.files or ({found.file} if found.file else set())
+        held = max(0, found.messages - found.set_aside)
+        exact = whole or found.counted >= held
         lines, size = found.lines, found.bytes
         if not exact:
             counted = found.counted or 1
-            lines = (lines or found.last_lines) * found.messages // counted
-            size = (size or found.last_size) * found.messages // counted
+            lines = (lines or found.last_lines) * held // counted
+            size = (size or found.last_size) * held // counted
         return HostTraffic(
             host=host,
             partitions=tuple(sorted(found.partitions)),
-            messages=max(found.messages, found.counted if whole else 0),
+            messages=max(held, found.counted),
             lines=lines,
             bytes=size,
             exact=exact,
@@ -164,4 +166,5 @@ class Census:
             file=found.file,
             files=tuple(sorted(files)[:_MOST_FILES]),
             file_count=len(files),
+            set_aside=found.set_aside,
         )

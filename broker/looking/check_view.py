@@ -7,6 +7,7 @@ from enum import Enum
 
 from broker.looking.columns import columns
 from broker.looking.findings import Finding, Gauge, Grade, Verdict, overall
+from broker.printable import printable
 
 __all__ = ["Form", "render"]
 
@@ -53,7 +54,7 @@ def _first(verdict: Verdict) -> str:
 
 
 def _piped(text: str) -> str:
-    return text.replace("|", "/")  # it begins the performance data
+    return printable(text).replace("|", "/")  # it begins the performance data
 
 
 def _performance(verdict: Verdict, gauge: Gauge) -> str:
@@ -142,7 +143,7 @@ def _family(families: dict[str, list[str]], name: str, told: str) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    return re.sub(r'[\\"]', lambda found: f"\\{found[0]}", text).replace("\n", r"\n")
+    return re.sub(r'[\\"]', lambda found: f"\\{found[0]}", printable(text))
 
 
 _FORMS: dict[Form, Callable[[Sequence[Verdict]], str]] = {

@@ -3,19 +3,23 @@
 import asyncio
 import ssl
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.connecting.patience import until_answered
 from broker.exits import ConfigurationError, OperatorError
 from broker.looking.checks import Reached, Seen
 from broker.looking.findings import Check
-from broker.looking.hosts import last_seen
+from broker.looking.hosts import last_seen, rates
 from broker.looking.status import ask
 
 __all__ = ["look"]
 
+_OF_PATIENCE = 0.7  # in which a question may be begun again; the last one ends within the rest
 _ONLY_REACHED = {Check.CONNECTION}
+_COUNTED = 1.0  # seconds over which messages of hosts are counted
 
 
 async def look(
@@ -29,7 +33,7 @@ async def look(
     try:
         async with asyncio.timeout(patience):
             seen = await _reach(connection, seen)
-            return await _learn(connection, checks, seen)
+            return await _learn(connection, checks, seen, patience * _OF_PATIENCE)
     except ConfigurationError:
         raise  # it says nothing of the broker
     except TimeoutError:
@@ -41,7 +45,7 @@ async def look(
 
 
 def _troubled(seen: Seen, trouble: str) -> Seen:
-    return Seen(seen.now, seen.server, seen.reached, seen.status, seen.hosts, trouble)
+    return replace(seen, trouble=trouble)
 
 
 async def _reach(connection: Connection, seen: Seen) -> Seen:
@@ -61,9 +65,13 @@ def _end_of(certificate: Mapping[str, Any]) -> str | None:
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(end), UTC).isoformat()
 
 
-async def _learn(connection: Connection, checks: Collection[Check], seen: Seen) -> Seen:
+async def _learn(
+    connection: Connection, checks: Collection[Check], seen: Seen, patience: float
+) -> Seen:
     if not set(checks) - _ONLY_REACHED:
         return seen
-    status = await ask(connection)
-    hosts = await last_seen(connection) if Check.HOSTS in checks else None
-    return Seen(seen.now, seen.server, seen.reached, status, hosts)
+    status = await until_answered(connection, ask, patience)
+    if Check.HOSTS not in checks:
+        return replace(seen, status=status)
+    hosts, sending = await last_seen(connection), await rates(connection, _COUNTED)
+    return replace(seen, status=status, hosts=hosts, rates=sending)

@@ -1,7 +1,7 @@
 """Judges a broker as it was seen, by thresholds. Decides only: all that it goes by is passed in."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -33,7 +33,7 @@ class Reached:
 class Seen:
     """All that the checks go by; None for what could not be learnt, and `trouble` then says why.
 
-    `now` is this machine's time, which certificates are judged by.
+    `now` is this machine's time, which certificates are judged by; `rates` are messages a second of the hosts that send any.
     """
 
     now: datetime
@@ -41,6 +41,7 @@ class Seen:
     reached: Reached | None = None
     status: Status | None = None
     hosts: Sequence[HostTraffic] | None = None
+    rates: Mapping[str, float] = field(default_factory=dict)
     trouble: str = ""
 
 
@@ -54,14 +55,14 @@ def _verdict(check: Check, seen: Seen, limits: Thresholds) -> Verdict:
         case Check.CONNECTION:
             return _connection(seen, limits)
         case Check.HOSTS if seen.hosts is not None and seen.status is not None:
-            return _hosts(seen.hosts, nanoseconds(seen.status.now), limits)
+            return _hosts(seen.hosts, seen.rates, nanoseconds(seen.status.now), limits)
         case Check.CERTIFICATES if seen.reached is not None:
             return _certificates(seen, limits)
         case _ if seen.status is not None and check in _BY_STATUS:
             return _BY_STATUS[check](seen.status, limits)
         case Check.STREAM if seen.reached is not None and seen.trouble:
             # the server is there, and cannot or will not say: no stream, no leader, no majority
-            return Verdict(check, (Finding(Grade.CRITICAL, printable(seen.trouble)),))
+            return Verdict(check, (Finding(Grade.CRITICAL, seen.trouble),))
         case _:
             return Verdict(check, (Finding(Grade.UNKNOWN, seen.trouble or "was not learnt"),))
 
@@ -83,18 +84,28 @@ def _connection(seen: Seen, limits: Thresholds) -> Verdict:
     )
 
 
-def _hosts(hosts: Sequence[HostTraffic], now: int, limits: Thresholds) -> Verdict:
+def _hosts(
+    hosts: Sequence[HostTraffic], rates: Mapping[str, float], now: int, limits: Thresholds
+) -> Verdict:
     by_silence = sorted(hosts, key=lambda host: host.last_seen)
     silences = {host.host: host.silent_for(now) for host in by_silence}
     bad = [
-        Finding(grade, printable(f"{host} has been silent for {silence(seconds)}"))
+        Finding(grade, f"{host} has been silent for {silence(seconds)}")
         for host, seconds in silences.items()
         if (grade := limits.silent.grade(seconds)) is not Grade.OK
+    ]
+    sending = {one.host: 0.0 for one in hosts} | dict(rates)
+    busiest = sorted(sending.items(), key=lambda one: -one[1])[:_NAMED]
+    flooding = [
+        Finding(grade, printable(f"{host} sends {rate:.0f} messages a second"))
+        for host, rate in busiest
+        if (grade := limits.rate.grade(rate)) is not Grade.OK
     ]
     longest = max(silences.values(), default=0.0)
     return Verdict(
         Check.HOSTS,
         (
+            *flooding,
             *bad[:_NAMED],
             *and_more(bad[_NAMED:], "hosts"),
             Finding(Grade.OK, f"{len(hosts) - len(bad)} of {len(hosts)} hosts are heard of"),
@@ -103,6 +114,15 @@ def _hosts(hosts: Sequence[HostTraffic], now: int, limits: Thresholds) -> Verdic
             Gauge("known", len(hosts), "Hosts whose lines the stream has"),
             Gauge("silent", len(bad), "Hosts that are silent for too long"),
             Gauge("longest_silence_seconds", longest, "Silence", Unit.SECONDS, limits.silent),
+            *(
+                Gauge(
+                    *("messages_per_second", rate, "Messages a second of the busiest hosts"),
+                    limit=limits.rate,
+                    label="host",
+                    of=host,
+                )
+                for host, rate in busiest
+            ),
         ),
     )
 
@@ -127,15 +147,22 @@ def _certificates(seen: Seen, limits: Thresholds) -> Verdict:
 
 def _validity(name: str, seconds: float, limits: Thresholds) -> Finding:
     words = f"ends in {silence(seconds)}" if seconds > 0 else f"ended {silence(-seconds)} ago"
-    return Finding(limits.validity.grade_of_rest(seconds), printable(f"certificate {name} {words}"))
+    return Finding(limits.validity.grade_of_rest(seconds), f"certificate {name} {words}")
 
 
 def _ends_of(nodes: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     for node in nodes:
         told = node.get("certificates")
         for one in told if isinstance(told, list) else ():
-            if isinstance(one, Mapping) and isinstance(end := one.get("not_after"), str):
-                yield f"{one.get('path', '?')} on {node.get('name', '?')}", end
+            if isinstance(one, Mapping) and _is_time(end := one.get("not_after")):
+                yield f"{one.get('path', '?')} on {node.get('name', '?')}", str(end)
+
+
+def _is_time(text: object) -> bool:
+    try:
+        return datetime.fromisoformat(str(text)).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def _ms(seconds: float) -> str:

@@ -7,7 +7,6 @@ from broker.looking.findings import Check, Finding, Gauge, Grade, Unit, Verdict
 from broker.looking.hosts_view import silence
 from broker.looking.sight import Replica, Status
 from broker.looking.thresholds import Thresholds
-from broker.printable import printable
 from broker.sizes import format_size
 
 __all__ = ["replicas", "room", "store"]
@@ -41,10 +40,10 @@ def store(status: Status, limits: Thresholds) -> Verdict:
 def _disk(node: Mapping[str, Any]) -> Iterator[Finding]:
     name, free, reserve = node.get("name", "?"), node.get("free"), node.get("reserve")
     if frozen := node.get("frozen"):
-        yield Finding(Grade.CRITICAL, printable(f"{name} takes no more: {frozen}"))
+        yield Finding(Grade.CRITICAL, f"{name} takes no more: {frozen}")
     if isinstance(free, int) and isinstance(reserve, int) and free < reserve:
         told = f"{format_size(free)} of its disk free, {format_size(reserve)} should stay"
-        yield Finding(Grade.WARNING, printable(f"{name} has {told}"))
+        yield Finding(Grade.WARNING, f"{name} has {told}")
 
 
 def _shares(status: Status) -> Iterator[tuple[str, float]]:
@@ -107,7 +106,7 @@ def _behind(one: Replica) -> Finding:
         text = (
             f"{one.name} is {one.lag} operations behind, last seen {silence(one.seen_seconds)} ago"
         )
-    return Finding(Grade.WARNING, printable(text))
+    return Finding(Grade.WARNING, text)
 
 
 def room(status: Status, limits: Thresholds) -> Verdict:
@@ -125,10 +124,14 @@ def room(status: Status, limits: Thresholds) -> Verdict:
         Check.ROOM,
         tuple(findings) or (Finding(Grade.OK, "there is room"),),
         tuple(
-            Gauge(name, sum(room.get(name) or 0 for room in rooms.values()), "To make room")
+            Gauge(name, sum(_count(room.get(name)) for room in rooms.values()), "To make room")
             for name in names
         ),
     )
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _about_room(name: str, room: Mapping[str, Any]) -> Iterator[Finding]:
@@ -138,7 +141,13 @@ def _about_room(name: str, room: Mapping[str, Any]) -> Iterator[Finding]:
             Grade.CRITICAL,
             f"{name} has dropped {dropped} messages that nobody received, since {since}",
         )
-    if room.get("waits"):
+    if room.get("loses_oldest"):
+        yield Finding(
+            Grade.CRITICAL,
+            f"{name}: the stream is full, and nats-server removes the oldest lines although no receiver has them "
+            "(discard: old)",
+        )
+    elif room.get("waits"):
         yield Finding(Grade.CRITICAL, f"{name}: the stream is full, and hosts wait")
     elif since := room.get("short_since"):
         yield Finding(Grade.OK, f"{name}: received messages make room for new ones since {since}")

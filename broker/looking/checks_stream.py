@@ -6,7 +6,6 @@ from broker.looking.findings import Check, Finding, Gauge, Grade, Unit, Verdict,
 from broker.looking.hosts_view import silence
 from broker.looking.sight import PartitionStatus, Status
 from broker.looking.thresholds import Thresholds
-from broker.printable import printable
 
 __all__ = ["lag", "stream"]
 
@@ -19,7 +18,7 @@ def stream(status: Status, limits: Thresholds) -> Verdict:
     gauges = (
         Gauge("messages", status.messages, "Messages in the stream"),
         Gauge("bytes", status.bytes, "Bytes in the stream", Unit.BYTES),
-        Gauge("hosts", status.hosts, "Subjects in the stream"),
+        Gauge("hosts", status.hosts or 0, "Hosts with messages in the stream"),
         Gauge("lost_messages", status.lost_messages, "Messages that were found damaged"),
     )
     return Verdict(Check.STREAM, tuple(_about_stream(status)), gauges)
@@ -45,7 +44,7 @@ def _about_stream(status: Status) -> Iterator[Finding]:
             Grade.WARNING,
             f"{status.strays.messages} messages on subjects that no receiver reads: {names}",
         )
-    yield Finding(Grade.OK, f"{status.messages} messages of {status.hosts} hosts")
+    yield Finding(Grade.OK, f"{status.messages} messages of {status.hosts or 0} hosts")
 
 
 def lag(status: Status, limits: Thresholds) -> Verdict:
@@ -83,12 +82,15 @@ def _lag_gauges(
 def _lag_of(one: PartitionStatus, age: float, status: Status, limits: Thresholds) -> Finding:
     grades = [limits.lag.grade(one.pending or 0), limits.age.grade(age)]
     text = f"p{one.partition}: {one.pending} messages wait, the oldest for {silence(age)}"
-    if one.owner is None:
+    if one.error:
+        grades.append(Grade.CRITICAL)
+        text = f"p{one.partition}: its offset cannot be read, so nobody can receive it: {one.error}"
+    elif one.owner is None:
         text += ", and it never had a receiver"
     if status.max_age and age >= _NEAR_THE_END * status.max_age:
         grades.append(Grade.CRITICAL)
         text += f"; it goes unread after {silence(status.max_age)}"
-    return Finding(max(grades), printable(text))
+    return Finding(max(grades), text)
 
 
 def _partitions(numbers: Sequence[int]) -> str:

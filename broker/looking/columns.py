@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Sequence
 
+from broker.printable import printable
+
 __all__ = ["columns"]
 
 
@@ -9,7 +11,9 @@ def columns(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
     """Return rows, the first one the heads, as lines with columns as wide as they need to be.
 
     The columns counted in `left` begin at the same place, the others, numbers mostly, end at the same place.
+    What is not to be printed stands there as an escape: others wrote much of what is shown.
     """
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

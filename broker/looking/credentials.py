@@ -9,6 +9,7 @@ from typing import Any
 
 from broker.granting.book import Book, Entry, account_name
 from broker.granting.booktext import described
+from broker.looking.columns import columns
 
 __all__ = ["connected", "rows", "table"]
 
@@ -45,12 +46,7 @@ def rows(book: Book, now: datetime, there: Counter[str] | None) -> list[dict[str
 
 def table(found: Iterable[dict[str, Any]]) -> str:
     """Return the same for people."""
-    lines = [_HEAD, *(_cells(row) for row in found)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+    return "\n".join(columns([_HEAD, *map(_cells, found)], left=range(len(_HEAD))))
 
 
 def _row(entry: Entry, there: Counter[str] | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.printable import printable
 from broker.sizes import format_size
+from broker.untrusted import json_object
 
 __all__ = ["SUBJECTS", "Event", "is_noise", "read"]
 
@@ -50,11 +51,8 @@ def is_noise(event: Event) -> bool:
 
 def read(subject: str, payload: bytes, now: str) -> Event:
     """Return what a message on one of the subjects tells; `now` is when it came, for one that does not say."""
-    try:
-        data = json.loads(payload)
-    except ValueError:
-        data = None
-    if not isinstance(data, dict):
+    data = json_object(payload)
+    if data is None:
         data = {"payload": payload.decode("utf-8", "replace")} if payload else {}
     kind = _kind(subject, data)
     words = _WORDS.get(kind, _unknown)

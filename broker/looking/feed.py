@@ -30,6 +30,7 @@ _BATCH = 5000  # messages; the bundled broker refuses more than 10,000 at a time
 _PULL_BYTES = 8 * 1024 * 1024
 _LARGEST = 64 * 1024 * 1024  # for a single message that exceeds it
 _EXPIRES, _HEARTBEAT = 30, 5  # seconds
+_QUIET = 2.0  # seconds without a message that should be there; then it is asked whether it still is
 _SILENCE = 3 * _HEARTBEAT  # without a word the consumer, or the line, is gone
 _FORGOTTEN = 60  # seconds after which the server removes a consumer that nobody pulls from
 _NANOSECONDS = 1_000_000_000
@@ -93,25 +94,27 @@ class Feed:
         """
         if self._client is None or await self._connection.client() is not self._client:
             await self._open()
-        try:
-            while not self._taken:
-                if self._status:
-                    await self._pull_again()
-                self._news.clear()
-                await self._connection.guard(self._heard(), _SILENCE)
-            return self._checked()
-        except ConnectionLost:
-            self._client = None
-            raise
+        return await self._news_within(None)
 
     async def take_up_to(self, last: int) -> list[Taken]:
         """Return more of what is there up to the sequence `last`, none when that was all; raises what `take` raises.
 
-        What came behind it meanwhile may be among it.
+        What came behind it meanwhile may be among it. What is purged, or expires, meanwhile is not waited for.
         """
-        if self._client is None:
-            await self._open()
-        return await self.take() if self.pending and self._next <= last else []
+        quiet: float = _QUIET
+        while True:
+            if self._client is None:
+                await self._open()
+            if not self.pending or self._next > last:
+                return []
+            if taken := await self._news_within(quiet):
+                return taken
+            if await self._has_ended():
+                self.pending = 0
+                return []
+            # nats-server may count as pending, and never deliver, what was there before a purge: a new consumer does not
+            await self.close()
+            quiet = min(2 * quiet, _SILENCE)
 
     async def wait(self) -> list[Taken]:
         """Return what has come since, through restarts of the broker; raises `Rejected` for what no waiting mends."""
@@ -134,6 +137,30 @@ class Feed:
             async with asyncio.timeout(1):
                 await self._connection.api(name, patience=1)
         await self._forget()
+
+    async def _news_within(self, quiet: float | None) -> list[Taken]:
+        """Return the messages that have come, none after so many seconds without any; None waits for ever."""
+        try:
+            async with asyncio.timeout(quiet):
+                while not self._taken:
+                    if self._status:
+                        await self._pull_again()
+                    self._news.clear()
+                    await self._connection.guard(self._heard(), _SILENCE)
+            return self._checked()
+        except TimeoutError:
+            return []
+        except ConnectionLost:
+            self._client = None
+            raise
+
+    async def _has_ended(self) -> bool:
+        """Whether the consumer has delivered all that it had to, and all of that has come."""
+        try:
+            info = await self._connection.api(f"CONSUMER.INFO.{STREAM}.{self._consumer}")
+        except (ConnectionLost, Rejected):
+            return False
+        return not info["num_pending"] and info["delivered"]["consumer_seq"] < self._number
 
     async def _open(self) -> None:
         await self._forget()

@@ -4,23 +4,23 @@ What it costs: for 100,000 hosts the list of subjects is 3.5 MB in one answer, t
 messages, and as many are counted unless all are asked for.
 """
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from broker.connecting.connection import Connection
 from broker.looking.census import Census, HostTraffic
-from broker.looking.feed import EACH_LAST, Feed, Start, at_sequence
+from broker.looking.feed import EACH_LAST, Feed, Start, Taken, at_sequence
 from broker.looking.message import nanoseconds
+from broker.subjects import InvalidHost, InvalidSubject, Subject
 from broker.topology import STREAM
 
-__all__ = ["COUNTED", "Found", "ask", "last_seen", "subjects"]
+__all__ = ["COUNTED", "Found", "ask", "last_seen", "rates", "subjects"]
 
 COUNTED = 100_000
 """How many of the newest messages are read for lines and bytes unless all are."""
-
-
-_Note = Callable[[str, int, Mapping[str, str]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,14 @@ async def ask(connection: Connection, *, count_all: bool) -> Found:
     state = info["state"]
     for subject, messages in (await subjects(connection)).items():
         census.holds(subject, messages)
-    await _read(connection, EACH_LAST, state["last_seq"], census.last)
+    await _last_of_each(connection, census, state)
     begin = (
         state["first_seq"]
         if count_all
         else max(state["first_seq"], state["last_seq"] + 1 - COUNTED)
     )
-    await _read(connection, at_sequence(begin), state["last_seq"], census.count)
+    async for delivery, message in _read(connection, at_sequence(begin), state["last_seq"]):
+        census.count(message.subject, delivery.stored_at, message.headers or {})
     return Found(census.hosts(whole=begin <= state["first_seq"]), nanoseconds(info["ts"]))
 
 
@@ -69,16 +70,39 @@ async def last_seen(connection: Connection) -> list[HostTraffic]:
     """Return the hosts with when they were last seen; nothing else is counted."""
     census = Census()
     state = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
-    await _read(connection, EACH_LAST, state["last_seq"], census.last)
+    await _last_of_each(connection, census, state)
     return census.hosts(whole=False)
 
 
-async def _read(connection: Connection, start: Start, last: int, note: _Note) -> None:
+async def rates(connection: Connection, seconds: float) -> dict[str, float]:
+    """Return how many messages a second each host sends that sends any, as counted over `seconds`; raises as `subjects`."""
+    clock = asyncio.get_running_loop().time
+    began, before = clock(), await subjects(connection)
+    await asyncio.sleep(seconds)
+    ended, after = clock(), await subjects(connection)
+    found: dict[str, float] = {}
+    for subject, messages in after.items():
+        more = messages - before.get(subject, 0)
+        with suppress(InvalidSubject, InvalidHost):
+            if more > 0:
+                host = Subject.parse(subject).host
+                found[host] = found.get(host, 0.0) + more / (ended - began)
+    return found
+
+
+async def _last_of_each(connection: Connection, census: Census, state: Mapping[str, int]) -> None:
+    """Tell of the last message of each subject."""
+    async for delivery, message in _read(connection, EACH_LAST, state["last_seq"]):
+        census.last(message.subject, delivery.stored_at, message.headers or {})
+
+
+async def _read(connection: Connection, start: Start, last: int) -> AsyncGenerator[Taken, None]:
+    """Yield messages without their payloads, up to sequence `last`."""
     feed = Feed(connection, start, headers_only=True)
     try:
         while taken := await feed.take_up_to(last):
-            for delivery, message in taken:
-                if delivery.sequence <= last:
-                    note(message.subject, delivery.stored_at, message.headers or {})
+            for one in taken:
+                if one.delivery.sequence <= last:
+                    yield one
     finally:
         await feed.close()

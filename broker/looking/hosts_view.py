@@ -9,7 +9,6 @@ from broker.durations import format_duration
 from broker.looking.census import HostTraffic
 from broker.looking.columns import columns
 from broker.looking.message import rfc3339
-from broker.printable import printable
 from broker.sizes import format_size
 
 __all__ = ["Order", "as_json", "as_table", "silence", "sorted_by"]
@@ -75,7 +74,7 @@ def _row(host: HostTraffic, now: int) -> tuple[str, ...]:
     about = "" if host.exact else "~"
     rest = host.file_count - 1
     return (
-        printable(host.host),
+        host.host,
         ",".join(f"p{number}" for number in host.partitions),
         str(host.messages),
         f"{about}{host.lines}",
@@ -83,5 +82,5 @@ def _row(host: HostTraffic, now: int) -> tuple[str, ...]:
         "-" if host.first_seen is None else f"{rfc3339(host.first_seen)[:19]}Z",
         f"{rfc3339(host.last_seen)[:19]}Z",
         silence(host.silent_for(now)),
-        printable(host.file) + (f" and {rest} more" if rest > 0 else ""),
+        host.file + (f" and {rest} more" if rest > 0 else ""),
     )

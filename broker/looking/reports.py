@@ -1,13 +1,13 @@
 """What each logbroker tells of itself and of its nats-server, where one runs: asked for by one request, answered by all."""
 
 import asyncio
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from broker.connecting.connection import Arrived, Connection, ConnectionLost
 from broker.report import SUBJECT
+from broker.untrusted import json_object
 
 __all__ = ["reports"]
 
@@ -29,7 +29,7 @@ async def reports(connection: Connection, expected: int = 0) -> tuple[Mapping[st
         nonlocal nobody
         if not message.data and (message.headers or {}).get("Status") == _NOBODY:
             nobody = True
-        elif (report := _read(message.data)) is not None:
+        elif (report := json_object(message.data)) is not None:
             found.append(report)
         news.set()
 
@@ -48,11 +48,3 @@ async def reports(connection: Connection, expected: int = 0) -> tuple[Mapping[st
         with suppress(ConnectionLost):  # which would take the place of a cancellation
             await connection.guard(subscription.unsubscribe(), _PATIENCE)
     return tuple(sorted(found, key=lambda report: str(report.get("name", ""))))
-
-
-def _read(data: bytes) -> Mapping[str, Any] | None:
-    try:
-        report = json.loads(data)
-    except ValueError:
-        return None
-    return report if isinstance(report, dict) else None

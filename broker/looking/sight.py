@@ -1,11 +1,11 @@
 """The broker as it was seen at one moment, as values: stream, replicas, partitions, nodes. Reads answers; asks nobody."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from broker.looking.message import nanoseconds
-from broker.offset import Offset
+from broker.offset import Offset, UnreadableOffset
 from broker.subjects import InvalidHost, InvalidSubject, Subject, consumer_name
 from broker.topology import STREAM
 
@@ -15,6 +15,7 @@ __all__ = [
     "Replica",
     "Status",
     "Strays",
+    "hosts_of",
     "inflows_of",
     "replicas_of",
     "strays_of",
@@ -29,6 +30,7 @@ _SECOND = 1_000_000_000
 class PartitionStatus:
     """A partition: its consumer, and the committed offset of its receiver.
 
+    `error` says why the offset cannot be read, None where it can or there is none.
     `pending` is how many messages its receiver has not committed, `ack_floor` the last sequence that it has, and
     `oldest_pending` when the first of those that wait was stored (RFC 3339). What follows is None while no receiver ever
     claimed the partition; `next` is the sequence that it will read next, `lines` and `bytes` are its totals.
@@ -45,12 +47,18 @@ class PartitionStatus:
     oldest_pending: str | None = None
     lines: int | None = None
     bytes: int | None = None
+    error: str | None = None
 
     @classmethod
     def of(
-        cls, number: int, consumer: Mapping[str, Any] | None, offset: Offset | None
+        cls,
+        number: int,
+        consumer: Mapping[str, Any] | None,
+        offset: Offset | UnreadableOffset | None,
     ) -> "PartitionStatus":
         """Return a partition as its consumer and its offset tell it."""
+        error = str(offset) if isinstance(offset, UnreadableOffset) else None
+        offset = None if isinstance(offset, UnreadableOffset) else offset
         return cls(
             partition=number,
             consumer=consumer_name(number),
@@ -62,6 +70,7 @@ class PartitionStatus:
             committed_at=offset.committed_at or None if offset else None,
             lines=offset.lines if offset else None,
             bytes=offset.size if offset else None,
+            error=error,
         )
 
     @property
@@ -115,6 +124,7 @@ class Status:
     `store_limit` is the most that this user's account may store, `max_bytes` the most that the stream may hold; None
     for no limit of its own. `max_age` is in seconds. `lost_messages` are those that the server found damaged. `nodes` are
     the reports of the logbroker of each server, none where a nats-server runs without one. `now` is the broker's clock.
+    `hosts` is how many have messages in the stream, whatever their partitions; None where nobody counted.
     """
 
     server: str
@@ -123,7 +133,6 @@ class Status:
     created: str
     messages: int
     bytes: int
-    hosts: int
     first_sequence: int
     last_sequence: int
     first_time: str | None
@@ -132,6 +141,7 @@ class Status:
     store_used: int
     store_limit: int | None
     partitions: tuple[PartitionStatus, ...]
+    hosts: int | None = None
     now: str = ""
     max_age: float | None = None
     max_messages: int | None = None
@@ -165,7 +175,6 @@ class Status:
             created=info["created"],
             messages=state["messages"],
             bytes=state["bytes"],
-            hosts=state.get("num_subjects", 0),
             first_sequence=state["first_seq"],
             last_sequence=state["last_seq"],
             first_time=_time(state["first_ts"]) if state["messages"] else None,
@@ -232,6 +241,18 @@ def strays_of(subjects: Mapping[str, int], partitions: int) -> Strays:
     """Return what stands on subjects outside of the partitions, or of no host; `subjects` is how many messages each has."""
     found = sorted(name for name in subjects if not _is_read(name, partitions))
     return Strays(sum(subjects[name] for name in found), len(found), tuple(found[:_NAMED]))
+
+
+def hosts_of(subjects: Iterable[str]) -> int:
+    """Return how many hosts these subjects are of; some are of none, and a host may have several."""
+    return len({host for subject in subjects if (host := _host(subject)) is not None})
+
+
+def _host(subject: str) -> str | None:
+    try:
+        return Subject.parse(subject).host
+    except (InvalidSubject, InvalidHost):
+        return None
 
 
 def _is_read(subject: str, partitions: int) -> bool:

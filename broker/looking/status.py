@@ -6,10 +6,9 @@ from typing import Any
 
 from broker import bucket
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.exits import OperatorError
 from broker.looking.hosts import subjects
 from broker.looking.reports import reports
-from broker.looking.sight import PartitionStatus, Status, strays_of
+from broker.looking.sight import PartitionStatus, Status, hosts_of, strays_of
 from broker.offset import Offset, UnreadableOffset
 from broker.subjects import consumer_name, partition_filter
 from broker.topology import (
@@ -27,10 +26,11 @@ _AT_ONCE = 64  # requests under way
 
 
 async def ask(connection: Connection) -> Status:
-    """Return all there is to say; raises `OperatorError`, `Rejected` or `ConnectionLost`."""
+    """Return all there is to say; raises `Rejected` or `ConnectionLost`."""
     seen, found = await asyncio.gather(glance(connection), subjects(connection))
     return replace(
         seen,
+        hosts=hosts_of(found),
         strays=strays_of(found, len(seen.partitions)) if seen.partitions else None,
         # of how many servers a cluster is is not known here
         nodes=await reports(connection, expected=0 if seen.cluster else 1),
@@ -81,12 +81,12 @@ async def _consumer(connection: Connection, partition: int) -> dict[str, Any] | 
         return None
 
 
-async def _offset(connection: Connection, partition: int) -> Offset | None:
+async def _offset(connection: Connection, partition: int) -> Offset | UnreadableOffset | None:
     entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
     try:
         return Offset.decode(entry.value) if entry else None
     except UnreadableOffset as error:
-        raise OperatorError(f"{OFFSETS_BUCKET}/{offset_key(partition)}: {error}") from None
+        return error  # of one partition: the others are shown as usual
 
 
 async def _oldest(connection: Connection, partition: PartitionStatus) -> str | None:

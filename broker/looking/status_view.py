@@ -8,6 +8,7 @@ from broker.looking.hosts_view import silence
 from broker.looking.sight import Inflow, PartitionStatus, Replica, Status
 from broker.printable import printable
 from broker.sizes import format_size
+from broker.topology import OFFSETS_BUCKET, offset_key
 
 __all__ = ["table"]
 
@@ -22,7 +23,7 @@ def table(status: Status) -> str:
     rows = [_HEADS, *(_row(one, status.now) for one in status.partitions)]
     return "\n".join(
         [
-            *(f"{name:<{width}} {text}" for name, text in head),
+            *(f"{name:<{width}} {printable(text)}" for name, text in head),
             "",
             *columns(rows, left=(0, len(_HEADS) - 1)),
             *_warnings(status),
@@ -44,7 +45,7 @@ def _head(status: Status) -> list[tuple[str, str]]:
         *([("cluster", _cluster(status))] if _is_of_a_cluster(status) else []),
         (
             "stream",
-            f"{status.stream}, {_counted(status.hosts, 'host')}, created {_short(status.created)}",
+            f"{status.stream}, {_counted(status.hosts or 0, 'host')}, created {_short(status.created)}",
         ),
         *[("site", _inflow(one)) for one in status.inflows],
         ("held", f"{_counted(status.messages, 'message')}, {format_size(status.bytes)}{bound}"),
@@ -71,7 +72,7 @@ def _node(node: Mapping[str, Any]) -> str:
         told.append("OPEN, no credentials" if number is None else f"{number} credentials")
     if node.get("frozen"):
         told.append(f"FROZEN: {node['frozen']}")
-    return printable(", ".join(told))
+    return ", ".join(told)
 
 
 def _inflow(inflow: Inflow) -> str:
@@ -80,7 +81,7 @@ def _inflow(inflow: Inflow) -> str:
         if inflow.seen_seconds is None
         else f"heard {silence(inflow.seen_seconds)} ago"
     )
-    return printable(f"{inflow.site or 'this one'}: {inflow.lag} behind, {heard}")
+    return f"{inflow.site or 'this one'}: {inflow.lag} behind, {heard}"
 
 
 def _is_of_a_cluster(status: Status) -> bool:
@@ -92,8 +93,8 @@ def _is_of_a_cluster(status: Status) -> bool:
 def _cluster(status: Status) -> str:
     name = status.cluster or "no name"
     if not any(replica.leader for replica in status.replicas):
-        return printable(f"{name}, the stream has NO LEADER")
-    return printable(f"{name}: {', '.join(map(_replica, status.replicas))}")
+        return f"{name}, the stream has NO LEADER"
+    return f"{name}: {', '.join(map(_replica, status.replicas))}"
 
 
 def _replica(replica: Replica) -> str:
@@ -114,7 +115,7 @@ def _row(one: PartitionStatus, now: str) -> tuple[str, ...]:
         _cell(one.next),
         _cell(one.epoch),
         _short(one.committed_at),
-        printable(_cell(one.owner)),
+        "UNREADABLE" if one.error else _cell(one.owner),
     )
 
 
@@ -122,19 +123,25 @@ def _warnings(status: Status) -> list[str]:
     found: list[str] = []
     strays = status.strays
     if strays is not None and strays.messages:
-        names = printable(", ".join(strays.subjects[:_NAMED]))
+        names = ", ".join(strays.subjects[:_NAMED])
         rest = strays.subject_count - _NAMED
         more = f" and {rest} more" if rest > 0 else ""
         found.append(
             f"{_counted(strays.messages, 'message')} on subjects that no receiver reads: {names}{more}"
         )
+    found += [
+        f"partition {one.partition}: the entry {offset_key(one.partition)} of bucket {OFFSETS_BUCKET} cannot be read, "
+        f"so nobody can receive it: {one.error}; `logreceiver offsets set` writes it anew"
+        for one in status.partitions
+        if one.error
+    ]
     if status.lost_messages:
         found.append(
             f"{_counted(status.lost_messages, 'message')} of the store were damaged and are lost"
         )
     if not status.partitions:
         found.append("no partitions are set up: `logbroker apply` does that")
-    return ["", *(f"warning: {text}" for text in found)] if found else []
+    return ["", *(f"warning: {printable(text)}" for text in found)] if found else []
 
 
 def _cell(value: object) -> str:

@@ -11,7 +11,7 @@ _DAY = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """From where on something is wrong; times in seconds, shares in percent."""
+    """From where on something is wrong; times in seconds, shares in percent, rates in messages a second."""
 
     connect: Limit = field(default=Limit(0.5, 1.0))
     rtt: Limit = field(default=Limit(0.5, 1.0))
@@ -19,6 +19,7 @@ class Thresholds:
     age: Limit = field(default=Limit(600.0, 3600.0))
     store: Limit = field(default=Limit(75.0, 90.0))
     silent: Limit = field(default=Limit(3600.0))
+    rate: Limit = field(default=Limit(1000.0))
     validity: Limit = field(default=Limit(30 * _DAY, 7 * _DAY))
     peer_expect: int | None = None
     peer_lag: int = 200

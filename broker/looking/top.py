@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncGenerator
 
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.connecting.patience import until_answered
 from broker.exits import OperatorError
 from broker.looking.feed import EACH_LAST, Feed, at_sequence
 from broker.looking.sight import Status
@@ -16,6 +17,7 @@ __all__ = ["watch"]
 
 _TOO_MANY = 20_000  # messages behind; whoever watches wants to see the present
 _PATIENCE = 5.0  # seconds for the broker's answers
+_FIRST_PATIENCE = 10.0  # seconds in which a cluster has a leader again
 logger = logging.getLogger(__name__)
 
 
@@ -26,8 +28,13 @@ async def watch(connection: Connection, interval: float) -> AsyncGenerator[Pictu
     """
     clock = asyncio.get_running_loop().time
     traffic = Traffic(clock())
-    status = await glance(connection)
-    await _meet(connection, traffic, status.last_sequence)
+
+    async def begin(connection: Connection) -> Status:
+        status = await glance(connection)
+        await _meet(connection, traffic, status.last_sequence)
+        return status
+
+    status = await until_answered(connection, begin, _FIRST_PATIENCE)
     traffic.glanced(status, clock())
     reading = asyncio.ensure_future(_count(connection, traffic, status.last_sequence + 1))
     try:

@@ -64,7 +64,7 @@ def screen(picture: Picture, layout: Layout) -> list[str]:
     if layout.height is not None:
         lines = lines[: max(0, layout.height - len(foot))]
     lines += foot
-    return [line[: layout.width] for line in lines]
+    return [printable(line)[: layout.width] for line in lines]
 
 
 def _head(picture: Picture, layout: Layout) -> list[str]:
@@ -84,7 +84,7 @@ def _head(picture: Picture, layout: Layout) -> list[str]:
             f"more comes in than can be looked at: {picture.skipped} messages are in no rate"
         )
     if picture.trouble:
-        lines.append(f"NO ANSWER: {printable(picture.trouble)}")
+        lines.append(f"NO ANSWER: {picture.trouble}")
     return lines
 
 
@@ -122,7 +122,7 @@ def _partition(one: PartitionFlow) -> tuple[str, ...]:
         _speed(one.bytes_out),
         "-" if one.waiting is None else str(one.waiting),
         "-" if one.age is None else silence(one.age),
-        printable(one.owner or "nobody yet"),
+        "UNREADABLE" if one.error else one.owner or "nobody yet",
     )
 
 
@@ -139,7 +139,7 @@ def _hosts(hosts: Sequence[HostFlow], layout: Layout) -> list[str]:
 def _host(host: HostFlow, layout: Layout) -> tuple[str, ...]:
     is_silent, is_slow = host.silent >= layout.silent, (host.delay or 0.0) >= layout.slow
     return (
-        printable(host.host),
+        host.host,
         f"{host.lines:,.0f}",
         _speed(host.bytes),
         silence(host.silent),

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from broker.looking.census import lines_of, size_of
 from broker.looking.message import nanoseconds
 from broker.looking.sight import Status
+from broker.looking.told import Told, size_of, told
 from broker.rate import Rate
 from broker.subjects import InvalidHost, InvalidSubject, Subject
 
@@ -40,6 +40,7 @@ class PartitionFlow:
     waiting: int | None
     age: float | None
     owner: str | None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +105,21 @@ class Traffic:
 
     def known(self, subject: str, stored_at: int, headers: Mapping[str, str]) -> None:
         """Take in when a host was last heard of, before the counting began."""
-        if parsed := self._parse(subject):
-            self._heard_of(parsed.host, stored_at, headers)
+        if (parsed := self._parse(subject)) and (message := told(headers)):
+            self._heard_of(parsed.host, stored_at, message)
 
     def arrived(self, subject: str, stored_at: int, headers: Mapping[str, str], now: float) -> None:
-        """Count a message that came in."""
+        """Count a message that came in; what a receiver sets aside has bytes, but no lines and no host."""
         parsed = self._parse(subject)
         if parsed is None:
             return
-        size, lines = size_of(headers), lines_of(headers)
+        message, size = told(headers), size_of(headers)
+        lines = message.lines if message else 0
         self._total.add(size, lines, now)
         _rate(self._partitions, parsed.partition, self._began, now).add(size, lines, now)
-        _rate(self._hosts, parsed.host, self._began, now).add(size, lines, now)
-        self._heard_of(parsed.host, stored_at, headers)
+        if message:
+            _rate(self._hosts, parsed.host, self._began, now).add(size, lines, now)
+            self._heard_of(parsed.host, stored_at, message)
 
     def glanced(self, status: Status, now: float) -> None:
         """Take in how far receivers are, and how full the store is."""
@@ -157,10 +160,10 @@ class Traffic:
                 self._subjects[subject] = None
         return self._subjects[subject]
 
-    def _heard_of(self, host: str, stored_at: int, headers: Mapping[str, str]) -> None:
+    def _heard_of(self, host: str, stored_at: int, message: Told) -> None:
         last = self._last.get(host)
         if last is None or stored_at >= last.stored_at:
-            self._last[host] = _Last(stored_at, _delay(stored_at, headers))
+            self._last[host] = _Last(stored_at, _delay(stored_at, message))
 
     def _partition_flows(self, status: Status, now: float) -> Iterable[PartitionFlow]:
         for one in status.partitions:
@@ -177,6 +180,7 @@ class Traffic:
                 waiting=one.pending,
                 age=one.age(status.now),
                 owner=one.owner,
+                error=one.error,
             )
 
     def _host_flows(self, stored_now: int, now: float) -> Iterable[HostFlow]:
@@ -204,9 +208,8 @@ def _rate(rates: dict[_Key, Rate], key: _Key, began: float, now: float) -> Rate:
     return rates.setdefault(key, Rate(began, now))
 
 
-def _delay(stored_at: int, headers: Mapping[str, str]) -> float | None:
-    text = headers.get("Log-Read-At", "")
-    if not (text.isascii() and text.isdigit() and len(text) < 20):
+def _delay(stored_at: int, message: Told) -> float | None:
+    if message.origin is None:
         return None
-    delay = stored_at - int(text)
+    delay = stored_at - message.origin.read_at
     return max(0, delay) / _SECOND if abs(delay) < _DAY else None  # a clock that is anywhere

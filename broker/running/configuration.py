@@ -27,6 +27,13 @@ from broker.running.configfile import ConfigFile, credential_file, read_configs
 __all__ = ["Many", "ProgramSettings", "load", "name_of"]
 
 
+_OF_SERVICE = re.compile(
+    r"([A-Z0-9]+_)*(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?"
+    r"|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_URL = re.compile(r"(tcp|udp|sctp)://")
+
+
 def _split(value: object) -> object:
     return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
 
@@ -128,12 +135,20 @@ def _names(model: type[BaseSettings]) -> list[str]:
 
 def _refuse_unknown_variables(prefix: str, names: Iterable[str]) -> None:
     known = {f"{prefix}{name}".upper() for name in (*names, "config")}
-    for variable in os.environ:
+    for variable, value in os.environ.items():
         name = variable.upper()
-        if name.startswith(prefix.upper()) and name not in known:
+        if not name.startswith(prefix.upper()) or name in known:
+            continue
+        if not _is_of_service(name.removeprefix(prefix.upper()), value):
             raise ConfigurationError(
                 f"environment variable {variable} is not a setting{_suggest(name, known)}"
             )
+
+
+def _is_of_service(name: str, value: str) -> bool:
+    """Whether Kubernetes sets this variable, for a Service whose name begins as that of a program of ours."""
+    is_port = name == "PORT" or name.endswith("_PORT")  # tcp://10.0.0.1:4222; a number is a slip
+    return bool(_OF_SERVICE.fullmatch(name) or (is_port and _URL.match(value)))
 
 
 def _suggest(word: str, known: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Generic, TypeVar
 
 from broker.exits import OperatorError, leading
+from broker.printable import printable
 from broker.running.listening import Page
 from broker.running.notify import Notifier
 from broker.running.supervision import Service, Supervised
@@ -94,4 +95,4 @@ class Desk(Generic[Settings]):
 
 def health_page(ailing: str) -> Page:
     """Return the page of `/healthz` for what ails a program, if anything does."""
-    return Page(503, f"{ailing}\n".encode()) if ailing else Page(200, b"ok\n")
+    return Page(503, f"{printable(ailing)}\n".encode()) if ailing else Page(200, b"ok\n")

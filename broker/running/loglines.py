@@ -6,6 +6,7 @@ A record is one line, whatever the paths in it hold; only the traceback of a def
 import json
 import logging
 from datetime import UTC, datetime
+from typing import Any
 
 from broker.printable import printable
 
@@ -22,6 +23,10 @@ class TextLines(logging.Formatter):
         """Return the line of a record."""
         record.message = printable(record.message)
         return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        """Return the lines of a traceback, in which others' text may stand."""
+        return "\n".join(map(printable, super().formatException(ei).split("\n")))
 
 
 class JsonLines(logging.Formatter):

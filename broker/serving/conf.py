@@ -3,7 +3,7 @@
 Every name here was checked with `nats-server -t` of 2.15.1, which the server start repeats.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from broker.address import Address
 from broker.granting.accounts import Accounts
@@ -26,7 +26,10 @@ _PARTITION_SHARE = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ServerConf:
-    """What the configuration of a server is made of; `folder` is absolute, `max_store` and `max_memory` are bytes."""
+    """What the configuration of a server is made of; `folder` is absolute, `max_store` and `max_memory` are bytes.
+
+    `http_path` is where the monitoring answers at `http`: a secret where not everybody on this machine may see it.
+    """
 
     name: str
     listen: Address
@@ -40,6 +43,7 @@ class ServerConf:
     cipher: Cipher | None = None
     own: str = ""  # the line that includes an operator's own configuration, over which ours wins
     max_memory: int = 64 * 1024**2
+    http_path: str = field(default="", repr=False)
 
 
 def store_limit(free: int, held: int, total: int, reserve: int | None) -> int:
@@ -75,6 +79,7 @@ def render(conf: ServerConf) -> str:
         f"server_name: {quoted(conf.name)}",
         f"listen: {_address(conf.listen)}",
         *([f"http: {_address(conf.http)}"] if conf.http else []),
+        *([f"http_base_path: {quoted(conf.http_path)}"] if conf.http and conf.http_path else []),
         f"ports_file_dir: {quoted(conf.folder)}",
         "logtime: false",
         f"max_payload: {MAX_PAYLOAD}",

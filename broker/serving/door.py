@@ -1,5 +1,6 @@
 """The door of a running broker: whom it lets in now, by the book in its folder. Opens only by what a person wrote."""
 
+import secrets
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from broker.settings_grant import GrantSettings
 __all__ = ["Door"]
 
 _OWN = Key(Kind.ADMIN, "logbroker")
+_SECRET_BYTES = 24
 
 
 class Door:
@@ -31,6 +33,8 @@ class Door:
         self._password, self._anybody = replace(own.proof, user=_OWN.name), anybody.proof
         self.folder = folder
         """The broker's folder, absolute."""
+        self.monitoring = f"/{secrets.token_urlsafe(_SECRET_BYTES)}"
+        """The path of a secured server's monitoring, which asks for no credential and tells everybody's inboxes."""
         self._was_secured = False
 
     def look(self, settings: GrantSettings, now: datetime) -> Admission:

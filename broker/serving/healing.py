@@ -48,11 +48,6 @@ class Watch:
         self._connection = connection
         self._disk = disk
         self._restart = restart
-        self._alarm = asyncio.Event()
-
-    def alarm(self) -> None:
-        """Look at once: the server has said that a write failed."""
-        self._alarm.set()
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -62,12 +57,7 @@ class Watch:
                 self._heal()
             elif time.monotonic() - self.answered > _HANGS:
                 self._wake()
-            try:
-                async with asyncio.timeout(_LOOK_EVERY):
-                    await self._alarm.wait()
-            except TimeoutError:
-                continue
-            self._alarm.clear()
+            await asyncio.sleep(_LOOK_EVERY)
 
     async def _look(self) -> None:
         try:

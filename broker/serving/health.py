@@ -47,7 +47,7 @@ def _among(told: Any) -> str:
 
 
 def tells_of_failed_write(text: str) -> str:
-    """Return the write that failed, by what the server says or logs; empty when it is about something else."""
+    """Return the write that failed, by what the server says; empty when it is about something else."""
     found = _FAILED_WRITE.search(text)
     return found["reason"] or text if found else ""
 

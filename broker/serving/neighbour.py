@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.exits import OperatorError
+from broker.folder import open_folder
+from broker.serving.process import Process, Stranger
 
 __all__ = ["READY", "STORE_LOCK", "Taken", "Taking", "account_of", "is_held", "read_ready", "tell"]
 
@@ -21,6 +23,8 @@ STORE_LOCK = "logbroker.lock"
 """The lock of a folder, held as long as a broker runs on it."""
 
 _LOOK_EVERY = 0.02
+_NOBODY = -1
+_SETTLES = 1.0  # seconds
 _BEGINS = 10.0  # seconds that a broker may take to be ready; longer, and it waits for others, or brings back a large store
 
 
@@ -57,7 +61,8 @@ def account_of(
 def is_held(folder: Path) -> bool:
     """Whether a broker has this folder just now."""
     try:
-        descriptor = os.open(folder / STORE_LOCK, os.O_RDONLY | os.O_CLOEXEC)
+        with open_folder(folder) as opened:
+            descriptor = opened.open(STORE_LOCK, os.O_RDONLY)
     except OSError:
         return False
     try:
@@ -72,11 +77,20 @@ def is_held(folder: Path) -> bool:
 
 def read_ready(folder: Path) -> dict[str, Any]:
     """Return what the broker of a folder says of itself; empty when it says nothing (yet)."""
+    return _said(folder)[0]
+
+
+def _said(folder: Path) -> tuple[dict[str, Any], int]:
+    """Return what the broker of a folder says of itself, and as which user it says so."""
     try:
-        content = json.loads((folder / READY).read_text("utf-8"))
+        with open_folder(folder) as opened:
+            descriptor = opened.open(READY, os.O_RDONLY)
+        with os.fdopen(descriptor, "rb") as file:
+            content = json.loads(file.read())
+            user = os.fstat(file.fileno()).st_uid
     except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+        return {}, _NOBODY
+    return (content, user) if isinstance(content, dict) else ({}, _NOBODY)
 
 
 def tell(folder: Path, revision: int, patience: float) -> Taking:
@@ -87,31 +101,50 @@ def tell(folder: Path, revision: int, patience: float) -> Taking:
     """
     deadline = time.monotonic() + patience
     was_ready = time.monotonic()
-    told: tuple[object, object] | None = None
+    lives = _Lives(folder)
     while is_held(folder):
-        ready = read_ready(folder)
+        ready, user = _said(folder)
         loaded = _number(ready, "revision")
         # more than asked for is another command's change, or what stood in a book that was replaced since
-        if loaded == revision or (told and loaded > revision):
+        if loaded == revision or (lives.told and loaded > revision):
             return Taking(Taken.DONE)
         if _number(ready, "refused") >= revision:
             return Taking(Taken.REFUSED, str(_credentials(ready).get("reason", "")))
-        pid = ready.get("pid")
-        life = (
-            pid,
-            ready.get("nats_server_pid"),
-        )  # the next one may have read the book before this change
-        if isinstance(pid, int) and life != told:
-            _hang_up(pid, folder)
-            told = life
         now = time.monotonic()
-        was_ready = now if ready else was_ready
+        if ready:
+            lives.tell(ready, user, now)
+            was_ready = now
         if now - was_ready >= _BEGINS:
             return Taking(Taken.WHEN_READY)
         if now >= deadline:
             return Taking(Taken.UNKNOWN)
         time.sleep(_LOOK_EVERY)
     return Taking(Taken.NEXT_START)
+
+
+class _Lives:
+    """The lives of a broker, of which each is told once: the next one may have read the book before the change."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._strange_since: float | None = None
+        self.told: tuple[Process, object] | None = None
+
+    def tell(self, ready: dict[str, Any], user: int, now: float) -> None:
+        """Tell the broker that says `ready` of itself, as `user`, unless it was; raises `OperatorError`."""
+        process = Process(_count(ready.get("pid")), _count(ready.get("began")))
+        life = (process, ready.get("nats_server_pid"))
+        if life == self.told:
+            return
+        try:
+            _hang_up(process, user, self._folder)
+        except Stranger:
+            # a broker that starts just now has not yet removed what the one before it said
+            self._strange_since = now if self._strange_since is None else self._strange_since
+            if now - self._strange_since >= _SETTLES:
+                raise _not_told(process, self._folder) from None
+        else:
+            self.told, self._strange_since = life, None
 
 
 def _credentials(ready: dict[str, Any]) -> dict[str, Any]:
@@ -124,12 +157,23 @@ def _number(ready: dict[str, Any], name: str) -> int:
     return found if isinstance(found, int) else -1
 
 
-def _hang_up(pid: int, folder: Path) -> None:
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _hang_up(process: Process, user: int, folder: Path) -> None:
     try:
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGHUP)
+            process.signal(signal.SIGHUP, user)
     except PermissionError:
         raise OperatorError(
-            f"the broker of {folder} (process {pid}) is another user's and was not told; "
-            f"as that user or root: kill -HUP {pid}"
+            f"the broker of {folder} (process {process.pid}) is another user's and was not told; "
+            f"as that user or root: kill -HUP {process.pid}"
         ) from None
+
+
+def _not_told(process: Process, folder: Path) -> OperatorError:
+    return OperatorError(
+        f"the change is in the book, and its broker was not told: process {process.pid}, which {folder / READY} names, "
+        "is another one; have the broker read it by `systemctl reload` or SIGHUP where it runs, or start it again"
+    )

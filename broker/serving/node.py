@@ -14,11 +14,13 @@ from typing import Any
 
 from broker.connecting.connection import Connection
 from broker.exits import ConfigurationError, OperatorError
+from broker.folder import open_folder
 from broker.granting.certificates import Pki
 from broker.serving.binary import Binary
 from broker.serving.certwatch import LOOK_EVERY, Certwatch
 from broker.serving.conf import kept_free, render
 from broker.serving.conf_encryption import Encryption
+from broker.serving.consumer_requests import ConsumerRequests
 from broker.serving.door import Door
 from broker.serving.healing import Disk, Watch
 from broker.serving.outfit import Outfit, put_together
@@ -27,13 +29,13 @@ from broker.serving.provisioning import Held, begin, provision
 from broker.serving.ready import Refusal, refusal_of, unready, write_ready
 from broker.serving.securing import TLS_FOLDER
 from broker.serving.server import Ports, Server, check, started
-from broker.serving.speaking import Speaking
+from broker.serving.speaking import speaking
 from broker.serving.store import measure, streams_in
 from broker.serving.telling import Known, Telling
 from broker.settings import BrokerSettings
 from broker.sizes import format_size
 from broker.topology import STREAM
-from broker.whole import write_whole
+from broker.whole import replacing, telling, write_whole
 
 __all__ = ["Beside", "House", "Node"]
 
@@ -79,6 +81,7 @@ class Node:
         self._server: Server | None = None
         self._ports: Ports | None = None
         self._connection: Connection | None = None
+        self._for_requests: Connection | None = None
         self._certwatch = self._watch()
         self._changing = asyncio.Lock()
         self._again = asyncio.Event()
@@ -133,7 +136,7 @@ class Node:
                 self._server = server
                 tasks = [group.create_task(server.attend())]
                 held = await self._begin(server)
-                tasks.extend(group.create_task(one) for one in self._beside(server))
+                tasks.extend(group.create_task(one) for one in self._beside())
                 tasks.append(group.create_task(self._tell_ready(held)))
                 await self._over.wait()
                 for task in tasks:
@@ -141,10 +144,11 @@ class Node:
         finally:
             with suppress(OSError):  # where the disk refuses, the next start does it
                 unready(house.folder)
-            if self._connection is not None:
-                await self._connection.close()
+            for connection in (self._connection, self._for_requests):
+                if connection is not None:
+                    await connection.close()
 
-    def _beside(self, server: Server) -> Iterator[Coroutine[Any, Any, None]]:
+    def _beside(self) -> Iterator[Coroutine[Any, Any, None]]:
         """Make what runs beside the server for as long as it lives; whatever fails there ends the broker."""
         self._health = Watch(
             self.connection,
@@ -153,9 +157,9 @@ class Node:
             self._past.healing,
             self.restart,
         )
-        server.on_failed_write = self._health.alarm
         yield self._health.run()
         yield self._speaking.run()
+        yield self._consumer_requests.run()
         yield self._watch_certificates()
         yield self._expire()
         for make in self.house.beside:
@@ -192,11 +196,15 @@ class Node:
         scheme = "tls" if outfit.conf.tls else "nats"
         address = f"{scheme}://{outfit.conf.listen.reached_at(ports.client)}"
         self._connection = Connection([address], "logbroker", access=outfit.own)
-        self._speaking = Speaking(self._connection, self._report)
+        self._speaking = speaking(self._connection, self._report)
+        # on a connection of their own, which whoever floods it with them may have closed
+        self._for_requests = Connection([address], "logbroker consumers", access=outfit.own)
+        self._consumer_requests = ConsumerRequests(self._for_requests)
         return await begin(self._connection, outfit, self._stored, self._wait)
 
     async def _tell_ready(self, held: Held) -> None:
-        await self._speaking.listens.wait()  # whoever reads that it is ready may ask it
+        for one in (self._speaking, self._consumer_requests):
+            await one.listens.wait()  # whoever reads that it is ready may ask it
         logger.info(
             "ready: %s, store %s, stream %s of at most %s, %d messages",
             self.connection.servers,
@@ -234,10 +242,7 @@ class Node:
             raise OperatorError("nats-server is not there")
         # thousands of credentials take a second, in which nobody else is to wait
         outfit = await asyncio.to_thread(self._put_together, settings)
-        new = self.house.folder / f"{CONF}.new"
-        write_whole(new, await asyncio.to_thread(render, outfit.conf), _MODE)
-        await check(self.house.binary.path, new, self.house.environment)
-        new.replace(self.house.folder / CONF)
+        await self._replace_conf(await asyncio.to_thread(render, outfit.conf))
         if outfit.takes_restart_after(self._outfit):
             logger.info("restarting nats-server, since this cannot change while it runs")
             self._outfit = outfit
@@ -257,6 +262,18 @@ class Node:
                 await provision(connection, outfit, self._wait)
         except TimeoutError:
             raise OperatorError(f"the cluster does not answer: {self.waits_for}") from None
+
+    async def _replace_conf(self, text: str) -> None:
+        """Have nats-server check a configuration before it takes its place; raises `OperatorError`."""
+        store = self.house.folder
+        with (
+            telling(store / CONF),
+            open_folder(store) as folder,
+            replacing(folder, CONF, _MODE) as half,
+        ):
+            half.file.write(text.encode())
+            half.file.flush()
+            await check(self.house.binary.path, half.path, self.house.environment)
 
     def _put_together(self, settings: BrokerSettings) -> Outfit:
         # with the room that there was at the start: what the server holds since then is its own affair

@@ -49,6 +49,7 @@ class Outfit:
             or self.admission.mapped != before.admission.mapped
             or self.own != before.own
             or self.conf.max_store != before.conf.max_store
+            or (self.conf.http is not None and self.conf.http_path != before.conf.http_path)
         )
 
 
@@ -72,6 +73,7 @@ def put_together(settings: BrokerSettings, door: Door, space: Space, now: dateti
         tls=security.tls,
         max_memory=_memory(settings),
         sites=sites_of(settings, security.tls, is_open=bool(admission.accounts.anybody)),
+        http_path=door.monitoring if admission.secured else "",
     )
     if settings.nats_config is not None:
         binary = find(settings.nats_server)
@@ -126,4 +128,4 @@ def _topology(settings: BrokerSettings, limit: int) -> Topology:
             format_size(bound),
             format_size(asked),
         )
-    return replace(settings.topology(), max_bytes=bound)
+    return replace(settings.topology(), room=bound)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.declaring.difference import shown
+from broker.declaring.difference import is_shown, shown
 from broker.declaring.joining import join
 from broker.declaring.provision import apply
 from broker.declaring.steps import Plan
@@ -82,7 +82,7 @@ async def _refuse_lost(connection: Connection, stored: frozenset[str]) -> None:
 
 def _say(done: Plan) -> None:
     for step in done.steps:
-        for change in step.changes:
+        for change in filter(is_shown, step.changes):
             logger.info(
                 "%s %s: %s is now %s, was %s",
                 step.kind.value,

@@ -1,7 +1,6 @@
 """What a running broker says of itself in its folder, for other programs of this machine: `broker.json`."""
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,10 +9,13 @@ from broker.granting.admission import Admission
 from broker.granting.bookfile import load_book
 from broker.serving.conf import ServerConf
 from broker.serving.neighbour import READY, account_of
+from broker.serving.process import this_process
 from broker.serving.server import Ports
 from broker.whole import write_whole
 
 __all__ = ["Refusal", "refusal_of", "unready", "write_ready"]
+
+_MODE = 0o600  # it tells the secret path of the monitoring
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,13 @@ def write_ready(
     """Say that clients are served, and by which credentials; `pid` is that of nats-server."""
     http = conf.http.reached_at(ports.http) if conf.http and ports.http else None
     scheme = "tls" if conf.tls else "nats"
+    us = this_process()
     content = {
         "server": f"{scheme}://{conf.listen.reached_at(ports.client)}",
-        "http": f"http://{http}" if http else None,
+        "http": f"http://{http}{conf.http_path}" if http else None,
         "store_dir": conf.folder,
-        "pid": os.getpid(),
+        "pid": us.pid,
+        "began": us.began,
         "nats_server_pid": pid,
         "credentials": account_of(
             admission.revision,
@@ -51,7 +55,7 @@ def write_ready(
             refusal.reason if refusal else "",
         ),
     }
-    write_whole(Path(conf.folder) / READY, json.dumps(content, indent=2) + "\n")
+    write_whole(Path(conf.folder) / READY, json.dumps(content, indent=2) + "\n", _MODE)
 
 
 def unready(folder: Path) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from asyncio.subprocess import Process
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ __all__ = ["Ports", "Server", "check", "started"]
 
 _LEASH = Path(__file__).with_name("leash.py")
 _LAST_WORDS = 50
+_LONGEST = 65536  # bytes of a line that is not yet at its end
 _LOOK_EVERY = 0.01  # seconds between two looks for the ports file
 _LOOKS_UNTIL_WORD = 1000  # about ten seconds
 _GARBAGE = "400"  # percent: little of what it holds lives on, so twice collecting it costs a third of its time
@@ -75,10 +76,9 @@ class Server:
             news: asyncio.Event() for news in (News.READY, News.CLOSING, News.CANNOT_DECRYPT)
         }
         self._listens = False
+        self._rest = b""
         self.commit = ""
         """Of nats-server's source, as it says."""
-        self.on_failed_write: Callable[[], None] = lambda: None
-        """Called when the server says that it could not write."""
 
     @property
     def pid(self) -> int:
@@ -113,23 +113,27 @@ class Server:
 
         Must run as long as the server does: a child whose pipe nobody reads stands still.
         """
-        stream = self._process.stdout
-        if stream is None:
-            raise OperatorError("nats-server was started without a pipe")
-        rest = b""
-        while data := await stream.read(65536):
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                self._hear(line)
-            rest = rest[-65536:]
+        await self._listen()
         code = await self._process.wait()
         reason = explain(tuple(self._said))
         raise OperatorError(f"nats-server ended ({_ending(code)}){': ' if reason else ''}{reason}")
 
+    async def _listen(self) -> None:
+        stream = self._process.stdout
+        if stream is None:
+            raise OperatorError("nats-server was started without a pipe")
+        while data := await stream.read(_LONGEST):
+            *lines, rest = (self._rest + data).split(b"\n")
+            # by its beginning a line tells whose words it holds: what is too long loses its end
+            self._rest = rest[:_LONGEST]
+            for line in lines:
+                self._hear(line)
+
     def _hear(self, line: bytes) -> None:
         said = read_line(line.decode("utf-8", "replace").rstrip())
-        self._said.append(said)
-        self._understand(said)
+        if not said.is_of_connection:
+            self._said.append(said)
+            self._understand(said)
         if said.level < Level.FATAL:  # what it dies of is said once, by whoever asks why it ended
             logger.log(said.level, "%s", said.text)
 
@@ -137,11 +141,9 @@ class Server:
         news = what(said)
         if news is News.RELOADED or news is News.NOT_RELOADED:
             self._reloaded("" if news is News.RELOADED else said.text)
-        elif news is News.FAILED_WRITE:
-            self.on_failed_write()
         elif news is News.COMMIT:
             self.commit = said.text.split("[")[-1].rstrip("]")
-        elif news is not News.NOTHING:
+        elif news is not None:
             self._told[news].set()
 
     def _reloaded(self, refusal: str) -> None:
@@ -203,10 +205,7 @@ class Server:
                 os.kill(self.pid, number)
 
     async def _drained(self) -> None:
-        if self._process.stdout is not None:
-            while data := await self._process.stdout.read(65536):
-                for line in data.splitlines():
-                    self._hear(line)
+        await self._listen()
         await self._process.wait()
 
 

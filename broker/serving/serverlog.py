@@ -1,9 +1,15 @@
-"""What nats-server says of itself: its log lines taken apart, and what its last words mean for a person."""
+"""What nats-server says of itself: its log lines taken apart, and what its last words mean for a person.
+
+It writes what clients send into its log: an nkey, a user, a name, an unknown field of a request. So a phrase of the server's
+counts only at the beginning of a line that is about no connection, at the level at which the server says it.
+"""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+
+from broker.printable import printable
 
 __all__ = ["Level", "News", "Said", "explain", "read_line", "what"]
 
@@ -27,6 +33,8 @@ _LEVELS = {
     "ERR": Level.ERROR,
     "FTL": Level.FATAL,
 }
+# "127.0.0.1:1234 - cid:5 - …" of a client; by letter: websocket, MQTT, route, gateway, leaf node
+_OF_CONNECTION = re.compile(r"\S+ - [cwmrgl]id(?:_ws)?:\d+ - ")
 _IN_USE = re.compile(r"listen tcp (?P<address>\S+): bind: address already in use")
 _NO_BIND = re.compile(r"listen tcp (?P<address>\S+): (?:bind: )?(?P<reason>.+?)\"?$")
 _TROUBLE = re.compile(r"^(panic|fatal error|nats-server): ")
@@ -39,47 +47,65 @@ class Said:
     level: Level
     text: str
 
+    @property
+    def is_of_connection(self) -> bool:
+        """Whether it is about a client or another server, who may have chosen the words."""
+        return _OF_CONNECTION.match(self.text) is not None
+
 
 def read_line(line: str) -> Said:
-    """Take a line apart; one in no known form (a Go panic, a usage error) is an error when it begins like one."""
+    """Take a line apart; one in no known form (a Go panic, a usage error) is an error when it begins like one.
+
+    Any other such line says nothing that somebody waits for. Control characters in it become escapes: it is shown to people.
+    """
+    line = printable(line)
     found = _LINE.match(line)
     if found is None:
-        return Said(Level.ERROR if _TROUBLE.match(line) else Level.INFO, line)
+        return Said(Level.ERROR if _TROUBLE.match(line) else Level.DEBUG, line)
     return Said(_LEVELS.get(found["level"], Level.INFO), found["text"])
 
 
 class News(Enum):
-    """What a line tells that somebody waits for."""
+    """What a line tells that somebody waits for: at which level it is said, and how it begins (in 2.15)."""
 
-    NOTHING = "nothing"
-    COMMIT = "Git: "
-    RELOADED = "Reloaded server configuration"
-    NOT_RELOADED = "Failed to reload server configuration"
-    FAILED_WRITE = "ritical write error"
-    READY = "Server is ready"
-    CANNOT_DECRYPT = "Error decrypting our stream metafile"
-    CLOSING = "Closing existing clients"
+    COMMIT = (Level.INFO, "  Git:      [")
+    RELOADED = (Level.INFO, "Reloaded server configuration")
+    NOT_RELOADED = (Level.ERROR, "Failed to reload server configuration: ")
+    READY = (Level.INFO, "Server is ready")
+    CANNOT_DECRYPT = (Level.WARNING, "  Error decrypting our stream metafile: ")
+    CLOSING = (Level.INFO, "Closing existing clients")
 
 
-def what(said: Said) -> News:
-    """Return what a line tells; the texts are those of 2.15."""
+def what(said: Said) -> News | None:
+    """Return what a line tells; None when nobody waits for that."""
     return next(
-        (news for news in News if news is not News.NOTHING and news.value in said.text),
-        News.NOTHING,
+        (
+            news
+            for news in News
+            if said.level == news.value[0] and said.text.startswith(news.value[1])
+        ),
+        None,
     )
 
 
 def explain(said: Sequence[Said]) -> str:
-    """Return, in one line, why nats-server ended, from its last words; empty when they complain of nothing."""
-    troubles = [one.text for one in said if one.level >= Level.ERROR]
-    for text in troubles:
-        if found := _IN_USE.search(text):
-            return (
-                f"{found['address']} is in use by another program; "
-                "stop that one, or choose another --listen or --http"
-            )
-        if found := _NO_BIND.search(text):
-            return (
-                f"cannot listen on {found['address']}: {found['reason']}; check --listen and --http"
-            )
-    return troubles[-1] if troubles else ""
+    """Return, in one line, why nats-server ended, from its last words; empty when they complain of nothing.
+
+    What was said of connections is no reason: any client can have such a line written.
+    """
+    troubles = [one for one in said if one.level >= Level.ERROR and not one.is_of_connection]
+    for one in troubles:
+        if one.level == Level.FATAL and (reason := _no_listening(one.text)):
+            return reason
+    return troubles[-1].text if troubles else ""
+
+
+def _no_listening(text: str) -> str:
+    if found := _IN_USE.search(text):
+        return (
+            f"{found['address']} is in use by another program; "
+            "stop that one, or choose another --listen or --http"
+        )
+    if found := _NO_BIND.search(text):
+        return f"cannot listen on {found['address']}: {found['reason']}; check --listen and --http"
+    return ""

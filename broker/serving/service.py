@@ -26,7 +26,7 @@ from broker.serving.node import Beside, House, Node
 from broker.serving.outfit import own_name
 from broker.serving.past import Past
 from broker.serving.ready import unready
-from broker.serving.store import adopt, held_store, told
+from broker.serving.store import held_store, told
 from broker.settings import BrokerSettings
 
 __all__ = ["log_as_told", "serve"]
@@ -88,8 +88,6 @@ class Service:
             settings = self._settings
             check_membership(self._folder, settings.cluster, own_name(settings))
             key = encryption_of(settings, self._folder)
-            if adopt(self._folder):
-                logger.info("the streams of this store are in an account of their own from now on")
             remember_membership(self._folder, settings.cluster, own_name(settings))
             house = House(self._folder, lock, binary, Door(self._folder), key, _now, self._beside)
             past = Past()

@@ -1,4 +1,4 @@
-"""Answers whoever asks logbroker how it is, over NATS, for as long as it runs. Knows nothing of what it says."""
+"""Listens to those who ask logbroker over NATS, for as long as it runs. Knows nothing of what it says."""
 
 import asyncio
 import json
@@ -9,38 +9,58 @@ from typing import Any
 from broker.connecting.connection import Connection, ConnectionLost, Message
 from broker.report import SUBJECT
 
-__all__ = ["Speaking"]
+__all__ = ["Listening", "speaking"]
 
 _AWAY = 0.5  # seconds until it listens again
 _LONGEST = 3600  # seconds; a client that hears nothing is lost long before
+_WAITING = 64 * 1024**2  # bytes of messages that may wait
 
 
-class Speaking:
-    """Listens on the subject of reports."""
+class Listening:
+    """Listens on a subject; in a `queue`, one of all who do hears each message."""
 
     def __init__(
-        self, connection: Connection, report: Callable[[], Awaitable[Mapping[str, Any]]]
+        self,
+        connection: Connection,
+        subject: str,
+        handle: Callable[[Message], Awaitable[None]],
+        queue: str = "",
+        waiting: int = _WAITING,
     ) -> None:
-        """Remember whom to ask."""
+        """Remember who takes what is heard, of which `waiting` bytes may wait."""
         self._connection = connection
-        self._report = report
+        self._subject = subject
+        self._handle = handle
+        self._queue = queue
+        self._waiting = waiting
         self.listens = asyncio.Event()
-        """Set from when it is heard for the first time."""
+        """Set from when it hears for the first time."""
 
     async def run(self) -> None:
-        """Answer until cancelled; a connection that is lost is made again."""
+        """Listen until cancelled; a connection that is lost is made again."""
         while True:
             client = await self._connection.client()
             with suppress(ConnectionLost):
-                await self._connection.subscribe(SUBJECT, self._answer)
+                await self._connection.subscribe(
+                    self._subject, self._take, self._waiting, self._queue
+                )
                 await self._connection.guard(client.flush(_LONGEST), _LONGEST)
                 self.listens.set()
                 await asyncio.wait([client.lost])
             await asyncio.sleep(_AWAY)
 
-    async def _answer(self, message: Message) -> None:
+    async def _take(self, message: Message) -> None:
+        with suppress(ConnectionLost):
+            await self._handle(message)
+
+
+def speaking(
+    connection: Connection, report: Callable[[], Awaitable[Mapping[str, Any]]]
+) -> Listening:
+    """Return what answers whoever asks logbroker how it is."""
+
+    async def answer(message: Message) -> None:
         if message.reply:
-            with suppress(ConnectionLost):
-                await self._connection.publish(
-                    message.reply, json.dumps(await self._report()).encode()
-                )
+            await connection.publish(message.reply, json.dumps(await report()).encode())
+
+    return Listening(connection, SUBJECT, answer)

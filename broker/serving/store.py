@@ -10,13 +10,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.exits import ConfigurationError, OperatorError
+from broker.exits import OperatorError
+from broker.folder import make_folder
 from broker.granting.accounts import LOGS
 from broker.whole import write_whole
 
 __all__ = [
     "Space",
-    "adopt",
     "held_store",
     "measure",
     "remember_promise",
@@ -29,7 +29,6 @@ _LOCK = "logbroker.lock"
 _PATIENCE = 2.0  # seconds: a broker that was killed just now needs a moment to let go
 _DATA = "jetstream"
 _PROMISE = "promise.json"
-_NO_ACCOUNT = "$G"  # what nats-server calls the account where none are configured
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,8 @@ def held_store(folder: Path) -> Iterator[int]:
     Raises `OperatorError` when the folder cannot be used or another broker has it.
     """
     try:
-        folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        with make_folder(folder) as opened:
+            descriptor = opened.open(_LOCK, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise told(folder, error) from None
     try:
@@ -94,30 +93,6 @@ def _lock(descriptor: int, folder: Path) -> None:
             error.filename = str(folder / _LOCK)
             raise told(folder, error) from None
         return
-
-
-def adopt(folder: Path) -> bool:
-    """Move the streams of a store from before there were accounts into the account that they are in now.
-
-    Returns whether there were any; one rename, so that a crash leaves either. Raises `ConfigurationError` when both have some.
-    """
-    before, now = folder / _DATA / _NO_ACCOUNT, folder / _DATA / LOGS
-    if not any(before.glob("streams/*")):
-        return False
-    if any(now.glob("streams/*")):
-        raise ConfigurationError(
-            f"{before} and {now} both hold streams, and only the latter are served; move the former out of the store, "
-            "and serve them by a broker of their own"
-        )
-    try:
-        if now.exists():
-            shutil.rmtree(now)  # holds no stream
-        before.rename(now)
-    except OSError as error:
-        raise OperatorError(
-            f"cannot move {before} to {now}: {error.strerror}; check the folder's owner"
-        ) from None
-    return True
 
 
 def size_of_data(folder: Path) -> int:

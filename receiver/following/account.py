@@ -5,7 +5,7 @@ import logging
 from broker.offset import Offset
 from receiver.meter import Meter
 from receiver.outcome import Blocked, Cause, Done, Report
-from receiver.writing.spans import Finding
+from receiver.writing.spans import Finding, Kind
 
 __all__ = ["Account"]
 
@@ -26,10 +26,19 @@ class Account:
 
     def claimed(self, offset: Offset) -> None:
         """Tell that it is ours."""
+        self._blocked = None
         self._meter.claimed(self._partition, offset)
         logger.info(
             "partition %d: from sequence %d, epoch %d", self._partition, offset.next, offset.epoch
         )
+
+    def standing_by(self, owner: str) -> None:
+        """Take note that `owner` has it, and that we wait for it to go."""
+        self._meter.standing_by(self._partition, owner)
+
+    def lost(self, successor: str) -> None:
+        """Take note that another receiver has taken it over."""
+        self._meter.lost(self._partition, successor)
 
     def waiting(self, messages: int) -> None:
         """Take note of how many messages wait."""
@@ -86,6 +95,12 @@ class Account:
 
 
 def _describe(finding: Finding) -> str:
+    if finding.kind is Kind.LOSS:
+        since = f"since sequence {finding.after}" if finding.after else "from the first on"
+        return (
+            f"loss: messages of host {finding.host} {since} were removed from the stream before they were received, seen "
+            f"at sequence {finding.sequence}"
+        )
     return (
         f"{finding.kind.value} of {finding.end - finding.start} bytes: host {finding.host}, file {finding.file!r}, "
         f"bytes {finding.start} to {finding.end}, seen at sequence {finding.sequence}"

@@ -17,7 +17,7 @@ from broker.subjects import consumer_name
 from receiver.assignment import Assignment, Stay, Turn
 from receiver.following.account import Account
 from receiver.following.jobs import Jobs
-from receiver.following.ledger import Ledger
+from receiver.following.ledger import Ledger, TakenOver
 from receiver.following.offsets import StreamMismatch, StreamRestored
 from receiver.following.pace import Pace
 from receiver.following.patience import pause, unless
@@ -78,8 +78,9 @@ class Follower:
         self._attempts = 0
 
     async def run(self, stop: asyncio.Event, revision: int | None = None) -> None:
-        """Claim the partition and follow it; raises `FencedError`, and OperatorError for what only a person can mend.
+        """Claim the partition and follow it; raises OperatorError for what only a person can mend.
 
+        Raises `TakenOver` when another receiver has claimed it, `FencedError` when a person has moved its offset.
         With a `revision` return at once if the offset is no longer at that: somebody else has claimed it.
         """
         if not await self._patiently(partial(self._claim, revision), stop):
@@ -99,6 +100,7 @@ class Follower:
         if offset is None:
             return False
         self._wake.epoch = offset.epoch
+        self._goes_on = self._ledger.is_unsettled  # so that a task settles it, though nothing comes
         self._account.claimed(offset)
         await self._count()
         return True
@@ -209,8 +211,10 @@ class Follower:
                 self._turns.again(turn)
                 await self._wait_blocked(blocked, stop)
                 return False
-            case Superseded(_, detail):
-                raise FencedError(f"partition {self._partition}: {detail}; this receiver stops")
+            case Superseded(_, detail, ""):
+                raise FencedError(f"partition {self._partition}: {detail}")
+            case Superseded(_, _, successor):
+                raise TakenOver(self._partition, successor)
 
     def _judged(self, report: Report, turn: Turn) -> Report:
         """Return the report; blocked when the bell goes on ringing and tasks find nothing: never a tight loop of jobs."""

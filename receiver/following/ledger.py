@@ -23,11 +23,22 @@ from receiver.writing.bond import Folders
 from receiver.writing.entry import iso
 from receiver.writing.evidence import Evidence
 
-__all__ = ["Ledger", "hold_against_stream", "stream_state"]
+__all__ = ["Ledger", "TakenOver", "hold_against_stream", "stream_state"]
 
 _PAUSE, _LAG = 0.5, 0.05  # seconds
 
 logger = logging.getLogger(__name__)
+
+
+class TakenOver(FencedError):
+    """Another receiver, `owner`, has a partition by now."""
+
+    def __init__(self, partition: int, owner: str) -> None:
+        """Say which, and who."""
+        super().__init__(
+            f"partition {partition}: {owner} has taken it over; only one receiver may own a partition"
+        )
+        self.owner = owner
 
 
 class Ledger:
@@ -49,6 +60,7 @@ class Ledger:
         self._folders = folders
         self._clear_until = 0
         self.offset: Offset | None = None
+        self.is_unsettled = False  # a batch that may be undone, for all that the journal says
 
     async def claim(self, now: datetime, revision: int | None = None) -> Offset | None:
         """Take the partition over from whoever owns it, and return where to go on.
@@ -132,9 +144,11 @@ class Ledger:
         if self._folders is None:
             return Evidence("", "")
         try:
-            return await asyncio.to_thread(self._folders.look)
+            evidence = await asyncio.to_thread(self._folders.look)
         except OSError as error:
             raise _unusable(error) from None
+        self.is_unsettled = evidence.last is not None and not evidence.last.is_settled
+        return evidence
 
     async def _tie(self, offset: Offset) -> None:
         if self._folders is None:
@@ -201,7 +215,10 @@ class Ledger:
             self.offset = replace(self.offset, next=max(self.offset.next, done.until))
 
     async def confirm(self) -> None:
-        """Raise `FencedError` when somebody else owns the partition by now; `Rejected`, `ConnectionLost`."""
+        """Raise `TakenOver` when another receiver owns the partition by now, `FencedError` when a person has moved its offset.
+
+        Raises `Rejected`, `ConnectionLost`.
+        """
         await self._confirmed()
 
     async def look_around(self) -> None:
@@ -214,12 +231,14 @@ class Ledger:
         found = self._decode(await bucket.read(self._connection, OFFSETS_BUCKET, self._key))
         if found is None:
             await self._confirm(None)
-        if self.offset is None or found is None or found.epoch > self.offset.epoch:
-            raise FencedError(
-                f"partition {self._partition}: {found.owner if found else 'somebody who deleted its offset'} has "
-                "taken it over; only one receiver may own a partition, so this one stops"
-                + ("" if found else " (start it again: it says how to go on behind the files)")
-            )
+        if found is None:
+            raise FencedError(f"partition {self._partition}: somebody has deleted its offset")
+        if self.offset is None or found.epoch > self.offset.epoch:
+            if found.is_moved:
+                raise FencedError(
+                    f"partition {self._partition}: {found.owner} has moved its offset"
+                )
+            raise TakenOver(self._partition, found.owner)
         return found
 
     async def release(self) -> None:

@@ -22,13 +22,22 @@ class Standby:
     """One partition as somebody sees it who would own it."""
 
     def __init__(
-        self, connection: Connection, partition: int, silence: float, clock: Callable[[], float]
+        self,
+        connection: Connection,
+        partition: int,
+        silence: float,
+        clock: Callable[[], float],
+        seen: Callable[[str], None],
     ) -> None:
-        """Take an owner for gone after so many seconds without an answer and without a commit."""
+        """Take an owner for gone after so many seconds without an answer and without a commit.
+
+        `seen` is called with the name of the owner at each look.
+        """
         self._connection = connection
         self._partition = partition
         self._silence = silence
         self._clock = clock
+        self._seen = seen
         self._told = ""
 
     async def wait(self, stop: asyncio.Event) -> int | None:
@@ -59,7 +68,12 @@ class Standby:
         try:
             await self._connection.client()
             entry = await bucket.read(self._connection, OFFSETS_BUCKET, offset_key(self._partition))
-        except (ConnectionLost, Rejected):
+        except ConnectionLost:
+            return None
+        except Rejected as error:
+            self._say(
+                f"the broker refuses: {error}; run `logbroker apply`; waiting", logging.WARNING
+            )
             return None
         return entry or bucket.Entry(b"", 0)
 
@@ -71,6 +85,7 @@ class Standby:
             return None  # the claim says what is to be done about it
         if offset is None or offset.is_moved or offset.released:
             return None
+        self._seen(offset.owner)
         if not offset.presence:
             self._say(
                 f"{offset.owner} cannot be asked whether it lives: it is taken over by hand only"
@@ -79,7 +94,7 @@ class Standby:
         self._say(f"standing by behind {offset.owner}")
         return await life_of(self._connection, offset.presence)
 
-    def _say(self, words: str) -> None:
+    def _say(self, words: str, level: int = logging.INFO) -> None:
         if words != self._told:
-            logger.info("partition %d: %s", self._partition, words)
+            logger.log(level, "partition %d: %s", self._partition, words)
         self._told = words

@@ -3,12 +3,16 @@
 Runs in a Spark worker. In any doubt about where the consumer stands it is reset to the first sequence that is wanted;
 a delivery out of its place is never passed on. What the consumer left out nobody could see: that it is as we made it is
 asked once more behind every pull. Nothing is polled: a pull for what is not there yet waits at the broker.
+
+A message without headers and payload ends a pull: nats-server (2.15.1) takes it as the last of the answers to a request
+that crosses accounts, as those of a receiver with credentials do. What it had to deliver behind it never arrives, so the
+consumer is reset to there. The next pulls are small at first, as such messages seldom come alone.
 """
 
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
@@ -38,6 +42,7 @@ _TOO_LARGE = "Exceeds MaxBytes"
 _ALIVE = "100"
 _LARGEST = 3 * LARGEST_PULL  # for a single message, of a broker that takes larger ones than ours
 _NANOSECONDS = 1_000_000_000
+_CUT = "cut"  # our word for a pull that an empty message has ended
 _LEFT = "408 left"  # the broker's own word for a pull whose time is up, and ours for one that is given up
 
 
@@ -53,13 +58,21 @@ class Chunk:
         """The delivery of the last message; there is always one."""
         return self.messages[-1][0]
 
+    def beginning(self, count: int) -> "Chunk":
+        """Return the first `count` of its messages."""
+        messages = self.messages[:count]
+        return Chunk(messages, _size_of(messages))
+
 
 class Reading:
     """What a partition has from `first` on, for one stay. While a chunk is being written the next one is fetched."""
 
-    def __init__(self, connection: Connection, assignment: Assignment, first: int) -> None:
-        """Ask nothing yet."""
+    def __init__(
+        self, connection: Connection, assignment: Assignment, first: int, most: int = 0
+    ) -> None:
+        """Ask nothing yet; with `most` there is one batch, of so many messages."""
         self._limit = assignment.limit
+        self._most = most
         self._source = _Source(connection, assignment, first)
         self._ahead: Future[Chunk | None] | None = None
         self._size = 0
@@ -79,9 +92,11 @@ class Reading:
             self._ahead = None
             if chunk is None:
                 return
+            if self._most:
+                chunk = chunk.beginning(self._most)
             self._size += chunk.size
-            is_full = self._size >= self._limit
-            if chunk.last.pending:
+            is_full = self._most > 0 or self._size >= self._limit
+            if chunk.last.pending and not self._most:
                 self._size = 0 if is_full else self._size
                 self._ahead = pending = self._pull()
             proof = background.submit(self._source.prove())  # while the chunk is being written
@@ -123,35 +138,48 @@ class _Source:
     def __init__(self, connection: Connection, assignment: Assignment, first: int) -> None:
         self._connection = connection
         self._assignment = assignment
-        self._first = first
         self._consumer = consumer_name(assignment.partition)
         self._pulls = self._beats = 0
         self._inbox = ""
         self._number = 1
-        self._sequence = first
+        self._sequence = first  # of the first message that is still to come
+        self._batch = _PULL_MESSAGES
         self._taken: list[tuple[Delivery, Arrived]] = []
-        self._size = 0
         self._ended: asyncio.Future[str] | None = None
-        self._subscriptions: list[Any] = []
+        self._lines: Any = None
+        self._word_to_leave: Any = None
         self._client: BrokerClient | None = None
         self.left = threading.Event()
 
     async def _open(self) -> None:
         async with asyncio.timeout(_PATIENCE):
             self._client = await self._connection.client()
-        self._inbox = self._connection.new_inbox()
-        tap = self._connection.tap
-        self._subscriptions.append(await tap(f"{self._inbox}.*", self._take))
+        await self._listen()
         if self._assignment.leave:
-            self._subscriptions.append(await tap(self._assignment.leave, self._leave))
+            self._word_to_leave = await self._connection.tap(self._assignment.leave, self._leave)
         await self._position()
 
+    async def _listen(self) -> None:
+        self._inbox = self._connection.new_inbox()
+        self._lines = await self._connection.tap(f"{self._inbox}.*", self._take)
+
     async def pull(self, most: int, wait: float) -> Chunk | None:
-        """Pull once, at most about `most` bytes; None when nothing has come for `wait` seconds, or we are to leave.
+        """Pull about `most` bytes at most; None when nothing has come for `wait` seconds, or we are to leave.
 
         Raises `ConnectionLost` for deliveries that are not the next ones.
         """
-        if self._subscriptions:
+        taken = await self._first_pull(most, wait)
+        size, enough = _size_of(taken), min(most, self._assignment.pull // 2)
+        # pulls that are small still: each for itself would be written and proved
+        while taken and taken[-1][0].pending and self._batch < _PULL_MESSAGES and size < enough:
+            if not (more := await self._pull(most - size, 0)):
+                break
+            taken += more
+            size += _size_of(more)
+        return Chunk(tuple(taken), size) if taken else None
+
+    async def _first_pull(self, most: int, wait: float) -> list[tuple[Delivery, Arrived]]:
+        if self._lines is not None:
             self._check_client()
             return await self._pull(most, wait)
         await self._open()
@@ -170,7 +198,7 @@ class _Source:
             raise ConnectionLost("the connection was lost")
 
     async def _position(self) -> None:
-        """Have the consumer stand at `first`. Its own delivery numbers prove nothing: each reset begins them anew."""
+        """Have the consumer stand at what is wanted. Its own delivery numbers prove nothing: each reset begins them anew."""
         try:
             delivered = await self._delivered()
         except Rejected as error:
@@ -182,7 +210,7 @@ class _Source:
                 {"stream_name": STREAM, "config": config},
             )
             delivered = await self._delivered()
-        if int(delivered["stream_seq"]) == self._first - 1:
+        if int(delivered["stream_seq"]) == self._sequence - 1:
             self._number = int(delivered["consumer_seq"]) + 1
         else:
             await self._reset()
@@ -210,26 +238,36 @@ class _Source:
     async def _reset(self) -> None:
         # a reset of a consumer that is not there is never answered (2.15.1)
         await self._connection.api(
-            f"CONSUMER.RESET.{STREAM}.{self._consumer}", {"seq": self._first}
+            f"CONSUMER.RESET.{STREAM}.{self._consumer}", {"seq": self._sequence}
         )
-        self._number, self._sequence = 1, self._first
+        self._number = 1
 
-    async def _pull(self, most: int, wait: float) -> Chunk | None:
+    async def _pull(self, most: int, wait: float) -> list[tuple[Delivery, Arrived]]:
         """Pull once. A pull that may wait ends with what is there as soon as something is (2.15.1)."""
         if self.left.is_set():
-            return None
+            return []
+        size = min(max(most, _LEAST), self._assignment.pull)
+        status = await self._ask(self._batch, size, wait)
+        if not self._taken and _TOO_LARGE in status:
+            # a message larger than what is asked for would never come: ask for it alone
+            status = await self._ask(1, _LARGEST, 0)
+        if not self._taken:
+            if not status.startswith(_NOTHING_THERE):
+                raise ConnectionLost(f"the broker ended a pull with {status}")
+            return []
+        taken = self._checked()
+        if status == _CUT:
+            await self._go_on_behind_the_cut()
+        else:
+            self._batch = min(2 * self._batch, _PULL_MESSAGES)
+        return taken
+
+    async def _ask(self, batch: int, size: int, wait: float) -> str:
+        """Have `batch` messages of `size` bytes delivered at most; return the status that ends the deliveries."""
         self._pulls += 1
-        self._taken, self._size = [], 0
+        self._taken = []
         self._ended = asyncio.get_running_loop().create_future()
-        request: dict[str, int | bool] = {
-            "batch": _PULL_MESSAGES,
-            "max_bytes": min(max(most, _LEAST), self._assignment.pull),
-            "no_wait": True,
-        }
-        if (
-            most == _LARGEST
-        ):  # a message larger than what is asked for would never come: ask for it alone
-            request |= {"batch": 1, "max_bytes": _LARGEST}
+        request: dict[str, int | bool] = {"batch": batch, "max_bytes": size, "no_wait": True}
         if wait > 0:
             request["expires"] = int(wait * _NANOSECONDS)
         if self._has_beats(wait):
@@ -239,14 +277,14 @@ class _Source:
             json.dumps(request).encode(),
             reply=f"{self._inbox}.{self._pulls}",
         )
-        status = await self._connection.guard(self._end_of(self._ended, wait), _LONGEST + wait)
-        if self._taken:
-            return self._checked()
-        if _TOO_LARGE in status and most != _LARGEST:
-            return await self._pull(_LARGEST, 0)
-        if not status.startswith(_NOTHING_THERE):
-            raise ConnectionLost(f"the broker ended a pull with {status}")
-        return None
+        return await self._connection.guard(self._end_of(self._ended, wait), _LONGEST + wait)
+
+    async def _go_on_behind_the_cut(self) -> None:
+        if self._batch > 1:  # else nothing was under way behind it
+            await self._connection.guard(self._lines.unsubscribe(), _PATIENCE)
+            await self._listen()
+            await self._reset()
+        self._batch = 1
 
     async def _end_of(self, ended: "asyncio.Future[str]", wait: float) -> str:
         """Return the status that ends a pull, however slow the line is, as long as something comes."""
@@ -267,26 +305,25 @@ class _Source:
             return 2 * _BEAT
         return wait + (_PATIENCE_AMONG if self._connection.has_choice else _PATIENCE)
 
-    def _checked(self) -> Chunk:
+    def _checked(self) -> list[tuple[Delivery, Arrived]]:
         number, sequence = self._number, self._sequence
         for delivery, _ in self._taken:
             if delivery.number != number or delivery.sequence < sequence or delivery.attempt != 1:
                 raise _Doubt(f"delivery {delivery} where number {number} was due")
             number, sequence = delivery.number + 1, delivery.sequence + 1
         self._number, self._sequence = number, sequence
-        return Chunk(tuple(self._taken), self._size)
+        return self._taken
 
     def _take(self, message: Arrived) -> None:
+        if self._ended is None or self._ended.done():
+            return
         if message.subject.startswith("logs."):
             delivery = parse(message.reply)
             if delivery is not None:
                 self._taken.append((delivery, message))
-                self._size += len(message.data)
-        elif (
-            message.subject == f"{self._inbox}.{self._pulls}"
-            and self._ended
-            and not self._ended.done()
-        ):
+                if not message.head and not message.data:
+                    self._ended.set_result(_CUT)
+        elif message.subject == f"{self._inbox}.{self._pulls}":
             headers = message.headers or {}
             if headers.get("Status") == _ALIVE:
                 self._beats += 1
@@ -300,8 +337,14 @@ class _Source:
             self._ended.set_result(_LEFT)
 
     async def close(self) -> None:
-        for subscription in self._subscriptions:
-            await self._connection.guard(subscription.unsubscribe(), 5)
+        for subscription in (self._lines, self._word_to_leave):
+            if subscription is not None:
+                await self._connection.guard(subscription.unsubscribe(), 5)
+
+
+def _size_of(taken: Sequence[tuple[Delivery, Arrived]]) -> int:
+    # as the broker counts: many small messages, or large headers, fill a batch, too
+    return sum(sum(map(len, message)) for _, message in taken)
 
 
 class _Doubt(ConnectionLost):

@@ -17,7 +17,10 @@ from receiver.source.reread import read
 from receiver.source.stored import Stored
 from receiver.writing.rebuild import Piece, Rebuilder
 
-__all__ = ["Reader", "Refused", "Run", "nanoseconds"]
+__all__ = ["MOST_UNFOLDED", "Reader", "Refused", "Run", "nanoseconds"]
+
+MOST_UNFOLDED = 32 * 1024 * 1024
+"""Bytes of lines that are held at once, about: a few KiB of zstd may unfold to a thousand times as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +58,30 @@ class Reader:
     selection: Selection
 
     def runs(self, unit: Unit, host: str = "") -> Iterator[Run]:
-        """Yield the unit's lines in order, in runs of about 8 MiB as stored; retention's removals are left out.
+        """Yield the unit's lines in order, in runs of about 8 MiB as stored or 32 MiB of lines; retention's removals are left out.
 
         With `host` the broker sends the messages of that host alone. Raises what `reread.read` raises.
         """
         connection = background.connection(self.servers, self.access)
         subject = f"logs.p{unit.partition}.{host}" if host else partition_filter(unit.partition)
         rebuilder = Rebuilder()
-        for run in read(connection, STREAM, Range(subject, unit.first, unit.until), fail=False):
-            before = rebuilder.found
-            found = [self._taken(rebuilder, message, unit) for message in run]
-            yield Run(
-                run[-1].sequence + 1,
-                tuple(item for item in found if isinstance(item, Piece)),
-                tuple(item for item in found if isinstance(item, Refused)),
-                rebuilder.found - before,
-            )
+        for messages in read(
+            connection, STREAM, Range(subject, unit.first, unit.until), fail=False
+        ):
+            found: list[Piece | Refused] = []
+            size, before = 0, rebuilder.found
+            for message in messages:
+                if item := self._taken(rebuilder, message, unit):
+                    found.append(item)
+                    size += len(item.payload) if isinstance(item, Piece) else 0
+                if size >= MOST_UNFOLDED or message is messages[-1]:
+                    yield Run(
+                        message.sequence + 1,
+                        tuple(item for item in found if isinstance(item, Piece)),
+                        tuple(item for item in found if isinstance(item, Refused)),
+                        rebuilder.found - before,
+                    )
+                    found, size, before = [], 0, rebuilder.found
 
     def _taken(self, rebuilder: Rebuilder, message: Stored, unit: Unit) -> Piece | Refused | None:
         host = message.subject.split(".", 2)[-1]

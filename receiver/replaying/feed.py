@@ -5,7 +5,7 @@ a file's repeats may lie in different slices. What is held is bounded by the sli
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -16,7 +16,7 @@ from broker.selection import Selection
 from broker.subjects import InvalidHost, InvalidSubject, partition_filter
 from broker.topology import STREAM
 from receiver.reading import background
-from receiver.replaying.again import Reader, Refused, nanoseconds
+from receiver.replaying.again import MOST_UNFOLDED, Reader, Refused, nanoseconds
 from receiver.replaying.aside import Aside
 from receiver.replaying.files import Failed
 from receiver.replaying.pacing import Pacing
@@ -144,7 +144,18 @@ class Taken:
 
     def take(self, messages: Iterable[Stored]) -> None:
         """Bring on what messages hold; raises OSError."""
-        found = [self._judged(message) for message in messages]
+        found: list[Piece | Refused] = []
+        size = 0
+        for message in messages:
+            if item := self._judged(message):
+                found.append(item)
+                size += len(item.payload) if isinstance(item, Piece) else 0
+            if size >= MOST_UNFOLDED:
+                self._bring_on(found)
+                found, size = [], 0
+        self._bring_on(found)
+
+    def _bring_on(self, found: Sequence[Piece | Refused]) -> None:
         for refused in found:
             if isinstance(refused, Refused):
                 self.refused += 1

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from broker.exits import ConfigurationError, OperatorError
+from broker.folder import open_folder
+from broker.whole import clear_away, replacing
 from receiver.replaying.placing import Places, is_of
 from receiver.writing.folders import Folders, make_folder
 from receiver.writing.layout import Layout
@@ -21,7 +23,6 @@ __all__ = ["STAGE", "finish", "prepare", "publish_files", "publish_table", "writ
 
 STAGE = ".replaying"
 _MARK = ".replay.json"
-_FRESH = f"{_MARK}.new"
 _DEFAULT = Layout()
 
 
@@ -31,10 +32,9 @@ def prepare(output: Path) -> Path:
     Raises `ConfigurationError` when it belongs to a receiver, holds a finished replay or anything else, OSError.
     """
     make_folder(output)
-    (output / _FRESH).unlink(
-        missing_ok=True
-    )  # of a replay that died, or had no room, before it began
-    names = os.listdir(output)  # noqa: PTH208 - names are what is wanted
+    with open_folder(output) as folder:
+        clear_away(folder, _MARK)  # of a replay that died, or had no room, before it began
+        names = folder.names()
     if ".logreceiver" in names or (".owners" in names and _MARK not in names):
         raise ConfigurationError(
             f"{output} is a receiver's: a replay never touches its files; give an empty --output"
@@ -145,10 +145,5 @@ def finish(output: Path, summary: dict[str, object]) -> None:
 
 
 def _write_mark(output: Path, entry: dict[str, object]) -> None:
-    fresh = output / STAGE / "mark" if (output / STAGE).is_dir() else output / _FRESH
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(json.dumps({"version": 1, **entry}) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(output / _MARK)
-    sync_folder(output)
+    with open_folder(output) as folder, replacing(folder, _MARK, 0o644) as half:
+        half.file.write(json.dumps({"version": 1, **entry}).encode() + b"\n")

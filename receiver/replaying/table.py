@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ _ARROW = pa.schema(
     ]
 )
 _ROWS = 65_536  # in one piece to Spark
+_BYTES = 16 * 1024 * 1024  # the same
 
 
 def write_table(session: SparkSession, units: list[Unit], reader: Reader, place: Path) -> int:
@@ -116,33 +118,36 @@ def _rows(unit: Unit, reader: Reader, aside: Path) -> Iterator[pa.RecordBatch]:
 
 def _batches(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
     gathered: list[pa.RecordBatch] = []
-    rows = 0
-    for piece in pieces:
-        batch = _of_piece(piece)
+    rows = size = 0
+    for batch in chain.from_iterable(map(_of_piece, pieces)):
         gathered.append(batch)
-        rows += batch.num_rows
-        if rows >= _ROWS:
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _ROWS or size >= _BYTES:
             yield from _joined(gathered)
-            gathered, rows = [], 0
+            gathered, rows, size = [], 0, 0
     if gathered:
         yield from _joined(gathered)
 
 
-def _of_piece(piece: Piece) -> pa.RecordBatch:
-    text = piece.payload.decode("utf-8", "replace").removesuffix("\n")
-    lines = text.split("\n")
-    count = len(lines)
+def _of_piece(piece: Piece) -> Iterator[pa.RecordBatch]:
+    lines = piece.payload.decode("utf-8", "replace").removesuffix("\n").split("\n")
+    file = _text(piece.file) or None
+    # host and path stand in each row: of a long path and short lines they are most of it
+    most = max(1, min(_ROWS, _BYTES // (len(piece.host) + len(file or "") + 1)))
     time = pa.scalar(piece.stored_at // 1000, pa.timestamp("us", tz="UTC"))
-    columns: list[Any] = [
-        pa.repeat(time.cast(pa.date32()), count),
-        pa.repeat(pa.scalar(piece.host), count),
-        pa.repeat(time, count),
-        pa.repeat(pa.scalar(piece.sequence), count),
-        pa.array(range(count), pa.int32()),
-        pa.repeat(pa.scalar(_text(piece.file) or None, pa.string()), count),
-        pa.array(lines, pa.string()),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
+    for begin in range(0, len(lines), most):
+        part = lines[begin : begin + most]
+        count = len(part)
+        columns: list[Any] = [
+            pa.repeat(time.cast(pa.date32()), count),
+            pa.repeat(pa.scalar(piece.host), count),
+            pa.repeat(time, count),
+            pa.repeat(pa.scalar(piece.sequence), count),
+            pa.array(range(begin, begin + count), pa.int32()),
+            pa.repeat(pa.scalar(file, pa.string()), count),
+            pa.array(part, pa.string()),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=_ARROW)
 
 
 def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:

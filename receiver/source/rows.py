@@ -43,6 +43,7 @@ class _Columns:
     payloads: list[bytes] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     size: int = 0
+    widest: int = 64  # characters of what stands in each row of a message beside the line
 
     def add(self, message: Stored, place: _Place) -> None:
         try:
@@ -51,9 +52,9 @@ class _Columns:
         except MalformedBlock:
             self._append(message, place, None, None, message.payload)
             return
-        if origin is None and not payload.endswith(b"\n"):
+        if origin is None and payload and not payload.endswith(b"\n"):
             payload += b"\n"
-        if origin is None or not origin.is_claim:
+        if payload if origin is None else not origin.is_claim:
             self._append(message, place, origin, payload.count(b"\n"), payload)
 
     def _append(
@@ -72,12 +73,14 @@ class _Columns:
         self.payloads.append(payload)
         self.headers.append(message.headers)
         self.size += len(payload)
+        named = sum(len(name) + len(value) for name, value in message.headers.items())
+        self.widest = max(self.widest, len(message.subject) + named)
 
 
 def record_batches(
     messages: Iterable[Stored], show: Show, partitions: frozenset[int] = frozenset()
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of messages in their order; claims carry no lines and have no row.
+    """Yield the rows of messages in their order; claims and empty messages carry no lines and have no row.
 
     `payload` is unfolded, and gets the last newline that a foreign publisher left out, so that the payloads of a host
     in the order of `sequence` are its file. A message that breaks our rules has its payload as it was sent, and NULL
@@ -90,13 +93,13 @@ def record_batches(
             continue
         columns.add(message, place)
         if columns.size >= _BATCH_BYTES:
-            yield _batch(columns, show)
+            yield from _batches(columns, show)
             columns = _Columns()
     if columns.sequences:
-        yield _batch(columns, show)
+        yield from _batches(columns, show)
 
 
-def _batch(columns: _Columns, show: Show) -> pa.RecordBatch:
+def _batches(columns: _Columns, show: Show) -> Iterator[pa.RecordBatch]:
     where: list[pa.Array] = [
         pa.array([place.partition for place in columns.places], pa.int32()),
         pa.array(columns.sequences, pa.int64()),
@@ -109,18 +112,23 @@ def _batch(columns: _Columns, show: Show) -> pa.RecordBatch:
     schema = arrow_schema(show)
     if show.explode:
         parents, exploded = _exploded(columns, show.as_text)
-        arrays = [
-            *(array.take(parents) for array in where),
-            *exploded,
-            *(array.take(parents) for array in headers),
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        # what stands in each row of a message may be far more than its lines
+        step = max(1, _BATCH_BYTES // columns.widest)
+        for begin in range(0, len(parents), step):
+            part = parents.slice(begin, step)
+            arrays = [
+                *(array.take(part) for array in where),
+                *(array.slice(begin, step) for array in exploded),
+                *(array.take(part) for array in headers),
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return
     block = [
         _spans(columns.origins),
         pa.array(columns.lines, pa.int32()),
         pa.array(columns.payloads, pa.binary()),
     ]
-    return pa.RecordBatch.from_arrays([*where, *block, *headers], schema=schema)
+    yield pa.RecordBatch.from_arrays([*where, *block, *headers], schema=schema)
 
 
 def _times(texts: list[str]) -> pa.Array:

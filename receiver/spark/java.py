@@ -38,13 +38,18 @@ class Java:
 def find_java(environment: Mapping[str, str]) -> Java:
     """Return the first Java of those named above that Spark supports.
 
-    Raises `ConfigurationError` when there is none, naming those that were passed over.
+    Raises `ConfigurationError` when there is none, naming those that were passed over, and for a JAVA_HOME that holds no Java.
     """
     unfit: list[str] = []
     for origin, executable in _candidates(environment):
         version = _version_of(executable)
         if version is not None and _release_of(version) in SUPPORTED:
             return Java(executable, version, origin)
+        if version is None and origin == "JAVA_HOME":
+            raise ConfigurationError(
+                f"JAVA_HOME is {environment[origin]}, and {executable} is no working Java: "
+                "set it to a Java 17, 21 or 25, or unset it"
+            )
         unfit.append(f"{origin} {executable} is {version or 'no working Java'}")
     found = f" ({'; '.join(unfit)})" if unfit else ""
     raise ConfigurationError(f"no Java for Spark 4.3{found}: {_REMEDY}")

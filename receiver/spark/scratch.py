@@ -4,12 +4,14 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from broker.exits import OperatorError
+from broker.folder import Folder, make_folder, open_folder
 
 __all__ = ["in_use", "scratch_folder"]
 
@@ -29,7 +31,7 @@ def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
     place = _short_enough(parent)
     with ExitStack() as stack:
         try:
-            place.mkdir(parents=True, exist_ok=True)
+            make_folder(place, 0o755).close()
             _sweep(place)
             folder = _enter(stack, place)
         except OSError as error:
@@ -73,7 +75,8 @@ def in_use(folder: Path) -> Iterator[int]:
 
     Yields the descriptor of the lock: a child that inherits it holds the lock as long as it lives.
     """
-    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with open_folder(folder) as opened:
+        descriptor = opened.open(_LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         if not os.fstat(descriptor).st_nlink:
@@ -84,28 +87,53 @@ def in_use(folder: Path) -> Iterator[int]:
 
 
 def _sweep(place: Path) -> None:
-    for folder in place.glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # another user's; that's fine, it stays
-            try:
-                descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            except FileNotFoundError:
-                folder.rmdir()  # being made just now, or by somebody killed there: it is empty in both cases
-                continue
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(folder)
-            finally:
-                os.close(descriptor)
+    with suppress(OSError), open_folder(place) as opened:
+        for name in opened.names():
+            if name.startswith(_PREFIX):
+                with suppress(OSError):  # another user's, or no folder; that's fine, it stays
+                    _remove_if_left(opened, name)
+
+
+def _remove_if_left(place: Folder, name: str) -> None:
+    with place.enter(name) as folder:
+        if folder.owner.user != os.geteuid():
+            return  # its owner could put anything in the place of what is removed
+        try:
+            descriptor = folder.open(_LOCK, os.O_RDWR)
+        except FileNotFoundError:
+            # being made just now, or by somebody killed there: it is empty in both cases
+            os.rmdir(name, dir_fd=place.descriptor)
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _empty(folder)
+            os.rmdir(name, dir_fd=place.descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _remove(folder: Path) -> None:
-    with suppress(OSError):  # that's fine: what is left is for a later start
-        for path in folder.iterdir():
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            elif path.name != _LOCK:
-                path.unlink(missing_ok=True)
-        (folder / _LOCK).unlink(
-            missing_ok=True
-        )  # the last: without it nobody knows whose the rest is
-        folder.rmdir()
+    with (
+        suppress(OSError),  # that's fine: what is left is for a later start
+        open_folder(folder.parent) as place,
+    ):
+        with place.enter(folder.name) as opened:
+            _empty(opened)
+        os.rmdir(folder.name, dir_fd=place.descriptor)
+
+
+def _empty(folder: Folder) -> None:
+    for name in folder.names():
+        if name != _LOCK:
+            _remove_one(folder, name)
+    with suppress(FileNotFoundError):
+        folder.remove(_LOCK)  # the last: without it nobody knows whose the rest is
+
+
+def _remove_one(folder: Folder, name: str) -> None:
+    found = os.stat(name, dir_fd=folder.descriptor, follow_symlinks=False)
+    if stat.S_ISDIR(found.st_mode):
+        shutil.rmtree(name, ignore_errors=True, dir_fd=folder.descriptor)
+    else:
+        with suppress(FileNotFoundError):
+            folder.remove(name)

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from broker.exits import ConfigurationError, OperatorError
 from receiver.spark.classdata import used
 from receiver.spark.java import find_java
 from receiver.spark.jvm import END_WITHIN, JvmFailed, death_told, gateway_to_jvm
+from receiver.spark.masters import check_masters
 from receiver.spark.parcel import FOLDER, pack
 from receiver.spark.scratch import scratch_folder
 from receiver.spark.worker_log import told
@@ -36,7 +37,10 @@ __all__ = [
 
 _ATTEMPTS = 4
 _LOOK = 1.0  # seconds
+_SLOW = 20.0  # seconds; ten are usual where a machine is busy otherwise
 _LOCAL = re.compile(r"local(?:\[(\*|[0-9]+)\])?")
+
+logger = logging.getLogger(__name__)
 
 _GIVEN_UP = (
     "NullPointerException",
@@ -47,6 +51,7 @@ _WRONG = ("IllegalArgumentException", "NumberFormatException")
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.ui.killEnabled": "false",  # whoever reaches the page could end our jobs
     "spark.speculation": "false",  # an attempt beside another would have to wait for its lock
     "spark.python.worker.reuse": "true",  # connections stay open in it
     "spark.python.daemon.module": "receiver.spark.worker_daemon",
@@ -104,6 +109,8 @@ def _local(scratch: Path) -> dict[str, str]:
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        # other users of this machine reach the ports there; Spark makes a secret anew for each start, and keeps it to itself
+        "spark.authenticate": "true",
         "spark.local.dir": str(scratch),
         "spark.python.unix.domain.socket.dir": str(scratch),
     }
@@ -126,15 +133,17 @@ def spark_context(
     `slots` is how many tasks run at once: with a local master the size of its pool, on a cluster the most cores that
     are asked for. `conf` adds Spark settings, scratch data goes under `scratch` (a state folder) and is removed. The
     executors of a cluster are sent our packages and run them with `executor_python`, of our own minor version. Raises
-    `ConfigurationError` without a Java or for a wrong setting, OperatorError when Spark does not start or the cluster does not
-    take us within a minute, `JvmFailed`.
+    `ConfigurationError` without a Java or for a wrong setting, OperatorError when Spark does not start, when no master of the
+    cluster is there, or when it does not take us within a minute, `JvmFailed`. A start that takes long is told.
 
     `options` are for the JVM instead of those that use kept class data; it is given `end_within` seconds to end.
     """
     _quieten_py4j()
+    check_masters(master)
     java = find_java(os.environ)
     chosen = used(java) if options is None else options
     with (
+        _told_when_slow(master) as started,
         scratch_folder(scratch) as folder,
         gateway_to_jvm(
             java, folder, chosen, _environment(master), end_within=end_within
@@ -152,6 +161,7 @@ def spark_context(
                 if not is_local(master):
                     with _refusals_told(master):
                         context.addArchive(f"{pack(folder)}#{FOLDER}")
+                started()
                 yield context
             finally:
                 _stop(context)
@@ -191,6 +201,20 @@ def spark_session(
 
 
 @contextmanager
+def _told_when_slow(master: str) -> Iterator[Callable[[], None]]:
+    """Say what is waited for when that takes long; until what is yielded is called."""
+    waited = "Java" if is_local(master) else f"Java and {master}"
+    words = "Spark has not started for %g s; still waiting for %s"
+    timer = threading.Timer(_SLOW, logger.warning, (words, _SLOW, waited))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield timer.cancel
+    finally:
+        timer.cancel()
+
+
+@contextmanager
 def _refusals_told(master: str) -> Iterator[None]:
     """Do what Spark may refuse; raises OperatorError with its words, `ConfigurationError` where a setting is wrong."""
     try:
@@ -202,7 +226,8 @@ def _refusals_told(master: str) -> Iterator[None]:
         return
     if kind in _GIVEN_UP and not is_local(master):
         raise OperatorError(
-            f"{master} has not taken us: is it up, and reached from here? start again"
+            f"{master} has not taken us: is it up, reached from here, and given the secret that it asks for "
+            "(spark.authenticate)? start again"
         )
     told = f"Spark does not start: {' '.join(words.split())}; look at --spark-conf"
     raise ConfigurationError(told) if kind in _WRONG else OperatorError(told)

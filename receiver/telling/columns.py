@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 
+from broker.looking import columns as aligned
+
 __all__ = ["columns"]
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Write rows as columns as wide as they need to be."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+    """Write rows as columns as wide as they need to be, with escapes for what is not to be printed."""
+    return "\n".join(aligned.columns(rows, left=range(len(rows[0]))))

@@ -30,6 +30,11 @@ _COUNTERS: tuple[tuple[str, str, Callable[[Standing], float]], ...] = (
     ("batches", "Batches that are committed.", lambda s: s.batches),
     ("batch_seconds", "Seconds of work on batches.", lambda s: s.seconds),
     ("quarantined", "Messages that were set aside.", lambda s: s.quarantined),
+    (
+        "forgotten_files",
+        "Source files that were forgotten because their host has too many.",
+        lambda s: s.forgotten,
+    ),
 )
 _GAUGES: tuple[tuple[str, str, Callable[[Standing], float]], ...] = (
     ("offset", "The first sequence that no file holds yet.", lambda s: s.next),
@@ -66,6 +71,7 @@ class Metrics:
             yield gauge
         yield self._lag()
         yield _blocked(standings)
+        yield _lost(standings)
         yield from _found(standings)
         yield GaugeMetricFamily(
             "logreceiver_waiting",
@@ -99,6 +105,17 @@ def _blocked(standings: list[tuple[int, Standing]]) -> Metric:
         for cause in Cause:
             is_it = standing.blocked is not None and standing.blocked.cause is cause
             family.add_metric([str(number), cause.value], int(is_it))
+    return family
+
+
+def _lost(standings: list[tuple[int, Standing]]) -> Metric:
+    family = GaugeMetricFamily(
+        "logreceiver_lost",
+        "1 since another receiver has taken the partition over.",
+        labels=["partition"],
+    )
+    for number, standing in standings:
+        family.add_metric([str(number)], int(bool(standing.successor)))
     return family
 
 

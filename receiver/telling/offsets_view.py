@@ -8,6 +8,7 @@ from typing import Any
 from broker import bucket
 from broker.connecting.connection import Connection
 from broker.offset import Offset, UnreadableOffset
+from broker.printable import printable
 from broker.subjects import partition_filter
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.following.ledger import stream_state
@@ -31,7 +32,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffset:
-    """A partition's entry; `behind` is in messages, `first` and `until` are the sequences that the stream holds."""
+    """A partition's entry; `behind` is in messages, `first` and `until` are the sequences that the stream holds.
+
+    `error` says why the entry cannot be read, None where it can or there is none; it then says nothing else.
+    """
 
     partition: int
     next: int
@@ -44,6 +48,7 @@ class PartitionOffset:
     until: int
     behind: int
     history: tuple[Step, ...]
+    error: str | None = None
 
 
 async def gather(connection: Connection, partitions: Sequence[int]) -> list[PartitionOffset]:
@@ -55,10 +60,12 @@ async def _one(connection: Connection, partition: int) -> PartitionOffset:
     stream = await stream_state(connection)
     revisions = await bucket.history(connection, OFFSETS_BUCKET, offset_key(partition))
     steps = tuple(map(_step, revisions))
+    newest = revisions[-1] if revisions and not revisions[-1].is_deletion else None
+    offset, error = Offset(0, 0, "", ""), None
     try:
-        offset = Offset.decode(revisions[-1].value) if revisions else Offset(0, 0, "", "")
-    except UnreadableOffset:
-        offset = Offset(0, 0, "", "")
+        offset = Offset.decode(newest.value) if newest else offset
+    except UnreadableOffset as unreadable:
+        error = str(unreadable)
     return PartitionOffset(
         partition,
         offset.next,
@@ -71,6 +78,7 @@ async def _one(connection: Connection, partition: int) -> PartitionOffset:
         stream.until,
         await waiting(connection, partition, max(offset.next, 1)),
         steps,
+        error,
     )
 
 
@@ -78,7 +86,7 @@ def _step(revision: bucket.Revision) -> Step:
     try:
         offset = Offset.decode(revision.value)
     except UnreadableOffset as error:
-        words = str(error) if revision.value else "deleted"
+        words = "deleted" if revision.is_deletion else str(error)
         return Step(revision.revision, revision.time, 0, 0, "", words)
     return Step(revision.revision, revision.time, offset.next, offset.epoch, offset.owner)
 
@@ -131,10 +139,13 @@ def as_table(partitions: Sequence[PartitionOffset], *, with_history: bool) -> st
         rows.append(
             (
                 *(str(p.partition), str(p.next), str(p.behind), held, f"{p.lines:,}", str(p.epoch)),
-                *(running[p.is_running], p.owner or "nobody yet", p.committed_at or "never"),
+                *(running[p.is_running], _owner(p), p.committed_at or "never"),
             )
         )
-    text = columns(rows)
+    broken = [
+        f"partition {p.partition} cannot be received: {p.error}" for p in partitions if p.error
+    ]
+    text = "\n".join([columns(rows), *map(printable, broken)])
     if not with_history:
         return text
     steps: list[tuple[str, ...]] = [("partition", "revision", "time", "next", "epoch", "owner")]
@@ -144,3 +155,7 @@ def as_table(partitions: Sequence[PartitionOffset], *, with_history: bool) -> st
         for s in p.history
     ]
     return f"{text}\n\n{columns(steps)}"
+
+
+def _owner(partition: PartitionOffset) -> str:
+    return "UNREADABLE" if partition.error else partition.owner or "nobody yet"

@@ -4,7 +4,6 @@ What KV and the stream know is asked of the broker; what only the owner knows, o
 """
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +12,7 @@ from typing import Any
 from broker import bucket
 from broker.connecting.access import Access
 from broker.connecting.connection import Connection, Denied, Rejected
+from broker.connecting.patience import ELECTION, until_answered
 from broker.exits import OperatorError
 from broker.offset import Offset, UnreadableOffset
 from broker.subjects import partition_filter
@@ -24,6 +24,7 @@ from broker.topology import (
     offset_key,
     partitions_in,
 )
+from broker.untrusted import json_object
 from receiver.following.presence import report_of
 from receiver.telling.offsets_view import waiting
 
@@ -48,7 +49,7 @@ class PartitionStatus:
 
     `waiting` is in messages, `lag_bytes` about what these take in the stream, `lag_seconds` the age of the oldest of
     them. The rates are over about ten seconds, `batch_seconds` is the mean of the last stay; they come from the owner, as
-    does `blocked`.
+    does `blocked`. `error` says why the offset cannot be read.
     """
 
     partition: int
@@ -67,6 +68,7 @@ class PartitionStatus:
     bytes_per_second: float | None = None
     batch_seconds: float | None = None
     blocked: Blockade | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +83,7 @@ async def gather(servers: Sequence[str], access: Access, now: datetime) -> list[
     connection = Connection(servers, "logreceiver status", access=access)
     try:
         await connection.once()
-        entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-        state = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
-        asking = _Asking(connection, now, state["bytes"] / max(state["messages"], 1))
-        count = partitions_in(entry.value if entry else None) or 0
-        return [*await asyncio.gather(*(_partition(asking, number) for number in range(count)))]
+        return await until_answered(connection, lambda c: _gather(c, now), ELECTION)
     except Denied as error:
         raise OperatorError(error.description) from None
     except Rejected as error:
@@ -96,12 +94,21 @@ async def gather(servers: Sequence[str], access: Access, now: datetime) -> list[
         await connection.close()
 
 
+async def _gather(connection: Connection, now: datetime) -> list[PartitionStatus]:
+    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+    state = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
+    asking = _Asking(connection, now, state["bytes"] / max(state["messages"], 1))
+    count = partitions_in(entry.value if entry else None) or 0
+    return [*await asyncio.gather(*(_partition(asking, number) for number in range(count)))]
+
+
 async def _partition(asking: _Asking, partition: int) -> PartitionStatus:
     entry = await bucket.read(asking.connection, OFFSETS_BUCKET, offset_key(partition))
+    offset, error = _UNCLAIMED, None
     try:
         offset = Offset.decode(entry.value) if entry else _UNCLAIMED
-    except UnreadableOffset as error:
-        offset = Offset(0, 0, "", f"unreadable: {error}")
+    except UnreadableOffset as unreadable:
+        error = str(unreadable)
     left = await waiting(asking.connection, partition, offset.next)
     owner = await report_of(asking.connection, offset.presence) if offset.presence else None
     return PartitionStatus(
@@ -118,6 +125,7 @@ async def _partition(asking: _Asking, partition: int) -> PartitionStatus:
         int(left * asking.bytes_a_message),
         await _lag(asking, partition, offset.next) if left else 0.0,
         **_live(owner, partition),
+        error=error,
     )
 
 
@@ -142,13 +150,25 @@ async def _lag(asking: _Asking, partition: int, sequence: int) -> float | None:
 
 def _live(report: bytes | None, partition: int) -> dict[str, Any]:
     """Return what an owner says of a partition; one of an earlier version, or of another program, says nothing."""
-    try:
-        told = json.loads(report or b"{}")["partitions"][str(partition)]
-        blocked = told.pop("blocked")
-        known = ("lines_per_second", "bytes_per_second", "batch_seconds")
-        return {
-            **{name: told[name] for name in known},
-            "blocked": Blockade(**blocked) if blocked else None,
-        }
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}
+    match json_object(report or b""):
+        case {"partitions": {**partitions}} if isinstance(
+            told := partitions.get(str(partition)), dict
+        ):
+            known = ("lines_per_second", "bytes_per_second", "batch_seconds")
+            return {name: _number(told.get(name)) for name in known} | {
+                "blocked": _blockade(told.get("blocked"))
+            }
+        case _:
+            return {}
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, int | float) else None
+
+
+def _blockade(value: object) -> Blockade | None:
+    match value:
+        case {"cause": str(cause), "detail": str(detail), "since": str(since)}:
+            return Blockade(cause, detail, since)
+        case _:
+            return None

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from broker.durations import format_duration
+from broker.printable import printable
 from broker.sizes import format_size
 from receiver.telling.columns import columns
 from receiver.telling.hosts import HostFile, HostGaps
@@ -77,7 +78,7 @@ def _row(p: PartitionStatus) -> tuple[str, ...]:
         batch,
         str(p.epoch),
         _RUNNING[p.running],
-        p.owner or "nobody yet",
+        "UNREADABLE" if p.error else p.owner or "nobody yet",
         p.committed_at or "never",
     )
 
@@ -91,8 +92,8 @@ def _blocked(partitions: Sequence[PartitionStatus]) -> list[str]:
         f"partition {p.partition} is blocked since {p.blocked.since}, {p.blocked.cause}: {p.blocked.detail}"
         for p in partitions
         if p.blocked
-    ]
-    return ["\n".join(lines)] if lines else []
+    ] + [f"partition {p.partition} cannot be received: {p.error}" for p in partitions if p.error]
+    return ["\n".join(map(printable, lines))] if lines else []
 
 
 def _files(files: Sequence[HostFile]) -> str:

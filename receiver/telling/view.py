@@ -1,7 +1,7 @@
 """What a running receiver looks like from outside: put together when somebody asks, and only then. Changes nothing."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from broker.connecting.connection import Connection
@@ -100,6 +100,11 @@ class View:
                 for number, standing in sorted(self.meter.partitions.items())
                 if standing.blocked is not None
             ),
+            tuple(
+                (number, standing.successor)
+                for number, standing in sorted(self.meter.partitions.items())
+                if standing.successor
+            ),
         )
 
     def status(self) -> str:
@@ -108,14 +113,38 @@ class View:
             return f"waiting for the broker: {self.waiting_for}"
         if not self.is_following:
             return "starting"
-        standings = self.meter.partitions.values()
-        now = self._clock() / _SECOND
-        pending = sum(standing.pending for standing in standings)
-        rate = sum(standing.rate.per_second(now)[0] for standing in standings)
-        blocked = [str(n) for n, s in sorted(self.meter.partitions.items()) if s.blocked]
-        words = f"{len(standings)} partition{'' if len(standings) == 1 else 's'}"
-        words += f", {pending:,} messages behind, {format_size(int(rate))}/s"
-        return f"{words}; blocked: {', '.join(blocked)}" if blocked else words
+        standings = sorted(self.meter.partitions.items())
+        return "; ".join(
+            (
+                *self._work([s for _, s in standings if not s.owner and not s.successor]),
+                *_waits(standings),
+                *_list("blocked", [n for n, s in standings if s.blocked]),
+                *_list("taken over by another receiver", [n for n, s in standings if s.successor]),
+            )
+        )
+
+    def _work(self, ours: Sequence[Standing]) -> Iterator[str]:
+        if ours:
+            now = self._clock() / _SECOND
+            pending = sum(standing.pending for standing in ours)
+            rate = sum(standing.rate.per_second(now)[0] for standing in ours)
+            words = f"{len(ours)} partition{'' if len(ours) == 1 else 's'}"
+            yield f"{words}, {pending:,} messages behind, {format_size(int(rate))}/s"
+
+
+def _waits(standings: Iterable[tuple[int, Standing]]) -> Iterator[str]:
+    """Say behind whom we stand by."""
+    waited: dict[str, list[int]] = {}
+    for number, standing in standings:
+        if standing.owner:
+            waited.setdefault(standing.owner, []).append(number)
+    for owner, numbers in waited.items():
+        yield f"standing by behind {owner} (partition {', '.join(map(str, numbers))})"
+
+
+def _list(what: str, numbers: Sequence[int]) -> Iterator[str]:
+    if numbers:
+        yield f"{what}: {', '.join(map(str, numbers))}"
 
 
 def _blockade(standing: Standing) -> dict[str, str] | None:

@@ -58,11 +58,11 @@ def as_text(report: Report) -> str:
     if report.unclaimed:
         numbers = ", ".join(map(str, report.unclaimed))
         lines.append(f"not compared, as no receiver has claimed them yet: partitions {numbers}")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _of_host(host: HostReport) -> list[str]:
-    name = printable(host.host)
+    name = host.host
     told = [
         f"{name}: {place.difference.kind.value}: {place.difference.lines} lines, {place.difference.size} bytes, "
         f"the first in {place.where}"

@@ -4,12 +4,20 @@ What is written here is on disk only after `finish`, and counts only once the pa
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import zstandard
 
-from broker.block import MalformedBlock, Origin, decode_origin, decode_payload, has_ours
+from broker.block import (
+    MalformedBlock,
+    Origin,
+    decode_origin,
+    decode_payload,
+    has_ours,
+    predecessor_of,
+)
 from broker.connecting.connection import Arrived
 from broker.delivery import Delivery
 from broker.faults import fault
@@ -36,6 +44,7 @@ _MOST_HELD = (
 )  # bytes of lines; a few KiB of zstd may unfold to a thousand times as much
 _FEW = 256  # hosts; their files stay open
 _NEWLINE = 10
+_MISSING = (Kind.GAP, Kind.LOSS)
 
 
 @dataclass(slots=True)
@@ -76,6 +85,8 @@ class Batch:
         self._output = output
         self._spans = spans
         self._endings = spans.endings
+        if spans.is_new:
+            spans.begin(0 if assignment.epoch == 1 else assignment.first - 1)
         self._judge = Judge(spans)
         self._days = Days(named_zone(destination.time_zone), assignment.passed)
         self._owners = Owners(
@@ -105,18 +116,38 @@ class Batch:
         """
         pieces = self._pieces
         for delivery, message in chunk.messages:
+            headers = message.headers if has_ours(message.head) else None
             try:
-                self._sort(delivery, message, pieces)
+                self._sort(delivery, message, headers, pieces)
             except (MalformedBlock, InvalidHost, InvalidSubject) as error:
                 self._tally.quarantined += 1
                 self._quarantine.set_aside(delivery, message, str(error))
+            self._follow(delivery, message.subject, headers)
             held = self._tally.size - self._appended
             if held > (self._most_of_many if len(pieces) > _FEW else _MOST_HELD):
                 self._append(pieces)
         if len(pieces) <= _FEW:
             self._append(pieces)
+        self._pass(chunk)
+
+    def set_aside(self, chunk: Chunk, reason: str) -> None:
+        """Set the messages of a chunk aside unread; raises OSError."""
+        self._append({})
+        for delivery, message in chunk.messages:
+            self._tally.quarantined += 1
+            self._quarantine.set_aside(delivery, message, reason)
+            self._follow(delivery, message.subject, None)
+        self._pass(chunk)
+
+    def _pass(self, chunk: Chunk) -> None:
         self._tally.messages += len(chunk.messages)
         self._last, self._ack = chunk.last, chunk.messages[-1][1].reply
+
+    def _follow(self, delivery: Delivery, subject: str, headers: dict[str, str] | None) -> None:
+        sequence = delivery.sequence
+        predecessor = predecessor_of(headers, sequence)
+        with suppress(InvalidHost, InvalidSubject):  # that's fine: such a message is in quarantine
+            self._judge.follow(_host_of(subject), predecessor, sequence, delivery.stored_at)
 
     def _append(self, pieces: _Sorted) -> None:
         self._owners.sync()
@@ -130,9 +161,14 @@ class Batch:
         pieces.clear()
         self._appended = self._tally.size
 
-    def _sort(self, delivery: Delivery, message: Arrived, pieces: _Sorted) -> None:
+    def _sort(
+        self,
+        delivery: Delivery,
+        message: Arrived,
+        headers: dict[str, str] | None,
+        pieces: _Sorted,
+    ) -> None:
         host = _host_of(message.subject)
-        headers = message.headers if has_ours(message.head) else None
         origin = decode_origin(headers)
         if origin is not None and origin.is_claim:
             return
@@ -203,11 +239,12 @@ class Batch:
             latest=self._days.latest,
             closed=tuple(self._output.closed),
             findings=tuple(self._judge.findings),
-            notices=tuple(self._output.notices),
+            notices=(*self._output.notices, *self._spans.notices),
+            forgotten=self._spans.forgotten,
         )
 
     def _save_gaps(self) -> None:
-        if gaps := [finding for finding in self._judge.findings if finding.kind is Kind.GAP]:
+        if gaps := [finding for finding in self._judge.findings if finding.kind in _MISSING]:
             self._logbook.announce((self._gaps.image(),))
             fault("gaps_announced")
             self._gaps.save(gaps)

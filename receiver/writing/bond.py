@@ -4,17 +4,17 @@ Files without their journal may end in lines that were never committed, and a jo
 whatever separates the two (a disk that is not mounted, another --state-dir, a folder removed) is seen here.
 """
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from broker.halfmade import clear_away, half_made
+from broker.folder import open_folder
+from broker.whole import clear_away, replacing
 from receiver.writing import journal
 from receiver.writing.evidence import Bond, Evidence
-from receiver.writing.folders import make_folder
+from receiver.writing.folders import make_folder, make_within, within
 from receiver.writing.journal import DamagedJournal
-from receiver.writing.logbook import sync_folder
+from receiver.writing.opening import is_regular, read
 from receiver.writing.place import MARKED, is_mark, place_of
 
 __all__ = ["Folders"]
@@ -41,7 +41,7 @@ class Folders:
             if not is_mark(place.mark):
                 return replace(seen, damage=f"{place.folder / MARKED} is damaged: it is no mark")
         try:
-            last = journal.decode(self._journal.read_bytes())
+            last = journal.decode(read(self._journal))
         except FileNotFoundError:
             return replace(seen, bond=Bond.NO_JOURNAL) if seen.bond is Bond.WHOLE else seen
         except DamagedJournal as error:
@@ -51,7 +51,9 @@ class Folders:
         return replace(seen, last=last)
 
     def _bond(self, output: str, state: str) -> Bond:
-        named_output, named_state = _read(self._of_state), _read(self._of_output)
+        named_output, named_state = _read(self._of_state), ""
+        with suppress(FileNotFoundError), within(self.output, self._of_output) as path:
+            named_state = _read(path)
         if named_output and not is_mark(named_output) and named_state == state:
             named_output = (
                 output  # it was damaged, and the other half tells that these two belong together
@@ -70,13 +72,15 @@ class Folders:
         The journal comes first: where the bond is, a journal that is not there was taken away. What somebody died over
         in doing the same goes.
         """
-        for path in (self._journal, self._of_state, self._of_output):
-            clear_away(path)
-        if not self._journal.exists():
+        for path in (self._journal, self._of_state):
+            _clear_away(path)
+        if not is_regular(self._journal):
             _put(self._journal, journal.sealed(journal.encode_start(epoch, first))[0])
         _put(self._of_state, f"{place_of(self.output).mark}\n".encode())
-        make_folder(self._of_output.parent)
-        _put(self._of_output, f"{place_of(self.state).mark}\n".encode())
+        make_within(self.output, _BONDS)
+        with within(self.output, self._of_output) as path:
+            _clear_away(path)
+            _put(path, f"{place_of(self.state).mark}\n".encode())
 
     @property
     def _journal(self) -> Path:
@@ -87,26 +91,26 @@ class Folders:
         return self.state / f"p{self.partition}.bond"
 
     @property
-    def _of_output(self) -> Path:
-        return self.output / _BONDS / f"p{self.partition}"
+    def _of_output(self) -> str:
+        return f"{_BONDS}/p{self.partition}"
 
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text("ascii", "replace").strip()
+        return read(path).decode("ascii", "replace").strip()
     except FileNotFoundError:
         return ""
+
+
+def _clear_away(path: Path) -> None:
+    with suppress(FileNotFoundError), open_folder(path.parent) as folder:
+        clear_away(folder, path.name)
 
 
 def _put(path: Path, data: bytes) -> None:
     """Make a file appear whole, and on disk; what says so already stays as it is."""
     with suppress(FileNotFoundError):
-        if path.read_bytes() == data:
+        if read(path) == data:
             return
-    with half_made(path) as file:
-        os.fchmod(file.fileno(), 0o640)
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-        Path(file.name).replace(path)
-    sync_folder(path.parent)
+    with open_folder(path.parent) as folder, replacing(folder, path.name) as half:
+        half.file.write(data)

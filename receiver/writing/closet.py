@@ -20,6 +20,7 @@ from receiver.writing.journal import PreImage
 from receiver.writing.keeping import Limits, Segment, superfluous
 from receiver.writing.known import Damaged
 from receiver.writing.layout import Layout, register_keys
+from receiver.writing.opening import read
 from receiver.writing.owners import owner_of
 from receiver.writing.packing import SUFFIXES, clear_away, pack
 
@@ -273,7 +274,7 @@ def _needed(state: Path) -> Mapping[str, PreImage]:
     needed: dict[str, PreImage] = {}
     for path in state.glob("p*.journal"):
         try:
-            batch = journal.decode(path.read_bytes())
+            batch = journal.decode(read(path))
         except journal.DamagedJournal as error:
             raise OSError(5, str(error), str(path)) from error
         for image in batch.images if batch and not batch.is_settled else ():

@@ -15,11 +15,22 @@ from pathlib import Path
 from receiver.permissions import Permissions
 from receiver.writing import writeback
 from receiver.writing.logbook import sync_folder
+from receiver.writing.opening import REFUSED
 
-__all__ = ["Folders", "give", "make_folder", "most_open", "remove_empty", "walk", "within"]
+__all__ = [
+    "Folders",
+    "give",
+    "make_folder",
+    "make_within",
+    "most_open",
+    "remove_empty",
+    "walk",
+    "within",
+]
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 _MOST_OPEN = 128
+_DEEPEST = 64  # folders below the output folder; a source file's path has 32, a template some more
 _MANY = 256  # folders; beyond, one sync of their whole file system is cheaper, whatever else it takes along
 _USUAL = Permissions()
 
@@ -76,8 +87,7 @@ class Folders:
         except OSError as error:
             raise self._named(error, path) from None
         if not stat.S_ISREG(found.st_mode):
-            words = "is a symbolic link or no regular file; move it away"
-            raise OSError(errno.ELOOP, words, str(self._path / path))
+            raise OSError(errno.ELOOP, REFUSED, str(self._path / path))
         return found
 
     @contextmanager
@@ -216,13 +226,26 @@ def _make_one(folder: Path, permissions: Permissions) -> None:
 @contextmanager
 def within(root: Path, path: str) -> Iterator[Path]:
     """Open the folder of a file below `root` and give a path of the file that leads through no link; raises OSError."""
+    folder, _, name = path.rpartition("/")
     folders = Folders(root)
     try:
-        folder, _, name = path.rpartition("/")
         yield Path(f"/proc/self/fd/{folders.open(folder)}", name)
     except OSError as error:
-        error.filename = str(root / path)  # as people know it
+        if error.filename is None:
+            error.filename = str(root / path)
+        elif str(error.filename).startswith("/proc/self/fd/"):  # as people know it
+            error.filename = str((root / path).with_name(Path(error.filename).name))
         raise
+    finally:
+        folders.close()
+
+
+def make_within(root: Path, folder: str, permissions: Permissions = _USUAL) -> None:
+    """Make a folder below `root`, names on disk, through no link; that it exists is fine. Raises OSError."""
+    folders = Folders(root, permissions)
+    try:
+        folders.make(folder)
+        folders.sync()
     finally:
         folders.close()
 
@@ -252,22 +275,39 @@ def most_open(wanted: int) -> int:
 
 
 def walk(root: Path, below: str = "") -> Iterator[str]:
-    """Yield the paths of all files below a folder, relative to it, without what is hidden; never through a link.
+    """Yield the paths of all regular files below a folder, relative to it, without what is hidden; never through a link.
 
-    Raises OSError; a folder that is removed meanwhile is none.
+    `below` is one of its folders, to look there only. Raises OSError; a folder that is removed meanwhile is none, nor is
+    one that is deeper than any of ours.
     """
+    folders = Folders(root)
     try:
-        entries = os.scandir(root / below)
-    except FileNotFoundError:
-        if below:
-            return
-        raise
-    with entries:
+        with suppress(FileNotFoundError):
+            yield from _walk(folders.open(below), f"{below}/" if below else "", _DEEPEST)
+    finally:
+        folders.close()
+
+
+def _walk(opened: int, below: str, left: int) -> Iterator[str]:
+    with os.scandir(opened) as entries:
         for entry in entries:
-            path = f"{below}/{entry.name}" if below else entry.name
             if entry.name.startswith("."):
                 continue
-            if entry.is_dir(follow_symlinks=False):
-                yield from walk(root, path)
-            else:
-                yield path
+            if entry.is_file(follow_symlinks=False):
+                yield f"{below}{entry.name}"
+            elif left and entry.is_dir(follow_symlinks=False):
+                yield from _walk_into(opened, entry.name, below, left)
+
+
+def _walk_into(above: int, name: str, below: str, left: int) -> Iterator[str]:
+    try:
+        opened = os.open(name, _FLAGS, dir_fd=above)
+    except OSError as error:
+        if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
+            return  # that's fine: it was removed, or something else has taken its place
+        error.filename = f"{below}{name}"
+        raise
+    try:
+        yield from _walk(opened, f"{below}{name}/", left - 1)
+    finally:
+        os.close(opened)

@@ -7,6 +7,7 @@ like any other. The file in the output folder is everybody's, and a person's to 
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -15,15 +16,19 @@ from pathlib import Path
 from zlib import crc32
 
 from broker.faults import fault
+from broker.folder import open_folder
+from broker.whole import replacing
 from receiver.writing.journal import PreImage
 from receiver.writing.logbook import append, cut_back, named, sync_folder
-from receiver.writing.spans import Finding
+from receiver.writing.opening import descriptor_of, read
+from receiver.writing.spans import Finding, Kind
 
 __all__ = ["GAPS", "DamagedGaps", "GapBook", "Missing", "cut", "missing"]
 
 GAPS = ".gaps.jsonl"
 """The name of the file in the output folder."""
 
+_TRIES, _BETWEEN = 100, 0.01  # a second in all
 _LOOK_BACK = 16 * 1024 * 1024  # bytes of it in which a gap is looked for that may have been told
 _WAY_OUT = "bring it back, or remove it and the counts in it"
 _SUMS, _GAP = b'{"sums":', b'{"kind":'
@@ -52,7 +57,7 @@ class GapBook:
     def image(self) -> PreImage:
         """Return what the file is now, for the journal; raises OSError."""
         try:
-            found = self._path.stat()
+            found = self._path.lstat()
         except FileNotFoundError:
             return PreImage(self._path.name, 0, 0)
         return PreImage(self._path.name, found.st_size, 0, inode=found.st_ino)
@@ -72,24 +77,23 @@ class GapBook:
         sums, untold = _read(self._path)
         if untold:
             with named(output / GAPS):
-                _publish(output / GAPS, untold)
+                try:
+                    _publish(output / GAPS, untold)
+                except TimeoutError:
+                    return  # that's fine: they are told after one of the next batches
             fault("gaps_told")
             with named(self._path):
                 self._renew(_summed(sums, untold))
 
     def _renew(self, sums: dict[str, Missing]) -> None:
-        fresh = self._path.with_suffix(".gaps.new")
-        with fresh.open("wb") as file:
-            file.write(
-                _sealed(
-                    _encode({"sums": {host: [m.gaps, m.size] for host, m in sorted(sums.items())}})
-                )
-            )
-            file.flush()
-            os.fsync(file.fileno())
-        fault("gaps_summed")
-        fresh.replace(self._path)
-        sync_folder(self._path.parent)
+        counts = {host: [one.gaps, one.size] for host, one in sorted(sums.items())}
+        with (
+            open_folder(self._path.parent) as folder,
+            replacing(folder, self._path.name, 0o644) as half,
+        ):
+            half.file.write(_sealed(_encode({"sums": counts})))
+            half.file.flush()
+            fault("gaps_summed")
 
 
 def missing(path: Path) -> dict[str, Missing]:
@@ -110,7 +114,7 @@ def cut(path: Path, image: PreImage) -> None:
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
+        return path.lstat().st_size
     except FileNotFoundError:
         return 0
 
@@ -118,7 +122,8 @@ def _size(path: Path) -> int:
 def _line(gap: Finding, partition: int) -> bytes:
     about = asdict(gap) | {"kind": gap.kind.value, "partition": partition}
     about |= {"bytes": gap.end - gap.start, "since": _iso(gap.since), "until": _iso(gap.read_at)}
-    del about["read_at"], about["blocks"]
+    for field in ("read_at", "blocks", *(() if gap.kind is Kind.LOSS else ("after",))):
+        del about[field]
     return _sealed(_encode(about))
 
 
@@ -140,7 +145,7 @@ def _iso(moment: int) -> str | None:
 def _read(path: Path) -> tuple[dict[str, Missing], list[bytes]]:
     sums: dict[str, Missing] = {}
     untold: list[bytes] = []
-    data = path.read_bytes()
+    data = read(path)
     for written in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
         seal, _, line = written.partition(b" ")
         if seal.startswith(b"{"):  # of a program that knew no checksums
@@ -179,13 +184,22 @@ def _publish(path: Path, untold: Sequence[bytes]) -> None:
 
 @contextmanager
 def _held(path: Path) -> Iterator[int]:
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    descriptor = os.open(path, flags, 0o640)
+    descriptor = descriptor_of(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # for milliseconds; partitions share the file
+        _lock(descriptor)
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Lock the file, which partitions share for milliseconds; raises TimeoutError where a reader holds it for longer."""
+    for _ in range(_TRIES):
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_BETWEEN)
+    raise TimeoutError(f"{GAPS} is locked by somebody else")
 
 
 def _append(descriptor: int, data: bytes, size: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from broker.block import Origin
-from receiver.writing.spans import Finding, check, judge
+from receiver.writing.spans import Finding, Kind, check, judge
 
 __all__ = ["Book", "Judge"]
 
@@ -15,7 +15,11 @@ _DAY = 24 * 3600 * 1_000_000_000  # nanoseconds
 
 
 class Book(Protocol):
-    """How far the source files of a partition have come."""
+    """How far the source files of a partition have come.
+
+    The file `""` of a host stands for its messages: the end is the sequence of the last one. That of the host `""` is the
+    sequence up to which messages of hosts that are not known may have been received.
+    """
 
     def reached(self, host: str, file: str) -> int | None:
         """Return the end of a file's last span, None for a file that is not known."""
@@ -49,7 +53,7 @@ class Judge:
         Raises `MalformedBlock` for headers that cannot be true.
         """
         if origin is None:
-            return payload if payload.endswith(b"\n") else payload + b"\n"
+            return payload + b"\n" if payload and not payload.endswith(b"\n") else payload
         span = origin.span
         if span is None:
             return payload
@@ -65,6 +69,24 @@ class Judge:
             self._keep(replace(judgement.finding, since=since, read_at=read_at))
         book.note(host, span.file, max(span.end, reached or 0), read_at)
         return payload[judgement.skip :] if judgement.skip else payload
+
+    def follow(self, host: str, predecessor: int | None, sequence: int, stored_at: int) -> None:
+        """Find out whether messages of a host are missing before this one, by the sequence of its predecessor.
+
+        To be called once for every message, whatever becomes of it. A message that shows a gap tells its own loss.
+        """
+        book = self._book
+        last = book.reached(host, "")
+        known = book.reached("", "") if last is None else last
+        is_missing = predecessor is not None and known is not None and predecessor > known
+        if is_missing and not self._has_gap(sequence):
+            since = book.read_at(host, "")
+            loss = Finding(Kind.LOSS, host, "", "", 0, 0, sequence, stored_at, since)
+            self._keep(replace(loss, after=last or 0))
+        book.note(host, "", sequence, stored_at)
+
+    def _has_gap(self, sequence: int) -> bool:
+        return any(one.sequence == sequence and one.kind is Kind.GAP for one in self.findings[-1:])
 
     def _keep(self, finding: Finding) -> None:
         self.found += 1

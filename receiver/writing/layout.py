@@ -6,7 +6,7 @@ system, is no other's, and can be neither a closed segment nor a hidden file of 
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
@@ -29,6 +29,9 @@ _MARKS = r"(?:\.\.%%[cdfz])*"
 _LONGEST = 226  # bytes of a component; ".000001.zst" fits behind, ".….new" around it, and a mark of ours within
 _LONGEST_PATH = (
     1024  # bytes of a file's path; with the rest far below PATH_MAX, whatever the output folder is
+)
+_MOST_LEVELS = (
+    32  # of a source file's path: each folder of it costs an inode and an entry in the register
 )
 _LITERAL = 24  # bytes that a component may have beside a host's name
 _LONGEST_HOST = 190  # bytes of the name itself, where a component is not the default one
@@ -141,17 +144,26 @@ def safe_path(file: str | None) -> str:
     """Return a source file's path as folders and a name: injective, and within what file systems hold.
 
     Bytes that are no UTF-8, what cannot be printed, `%`, a leading dot and what would look like a closed segment are written
-    as `%XX`; what is too long is cut, with `%%` and a digest behind. An absolute path loses its first slash.
+    as `%XX`; what is too long is cut, with `%%` and a digest behind. Of a path that is too long or too deep the first
+    folders stay, and the file's name with a digest of the whole path. An absolute path loses its first slash.
     """
     if not file:
         return _UNNAMED
     if file == "-":
         return _STANDARD_INPUT
-    prefix = "" if file.startswith("/") else f"{_RELATIVE}/"
-    path = prefix + "/".join(map(_component, file.removeprefix("/").split("/")))
-    if len(path.encode()) <= _LONGEST_PATH:
-        return path
-    return f"{_cut(_component(file.rpartition('/')[2]), 64)}%%{_digest(file)}"
+    first = [] if file.startswith("/") else [_RELATIVE]
+    parts = [*first, *map(_component, file.removeprefix("/").split("/"))]
+    if len(parts) <= _MOST_LEVELS and _size(parts) <= _LONGEST_PATH:
+        return "/".join(parts)
+    name = f"{_cut(parts[-1], 64)}%%{_digest(file)}"
+    folders = parts[: _MOST_LEVELS - 1]
+    while _size([*folders, name]) > _LONGEST_PATH:
+        folders.pop()
+    return "/".join([*folders, name])
+
+
+def _size(parts: Sequence[str]) -> int:
+    return len("/".join(parts).encode())
 
 
 def register_keys(live: str) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 A hint, never the truth: what it says may be as old as the last death of a machine, and nothing is cut or undone by it. A file
 of its own holds all that was known once, and a line for each batch since: where a process dies, what it has committed is known.
 Numbers are more than a hint: once closed segments were moved away, nobody else knows which were given. A batch that gives one
-fails where that cannot be written, and of a file whose lengths are no longer so they are kept.
+has it on disk before it counts, and fails where that cannot be; of a file whose lengths are no longer so they are kept.
 """
 
 import json
@@ -17,16 +17,19 @@ from typing import Any
 
 from broker.checksum import closed, is_intact
 from broker.faults import fault
+from broker.folder import open_folder
+from broker.whole import replacing
 from receiver.writing.journal import PreImage
 from receiver.writing.known import Known, difference
 from receiver.writing.layout import Layout
-from receiver.writing.logbook import sync_folder
+from receiver.writing.opening import opened
 
 __all__ = ["Lengths"]
 
 _VERSION = 1
 _GROWN = 64 * 1024  # bytes of batches after which all that is known is written anew
 _DEFAULT = Layout()
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, IndexError)
 
 
 class Lengths:
@@ -81,14 +84,15 @@ class Lengths:
     def keep(self) -> None:
         """Write down how a batch leaves its files, before it counts: whoever comes after a death knows it too.
 
-        Raises OSError when it has given numbers that cannot be kept.
+        On disk when this returns if the batch has given numbers; raises OSError when these cannot be kept.
         """
         left, self._left = self._left, {}
         has_given, self._has_given = self._has_given, False
         if not self._path or not left:
             return
         is_grown = self._size > self._most or self._is_of_new_day(left)
-        if is_grown or not self._append(self._path, _line({"left": _plain(left)})):
+        line = _line({"left": _plain(left)})
+        if is_grown or not self._append(self._path, line, with_sync=has_given):
             try:
                 self._write_anew(self._path)
             except OSError as error:
@@ -96,12 +100,14 @@ class Lengths:
                     error.filename = str(self._path)
                     raise
 
-    def _append(self, path: Path, line: bytes) -> bool:
+    def _append(self, path: Path, line: bytes, *, with_sync: bool) -> bool:
         with suppress(OSError):
             descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
                 is_ours = 0 < self._size == os.fstat(descriptor).st_size
                 if is_ours and os.write(descriptor, line) == len(line):
+                    if with_sync:
+                        os.fdatasync(descriptor)
                     self._size += len(line)
                     self._changed = False
                     return True
@@ -123,13 +129,13 @@ class Lengths:
                 and (fresh.length, fresh.number) == (image.length, image.number)
             ):
                 self._known[image.name] = fresh
+        given = {image.name: image.number + 1 for image in images}  # it may have been closed first
         for live in gone:
-            self._known[live] = Known(0, 0, self.number(live))
+            self._known[live] = Known(0, 0, max(self.number(live), given.get(live, 0)))
         self._left.clear()
         self._has_given = False
         self._changed = True
         self.save()
-        self._sync()
 
     def __enter__(self) -> "Lengths":
         return self
@@ -150,15 +156,14 @@ class Lengths:
 
     def _write_anew(self, path: Path) -> None:
         self._forget_earlier_days()
-        fresh = path.with_suffix(".lengths.new")
+        saved = {"known": _plain(self._known), "fresh": _plain(self._fresh)}
         try:
-            with fresh.open("wb") as file:
-                inode = os.fstat(file.fileno()).st_ino
-                saved = {"known": _plain(self._known), "fresh": _plain(self._fresh)}
+            with open_folder(path.parent) as folder, replacing(folder, path.name, 0o644) as half:
+                inode = os.fstat(half.file.fileno()).st_ino
                 whole = _line({"version": _VERSION, "inode": inode, **saved})
-                file.write(whole)
-            fault("lengths_written")
-            fresh.replace(path)
+                half.file.write(whole)
+                half.file.flush()
+                fault("lengths_written")
         except OSError:
             self._size = 0
             _put_aside(path)
@@ -167,16 +172,6 @@ class Lengths:
             _outdated(path).unlink(missing_ok=True)
         self._changed = False
         self._size, self._most = len(whole), len(whole) + _GROWN
-
-    def _sync(self) -> None:
-        with suppress(OSError):  # that's fine: it matters where the machine dies before it is there
-            if self._path and self._size:
-                descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
-                sync_folder(self._path.parent)
 
     def _is_of_new_day(self, left: Iterable[str]) -> bool:
         if not self._layout.has_date:
@@ -216,7 +211,7 @@ def _line(members: Mapping[str, object]) -> bytes:
 
 def _read(path: Path) -> _Saved:
     try:
-        with path.open("rb") as file:
+        with opened(path, "rb") as file:
             data, inode = file.read(), os.fstat(file.fileno()).st_ino
         first, *lines = data.splitlines(keepends=True)
         opening = _members(first)
@@ -227,16 +222,20 @@ def _read(path: Path) -> _Saved:
         found = _Saved(
             _files(opening["known"], is_here=is_here), _files(opening["fresh"], is_here=is_here)
         )
-        whole = [
-            line for line in lines if line.endswith(b"\n")
-        ]  # who wrote the last one may have died
-        for line in whole:
-            _leave(found, _files(_members(line)["left"], is_here=is_here))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError):
+    except (OSError, *_UNREADABLE):
         return _Saved()  # that's fine: nothing is known
     found.first = len(first)
-    found.size = len(data) if data.endswith(b"\n") else 0
-    return found
+    # who wrote the last line may have died
+    whole = [line for line in lines if line.endswith(b"\n")]
+    taken = [_leave(found, line, is_here=is_here) for line in whole]
+    if all(taken):
+        found.size = len(data) if data.endswith(b"\n") else 0
+        return found
+    return _Saved({live: Known(0, 0, number) for live, number in _numbers_in(found).items()})
+
+
+def _numbers_in(saved: _Saved) -> dict[str, int]:
+    return {live: known.number for live, known in {**saved.known, **saved.fresh}.items()}
 
 
 def _outdated(path: Path) -> Path:
@@ -253,8 +252,7 @@ def _put_aside(path: Path) -> None:
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    found = _read(path)
-    return {live: known.number for live, known in {**found.known, **found.fresh}.items()}
+    return _numbers_in(_read(path))
 
 
 def _members(line: bytes) -> dict[str, Any]:
@@ -265,11 +263,17 @@ def _members(line: bytes) -> dict[str, Any]:
     return dict(found)
 
 
-def _leave(saved: _Saved, left: _Files) -> None:
+def _leave(saved: _Saved, line: bytes, *, is_here: bool) -> bool:
+    """Take what a batch has left from its line; False where that cannot be read."""
+    try:
+        left = _files(_members(line)["left"], is_here=is_here)
+    except _UNREADABLE:
+        return False
     for live, known in left.items():
         if before := saved.fresh.pop(live, None):
             saved.known[live] = before
         saved.fresh[live] = known
+    return True
 
 
 def _files(entries: dict[str, list[int]], *, is_here: bool) -> _Files:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from receiver.writing.opening import descriptor_of
+
 __all__ = ["Locked", "partition_lock"]
 
 _LOOK_AGAIN = 0.02  # seconds
@@ -25,7 +27,7 @@ def partition_lock(
     A task that lost its driver may hold it until its batch is written: hence the patience, in seconds. Raises
     `Locked`, OSError.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+    descriptor = descriptor_of(path, os.O_RDWR | os.O_CREAT)
     try:
         give_up = clock() + patience
         while not _try(descriptor):

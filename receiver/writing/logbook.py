@@ -7,8 +7,11 @@ from pathlib import Path
 from types import TracebackType
 
 from broker.faults import fault
+from broker.folder import open_folder
+from broker.whole import half_made
 from receiver.writing import journal
 from receiver.writing.journal import Batch, PreImage
+from receiver.writing.opening import descriptor_of, opened, read
 
 __all__ = ["Logbook", "append", "cut_back", "named", "sync_folder"]
 
@@ -24,11 +27,9 @@ class Logbook:
     def __init__(self, path: Path) -> None:
         """Open the journal, make it where there is none, and read its last batch; raises OSError, `DamagedJournal`."""
         self._path = path
-        self._file = os.open(
-            path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640
-        )
+        self._file = descriptor_of(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
-            data = path.read_bytes()
+            data = read(path)
             last = journal.decode(data)
             self.last: Batch | None = last and last.seen_in(self._inode)
             self._seal = 0
@@ -113,26 +114,21 @@ class Logbook:
     def _renew(self, epoch: int, first: int, images: Iterable[PreImage]) -> None:
         # The old batches are committed, or the caller would have undone them: nothing in here is needed any more. The
         # new one is in the file before it takes the old one's place, so that an empty journal is always a damaged one.
-        fresh = self._path.with_suffix(".new")
-        opened = os.open(
-            fresh,
-            os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW,
-            0o640,
-        )
-        try:
-            start = journal.encode_start(epoch, first, os.fstat(opened).st_ino, self.spans)
-            opening, self._seal = journal.sealed(start + journal.encode_images(images))
-            _write_whole(opened, opening, fresh)
-            os.fsync(opened)
-            fault("journal_renewed")
-            fresh.replace(self._path)
-        except OSError:
-            os.close(opened)
-            raise
-        fault("journal_replaced")
-        os.close(self._file)
-        self._file, self._size = opened, len(opening)
-        sync_folder(self._path.parent)
+        name = self._path.name
+        with open_folder(self._path.parent) as folder:
+            with half_made(folder, name) as half:
+                fresh = half.file.fileno()
+                start = journal.encode_start(epoch, first, os.fstat(fresh).st_ino, self.spans)
+                opening, self._seal = journal.sealed(start + journal.encode_images(images))
+                half.file.write(opening)
+                half.file.flush()
+                os.fsync(fresh)
+                fault("journal_renewed")
+                half.put(name)
+                os.dup2(fresh, self._file, inheritable=False)
+                self._size = len(opening)
+            fault("journal_replaced")
+            folder.sync()
 
     def __enter__(self) -> "Logbook":
         return self
@@ -146,18 +142,13 @@ class Logbook:
         os.close(self._file)
 
 
-def _write_whole(opened: int, data: bytes, path: Path) -> None:
-    if os.write(opened, data) != len(data):
-        raise OSError(28, "short write to the journal", str(path))
-
-
 def sync_folder(folder: Path) -> None:
     """Bring a folder's entries to disk: names made, renamed or removed in it."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 @contextmanager
@@ -173,7 +164,7 @@ def named(path: Path) -> Iterator[None]:
 
 def append(path: Path, data: bytes) -> None:
     """Append to a file, and make it where there is none; on disk when this returns. Raises OSError."""
-    with named(path), path.open("ab") as file:
+    with named(path), opened(path, "ab") as file:
         is_fresh = not file.tell()
         file.write(data)
         file.flush()
@@ -188,9 +179,9 @@ def cut_back(path: Path, image: PreImage) -> None:
     Through a descriptor of its own: after a failed fsync the kernel takes pages for clean that never reached the disk.
     Raises OSError, and EOFError when the file is shorter than that, or was written anew since.
     """
-    if not path.exists():
+    if not os.path.lexists(path):
         return  # that's fine: somebody has removed it, as an error told him to
-    with path.open("ab") as file:
+    with opened(path, "ab") as file:
         found, length = os.fstat(file.fileno()), image.length or 0
         if image.inode not in (0, found.st_ino):
             raise EOFError(f"{path} was written anew since the batch that is to be undone")

@@ -9,13 +9,15 @@ It also keeps files and folders apart: a path that was a source file and is a fo
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
-from receiver.writing.folders import make_folder
+from receiver.writing.folders import make_within, within
 from receiver.writing.known import Damaged
 from receiver.writing.layout import Days, Layout, folder_key, register_keys
-from receiver.writing.logbook import named, sync_folder
+from receiver.writing.logbook import sync_folder
+from receiver.writing.opening import is_regular, opened
 
 __all__ = ["KnownOwners", "Owners", "Unregistered", "owner_of"]
 
@@ -23,7 +25,9 @@ _FOLDER = ".owners"
 _DEFAULT = Layout()
 _MARK = b"p"
 _WAY_OUT = "remove it, and the next partition that has lines for that file makes it again"
-_MOST_KNOWN = 200_000  # names; whoever makes up files without end costs time, not memory
+_MOST_KNOWN = (
+    20_000  # names of up to 5 KiB; whoever makes up files without end costs time, not memory
+)
 
 _Source = tuple[str, str | None, str]
 _known: dict[tuple[Path, int, Layout], dict[_Source, str]] = {}
@@ -38,11 +42,12 @@ class Owners:
         self, output: Path, partition: int, layout: Layout = _DEFAULT, days: Days | None = None
     ) -> None:
         """Use the folder `.owners` of the output folder; `days` tell the date of a moment."""
+        self._output = output
         self._folder = output / _FOLDER
         self._partition = partition
         self._layout = layout
         self._days = days or Days()
-        self._seed = self._folder / f".p{partition}"
+        self._seed = f"{_FOLDER}/.p{partition}"
         self._has_seed = False
         self._known = _known.setdefault((self._folder, partition, layout), {})
 
@@ -68,7 +73,7 @@ class Owners:
             if self._register(live):
                 return live
         words = "is in the register of another partition; give it back"
-        raise OSError(errno.EEXIST, words, str(self._folder.parent / live))
+        raise OSError(errno.EEXIST, words, str(self._output / live))
 
     def _untangled(self, live: str) -> str:
         """Return a path none of whose folders is a live file, and which is no folder of another."""
@@ -83,60 +88,70 @@ class Owners:
         return f"{path}{name}..%%f" if is_folder else path + name
 
     def _is_file(self, path: str) -> bool:
-        return owner_of(self._folder.parent, path) is not None
+        return owner_of(self._output, path) is not None
 
     def _is_folder(self, path: str) -> bool:
-        return (self._folder / folder_key(path)).exists()
+        return self._is_entered(folder_key(path))
+
+    def _is_entered(self, key: str) -> bool:
+        with suppress(FileNotFoundError), within(self._output, f"{_FOLDER}/{key}") as entry:
+            return is_regular(entry)
+        return False
 
     def _register(self, live: str) -> bool:
         """Say whether a live file is this partition's, by now."""
         keys = register_keys(live)
         key = keys[-1] if self._layout.has_date else keys[0]
-        owners = {_read(f"{self._folder}/{name}") for name in keys} - {None}
-        if not owners and self._link(f"{self._folder}/{key}"):
+        owners = {_read(self._output, name) for name in keys} - {None}
+        if not owners and self._link(key):
             return True
-        return (owners or {_read(f"{self._folder}/{key}")}) == {self._partition}
+        return (owners or {_read(self._output, key)}) == {self._partition}
 
     def _enter(self, key: str) -> None:
-        path = self._folder / key
-        if not path.exists():
-            self._link(str(path))
+        if not self._is_entered(key):
+            self._link(key)
 
-    def _link(self, path: str) -> bool:
+    def _link(self, key: str) -> bool:
         """Have a name in the register; False when another partition was quicker. Raises OSError."""
         _synced.discard(self._folder)
         if not self._has_seed:
             self._make_seed()
         try:
-            # appears whole or not at all, and never replaces another's
-            os.link(self._seed, path)
+            self._link_seed(key)
         except FileExistsError:
             return False
         except OSError as error:
             if error.errno != errno.EMLINK:
                 raise
             self._make_seed()
-            os.link(self._seed, path)
+            self._link_seed(key)
         return True
+
+    def _link_seed(self, key: str) -> None:
+        with within(self._output, self._seed) as seed:
+            # appears whole or not at all, and never replaces another's
+            os.link(seed, seed.with_name(key), follow_symlinks=False)
 
     def _make_seed(self) -> None:
         """Make the one file on disk that all entries of this partition are names of: 5,000 of them cost no 5,000 syncs."""
-        make_folder(self._folder)
-        self._seed.unlink(missing_ok=True)
-        with named(self._seed), self._seed.open("xb") as file:
-            file.write(_entry(self._partition))
-            file.flush()
-            os.fsync(file.fileno())
+        make_within(self._output, _FOLDER)
+        with within(self._output, self._seed) as seed:
+            seed.unlink(missing_ok=True)
+            with seed.open("xb") as file:
+                file.write(_entry(self._partition))
+                file.flush()
+                os.fsync(file.fileno())
         self._has_seed = True
 
     def sync(self) -> None:
         """Bring the register to disk, before anything is written to the files it names; raises OSError."""
-        if self._folder in _synced or not self._folder.is_dir():
+        if self._folder in _synced:
             return
-        self._seed.unlink(missing_ok=True)
-        self._has_seed = False
-        sync_folder(self._folder)
-        _synced.add(self._folder)
+        with suppress(FileNotFoundError), within(self._output, self._seed) as seed:
+            seed.unlink(missing_ok=True)
+            self._has_seed = False
+            sync_folder(seed.parent)
+            _synced.add(self._folder)
 
 
 class KnownOwners(Owners):
@@ -151,7 +166,7 @@ class KnownOwners(Owners):
         """Do nothing."""
 
     def _register(self, live: str) -> bool:
-        owners = {_read(f"{self._folder}/{name}") for name in register_keys(live)} - {None}
+        owners = {_read(self._output, name) for name in register_keys(live)} - {None}
         return owners <= {self._partition}
 
 
@@ -186,23 +201,22 @@ class Unregistered(Owners):
 
 def owner_of(output: Path, live: str) -> int | None:
     """Return the partition that writes a live file, None when the register does not know; raises OSError."""
-    owners = (_read(f"{output}/{_FOLDER}/{key}") for key in register_keys(live))
+    owners = (_read(output, key) for key in register_keys(live))
     return next((owner for owner in owners if owner is not None), None)
 
 
-def _read(path: str) -> int | None:
+def _read(output: Path, key: str) -> int | None:
     try:
-        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with within(output, f"{_FOLDER}/{key}") as path, opened(path, "rb") as file:
+            entry = file.read(40)
     except FileNotFoundError:
         return None
-    try:
-        entry = os.read(opened, 40)
-    finally:
-        os.close(opened)
     digits = entry.removeprefix(_MARK).partition(b" ")[0]
     owner = int(digits) if digits.isdigit() else None
     if owner is None or entry not in (_entry(owner), digits):  # an older program: the number alone
-        raise Damaged(f"{path} is damaged: it does not say which partition writes; {_WAY_OUT}")
+        raise Damaged(
+            f"{output / _FOLDER / key} is damaged: it does not say which partition writes; {_WAY_OUT}"
+        )
     return owner
 
 

@@ -4,7 +4,6 @@ import fcntl
 import gzip
 import hashlib
 import os
-import stat
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ import zstandard
 from broker.faults import fault
 from receiver.writing import rotation
 from receiver.writing.logbook import sync_folder
+from receiver.writing.opening import descriptor_of, is_regular, opened
 
 __all__ = ["SUFFIXES", "clear_away", "pack"]
 
@@ -31,9 +31,10 @@ def pack(segment: Path, compress: str, stopped: Callable[[], bool]) -> None:
     """
     plain = segment.with_name(rotation.plain_name(segment.name))
     with suppress(FileNotFoundError):
-        if not stat.S_ISREG(plain.lstat().st_mode):
+        if not is_regular(plain):
             return
-        packed = [path for end in SUFFIXES.values() if (path := _with(plain, end)).exists()]
+        # what else stands at that name, a link for one, is no compressed form: it is replaced
+        packed = [path for end in SUFFIXES.values() if is_regular(path := _with(plain, end))]
         if packed:
             is_done = rotation.is_closed(plain.name) or _is_same(plain, packed[0])
         else:
@@ -46,17 +47,18 @@ def clear_away(folder: Path, name: str) -> None:
     """Remove a compressed form that somebody died over; one that is being written stays. Raises OSError."""
     for suffix in SUFFIXES.values():
         half = _half(folder / name, suffix)
-        with suppress(FileNotFoundError, BlockingIOError), half.open("rb") as file:
+        if half.is_symlink():  # not ours; to remove it does nothing to what it leads to
+            half.unlink()
+        with suppress(FileNotFoundError, BlockingIOError), opened(half, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             half.unlink()
 
 
 def _pack(plain: Path, suffix: str, stopped: Callable[[], bool]) -> bool:
     half = _half(plain, suffix)
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     with (
-        os.fdopen(os.open(plain, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as source,
-        os.fdopen(os.open(half, flags, 0o600), "r+b") as raw,
+        opened(plain, "rb") as source,
+        os.fdopen(descriptor_of(half, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as raw,
     ):
         if not _is_mine(raw, half):
             return False
@@ -77,7 +79,7 @@ def _with(plain: Path, suffix: str) -> Path:
 
 
 def _is_same(plain: Path, packed: Path) -> bool:
-    with plain.open("rb") as source, packed.open("rb") as raw:
+    with opened(plain, "rb") as source, opened(packed, "rb") as raw:
         try:
             return _digest(source) == _digest(_READERS[packed.suffix](raw))
         except (zstandard.ZstdError, EOFError, gzip.BadGzipFile):

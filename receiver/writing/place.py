@@ -14,9 +14,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from broker.halfmade import clear_away, half_made
+from broker.folder import open_folder
+from broker.whole import clear_away, half_made
 from receiver.assignment import Place
-from receiver.writing.logbook import sync_folder
+from receiver.writing.opening import descriptor_of, read
 
 __all__ = [
     "MARKED",
@@ -42,15 +43,16 @@ def place_of(folder: Path) -> Place:
     """Return a folder that exists as a place, marked now if it never was; raises OSError."""
     path = folder / MARKED
     try:
-        names = path.stat().st_nlink
+        names = path.lstat().st_nlink
     except FileNotFoundError:
         _make(path)
     else:
         if (
             names > 1
         ):  # whoever made it died before it had but one; this folder is too large to look each time
-            clear_away(path)
-    return Place(folder, path.read_text("ascii", "replace").strip())
+            with open_folder(folder) as opened:
+                clear_away(opened, MARKED)
+    return Place(folder, read(path).decode("ascii", "replace").strip())
 
 
 def local_place_of(folder: Path) -> Place:
@@ -65,13 +67,14 @@ def is_mark(text: str) -> bool:
 
 
 def _make(path: Path) -> None:
-    with half_made(path) as file:
-        file.write(f"{secrets.token_hex(16)}\n".encode())
-        file.flush()
-        os.fsync(file.fileno())
-        with suppress(FileExistsError):  # that's fine: another receiver of this folder was quicker
-            os.link(file.name, path)
-    sync_folder(path.parent)
+    with open_folder(path.parent) as folder:
+        with half_made(folder, path.name, 0o644) as half:
+            half.file.write(f"{secrets.token_hex(16)}\n".encode())
+            half.file.flush()
+            os.fsync(half.file.fileno())
+            with suppress(FileExistsError):  # that's fine: another receiver was quicker
+                half.link(path.name)
+        folder.sync()
 
 
 def look(place: Place) -> None:
@@ -80,7 +83,7 @@ def look(place: Place) -> None:
         found = place.folder.stat()
         if place.inode and (found.st_dev, found.st_ino) == (place.device, place.inode):
             return
-        seen = (place.folder / MARKED).read_text("ascii", "replace").strip()
+        seen = read(place.folder / MARKED).decode("ascii", "replace").strip()
     except (FileNotFoundError, NotADirectoryError):
         seen = ""
     if seen != place.mark and place.inode:
@@ -100,7 +103,7 @@ def held(places: tuple[Place, ...]) -> Iterator[None]:
     """Hold the locks that `is_held` asks for elsewhere; several receivers of one folder may."""
     with ExitStack() as stack:
         for place in places:
-            descriptor = os.open(place.folder / MARKED, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            descriptor = descriptor_of(place.folder / MARKED, os.O_RDONLY)
             stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
@@ -108,7 +111,7 @@ def held(places: tuple[Place, ...]) -> Iterator[None]:
 
 def is_held(place: Place) -> bool:
     """Whether the lock that the driver holds is felt here; raises OSError."""
-    descriptor = os.open(place.folder / MARKED, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    descriptor = descriptor_of(place.folder / MARKED, os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from broker.block import decode_origin, decode_payload
 from broker.subjects import Subject
 from receiver.writing.judging import Judge
+from receiver.writing.received import Received
 
 __all__ = ["Piece", "Rebuilder"]
 
@@ -72,15 +73,15 @@ class _Memory:
     """A book that begins and ends with whoever reads."""
 
     def __init__(self) -> None:
-        self._files: dict[tuple[str, str], tuple[int, int]] = {}
+        self._files = Received()
 
     def reached(self, host: str, file: str) -> int | None:
-        known = self._files.get((host, file))
+        known = self._files.get(host, file)
         return known[0] if known else None
 
     def read_at(self, host: str, file: str) -> int:
-        known = self._files.get((host, file))
+        known = self._files.get(host, file)
         return known[1] if known else 0
 
     def note(self, host: str, file: str, end: int, read_at: int) -> None:
-        self._files[host, file] = (end, read_at)
+        self._files.put(host, file, (end, read_at))

@@ -3,11 +3,11 @@
 One line per file and batch: host, file id, end of its last span, when that was read. The newest line of a file counts.
 One per live file that ends within a line: its name, host and file id, or null once the line is finished.
 Every write ends in a line of its own random seal and a checksum of its lines: where a seal still stands, everything before it is
-what was read or written with it. The journal knows the last seal: a file that was cut, or is an older one, ends in another. Files of which nothing came for a month are forgotten, and the oldest beyond a number: their next block
-is taken like the first of a new file.
+what was read or written with it. The journal knows the last seal: a file that was cut, or is an older one, ends in another.
+Files of which nothing came for a month are forgotten, and the oldest of a host that has too many, which is told: their next
+block is taken like the first of a new file.
 """
 
-import heapq
 import json
 import os
 import secrets
@@ -17,9 +17,13 @@ from pathlib import Path
 from zlib import crc32
 
 from broker.faults import fault
+from broker.folder import open_folder
+from broker.whole import replacing
 from receiver.writing.endings import Endings, Source
 from receiver.writing.journal import PreImage
-from receiver.writing.logbook import append, cut_back, sync_folder
+from receiver.writing.logbook import append, cut_back
+from receiver.writing.opening import opened
+from receiver.writing.received import MOST_OF_HOST, End, Received
 
 __all__ = ["DamagedSpans", "SpanBook", "cut"]
 
@@ -27,12 +31,10 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: it costs 
 
 _GROWN = 1024 * 1024  # bytes below which a file is never written anew
 _FORGOTTEN = 30 * 24 * 3600 * 1_000_000_000  # nanoseconds behind the file that was read last
-_MOST_FILES = 200_000  # of a partition; some 50 MB of memory
 _CHECKSUM = len("01234567")
 _SEAL = len(b'["0123456789abcdef","01234567"]\n')
 
-Reached = dict[tuple[str, str], tuple[int, int]]
-"""By host and file id: the end of the last span, and when its block was read in nanoseconds since the epoch."""
+_Ends = dict[Source, End]
 
 
 class DamagedSpans(ValueError):
@@ -50,7 +52,7 @@ class _Memory:
     inode: int
     size: int
     seal: bytes
-    reached: Reached
+    reached: Received
     torn: dict[str, Source]
     compact_at: int = _GROWN
     last: str = ""
@@ -62,15 +64,21 @@ _WAY_OUT = "bring it back, or remove it and lose what it knows of gaps"
 _memories: dict[Path, _Memory] = {}
 """Of the partitions served last, the latest at the end: a reused worker comes to all of them."""
 _MOST_MEMORIES = 2
+_BEGIN = ("", "")
 
 
 class SpanBook:
-    """The spans of one partition; whoever holds the partition's lock may have one."""
+    """The spans of one partition; whoever holds the partition's lock may have one.
+
+    `forgotten` is how many files were forgotten for others to be remembered by `save`; `notices` tell of it, once for each host.
+    """
 
     def __init__(self, path: Path) -> None:
         """Read what is new since this worker last looked; raises OSError, `DamagedSpans`."""
         self._path = path
-        self._news: Reached = {}
+        self._news: _Ends = {}
+        self.forgotten = 0
+        self.notices: list[str] = []
         self._memory = self._remember()
         self.endings = Endings(self._memory.torn)
 
@@ -102,9 +110,18 @@ class SpanBook:
         known = self._known(host, file)
         return known[1] if known else 0
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever noted."""
+        return not (any(self._memory.reached.items()) or self._news)
+
+    def begin(self, sequence: int) -> None:
+        """Remember the sequence up to which somebody else may have received messages, of a book that is new."""
+        self._news["", ""] = (sequence, 0)
+
     def _known(self, host: str, file: str) -> tuple[int, int] | None:
         key = (host, file)
-        return self._news.get(key) or self._memory.reached.get(key)
+        return self._news.get(key) or self._memory.reached.get(*key)
 
     def note(self, host: str, file: str, end: int, read_at: int) -> None:
         """Remember that a source file has been received up to `end`; on disk with `save`."""
@@ -124,12 +141,20 @@ class SpanBook:
         last = secrets.token_hex(8)
         lines = _sealed(self._news, fresh, last, self._memory.checksum)
         append(self._path, lines)
-        self._memory.reached.update(self._news)
+        self._remember_news()
         self._memory.torn = dict(torn)
         self._memory.size += len(lines)
         self._memory.seal, self._memory.last = lines[-_SEAL:], last
         self._memory.checksum = 0
         self._news = {}
+
+    def _remember_news(self) -> None:
+        reached = self._memory.reached
+        for (host, file), end in self._news.items():
+            reached.put(host, file, end)
+        self.forgotten += reached.forgotten
+        self.notices += map(_overflow, reached.losers)
+        reached.settle()
 
     def compact(self, now: int) -> None:
         """Write the file anew when most of it is history. Only between batches: what the journal says of it is void then.
@@ -145,22 +170,22 @@ class SpanBook:
         if self._memory.size < 2 * len(newest):
             self._memory.compact_at = 2 * self._memory.size
             return
-        fresh = self._path.with_suffix(".new")
-        with fresh.open("wb") as file:
-            file.write(newest)
-            file.flush()
-            os.fsync(file.fileno())
-        fault("spans_renewed")
-        fresh.replace(self._path)
-        sync_folder(self._path.parent)
+        with (
+            open_folder(self._path.parent) as folder,
+            replacing(folder, self._path.name, 0o644) as half,
+        ):
+            half.file.write(newest)
+            half.file.flush()
+            fault("spans_renewed")
         self._memory = self._remember()
 
     def _remember(self) -> _Memory:
-        with self._path.open("a+b") as file:
+        with opened(self._path, "a+b") as file:
             found = os.fstat(file.fileno())
             memory = _memories.get(self._path)
-            if memory is None or not _is_same(memory, found, file.fileno()):
-                memory = _Memory(found.st_ino, 0, b"", {}, {})
+            is_fresh = memory is None or not _is_same(memory, found, file.fileno())
+            if memory is None or is_fresh:
+                memory = _Memory(found.st_ino, 0, b"", Received(), {})
             file.seek(memory.size)
             data = file.read()
         try:
@@ -168,6 +193,10 @@ class SpanBook:
         except (ValueError, TypeError) as error:
             _memories.pop(self._path, None)
             raise DamagedSpans(f"{self._path} is damaged: {error}; {_WAY_OUT}") from None
+        if is_fresh:
+            memory.reached.settle_all()
+        else:
+            memory.reached.settle()
         memory.size += len(data)
         memory.seal = (memory.seal + data)[-_SEAL:]
         _keep(self._path, memory)
@@ -194,9 +223,9 @@ def _keep(path: Path, memory: _Memory) -> None:
 
 
 def _is_sealed(path: Path, image: PreImage, seal: str) -> bool:
-    if not seal or not path.exists():
+    if not seal or not os.path.lexists(path):
         return False
-    with path.open("rb") as file:
+    with opened(path, "rb") as file:
         file.seek(max((image.length or 0) - _SEAL, 0))
         return file.read(_SEAL).startswith(f'["{seal}",'.encode())
 
@@ -220,9 +249,9 @@ def _read(data: bytes, memory: _Memory) -> None:
 def _take(entry: object, memory: _Memory) -> None:
     match entry:
         case [str(host), str(file), int(end), int(read_at)]:
-            memory.reached[host, file] = (end, read_at)
+            memory.reached.put(host, file, (end, read_at))
         case [str(host), str(file), int(end)]:  # of a program that knew no times
-            memory.reached[host, file] = (end, 0)
+            memory.reached.put(host, file, (end, 0))
         case [str(live), [str(host), str(file)]]:
             memory.torn[live] = (host, file)
         case [str(live), None]:
@@ -231,17 +260,28 @@ def _take(entry: object, memory: _Memory) -> None:
             raise ValueError(f"unexpected entry {entry!r}")
 
 
-def _lately(reached: Reached, now: int) -> Reached:
-    newest = max((read_at for _, read_at in reached.values()), default=0)
+def _lately(reached: Received, now: int) -> _Ends:
+    newest = max((read_at for _, _, (_, read_at) in reached.items()), default=0)
     last = min(now, newest)
-    kept = [
-        (key, (end, read_at or newest))
-        for key, (end, read_at) in reached.items()
+    left = {
+        (host, file): (end, read_at or newest)
+        for host, file, (end, read_at) in reached.items()
         if not read_at or last - read_at < _FORGOTTEN
+    }
+    # messages of a host that is forgotten were received: what it is not known by any more must show no loss
+    known = [
+        end for host, file, (end, _) in reached.items() if not file and (host, file) not in left
     ]
-    if len(kept) > _MOST_FILES:
-        kept = heapq.nlargest(_MOST_FILES, kept, key=lambda entry: entry[1][1])
-    return dict(kept)
+    begin, _ = reached.get(*_BEGIN) or (0, 0)
+    return {**left, _BEGIN: (max(begin, *known, 0), 0)}
+
+
+def _overflow(host: str) -> str:
+    return (
+        f"host {host} has sent lines of too many files, and the oldest are forgotten (a host has at most "
+        f"{MOST_OF_HOST:,} that are remembered): gaps and repeats in these are not seen; find out what makes "
+        "so many files there"
+    )
 
 
 def _is_same(memory: _Memory, found: os.stat_result, descriptor: int) -> bool:
@@ -254,7 +294,7 @@ def _is_same(memory: _Memory, found: os.stat_result, descriptor: int) -> bool:
 
 
 def _sealed(
-    entries: Reached, torn: Mapping[str, Source | None], last: str, checksum: int = 0
+    entries: _Ends, torn: Mapping[str, Source | None], last: str, checksum: int = 0
 ) -> bytes:
     known = ([host, file, *reached] for (host, file), reached in entries.items())
     lines = b"".join(_encode(line).encode() + b"\n" for line in (*known, *torn.items()))

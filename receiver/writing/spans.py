@@ -17,6 +17,9 @@ class Kind(Enum):
 
     GAP = "gap"
     """Bytes of the source file between what was received and this block never came."""
+    LOSS = "loss"
+    """Messages of the host were removed from the stream before they were received; where the bytes of a file are known
+    that never came, a gap names them as well."""
     REPEAT = "repeat"
     """The block, or its beginning, had been received before and was not written again."""
     DOUBT = "doubt"
@@ -26,7 +29,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A gap or a repeat: the bytes `[start, end)` of a source file of a host.
+    """A gap or a repeat: the bytes `[start, end)` of a source file of a host; of a loss neither is known.
 
     `sequence` is the stream sequence of the block that showed it and `read_at` when that block was read, `since` when
     the one before it was, both in nanoseconds since the epoch; 0 where that is not known. Repeats that follow on each other
@@ -43,10 +46,12 @@ class Finding:
     read_at: int
     since: int = 0
     blocks: int = 1
+    after: int = 0
+    """Of a loss: the sequence of the host's last message before it; 0 for none."""
 
     def breaks_at(self, sequence: int) -> bool:
         """Say whether the block of a sequence does not go on where what is written of its file ends."""
-        return self.sequence == sequence and self.kind is not Kind.REPEAT
+        return self.sequence == sequence and self.kind in {Kind.GAP, Kind.DOUBT}
 
     def then(self, later: "Finding") -> "Finding | None":
         """Return this and a later one of the same file as one, None where they are not repeats that follow on each other."""
@@ -65,7 +70,6 @@ class Judgement:
 
 
 _WRITE_ALL = Judgement(0)
-_LARGEST_OFFSET = 2**63  # of any file system
 
 
 def check(origin: Origin, length: int) -> None:
@@ -74,7 +78,7 @@ def check(origin: Origin, length: int) -> None:
     if span is None:
         return
     added = length - (span.end - span.start)  # its newline, for an unfinished last line
-    if span.end >= _LARGEST_OFFSET or (added not in {0, 1} and not origin.filtered):
+    if added not in {0, 1} and not origin.filtered:
         raise MalformedBlock(f"Log-Span {str(span)!r} does not go with {length} bytes of lines")
     if origin.lines > length:
         raise MalformedBlock(f"Log-Lines {origin.lines} does not go with {length} bytes of lines")

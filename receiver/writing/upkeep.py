@@ -6,6 +6,8 @@ Whoever holds the partition's lock may call this, and nobody while a batch is be
 from contextlib import suppress
 from pathlib import Path
 
+from broker.folder import open_folder
+from broker.whole import clear_away as clear_half_made
 from receiver.writing import gaps, spanbook
 from receiver.writing.files import Output
 from receiver.writing.gaps import GapBook
@@ -14,14 +16,13 @@ from receiver.writing.spanbook import SpanBook
 
 __all__ = ["clear_away", "tend", "undo"]
 
-_HALF_MADE = (".new", ".gaps.new", ".lengths.new")
+_OWN = ("journal", "spans", "gaps", "lengths")
 
 
 def clear_away(state: Path, partition: int) -> None:
-    """Remove what a task died over while it wrote a file of the partition anew; what cannot be removed is written over."""
-    for suffix in _HALF_MADE:
-        with suppress(OSError):
-            (state / f"p{partition}{suffix}").unlink()
+    """Remove what a task died over while it wrote a file of the partition anew; what cannot be removed stays."""
+    with suppress(OSError), open_folder(state) as folder:
+        clear_half_made(folder, *(f"p{partition}.{suffix}" for suffix in _OWN))
 
 
 def tend(state: Path, output: Path, partition: int, now: int) -> None:

@@ -115,6 +115,14 @@ def _watchable(folders: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _absence(path: str) -> str:
+    if os.path.islink(path):  # noqa: PTH114 - a path of any bytes
+        return "is a link that leads nowhere yet"
+    if not os.path.isdir(os.path.dirname(path)):  # noqa: PTH112, PTH120 - a path of any bytes
+        return "is not there yet, and neither is its folder"
+    return "is not there yet"
+
+
 def _see(path: str, family: str, wanted: bool) -> Sighting | Notice | None:
     try:
         status = os.lstat(path)
@@ -125,8 +133,7 @@ def _see(path: str, family: str, wanted: bool) -> Sighting | Notice | None:
     except PermissionError:
         return Notice(NoticeKind.UNREADABLE, path, "may not be seen: its folder is closed to us")
     except OSError:
-        leads = "is a link that leads nowhere yet" if os.path.islink(path) else "is not there yet"  # noqa: PTH114 - a path of any bytes
-        return Notice(NoticeKind.MISSING, path, leads)
+        return Notice(NoticeKind.MISSING, path, _absence(path))
     if stat.S_ISDIR(status.st_mode):
         return Notice(NoticeKind.MISSING, path, f"is a folder; name its files, as in {path}/*.log")
     if not stat.S_ISREG(status.st_mode):

@@ -63,7 +63,7 @@ class Handles:
     """The descriptors of followed files; an open one keeps a deleted file readable and its inode from being reused."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self._most = self._limit = limit
         self._open: dict[FileKey, int] = {}
         self._unpacked: FileKey | None = None
         self._unpacker: Unpacker | None = None
@@ -129,17 +129,16 @@ class Handles:
             await self.trim(followed)
 
     async def trim(self, followed: Mapping[FileKey, Tailer]) -> None:
-        """Close what is followed no longer, and the least recently read above the limit; deleted ones only at last.
+        """Close what is followed no longer, and the least recently read above the limit.
 
-        Those could not be opened again.
+        Never a deleted one that is followed yet: it could not be opened again.
         """
         gone = [key for key in self._open if key not in followed]
         if not gone and len(self._open) <= self._limit:
             return
         kept = [key for key in self._open if key in followed]
-        if len(kept) > self._limit:
-            kept.sort(key=lambda key: followed[key].unseen_since is not None)
-        closing = gone + kept[: max(0, len(kept) - self._limit)]
+        standing = [key for key in kept if followed[key].unseen_since is None]
+        closing = gone + standing[: max(0, len(kept) - self._limit)]
         if self._unpacked in closing:
             self._unpacked = self._unpacker = None
         await _close([self._open.pop(key) for key in closing])
@@ -152,6 +151,7 @@ class Handles:
             match one:
                 case int():
                     self._open[tailer.sighting.key] = one
+                    self._limit = min(self._most, self._limit + 1)  # there are some again
                 case None:
                     tailer.note = "was moved since the last look"
                 case OSError():

@@ -5,15 +5,17 @@ Asks, and never decides what becomes of the lines on the way.
 
 import asyncio
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from broker.bucket import read
+from broker.bucket import Entry, read
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.exits import ConfigurationError
 from broker.subjects import Subject
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
-from shipper.publishing.waiting import Cause, Waiting, cause_of, reason_of
+from shipper.publishing.waiting import Cause, Waiting
 
-__all__ = ["Heading", "partitions_of"]
+__all__ = ["Heading", "Partitions", "partitions_of"]
 
 _ASK_EVERY = (
     10.0  # seconds; a round trip each time there is something to ship, and none while there is not
@@ -21,16 +23,29 @@ _ASK_EVERY = (
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """How many there are, and when the broker was told so: no other broker was at the same nanosecond."""
+
+    count: int
+    time: str
+
+
 class Heading:
     """The subject of a host, asked for again now and then."""
 
     def __init__(
-        self, connection: Connection, subject: Subject, ask_every: float = _ASK_EVERY
+        self,
+        connection: Connection,
+        subject: Subject,
+        ask_every: float = _ASK_EVERY,
+        tell: Callable[[Partitions], None] = lambda _: None,
     ) -> None:
-        """Begin at a subject that was found just now; `ask_every` is in seconds."""
+        """Begin at a subject that was found just now; `ask_every` is in seconds, `tell` hears of every answer."""
         self._connection = connection
         self._subject = subject
         self._ask_every = ask_every
+        self._tell = tell
         self._revision = 0
         self._asked = asyncio.get_running_loop().time()
 
@@ -45,34 +60,36 @@ class Heading:
             # a replica that lags tells what was; who believed it would go back and forth
             if entry and entry.revision > self._revision:
                 self._revision = entry.revision
-                self._subject = Subject.for_host(self._subject.host, _number(entry.value))
+                partitions = _partitions(entry)
+                self._subject = Subject.for_host(self._subject.host, partitions.count)
+                self._tell(partitions)
         except (ConnectionLost, Rejected, ConfigurationError) as error:
             logger.debug("the number of partitions is as it was: %s", error)
         return self._subject
 
 
-async def partitions_of(connection: Connection, waiting: Waiting) -> int:
-    """Return the number of partitions, however long it takes until the broker says it.
+async def partitions_of(connection: Connection, waiting: Waiting) -> Partitions:
+    """Return how many partitions there are, however long it takes until the broker says it.
 
     Raises `ConfigurationError` when it is no such number.
     """
     while True:
-        reason, cause = "the number of partitions is not set; run `logbroker apply`", Cause.MISSING
         try:
             if entry := await read(connection, CONFIG_BUCKET, PARTITIONS_KEY):
                 waiting.over()
-                return _number(entry.value)
+                return _partitions(entry)
+            unset = "the number of partitions is not set; run `logbroker apply`"
+            await waiting.pause(unset, Cause.MISSING)
         except Rejected as error:
-            reason, cause = reason_of(error), cause_of(error)
+            await waiting.refused(error)
         except ConnectionLost as error:
-            reason, cause = f"the broker did not answer: {error}", Cause.LOST
-        await waiting.pause(reason, cause)
+            await waiting.pause(f"the broker did not answer: {error}")
 
 
-def _number(value: bytes) -> int:
-    number = partitions_in(value)
+def _partitions(entry: Entry) -> Partitions:
+    number = partitions_in(entry.value)
     if number is None:
         raise ConfigurationError(
-            f"the broker names {value[:40]!r} as its number of partitions; run `logbroker apply`"
+            f"the broker names {entry.value[:40]!r} as its number of partitions; run `logbroker apply`"
         )
-    return number
+    return Partitions(number, entry.time)

@@ -17,7 +17,7 @@ from shipper.positions import Positions
 from shipper.publishing.agent_id import AgentId
 from shipper.publishing.registry import WRONG_LAST_SEQUENCE, Registry
 from shipper.publishing.verdict import Ruling, Stored, Verdict, review
-from shipper.publishing.waiting import Waiting, cause_of, reason_of
+from shipper.publishing.waiting import Waiting
 
 __all__ = ["Ownership", "OwnershipLost", "fenced_by", "hold", "take_over"]
 
@@ -60,7 +60,7 @@ async def take_over(
             await waiting.pause(f"the broker did not answer: {error}")
             continue
         except Rejected as error:
-            await waiting.pause(reason_of(error), cause_of(error))
+            await waiting.refused(error)
             continue
         waiting.over()
         return ownership

@@ -4,7 +4,9 @@ The first message of a round names the subject's last sequence, so a round that 
 stream then says what happened. Never sends a round while another is in flight, never gives one up.
 """
 
+import asyncio
 import logging
+import random
 import re
 from collections.abc import Awaitable, Callable
 
@@ -21,13 +23,14 @@ from shipper.publishing.ownership import Ownership, fenced_by, hold
 from shipper.publishing.registry import WRONG_LAST_SEQUENCE, Registry
 from shipper.publishing.rounds import MAX_BLOCKS, Round, outgoing
 from shipper.publishing.verdict import Ruling, Stored, Verdict, judge
-from shipper.publishing.waiting import Cause, Waiting, cause_of, reason_of
+from shipper.publishing.waiting import Cause, Waiting
 
 __all__ = ["Publisher"]
 
 _LAG = 1.0  # seconds of silence that a refusal counts as which no answer explains
 _LEAST_DUE = 1.5  # seconds for an answer by a server of several, once it has read a round; it grows as answers come late
 _MOST_DUE = 30.0  # seconds
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds, where another client writes between
 _ACTUAL = re.compile(r"wrong last sequence: (\d+)")
 _MESSAGE_TOO_LARGE = 10054
 _LEAST_ROOM = 1024
@@ -57,6 +60,8 @@ class Publisher:
         self._waiting = waiting
         self._answers = Answers(connection)
         self._attempts = 0
+        self._crossed = 0  # how often in a row another client's message came before the round
+        self._is_stranger_named = False
         self._largest: int | None = None
         self._due = _LEAST_DUE
 
@@ -79,7 +84,7 @@ class Publisher:
             except Rejected as error:
                 if error.error == _MESSAGE_TOO_LARGE:
                     self._shrink(round_, error)
-                await self._waiting.pause(reason_of(error), cause_of(error))
+                await self._waiting.refused(error)
             else:
                 if sequence is not None:
                     self._waiting.over()
@@ -141,6 +146,7 @@ class Publisher:
         fault("sent")
         due = self._due if self._connection.has_choice else None
         sequence = stored_at(answer_of(await answers.wait(patience, subject, due)))
+        self._crossed = 0
         fault("stored")
         self._due = max(_LEAST_DUE, 0.9 * self._due)
         return sequence
@@ -156,6 +162,7 @@ class Publisher:
 
     async def _settle(self, round_: Round) -> int | None:
         """Return the sequence of a refused round that is stored after all, None when it is to be sent again."""
+        await self._give_way()
         verdict = await self._inquire(round_)
         match verdict.ruling:
             case Ruling.GO_ON:
@@ -172,6 +179,30 @@ class Publisher:
                 return None
             case Ruling.FENCED:
                 raise fenced_by(verdict.rival, self._registry.subject)
+
+    async def _give_way(self) -> None:
+        """Wait longer each time that another client's message came before the round, which is sent again whole.
+
+        Before the last sequence is asked for: it would not be the last one any more behind a pause.
+        """
+        if self._crossed:
+            pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._crossed - 1, 10))
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+
+    def _name_stranger(self, newest: Stored) -> None:
+        """Say once who else writes to the subject."""
+        self._crossed += 1
+        if self._is_stranger_named:
+            return
+        self._is_stranger_named = True
+        who = f"client {newest.origin.agent!r}" if newest.origin else "a client without our headers"
+        logger.warning(
+            "%s wrote to %s, which is for this host's shipper only, at sequence %d: rounds are sent again for it; "
+            "find that client, and give it a subject of its own or take its right to this one",
+            who,
+            newest.subject or self._registry.subject,
+            newest.sequence,
+        )
 
     async def _wait_for_replica(self) -> None:
         """Wait where the broker refuses what its own answer asks for: it lags, or its leader was cut off with the round in hand."""
@@ -203,6 +234,7 @@ class Publisher:
         verdict = judge(seen, round_.last, complete=False)
         if verdict.ruling is not Ruling.LOOK_BACK:
             return verdict
+        self._name_stranger(seen[-1])
         every: list[Stored] = []
         await self._registry.all.since(self._expected + 1, every.extend)
         own = [message for message in every if message.subject == self._registry.subject]

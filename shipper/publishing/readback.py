@@ -155,10 +155,10 @@ async def _collect(answers: "asyncio.Queue[Message]") -> list[Stored]:
     page: list[Stored] = []
     while len(page) < _PAGE:
         message = await answers.get()
-        status = (message.headers or {}).get("Status")
-        if status in _END:
-            break
-        if status:
+        if not message.reply:  # a word of the broker's; a stranger's message may have any header
+            status = (message.headers or {}).get("Status")
+            if status in _END:
+                break
             raise ConnectionLost(f"the consumer that reads back the own lines went away ({status})")
         page.append(Stored(message.metadata.sequence.stream, origin_of(message), message.subject))
     return page

@@ -46,7 +46,7 @@ class Registry:
         """
         answer = await self._connection.call(f"DIRECT.GET.{STREAM}.{self.subject}")
         headers = answer.headers or {}
-        if headers.get("Status") == _NO_MESSAGE:
+        if "Nats-Sequence" not in headers and headers.get("Status") == _NO_MESSAGE:
             return None
         return Stored(int(headers["Nats-Sequence"]), origin_of(answer), self.subject)
 

@@ -6,7 +6,7 @@ from shipper.publishing.fitting import fit
 from shipper.publishing.handover import hand_over, patience_for
 from shipper.publishing.heading import Heading
 from shipper.publishing.rounds import Round, unacknowledged
-from shipper.publishing.waiting import Waiting, cause_of, reason_of
+from shipper.publishing.waiting import Waiting
 
 __all__ = ["UnacknowledgedPublisher"]
 
@@ -28,7 +28,7 @@ class UnacknowledgedPublisher:
             except ConnectionLost as error:
                 await self._waiting.pause(f"the broker went away: {error}")
             except Rejected as error:
-                await self._waiting.pause(reason_of(error), cause_of(error))
+                await self._waiting.refused(error)
             else:
                 self._waiting.over()
                 return 0

@@ -4,11 +4,12 @@ import asyncio
 import logging
 import random
 from collections import Counter
+from collections.abc import Callable
 from enum import Enum
 
 from broker.connecting.connection import Rejected
 
-__all__ = ["Cause", "Waiting", "cause_of", "reason_of"]
+__all__ = ["Cause", "Waiting", "reason_of"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds
 _SHORT_PAUSE, _ELECTION = (
@@ -30,17 +31,37 @@ class Cause(Enum):
     REFUSED = "refused"
 
 
+def reason_of(error: Rejected) -> str:
+    """Return what a refusal means to the person who reads the log."""
+    if error.error in _FULL:
+        return f"the broker is full ({error}); goes on when it has room"
+    if error.error in _NOT_ATOMIC:
+        return f"the stream takes no atomic batches ({error}); run `logbroker apply`"
+    if _is_leaderless(error):
+        return (
+            "the stream or its buckets are not there, or have no leader yet, or the stream does not take this host's "
+            "partition; run `logbroker apply`"
+        )
+    return f"the broker refuses: {error}"
+
+
 class Waiting:
     """What this agent waits for, if anything; `reason` is empty while all goes well.
 
     `since` is when that began, on the loop's clock; `retries` counts what was tried again, by cause.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, explain: Callable[[Rejected], str] = reason_of) -> None:
+        """Wait for nothing; `explain` says what a refusal means to the person who reads the log."""
         self.reason = ""
         self.since: float | None = None
         self.retries: Counter[Cause] = Counter()
         self._pause = _FIRST_PAUSE
+        self._explain = explain
+
+    async def refused(self, error: Rejected) -> None:
+        """Say why the broker refused something, and wait, as `pause` does."""
+        await self.pause(self._explain(error), _cause_of(error))
 
     async def pause(self, reason: str, cause: Cause = Cause.LOST) -> None:
         """Say `reason` unless it was the last thing said, and wait; longer each time, at most 5 s.
@@ -68,24 +89,11 @@ class Waiting:
         self.reason, self.since, self._pause = "", None, _FIRST_PAUSE
 
 
-def cause_of(error: Rejected) -> Cause:
+def _cause_of(error: Rejected) -> Cause:
     """Return what a refusal is counted as."""
     if error.error in _FULL:
         return Cause.FULL
     return Cause.MISSING if _is_leaderless(error) else Cause.REFUSED
-
-
-def reason_of(error: Rejected) -> str:
-    """Return what a refusal means to the person who reads the log."""
-    if error.error in _FULL:
-        return f"the broker is full ({error}); goes on when it has room"
-    if error.error in _NOT_ATOMIC:
-        return f"the stream takes no atomic batches ({error}); run `logbroker apply`"
-    if _is_leaderless(error):
-        return (
-            "the stream or its buckets are not there, or have no leader yet; run `logbroker apply`"
-        )
-    return f"the broker refuses: {error}"
 
 
 def _is_leaderless(error: Rejected) -> bool:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from broker.bucket import read
@@ -22,8 +22,13 @@ from shipper.telling.finding import Finding, bad, fine, left_out
 __all__ = ["check_broker", "check_files", "seen_by"]
 
 
-async def check_broker(connection: Connection, host: str) -> list[Finding]:
-    """Reach the broker, the number of partitions and the stream, and ask for the rights; publishes nothing."""
+async def check_broker(
+    connection: Connection, host: str, explain: Callable[[Rejected], str] = reason_of
+) -> list[Finding]:
+    """Reach the broker, the number of partitions and the stream, and ask for the rights; publishes nothing.
+
+    `explain` says what a refusal means.
+    """
     try:
         await connection.once()
         entry = await read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
@@ -38,7 +43,7 @@ async def check_broker(connection: Connection, host: str) -> list[Finding]:
     except ConnectionLost as error:
         return [bad(f"the broker at {connection.servers} did not answer: {error}")]
     except Rejected as error:
-        return [bad(f"broker at {connection.servers}: {reason_of(error)}")]
+        return [bad(f"broker at {connection.servers}: {explain(error)}")]
     except (OperatorError, ValueError) as error:
         return [bad(str(error))]
     finally:

@@ -9,11 +9,13 @@ import json
 import logging
 import os
 import socket
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
+from broker.folder import open_folder
 from broker.running.clients import FRESH, Clients
 from shipper.telling.report import HostReport
 
@@ -79,7 +81,7 @@ class Live:
                     os.unlink(f"{folder}/{temporary}")  # noqa: PTH108 - through the descriptor
                 os.fchmod(listener.fileno(), _MODE)  # what bind(2) makes has no more than this
                 listener.bind(f"{folder}/{temporary}")
-                os.chmod(f"{folder}/{temporary}", _MODE)  # noqa: PTH101 - and no less
+                _widen(f"{folder}/{temporary}")  # and no less
                 listener.listen(_MOST_CLIENTS)
                 # a socket that a killed agent left, or that of an older one, is replaced without a moment between
                 os.rename(f"{folder}/{temporary}", f"{folder}/{SOCKET_NAME}")  # noqa: PTH104
@@ -128,8 +130,15 @@ def _pieces(client: socket.socket) -> Iterator[bytes]:
 
 @contextmanager
 def _reached(folder: Path) -> Iterator[str]:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with open_folder(folder) as opened:
+        yield f"/proc/self/fd/{opened.descriptor}"
+
+
+def _widen(path: str) -> None:
+    """Give the socket at a path its mode, and nothing that somebody has put in its place."""
+    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        yield f"/proc/self/fd/{descriptor}"
+        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            os.chmod(f"/proc/self/fd/{descriptor}", _MODE)  # noqa: PTH101 - fchmod(2) takes no such one
     finally:
         os.close(descriptor)

@@ -149,7 +149,7 @@ def _table(host: HostReport) -> str:
     passed = len(host.passed_over)
     if passed:
         troubles.append(f"not followed: {passed} files that were not written for --ignore-older")
-    return "\n".join([*_head(host), *lines, *troubles])
+    return "\n".join(map(printable, [*_head(host), *lines, *troubles]))
 
 
 def _head(host: HostReport) -> list[str]:

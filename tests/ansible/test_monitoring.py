@@ -45,6 +45,7 @@ PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 TARGETS = [(panel, target) for panel in PANELS for target in panel["targets"]]
 VARIABLES = {"$__rate_interval": "5m", "$__range": "1h", "$host": ".*"}
 LEFT_OUT = {
+    "logreceiver_forgotten_files_total": "the receiver's log names the host, once: nobody needs to be woken",
     "logreceiver_offset": "a place in the stream, which says nothing without the stream's end: that is the lag",
     "logshipper_ack_latency_seconds_sum": "quantiles tell more than a mean",
     "logshipper_ack_latency_seconds_count": "the same number as that of rounds",
@@ -263,6 +264,9 @@ CASES: dict[str, tuple[Wrong, ...]] = {
         Wrong("logbroker_check_certificates_seconds_left", 6 * 86400.0),
     ),
     "LogshipHostsSilent": (Wrong("logbroker_check_hosts_silent", 1.0),),
+    "LogshipHostFloods": (
+        Wrong('logbroker_check_hosts_messages_per_second{host="web01"}', 1001.0),
+    ),
     "LogshipPartitionUnread": (
         Wrong('logbroker_check_lag_partition_age_seconds{partition="1"}', 3601.0),
     ),
@@ -272,6 +276,7 @@ CASES: dict[str, tuple[Wrong, ...]] = {
     "LogshipReceiverDown": (Wrong('up{job="logreceiver"}', 0.0),),
     "LogshipReceiverWaits": (Wrong("logreceiver_waiting", 1.0),),
     "LogshipPartitionBlocked": (Wrong('logreceiver_blocked{cause="disk",partition="0"}', 1.0),),
+    "LogshipPartitionTakenOver": (Wrong('logreceiver_lost{partition="0"}', 1.0),),
     "LogshipReceiverBehind": (Wrong('logreceiver_lag_seconds{partition="0"}', 601.0),),
     "LogshipLinesLost": (Wrong('logreceiver_findings_total{kind="gap"}', more),),
     "LogshipLinesDoubtful": (Wrong('logreceiver_findings_total{kind="doubt"}', more),),
@@ -385,6 +390,7 @@ def test_a_broker_that_is_never_checked_is_told_of(scraped: Scraped) -> None:
     ("alert", "which"),
     [
         ("LogshipLinesLost", 'logreceiver_findings_total{kind="gap"}'),
+        ("LogshipLinesLost", 'logreceiver_findings_total{kind="loss"}'),
         ("LogshipShipperLosesLines", "logshipper_lost_bytes_total"),
         ("LogshipQuarantine", "logreceiver_quarantined_total"),
         ("LogshipLinesDropped", "logbroker_check_room_dropped_messages"),

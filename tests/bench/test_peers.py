@@ -9,6 +9,7 @@ from bench.field.fluent_bit import FLUENT_BIT, FLUENT_BIT_FAST
 from bench.field.peer import Client, Installed, Peer, Server
 from bench.field.rsyslog import RSYSLOG, RSYSLOG_FAST
 from bench.field.syslog_ng import SYSLOG_NG, SYSLOG_NG_FAST, SYSLOG_NG_IN_MEMORY
+from bench.trial import Case, tried
 from broker.address import Address
 
 PEERS = {
@@ -80,8 +81,39 @@ def test_a_peer_that_is_nowhere_names_its_packages(
     )
 
     assert absent.find(tmp_path) is None
-    assert "no-such-program" in absent.missing
-    assert "pack-a" in absent.missing
+    assert "no-such-program" in absent.missing(tmp_path)
+    assert "pack-a" in absent.missing(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo 'librelp.so.0: cannot open shared object file' >&2; exit 127", "librelp.so.0"),
+        ("exit 1", "exit code 1"),
+        (None, "Permission denied"),
+    ],
+)
+def test_a_peer_that_does_not_run_is_absent_before_anything_starts(
+    tmp_path: Path, script: str | None, said: str
+) -> None:
+    program = tmp_path / "rsyslog/usr/sbin/rsyslogd"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755 if script else 0o644)
+
+    heard: list[str] = []
+    (result,) = tried(
+        Case("any", {}, lambda *_: pytest.fail("it was measured")),
+        (systems(tmp_path)["rsyslog"],),
+        1,
+        tmp_path / "run",
+        heard.append,
+    )
+
+    assert result.runs == ()
+    assert heard == [f"any: rsyslog is absent: {result.absent}"]
+    assert said in result.absent
+    assert "\n" not in result.absent
 
 
 def test_whoever_is_measured_has_a_name_of_its_own_and_ours_comes_first(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def test_a_run_has_no_result_and_the_others_go_on(
     assert not results[1].void
 
 
-def test_a_peer_that_is_not_installed_is_named(
+def test_a_peer_that_is_not_installed_is_named_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -187,7 +187,11 @@ def test_a_peer_that_is_not_installed_is_named(
     )
 
     assert voids == ["absent: no-such-program is not on PATH, and no packages are unpacked", ""]
-    assert not any("absent" in words for words in said)
+    assert (
+        said[0]
+        == "c: absent is absent: no-such-program is not on PATH, and no packages are unpacked"
+    )
+    assert not any("absent" in words for words in said[1:])
 
 
 def test_what_only_copies_is_absent_where_files_grow(tmp_path: Path) -> None:

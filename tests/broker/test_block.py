@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.block import (
+    MAX_ID_BYTES,
     MAX_LINES_BYTES,
     Identity,
     MalformedBlock,
@@ -12,13 +13,20 @@ from broker.block import (
     decode_origin,
     decode_payload,
     encode_origin,
+    file_of,
+    predecessor_of,
 )
+from broker.topology import MAX_PAYLOAD
+from shipper.publishing.rounds import LONE_SIZE
+from shipper.settings import ShipperSettings
+
+OURS = {"Log-Agent": "a"}
 
 numbers = st.integers(0, 10**18)
 hexes = st.text("0123456789abcdef", max_size=32)
 spans = st.builds(
     lambda file, start, length: Span(file, start, start + length),
-    st.text("0123456789abcdef:-", min_size=1),
+    st.text("0123456789abcdef:-", min_size=1, max_size=128),
     numbers,
     st.integers(0, 10**9),
 )
@@ -27,7 +35,7 @@ identities = st.builds(Identity, inodes, st.integers(0, 1024), hexes, st.integer
 paths = st.binary(max_size=80).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 origins = st.builds(
     Origin,
-    agent=st.text("0123456789abcdef-", min_size=1),
+    agent=st.text("0123456789abcdef-", min_size=1, max_size=128),
     file=paths,
     span=spans,
     identity=st.none() | identities,
@@ -82,6 +90,7 @@ GOOD = encode_origin(Origin("1-a", "/x", Span("f", 0, 9), Identity(1, 0, "", 0, 
         ("Log-Span", ":0-9"),
         ("Log-Span", "f:-1-9"),
         ("Log-Span", "f:0-99999999999999999999"),
+        ("Log-Span", f"f:0-{2**63}"),
         ("Log-Span", "f:\u0660-9"),
         ("Log-Identity", "1:2:3"),
         ("Log-Identity", "x:0::0:"),
@@ -91,11 +100,43 @@ GOOD = encode_origin(Origin("1-a", "/x", Span("f", 0, 9), Identity(1, 0, "", 0, 
         ("Log-Lines", "-1"),
         ("Log-Read-At", "soon"),
         ("Content-Encoding", "gzip"),
+        ("Log-Span", f"{'f' * 129}:0-9"),
+        ("Log-Span", f"{'é' * 65}:0-9"),
+        ("Log-Agent", "1" * 129),
+        ("Log-Identity", f"1:0:{'a' * 129}:0:"),
+        ("Log-Identity", f"1:0::0:{'a' * 129}"),
     ],
 )
 def test_a_header_that_does_not_hold_together_is_malformed(header: str, value: str) -> None:
     with pytest.raises(MalformedBlock):
         decode_origin({**GOOD, header: value})
+
+
+def test_what_is_longer_than_any_path_is_cut_with_a_digest_behind() -> None:
+    paths = ["/x" * 2048, "/x" * 2049, "/x" * 30_000, "/x" * 30_000 + "é"]
+
+    found = [file_of({"Log-File": path}) for path in paths]
+
+    assert found[0] == paths[0]
+    assert len(set(found)) == 4
+    assert all(len(file.encode()) <= 4096 for file in found)
+    assert all(file.startswith("/x/x") for file in found)
+
+
+def test_a_file_id_is_as_long_as_may_be_or_cannot_be_made() -> None:
+    span = Span("f" * MAX_ID_BYTES, 0, 9)
+
+    assert Span.parse(str(span)) == span
+    with pytest.raises(MalformedBlock, match="129 bytes, more than 128"):
+        Span("f" * (MAX_ID_BYTES + 1), 0, 9)
+
+
+@pytest.mark.parametrize("header", ["Log-Span", "Log-Lines", "Log-Read-At", "Content-Encoding"])
+def test_the_reason_why_a_header_is_refused_is_short(header: str) -> None:
+    with pytest.raises(MalformedBlock) as refused:
+        decode_origin({**GOOD, header: "x" * 60_000})
+
+    assert len(str(refused.value)) < 200
 
 
 @pytest.mark.parametrize("header", ["Log-Span", "Log-Lines", "Log-Read-At"])
@@ -148,6 +189,14 @@ def test_a_frame_that_unfolds_to_too_much_is_refused_before_it_is_unfolded() -> 
         decode_payload({"Content-Encoding": "zstd"}, bomb)
 
 
+def test_the_largest_block_of_a_shipper_may_be_unfolded() -> None:
+    longest_line = ShipperSettings.model_fields["max_line"].metadata
+
+    most = max(LONE_SIZE, *(limit.le for limit in longest_line if hasattr(limit, "le")))
+
+    assert most + 1 <= MAX_LINES_BYTES <= MAX_PAYLOAD
+
+
 @pytest.mark.parametrize("path", [" ", "  ", " /a", "/a ", " /a b "])
 def test_spaces_at_the_ends_of_a_path_survive(path: str) -> None:
     origin = Origin("1-a", path, Span("f", 0, 1), Identity(1, 0, "", 0, ""), 1, 5)
@@ -156,3 +205,24 @@ def test_spaces_at_the_ends_of_a_path_survive(path: str) -> None:
 
     assert value == value.strip()
     assert decode_origin(encode_origin(origin)) == origin
+
+
+@pytest.mark.parametrize(
+    ("headers", "predecessor"),
+    [
+        pytest.param(None, None, id="no headers"),
+        pytest.param({"Nats-Expected-Last-Subject-Sequence": "5"}, None, id="a stranger's"),
+        pytest.param({"Log-Agent": "a"}, None, id="not said"),
+        pytest.param({"Nats-Expected-Last-Subject-Sequence": "0"} | OURS, 0, id="the first"),
+        pytest.param({"Nats-Expected-Last-Subject-Sequence": "5"} | OURS, 5, id="a round's first"),
+        pytest.param({"Nats-Expected-Last-Subject-Sequence": "-5"} | OURS, None, id="no number"),
+        pytest.param({"Nats-Batch-Sequence": "2"} | OURS, 8, id="a later one of a batch"),
+        pytest.param(
+            {"Nats-Batch-Sequence": "2", "Nats-Stream-Source": "x 5"} | OURS, None, id="elsewhere"
+        ),
+    ],
+)
+def test_a_message_names_its_predecessor_on_the_subject(
+    headers: dict[str, str] | None, predecessor: int | None
+) -> None:
+    assert predecessor_of(headers, 9) == predecessor

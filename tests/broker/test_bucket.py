@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -23,7 +24,11 @@ async def test_a_key_that_was_never_written_is_none(connection: Connection) -> N
 async def test_a_written_key_comes_back_with_its_revision(connection: Connection) -> None:
     revision = await bucket.write(connection, "LOGS_OFFSETS", "p0", b"one", 0)
 
-    assert await bucket.read(connection, "LOGS_OFFSETS", "p0") == bucket.Entry(b"one", revision)
+    entry = await bucket.read(connection, "LOGS_OFFSETS", "p0")
+
+    assert entry is not None
+    assert (entry.value, entry.revision) == (b"one", revision)
+    assert datetime.fromisoformat(entry.time).tzinfo is UTC
 
 
 async def test_of_two_writers_that_read_the_same_revision_one_fails(connection: Connection) -> None:

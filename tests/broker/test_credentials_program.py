@@ -5,6 +5,8 @@ import json
 import os
 import signal
 import tomllib
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +19,9 @@ from broker.cli import group
 from broker.commands.handing import Handing
 from broker.connecting.access import Access
 from broker.connecting.client import BrokerClient
-from broker.connecting.connection import BrokerAway, Connection
+from broker.connecting.connection import BrokerAway, Connection, Rejected
 from broker.exits import OperatorError
+from broker.subjects import inbox_of
 from tests.broker.conftest import Broker
 
 pytestmark = pytest.mark.nats
@@ -197,6 +200,56 @@ async def test_the_list_tells_who_is_connected(secured: Secured) -> None:
     assert there["present"] == 1
     assert await connection.once()
     await connection.close()
+
+
+async def test_a_host_may_read_its_lines_back_and_neither_push_them_nor_fill_the_stream_unseen(
+    secured: Secured,
+) -> None:
+    (access,) = await asyncio.to_thread(secured.add, "host", "evil")
+    host = Connection([secured.server], "test", (inbox_of("evil"),), access)
+    config = {"name": "shipper-evil", "filter_subject": "logs.*.evil", "ack_policy": "none"}
+    call = "CONSUMER.CREATE.LOGS.shipper-evil.logs.*.evil"
+
+    made = await host.api(call, {"stream_name": "LOGS", "config": config})
+    pushing = {**config, "deliver_subject": "logship.broker"}
+    with pytest.raises(Rejected, match="may not set deliver_subject"):
+        await host.api(call, {"stream_name": "LOGS", "config": pushing})
+    with pytest.raises(Rejected, match="nobody listens"):
+        await host.ask("logs.p99.evil", b"a line")
+
+    assert made["name"] == "shipper-evil"
+    await host.close()
+
+
+def test_monitoring_tells_nobody_of_others_who_may_not_read_the_broker_s_file(
+    secured: Secured,
+) -> None:
+    ready = secured.broker.wait_ready()
+    port, secret = ready["http"].removeprefix("http://").split(":")[1].split("/", 1)
+
+    pages = (
+        "connz?subs=1&auth=1",
+        "subsz?subs=1",
+        "accountz",
+        "varz",
+        "jsz",
+        "stacksz",
+        "debug/vars",
+        "",
+    )
+
+    assert {seen(port, page) for page in pages} == {404}
+    assert seen(port, f"{secret}/connz?subs=1&auth=1") == 200
+    assert (secured.store / "broker.json").stat().st_mode & 0o777 == 0o600
+
+
+def seen(port: str, page: str) -> int:
+    """Return the status with which a page of the monitoring is answered."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
 
 
 async def test_a_broken_book_neither_opens_nor_closes_a_running_broker(secured: Secured) -> None:

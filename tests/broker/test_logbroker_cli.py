@@ -11,6 +11,7 @@ from broker.connecting.connection import Connection
 from broker.offset import Offset
 from broker.running.configuration import load
 from broker.settings import BrokerSettings
+from tests.broker.conftest import StartBroker
 
 Call = Callable[..., Any]
 
@@ -278,3 +279,60 @@ def test_an_empty_variable_turns_monitoring_off(monkeypatch: pytest.MonkeyPatch)
 
     assert load(BrokerSettings, {}, None).http is None
     assert load(BrokerSettings, {"http": "127.0.0.1:9222"}, None).http is not None
+
+
+@pytest.mark.nats
+def test_a_limit_that_was_computed_is_left_to_the_other_broker(
+    start_broker: StartBroker, logbroker: Call, tmp_path: Path
+) -> None:
+    large, asked, small = (
+        start_broker("--partitions", "1", *options, store=tmp_path / name)
+        for name, options in (
+            ("large", ("--max-store", "2GB")),
+            ("asked", ("--max-store", "2GB", "--max-bytes", "100MB")),
+            ("small", ("--max-store", "1GB")),
+        )
+    )
+    to = {
+        name: ("--server", broker.wait_ready()["server"])
+        for name, broker in (("large", large), ("asked", asked), ("small", small))
+    }
+
+    document = logbroker("export", *to["large"])
+    wished = logbroker("export", *to["asked"])
+    path = tmp_path / "large.json"
+    path.write_text(document.stdout, "utf-8")
+    same = logbroker("import", *to["small"], "--dry-run", "--exit-code", path)
+    imported = logbroker("import", *to["small"], path)
+
+    streams = {one["name"]: one for one in json.loads(document.stdout)["streams"]}
+    assert "max_bytes" not in streams["LOGS"]
+    assert '"max_bytes": 100000000' in wished.stdout
+    assert (same.returncode, same.stdout.splitlines()[0]) == (0, "nothing to do"), same.stderr
+    assert (imported.returncode, imported.stdout) == (0, "nothing to do\n"), imported.stderr
+
+
+@pytest.mark.nats
+def test_a_dry_run_can_be_told_by_its_exit_code_from_one_with_differences(
+    logbroker_inside: Call, fresh_url: str, free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    to = ("--server", fresh_url)
+    path = tmp_path / "LOGS.json"
+    path.write_text('{"name": "LOGS", "max_msgs": 7000000}', "utf-8")
+    dry = ("--dry-run", "--exit-code")
+
+    before = logbroker_inside("apply", *to, *dry)
+    logbroker_inside("apply", *to)
+    after = logbroker_inside("apply", *to, *dry)
+    different = logbroker_inside("import", *to, *dry, path)
+    plain = logbroker_inside("import", *to, "--dry-run", path)
+    logbroker_inside("import", *to, path)
+    same = logbroker_inside("import", *to, *dry, path)
+    away = logbroker_inside("apply", "--server", f"nats://127.0.0.1:{free_port()}", *dry)
+    earnest = logbroker_inside("apply", *to, "--exit-code")
+
+    ended = [one.returncode for one in (before, after, different, plain, same, away, earnest)]
+    assert ended == [1, 0, 1, 0, 0, 2, 2]
+    assert "max_msgs" in different.stdout
+    assert "no broker at" in away.stderr
+    assert "--exit-code goes with --dry-run" in earnest.stderr

@@ -46,7 +46,29 @@ def test_a_purge_shows_what_goes_and_asks_first(logbroker_inside: Call, url: str
     assert "logs.p0.web01" in dry.stdout
     assert "--yes" in unasked.stderr
     assert "removed 2 messages" in done.stdout
-    assert again.stdout == "nothing in the stream is meant\n"
+    assert "STAYS: 1 messages that match, with 1 lines" in dry.stdout
+    assert again.stdout.startswith("nothing would be removed\nSTAYS: 1 messages")
+
+
+def test_a_purge_that_spares_the_only_block_of_a_host_says_so(
+    logbroker_inside: Call, logs_url: str
+) -> None:
+    async def store() -> None:
+        connection = Connection([logs_url], "tests")
+        await connection.ask(*ours("web01", "a", 0, b"a line\n" * 1000))
+        await connection.close()
+
+    asyncio.run(store())
+    purge = ("purge", "--server", logs_url, "--host", "web01", "--dry-run")
+
+    spared, all_of_it = logbroker_inside(*purge), logbroker_inside(*purge, "--everything")
+    nobody = logbroker_inside(*purge[:-2], "web02", "--dry-run")
+
+    assert "STAYS: 1 messages that match, with 1000 lines" in spared.stdout
+    assert "--everything removes them too" in spared.stdout
+    assert all_of_it.stdout.startswith("1 messages")
+    assert "STAYS" not in all_of_it.stdout
+    assert nobody.stdout == "nothing would be removed\nno message in the stream matches\n"
 
 
 def test_one_message_is_shown_and_goes_for_good(logbroker_inside: Call, url: str) -> None:

@@ -1,4 +1,5 @@
 import json
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -6,6 +7,7 @@ from hypothesis import strategies as st
 
 from broker.offset import Offset, UnreadableOffset
 
+times = st.just("") | st.datetimes(timezones=st.just(UTC)).map(datetime.isoformat)
 offsets = st.builds(
     Offset,
     next=st.integers(0, 2**63),
@@ -14,8 +16,8 @@ offsets = st.builds(
     owner=st.text(),
     lines=st.integers(0, 2**63),
     size=st.integers(0, 2**63),
-    last_time=st.text(),
-    committed_at=st.text(),
+    last_time=times,
+    committed_at=times,
 )
 
 
@@ -48,6 +50,7 @@ def test_a_field_of_a_later_program_is_passed_over() -> None:
         b"\xff",
         b'{"version": 2, "next": 1}',
         b'{"version": 1, "next": 1}',
+        b'{"version": 1, "next": 1, "epoch": 1, "stream_created": "", "owner": "", "last_time": "yesterday"}',
     ],
 )
 def test_an_entry_that_is_not_ours_is_unreadable(data: bytes) -> None:

@@ -1,12 +1,12 @@
-from datetime import timedelta
-
 from broker.topology import Topology, offset_key
 
 
-def test_the_duplicate_window_never_exceeds_the_age_that_the_server_would_refuse() -> None:
-    logs = Topology(max_age=timedelta(seconds=5)).streams()[0]
+def test_one_message_is_hardly_ever_taken_for_the_duplicate_of_another_host() -> None:
+    assert Topology().streams()[0]["duplicate_window"] == 100_000_000
 
-    assert logs["duplicate_window"] == logs["max_age"] == 5_000_000_000
+
+def test_the_stream_takes_lines_of_its_partitions_only() -> None:
+    assert Topology(partitions=2).streams()[0]["subjects"] == ["logs.p0.>", "logs.p1.>"]
 
 
 def test_a_limit_that_nobody_asked_for_is_not_declared() -> None:

@@ -52,7 +52,7 @@ def judged(world: "World") -> Judgement:
         found.verdicts[host.name] = verdict
         if not verdict.is_perfect:
             found.findings.append(f"{host.name}: {verdict}")
-    found.findings += [*found.audit.findings, *untold(world.taken)]
+    found.findings += [*found.audit.findings, *untold(world.taken), *_losses_of_nothing(world)]
     if not world.destroyed and not world.operator.on_duty.is_set():
         found.findings += repeats(world.folder / "logs")
     return found
@@ -69,7 +69,14 @@ def audited(world: "World", received: Mapping[str, bytes]) -> Audit:
     """Hold all reported gaps against all that was destroyed."""
     keys = {(one.host, one.file_id) for one in world.destroyed}
     reached = {key: _reached(world, key) for key in keys}
-    return audit(world.destroyed, _gaps(world), reached, received, _forgotten(world))
+    return audit(world.destroyed, _told(world, "gap"), reached, received, _forgotten(world))
+
+
+def _losses_of_nothing(world: "World") -> list[str]:
+    """Return a finding for each loss that is told of a host of which nothing was destroyed."""
+    if world.destroyed or world.harmed:
+        return []  # a block that was destroyed may have stood beside claims, which nobody lists
+    return [f"a loss is told, and nothing was destroyed: {one}" for one in _told(world, "loss")]
 
 
 def repeats(logs: Path) -> list[str]:
@@ -90,11 +97,12 @@ def _receivers(logs: Path) -> list[Path]:
     return sorted(logs.glob("receiver-*.log"))
 
 
-def _gaps(world: "World") -> list[dict[str, Any]]:
+def _told(world: "World", kind: str) -> list[dict[str, Any]]:
     path = world.output / GAPS
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    told = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return [one for one in told if one["kind"] == kind]
 
 
 def _forgotten(world: "World") -> dict[str, int]:

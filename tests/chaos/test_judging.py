@@ -83,6 +83,15 @@ def test_a_gap_that_is_told_where_nothing_is_lost_is_a_finding(world: World) -> 
     ]
 
 
+def test_a_loss_that_is_told_where_nothing_was_destroyed_is_a_finding(world: World) -> None:
+    told = '{"kind":"loss","host":"web01","after":3,"sequence":7}\n'
+    (world.output / GAPS).write_text(told, "utf-8")
+
+    (finding,) = judged(world).findings
+
+    assert finding.startswith("a loss is told, and nothing was destroyed")
+
+
 def test_a_receiver_that_had_to_pass_over_lines_tells_on_the_stream(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.m
 
 CALM, KILLED = "calm01", "killed01"
 PATIENCE = 120.0  # seconds
-_LONG = "f" * 4000
+_LONG_HOST, _LONG_ID = "s" * 200, "f" * 120  # what makes the file of spans grow soon
 _AT_THE_END_OF_A_STAY = {"reported", "heard", "spans_renewed", *IN_TURN}
 
 
@@ -128,7 +128,8 @@ class Stage:
 
     def fill_the_spans(self) -> None:
         for part in range(3):
-            self.publish(*(ours("s", f"{_LONG}{n}", 5 * part, b"part\n") for n in range(100)))
+            ids = (f"{_LONG_ID}{number}" for number in range(1000))
+            self.publish(*(ours(_LONG_HOST, one, 5 * part, b"part\n") for one in ids))
             self.flows(CALM)
 
     def forget_lengths(self) -> None:

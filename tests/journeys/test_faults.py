@@ -127,7 +127,9 @@ def test_the_older_of_two_shippers_of_a_host_is_stopped_and_nothing_is_stored_tw
 
     with Traffic([file], 500) as traffic:
         wait_until("lines arrive", lambda: stage.received_size("twice01") > 0, 60, [older])
-        newer = stage.suite.start_shipper("twice01", [file], "--state-dir", str(tmp_path))
+        newer = stage.suite.start_shipper(
+            "twice01", [file], "--state-dir", str(tmp_path), "--take-over"
+        )
         code = older.wait(60)
 
     assert code == 78

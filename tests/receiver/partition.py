@@ -1,6 +1,7 @@
 """A partition as tests see it: publish into it, run its tasks, move its offset, look at its files."""
 
 import asyncio
+import hashlib
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from broker import bucket
-from broker.block import Identity, Origin, Span, encode_origin
+from broker.block import MAX_ID_BYTES, Identity, Origin, Span, encode_origin
 from broker.connecting.connection import Connection
 from broker.faults import VARIABLE
 from broker.offset import Offset
@@ -265,7 +266,10 @@ def ours(
     host: str, file: str, start: int, payload: bytes, **changes: Any
 ) -> tuple[str, bytes, dict[str, str]]:
     """Return a message of partition 0 as a shipper makes it: subject, payload, headers."""
-    span = Span(file, start, changes.pop("end", start + len(payload)))
+    file_id = (
+        file if len(file.encode()) <= MAX_ID_BYTES else hashlib.sha256(file.encode()).hexdigest()
+    )
+    span = Span(file_id, start, changes.pop("end", start + len(payload)))
     origin = Origin(
         "1-00000001",
         f"/var/log/{file}",

@@ -19,6 +19,7 @@ from receiver.following.ledger import Ledger
 from receiver.following.presence import Presence
 from receiver.outcome import Done
 from receiver.writing.bond import Folders
+from tests.hostile import GARBAGE, GOOD, ODD, acts_on_a_terminal
 from tests.receiver.partition import Partition, ours
 
 pytestmark = pytest.mark.nats
@@ -57,13 +58,13 @@ def receive(partition: Partition) -> Done:
 
 
 @contextlib.contextmanager
-def running(partition: Partition) -> Iterator[None]:
+def running(partition: Partition, answer: bytes = b"host:1") -> Iterator[None]:
     """Have somebody own the partition who answers."""
     loop = asyncio.new_event_loop()
     connection = Connection([partition.url], "owner")
 
     async def begin() -> None:
-        presence = Presence(connection, lambda: b"host:1")
+        presence = Presence(connection, lambda: answer)
         await presence.begin()
         await Ledger(connection, 0, "host:1", presence=presence.address).claim(NOW)
 
@@ -191,3 +192,58 @@ def test_an_entry_that_cannot_be_read_is_mended(partition: Partition) -> None:
 
     assert "not an offset" in shown
     assert claim(partition).next == 3
+
+
+@pytest.mark.parametrize("value", GARBAGE.values(), ids=GARBAGE)
+def test_garbage_in_one_offset_is_shown_as_such_and_the_others_as_usual(
+    partition: Partition, value: bytes
+) -> None:
+    async def write(connection: Connection) -> None:
+        await connection.ask("$KV.LOGS_OFFSETS.p0", value)
+        await connection.ask("$KV.LOGS_OFFSETS.p1", GOOD.encode())
+
+    partition.ask(write)
+
+    for words in (("offsets", "show", "--history"), ("status",)):
+        table = CliRunner().invoke(logreceiver, [*words, "--server", partition.url])
+        told = CliRunner().invoke(logreceiver, [*words, "--json", "--server", partition.url])
+
+        assert (table.exit_code, told.exit_code) == (0, 0), table.exception or told.exception
+        broken, good = json.loads(told.output)["partitions"]
+        assert (broken["owner"], broken["next"]) == ("", 0)
+        assert (good["owner"], good["next"], good["error"]) == ("central:1", 2, None)
+        assert broken["error"]
+        assert "UNREADABLE" in table.output
+        assert "partition 0 cannot be received" in table.output
+        assert "central:1" in table.output
+        assert not acts_on_a_terminal(table.output)
+
+
+def test_what_an_owner_wrote_reaches_no_terminal_as_it_is(partition: Partition) -> None:
+    partition.ask(lambda connection: connection.ask("$KV.LOGS_OFFSETS.p0", ODD))
+
+    for words in (("offsets", "show", "--history"), ("status",)):
+        shown = CliRunner().invoke(logreceiver, [*words, "--server", partition.url])
+
+        assert shown.exit_code == 0
+        assert r"central\x1b[2J" in shown.output
+        assert not acts_on_a_terminal(shown.output)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"[" * 100_000,
+        b'{"partitions": {"0": {"lines_per_second": "x", "batch_seconds": [], "blocked": 7}}}',
+        b'{"partitions": {"0": {"bytes_per_second": 1e999, "blocked": {"cause": "\\u001b[2J"}}}}',
+        b'{"partitions": {"0": {"blocked": {"cause": "\\u001b", "detail": "\\u009b", "since": ""}}}}',
+    ],
+    ids=["nested", "types", "parts", "codes"],
+)
+def test_what_an_owner_answers_does_not_end_a_status(partition: Partition, answer: bytes) -> None:
+    with running(partition, answer):
+        shown = CliRunner().invoke(logreceiver, ["status", "--server", partition.url])
+
+    assert shown.exit_code == 0, shown.exception
+    assert "host:1" in shown.output
+    assert not acts_on_a_terminal(shown.output)

@@ -3,8 +3,13 @@
 import gzip
 import json
 import os
+import re
 import signal
+import socket
 import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,6 +18,7 @@ from bench.processes import Process, Processes, wait_until
 from broker.exits import Exit
 from broker.topology import Topology
 from tests.conftest import Server, apply_topology
+from tests.manager import Manager
 from tests.receiver.partition import ask
 from tests.receiver.scene import Scene
 
@@ -59,6 +65,31 @@ def test_once_receives_what_is_there_commits_it_names_what_retention_took_and_en
     assert "gap of 11 bytes: host web01, file '/var/log/a'" in receiver.log.read_text()
 
 
+def test_once_leaves_as_many_closed_files_as_are_to_be_kept(scene: Scene) -> None:
+    scene.publish(300)
+    receiver = scene.receiver("receiver", "--once", "--rotate-size", "2KB", "--keep", "2")
+
+    assert receiver.wait(180) == 0, receiver.last_words()
+
+    for host in scene.sent:
+        assert len([*scene.output.glob(f"{host}.log.*")]) == 2
+
+
+def test_a_start_keeps_to_the_number_though_another_was_killed_and_nothing_comes(
+    scene: Scene,
+) -> None:
+    killed = scene.receiver("killed", "--rotate-size", "2KB")
+    scene.publish(300)
+    scene.wait_for_all(killed)
+    killed.kill()
+    receiver = scene.receiver("receiver", "--once", "--rotate-size", "2KB", "--keep", "2")
+
+    assert receiver.wait(180) == 0, receiver.last_words()
+
+    for host in scene.sent:
+        assert len([*scene.output.glob(f"{host}.log.*")]) == 2
+
+
 def test_a_second_receiver_takes_over_and_the_first_ends_with_78(scene: Scene) -> None:
     first = scene.receiver("first")
     scene.publish(50)
@@ -75,6 +106,94 @@ def test_a_second_receiver_takes_over_and_the_first_ends_with_78(scene: Scene) -
     is_calm(second)
     ended = [line for line in first.log.read_text().splitlines() if line.startswith("logreceiver")]
     assert len(ended) == 1
+
+
+def test_a_receiver_that_lost_a_partition_goes_on_with_its_others(scene: Scene) -> None:
+    first = scene.receiver("first", "--listen", "127.0.0.1:0")
+    scene.publish(50)
+    scene.wait_for_all(first)
+    second = scene.elsewhere("second", 1)
+    wait_until("it has claimed", lambda: "epoch 2" in second.said(), 150, [first, second])
+    is_told = lambda: "this one goes on with its others" in first.said()  # noqa: E731
+    wait_until("it has lost a partition", is_told, 90, [first, second])
+    lost = files_of(scene.output, 1)
+
+    scene.publish(50)
+
+    def has_come() -> bool:
+        there = {**scene.received(), **{host: lost[f"{host}.log"] for host in ("host1", "host3")}}
+        for path in (scene.folder / "second").glob("host?.log"):
+            there[path.stem] += path.read_bytes()
+        return there == scene.expected()
+
+    wait_until("all lines have come", has_come, 90, [first, second])
+    assert files_of(scene.output, 1) == lost
+    found = re.search(r"listening on (http://\S+)", first.said())
+    assert found
+    health, metrics = page(f"{found[1]}/healthz"), page(f"{found[1]}/metrics")
+    assert (health.code, "partition 1 was taken over by" in health.text) == (503, True)
+    assert 'logreceiver_lost{partition="1"} 1.0' in metrics.text
+    assert 'logreceiver_lost{partition="0"} 0.0' in metrics.text
+
+    third = scene.elsewhere("third", 0)
+
+    assert first.wait(240) == Exit.CONFIGURATION
+    said = first.log.read_text()
+    assert said.count("partition 1: ") == said.count("partition 0: ") == 2, "claimed, and lost"
+    [ended] = [line for line in said.splitlines() if line.startswith("logreceiver")]
+    assert "partition 0: " in ended
+    assert ended.endswith("; this receiver stops")
+    assert files_of(scene.output, 1) == lost
+    for receiver in (second, third):
+        assert receiver.stop() == 0
+        is_calm(receiver)
+    is_calm(first)
+
+
+def files_of(output: Path, partition: int) -> dict[str, bytes]:
+    """Return what there is of a partition: the files of its hosts, and its state."""
+    hosts = [path for path in output.glob("host?.log*") if int(path.name[4]) % 2 == partition]
+    state = (output / ".logreceiver").glob(f"p{partition}.*")
+    return {path.name: path.read_bytes() for path in (*hosts, *state)}
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    text: str
+
+
+def page(url: str) -> Answer:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return Answer(answer.status, answer.read().decode())
+    except urllib.error.HTTPError as error:
+        return Answer(error.code, error.read().decode())
+
+
+def test_a_standby_is_ready_and_well_while_it_waits_and_says_for_whom(
+    scene: Scene, tmp_path: Path
+) -> None:
+    manager = Manager(tmp_path)
+    owner = scene.receiver("owner")
+    scene.publish(10)
+    scene.wait_for_all(owner)
+    standby = scene.receiver(
+        *("standby", "--standby", "--listen", "127.0.0.1:0"),
+        environment={"NOTIFY_SOCKET": manager.address},
+    )
+
+    wait_until("it is ready", lambda: manager.has_heard("READY=1"), 150, [owner, standby])
+
+    behind = f"standing by behind {socket.gethostname()}:{owner.pid} (partition 0, 1)"
+    told = lambda: manager.has_heard(f"STATUS={behind}")  # noqa: E731
+    wait_until("it says behind whom", told, 60, [owner, standby])
+    found = re.search(r"listening on (http://\S+)", standby.said())
+    assert found
+    assert page(f"{found[1]}/healthz") == Answer(200, "ok\n")
+    assert standby.stop() == 0
+    assert owner.stop() == 0
+    manager.close()
 
 
 def test_a_standby_takes_over_when_the_owner_is_killed_and_not_before(scene: Scene) -> None:

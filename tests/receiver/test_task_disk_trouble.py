@@ -1,9 +1,11 @@
 """A task on a disk that fails at any single call: when the trouble is over, all is as if it had never been."""
 
+import errno
 import os
 import resource
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -278,15 +280,17 @@ def test_no_number_is_given_twice_though_nothing_could_be_written_beside_the_jou
     small.lines("web01", b"one", b"two")
     begin = small.receive().until
     (small.output / "web01.log.000001").rename(away / "web01.log.000001")
-    obstacle = small.state / "p0.lengths.new"
-    obstacle.mkdir()
     (small.state / "p0.lengths").write_bytes(
         (small.state / "p0.lengths").read_bytes() + b"no line of ours"
     )
     small.lines("web01", b"six", b"ten")
 
-    blocked(small.run(begin), Cause.DISK, "p0.lengths")
-    obstacle.rmdir()
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("receiver.writing.lengths.replacing", refused)
+        blocked(small.run(begin), Cause.DISK, "p0.lengths")
     small.receive(begin)
 
     assert small.files() == {
@@ -294,6 +298,47 @@ def test_no_number_is_given_twice_though_nothing_could_be_written_beside_the_jou
         "web01.log.000003": b"six\n",
         "web01.log": b"ten\n",
     }
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_no_number_is_given_twice_after_a_power_cut(
+    partition: Partition, tmp_path: Path, batches: int
+) -> None:
+    small, away = replace(partition, rotate_size=4), tmp_path / "away"
+    away.mkdir()
+    small.claim()
+    disk, begin = FaultyDisk(Trouble.ONCE, at=sys.maxsize), 1
+    with disk.plugged_in():
+        for _ in range(batches):
+            small.lines("web01", b"one", b"two")
+            done = small.run(begin)
+            assert isinstance(done, Done)
+            begin = done.until
+    for closed in small.output.glob("web01.log.*"):
+        closed.rename(away / closed.name)
+
+    disk.cut_power(small.state)
+    small.lines("web01", b"six")
+    small.receive(begin)
+
+    assert small.files() == {f"web01.log.00000{2 * batches}": b"two\n", "web01.log": b"six\n"}
+
+
+def test_no_number_is_given_twice_though_a_line_of_what_is_known_is_damaged(
+    partition: Partition,
+) -> None:
+    small = replace(partition, rotate_size=4)
+    small.claim()
+    small.lines("web01", b"one", b"two")
+    begin = small.receive().until
+    (small.output / "web01.log.000001").unlink()
+    with (small.state / "p0.lengths").open("ab") as file:
+        file.write(b"\0" * 100 + b"\n")
+    small.lines("web01", b"six")
+
+    small.receive(begin)
+
+    assert small.files() == {"web01.log.000002": b"two\n", "web01.log": b"six\n"}
 
 
 @pytest.mark.parametrize("stay", [Stay(), Stay(60.0, 60.0)], ids=["before a stay", "in a stay"])

@@ -82,14 +82,14 @@ def test_a_file_that_a_killed_task_was_writing_anew_is_gone_though_nothing_is_wr
     partition.claim()
     partition.publish(*blocks(0, 7))
     partition.run_apart(1, fault="lengths_written")
-    left = list(partition.state.glob("*.new"))
+    left = list(partition.state.glob("*.tmp"))
     next_ = partition.offset().next
     partition.move(next_, 2)
 
     partition.receive(next_, 2)
 
     assert left != []
-    assert list(partition.state.glob("*.new")) == []
+    assert list(partition.state.glob("*.tmp")) == []
 
 
 @pytest.mark.parametrize("point", [point for point in IN_BATCH if point != "reported"])

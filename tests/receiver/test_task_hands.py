@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from receiver.assignment import Turn
 from receiver.outcome import Cause, Done
 from receiver.writing.files import Output
 from tests.receiver.partition import Partition, blocked
@@ -155,6 +156,22 @@ def test_in_the_middle_of_a_batch_that_is_undone_what_was_moved_is_left_alone_an
     assert "behind byte 4 comes again" in notice
 
 
+def test_the_number_of_a_closed_file_that_was_moved_before_its_commit_is_not_given_again(
+    partition: Partition,
+) -> None:
+    """Whoever moves closed files away would have one take the place of another, and committed lines lost."""
+    killed = partition.run_apart(2, fault="turn_synced", turn=Turn.ALL)
+    assert killed.returncode == -9
+    closed = partition.output / "web01.log.000001"
+    closed.rename(partition.output / "away")
+    partition.lines("web01", b"two")
+
+    partition.receive(2)
+    partition.turn(3)
+
+    assert partition.files() == {"away": b"one\n", "web01.log.000002": b"two\n", "web01.log": b""}
+
+
 @pytest.mark.parametrize("hand", [replaced, lambda path: os.truncate(path, 1)], ids=["put", "cut"])
 def test_what_nobody_can_tell_after_a_crash_blocks_until_it_is_moved_away(
     partition: Partition, hand: Callable[[Path], None]
@@ -186,6 +203,40 @@ def test_a_file_that_may_not_be_changed_blocks_by_name_until_it_may(
 
     assert isinstance(partition.run(2), Done)
     assert partition.files() == {"web01.log": b"one\ntwo\n"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["out/.owners", "out/web02.log", "state/p0.spans", "state/p0.journal", "state/p0.lock"],
+)
+def test_a_link_in_the_place_of_what_is_ours_blocks_by_name_and_is_not_followed(
+    partition: Partition, tmp_path: Path, name: str
+) -> None:
+    ours, elsewhere = tmp_path / name, tmp_path / "elsewhere"
+    aside = tmp_path / "aside"
+    if ours.exists():
+        shutil.copytree(ours, elsewhere) if ours.is_dir() else shutil.copy(ours, elsewhere)
+        ours.rename(aside)
+    else:
+        elsewhere.write_bytes(b"precious")
+    ours.symlink_to(elsewhere)
+    before = contents(elsewhere)
+    partition.lines("web02", b"two")
+
+    for _ in range(2):
+        blocked(partition.run(2), Cause.DISK, str(ours), "symbolic link", "move it away")
+
+    assert contents(elsewhere) == before
+    ours.unlink()
+    if aside.exists():
+        aside.rename(ours)
+    partition.receive(2)
+    assert partition.files() == {"web01.log": b"one\n", "web02.log": b"two\n"}
+
+
+def contents(path: Path) -> list[bytes]:
+    paths = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [each.read_bytes() for each in paths]
 
 
 def test_a_file_that_is_removed_while_it_is_written_costs_no_line_of_the_batch(

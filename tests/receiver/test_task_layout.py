@@ -106,6 +106,18 @@ def test_segments_in_folders_are_numbered_and_undone_where_they_are(partition: P
     }
 
 
+def test_messages_that_name_hundreds_of_folders_cost_few(partition: Partition) -> None:
+    deep = [f"{number}/" + "d/" * 495 + "a.log" for number in range(20)]
+    partition.publish(*(ours("web01", file, 0, b"1\n") for file in deep))
+
+    receive(partition, 1)
+
+    below = [path.relative_to(partition.output) for path in partition.output.rglob("*")]
+    assert sorted(tree(partition).values()) == [b"1\n"] * 20
+    assert max(len(path.parts) for path in below) == 1 + 32
+    assert len([path for path in below if path.parts[0] == "web01"]) < 20 * 32
+
+
 def _full_when_synced(name: str) -> None:
     if name == "synced":
         raise OSError(28, "No space left on device")

@@ -9,6 +9,8 @@ import pytest
 import zstandard
 
 from receiver.outcome import Done
+from receiver.reading import fetch
+from receiver.writing.received import MOST_OF_HOST
 from receiver.writing.spans import Kind
 from tests.receiver.partition import Partition, ours
 
@@ -38,8 +40,8 @@ def test_claims_are_skipped_and_what_nobody_can_write_is_set_aside(partition: Pa
     done = partition.run()
 
     assert isinstance(done, Done)
-    assert (done.messages, done.quarantined, done.lines) == (8, 5, 2)
-    assert partition.files() == {"web01.log": b"\nplain\n"}
+    assert (done.messages, done.quarantined, done.lines) == (8, 5, 1)
+    assert partition.files() == {"web01.log": b"plain\n"}
     kept = partition.set_aside()
     assert [about["sequence"] for about, _ in kept] == [2, 3, 4, 5, 6]
     about, payload = kept[0]
@@ -145,6 +147,35 @@ def test_gaps_and_repeats_are_found_across_batches_and_not_invented_by_an_undo(
     assert (gap["host"], gap["file"], gap["start"], gap["end"]) == ("web01", "/var/log/a", 16, 20)
     assert (gap["partition"], gap["bytes"], gap["kind"]) == (0, 4, "gap")
     assert gap["since"] <= gap["until"]
+
+
+def test_ids_without_end_of_one_host_hide_no_gap_of_another(
+    partition: Partition,
+) -> None:
+    partition.publish(ours("web02", "a", 0, b"first\n"))
+    made_up = (
+        ours("web01", f"made-up-{n}", 0, b"\n") for n in range(MOST_OF_HOST + 49)
+    )  # and its last message
+    partition.publish_in_any_order(made_up)
+    done = partition.receive()
+    assert done.forgotten == 50
+    (notice,) = done.notices
+    assert "web01" in notice
+    partition.publish(ours("web02", "a", 60, b"later\n"))
+
+    (gap,) = partition.receive(done.until).findings
+
+    assert (gap.kind, gap.host, gap.start, gap.end) == (Kind.GAP, "web02", 6, 60)
+
+
+def test_headers_fill_a_batch_too(partition: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "_PULL_MESSAGES", 8)
+    partition.publish(*(("logs.p0.web01", b"x", {"X": "y" * 4000}) for _ in range(40)))
+
+    done = replace(partition, limit=20_000).run()
+
+    assert isinstance(done, Done)
+    assert done.messages == 8
 
 
 def test_lines_left_out_of_a_block_are_no_gap_and_it_is_never_cut_at_a_wrong_place(

@@ -5,7 +5,7 @@ from pathlib import Path
 from bench.oracle import Verdict, judge_host
 from bench.processes import wait_until
 from bench.traffic import Traffic
-from tests.receiver.cluster import java_shim
+from receiver.spark.launched import launched
 from tests.rollout.field import LOGS, MARKS, WHEELHOUSE, laid_out, played, received
 from tests.systemd.machine import Machine
 
@@ -68,7 +68,7 @@ def test_a_receiver_moves_to_a_spark_master_through_its_settings_and_each_line_c
 
 def _start_spark(logs: Machine, address: str) -> None:
     home, java = logs.told(FIND).split()
-    logs.write("/srv/java/bin/java", java_shim(java))
+    logs.write("/srv/java/bin/java", launched(Path(java)))
     logs.told("chmod 755 /srv/java/bin/java")
     programs = {
         "master": f"master.Master --host {address} --port 7077",

@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from broker.exits import OperatorError
 from shipper.files.handles import most_open_files
 from shipper.files.selection import Selection
+from shipper.host_lock import HostLock
 from shipper.notice import NoticeKind
 from shipper.telling.check import check_files, seen_by
 from shipper.telling.finding import Mark, bad
@@ -20,6 +22,7 @@ __all__ = ["run_child"]
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
+STRANGER = 65533
 
 
 def run_child(what: str, folder: Path) -> None:
@@ -87,6 +90,37 @@ async def _without_rights(folder: Path) -> None:
     assert sorted(taken.split()) == [b"2", b"a2"], taken  # each once, whether it was open or not
     assert len({state.file for state in host.follower.states()}) == 2
     await host.follower.close()
+
+
+def beside_a_stranger(folder: str) -> None:
+    """Hold a host whose name another user holds, as a user whom nobody believes to be it; `folder` stands for a broker."""
+    ready, says = os.pipe()
+    ends, lives = os.pipe()
+    if os.fork() == 0:
+        os.close(lives)
+        os.setuid(STRANGER)
+        asyncio.run(_hold_as_a_stranger(folder, says, ends))
+        os._exit(0)
+    assert os.read(ready, 4) == b"held"
+    _become_nobody()
+    asyncio.run(_hold_beside_a_stranger(folder))
+
+
+async def _hold_as_a_stranger(broker: str, says: int, ends: int) -> None:
+    HostLock("web01").take(broker)
+    os.write(says, b"held")
+    os.read(ends, 1)  # until the other process is gone
+
+
+async def _hold_beside_a_stranger(broker: str) -> None:
+    first, second = HostLock("web01"), HostLock("web01")
+    first.take(broker)
+    try:
+        second.take(broker)
+    except OperatorError as error:
+        said = str(error)
+    assert f"(pid {os.getpid()}) ships for web01" in said
+    first.close()
 
 
 def with_few_descriptors(folder: str) -> None:

@@ -269,14 +269,14 @@ def test_an_older_positions_file_repeats_nothing(
     assert received() == lines(0, 300)
 
 
-def test_a_second_agent_for_the_host_ends_the_first_with_78(
+def test_an_agent_that_takes_over_ends_the_first_with_78(
     logs_url: str, ship: Ship, received: Received, tmp_path: Path
 ) -> None:
     log = tmp_path / "a.log"
     append(log, lines(0, 10))
     first = ship(logs_url, "--file", log)
     wait_for(received, lines(0, 10), first)
-    second = ship(logs_url, "--file", log, state="other")
+    second = ship(logs_url, "--file", log, "--take-over", state="other")
     wait_until("ships", lambda: "ships on" in second.said(), 30, [second])
 
     append(log, lines(10, 20))

@@ -1,7 +1,6 @@
 """What is remembered of files that are gone, and that it does not grow for ever."""
 
 import itertools
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from broker.block import Identity
 from shipper.cursor import Cursor
 from shipper.forgetting import forgettable
 from shipper.positions import Positions
+from tests.descriptors import held_here
 from tests.shipper.host import SECOND, Host
 from tests.shipper.seams import amid
 
@@ -51,7 +51,7 @@ async def test_memory_stays_flat_through_hundreds_of_rotations_and_passing_files
     tmp_path: Path,
 ) -> None:
     host = Host(tmp_path, "*.log", grace=0.0)
-    before = open_files()
+    before = held_here()
     for number in range(400):
         host.write("app.log", b"%d\n" % number)
         host.write(f"passing-{number}.log", b"")
@@ -67,7 +67,7 @@ async def test_memory_stays_flat_through_hundreds_of_rotations_and_passing_files
     assert len(roster.tailers) <= 4
     assert len(roster.chains) <= 4
     assert len(host.follower._gathering.turns) <= 4
-    assert open_files() - before < 20
+    assert held_here() - before < 20
     await host.follower.close()
 
 
@@ -91,7 +91,3 @@ async def test_nothing_is_forgotten_while_a_family_is_being_rotated(tmp_path: Pa
     assert host.follower.is_oriented
     assert host.shipped == shipped
     await host.follower.close()
-
-
-def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - numbers are enough

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from bench.processes import Process, Processes
-from broker.bucket import read, write
 from broker.connecting.connection import Connection
 from broker.subjects import Subject
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
+from tests.partitions import change_partitions
 
 pytestmark = pytest.mark.nats
 
@@ -67,9 +66,7 @@ async def test_each_line_comes_once_and_in_order_though_one_is_killed_right_behi
     ending = asyncio.Event()
     writing = asyncio.create_task(write_lines(tmp_path, ending))
     await holds(lambda: len(seen) == 2)
-    entry = await read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    assert entry is not None
-    await write(connection, CONFIG_BUCKET, PARTITIONS_KEY, b"%d" % MANY, entry.revision)
+    await change_partitions(connection, MANY)
 
     await holds(lambda: set(new.values()) <= seen)
     assert await asyncio.to_thread(running[DIES].wait, 10) == -signal.SIGKILL

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.nats
 SECRET = "s3cret"
 ALL = 'publish: ">"'
 NOT_LOGS = 'publish: { allow: ["$JS.>"] }'
+OTHER_HOST = 'publish: { allow: ["$JS.>", "$SYS.REQ.USER.INFO", "logs.p0.Web02"] }'
 DEAF = 'publish: ">", subscribe: { allow: ["none"] }'
 
 
@@ -151,7 +152,9 @@ def test_an_agent_whose_user_is_removed_while_it_runs_loses_and_repeats_nothing(
     ("rights", "words"),
     [
         pytest.param(NOT_LOGS, 'permissions violation for publish to "logs.p', id="publish"),
-        pytest.param(DEAF, 'permissions violation for subscription to "_inbox_web01', id="answers"),
+        pytest.param(
+            DEAF, 'permissions violation for subscription to "_INBOX_web01.>"', id="answers"
+        ),
     ],
 )
 def test_a_right_that_is_missing_is_named_and_waited_for(
@@ -164,6 +167,24 @@ def test_a_right_that_is_missing_is_named_and_waited_for(
     arrives(b"one\n")
 
     assert process.stop(10) == 0
+
+
+@pytest.mark.parametrize("rights", [OTHER_HOST, DEAF], ids=["by its rights", "by its file"])
+def test_a_credential_of_another_host_is_called_that_once(
+    guarded: Guarded, ship: Ship, tmp_path: Path, rights: str
+) -> None:
+    (tmp_path / "host-Web02.toml").write_text('host = "Web02"\n')
+    guarded.lets_in(rights)
+    known = () if rights == OTHER_HOST else ("--config", str(tmp_path / "host-Web02.toml"))
+    cause = (
+        "the credential is for host Web02, but --host is web01: "
+        "use the credential of web01, or --host Web02"
+    )
+
+    given_up = ship(guarded.url, "--once", "--patience", "4s", *known)
+    assert given_up.wait(60) == 1
+    waiting = f"WARNING shipper.publishing.waiting: waiting: {cause}"
+    assert given_up.said() == f"{waiting}\nlogshipper: gave up after 4 s: {cause}"
 
 
 def test_a_right_to_publish_that_is_taken_away_while_it_runs_is_named(

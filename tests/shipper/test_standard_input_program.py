@@ -177,7 +177,7 @@ def test_a_second_shipper_of_the_host_ends_it_and_what_is_lost_is_said(
     with pipe.open("wb", buffering=0) as writer:
         writer.write(b"one\n")
         wait_until("it arrives", lambda: read_back(logs_url) == b"one\n", 40, [first])
-        second = start(logs_url, "< /dev/null")
+        second = start(logs_url, "< /dev/null", "--take-over")
         assert second.wait(60) == 0, second.last_words()
 
         writer.write(b"two\n")

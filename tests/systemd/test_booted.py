@@ -235,7 +235,7 @@ def test_a_spark_master_that_is_away_is_named_and_asked_again_before_the_watchdo
         wait_until("has ended", lambda: restarts() == "1", 170, [machine.process])
 
         journal = machine.journal(RECEIVER)
-        assert "spark://127.0.0.1:7077 has not taken us: is it up" in journal
+        assert "no Spark master answers at spark://127.0.0.1:7077: " in journal
         assert "status=1/FAILURE" in journal
         assert "Traceback" not in journal
         assert "atchdog" not in journal

@@ -29,6 +29,8 @@ def test_each_changed_field_is_shown_before_and_after_in_peoples_units() -> None
         ({"cluster": "east", "tags": ["ssd", "big"]}, "cluster=east, tags=ssd,big"),
         ({"_nats.ver": "2.15.1"}, "not set"),
         ({}, "not set"),
+        (["logs.p0.>", "logs.p1.>"], "logs.p0.>,logs.p1.>"),
+        ([*range(12)], "0,1,2,3,4,5,6,7,8,9 and 2 more"),
         (False, "False"),
         (0, "0"),
     ],

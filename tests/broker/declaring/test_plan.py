@@ -28,7 +28,7 @@ topologies = st.builds(
     compression=st.sampled_from([None, "none", "s2"]),
     placement_cluster=st.sampled_from([None, "", "east"]),
     placement_tags=st.sampled_from([(), ("ssd",)]),
-    duplicate_window=st.none() | st.just(timedelta(seconds=1)),
+    duplicate_window=st.sampled_from([timedelta(milliseconds=100), timedelta(seconds=1)]),
     description=st.sampled_from([None, "", "lines"]),
     metadata=st.sampled_from([(), ("owner=ops",)]),
 )

@@ -27,7 +27,7 @@ def test_a_stream_is_what_the_provider_calls_it_in_whole_seconds() -> None:
     found = resources(Wanted(Kind.STREAM, "LOGS", topology.streams()[0]))
 
     stream = found["jetstream_stream"]["LOGS"]
-    assert (stream["name"], stream["max_age"], stream["duplicate_window"]) == ("LOGS", 3600, 120)
+    assert (stream["name"], stream["max_age"], stream["duplicate_window"]) == ("LOGS", 3600, 1)
     assert (stream["replicas"], stream["max_bytes"], stream["ack"]) == (3, 5, True)
     assert (stream["placement_cluster"], stream["placement_tags"]) == ("east", ["ssd"])
     assert stream["description"] == "costs $${money}"  # no expression

@@ -1,10 +1,15 @@
 """What nobody may do but who is meant to: by who tries it, the subjects to publish to and those to subscribe."""
 
+import hashlib
+
 from broker.granting.permissions import API
 from tests import secured
 
+LIKE_A_HASH = hashlib.sha256(b"web01.example.net").hexdigest()[:32]
+"""A host that is called like the hash of another one's name."""
+
 IDENTITIES = (
-    *map(secured.host, ("web01", "web02", "web01.example.net")),
+    *map(secured.host, ("web01", "web02", "web01.example.net", LIKE_A_HASH)),
     secured.receiver("r0", 0),
     secured.receiver("r1", 1),
     secured.receiver("everything"),

@@ -124,3 +124,20 @@ def test_whom_nobody_knows_is_named() -> None:
         BOOK.revoked(unknown, NOW)
     with pytest.raises(InvalidEntry, match="host web-a is there twice"):
         BOOK.revoked([WEB_A, WEB_A], NOW)
+
+
+def test_a_receiver_called_like_the_key_of_another_is_refused() -> None:
+    book = BOOK.added([Identity(Kind.RECEIVER, "r0", nkey("C"))], NOW)
+
+    with pytest.raises(
+        InvalidEntry, match=r"receiver r0 and receiver U.*hear each other's answers"
+    ):
+        book.added([Identity(Kind.RECEIVER, nkey("C").public, nkey("D"))], NOW)
+
+
+def test_a_receiver_may_be_called_like_its_own_user() -> None:
+    hashed = "$2a$04$" + "a" * 53
+
+    book = BOOK.added([Identity(Kind.RECEIVER, "r0", Password("r0", hashed))], NOW)
+
+    assert len(book.entries) == 3

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from broker.granting.book import Book
 from broker.granting.bookfile import BOOK, held_book, load_book
 from broker.granting.booktext import write_book
 from tests.broker.granting.test_book import BOOK as WRITTEN
+
+ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 
 
 def test_where_there_is_no_book_the_broker_is_open(tmp_path: Path) -> None:
@@ -62,7 +65,7 @@ def test_a_book_that_somebody_else_holds_is_waited_for_and_then_said(tmp_path: P
         assert held.book == Book()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@ONLY_ROOT
 def test_what_root_writes_belongs_to_the_folders_owner(tmp_path: Path) -> None:
     os.chown(tmp_path, 12345, 12346)
 
@@ -71,3 +74,65 @@ def test_what_root_writes_belongs_to_the_folders_owner(tmp_path: Path) -> None:
 
     owners = {(path.stat().st_uid, path.stat().st_gid) for path in tmp_path.iterdir()}
     assert owners == {(12345, 12346)}
+
+
+@pytest.mark.parametrize("name", [BOOK, "credentials.lock"])
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe"])
+def test_nothing_that_stands_in_a_files_place_is_followed_or_waited_for(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    store, victim = tmp_path / "store", tmp_path / "victim"
+    store.mkdir()
+    victim.write_text("theirs")
+    match kind:
+        case "link":
+            (store / name).symlink_to(victim)
+        case "dangling link":
+            (store / name).symlink_to(tmp_path / "nowhere")
+        case _:
+            os.mkfifo(store / name)
+
+    with (
+        pytest.raises(OperatorError, match=rf"{name}: is (a symbolic link|no regular file)"),
+        held_book(store),
+    ):
+        pytest.fail("it was taken for a file of ours")
+
+    assert victim.read_text() == "theirs"
+    assert not (tmp_path / "nowhere").exists()
+
+
+@ONLY_ROOT
+@pytest.mark.parametrize("kind", ["symbolic link", "hard link", "renamed"])
+def test_root_gives_no_file_of_its_own_away(tmp_path: Path, kind: str) -> None:
+    store, victim = tmp_path / "store", tmp_path / "shadow"
+    store.mkdir()
+    victim.write_text("root's")
+    match kind:
+        case "symbolic link":
+            (store / "credentials.lock").symlink_to(victim)
+        case "hard link":
+            os.link(victim, store / "credentials.lock")
+        case _:  # a file of root's in the store itself
+            victim = victim.rename(store / "credentials.lock")
+    os.chown(store, 12345, 12346)
+
+    with suppress(OperatorError), held_book(store):
+        pass
+
+    assert (victim.stat().st_uid, victim.read_text()) == (0, "root's")
+
+
+@ONLY_ROOT
+def test_root_writes_no_book_through_a_link_in_the_middle(tmp_path: Path) -> None:
+    theirs, victim = tmp_path / "theirs", tmp_path / "victim"
+    theirs.mkdir()
+    victim.mkdir()
+    (theirs / "store").symlink_to(victim)
+    os.chown(theirs, 12345, 12346)
+
+    with pytest.raises(OperatorError, match="another user's link"), held_book(theirs / "store"):
+        pytest.fail("the link was followed")
+
+    assert list(victim.iterdir()) == []
+    assert victim.stat().st_uid == 0

@@ -1,12 +1,15 @@
 """What one has the right to ask for has no effect where one has no right: by a reply, a body, a header, a wildcard."""
 
 import base64
+import json
 from typing import Any
 
 import pytest
 
 from bench.processes import wait_until
 from broker.granting.permissions import API
+from broker.subjects import inbox_of
+from tests.broker.granting.forbidden import LIKE_A_HASH
 from tests.broker.granting.oracle import OWN_LINE, everything, is_reported, of_others
 from tests.raw import Heard, Raw
 from tests.secured import Secured
@@ -39,8 +42,8 @@ def test_an_acknowledgement_cannot_be_had_sent_to_where_one_may_not_publish(
     assert of_others(everything(own)) == of_others(before)
 
 
-def last_line(own: Raw) -> bytes:
-    stored = own.ask("$JS.API.STREAM.MSG.GET.LOGS", {"last_by_subj": OWN_LINE})
+def last_line(own: Raw, subject: str = OWN_LINE) -> bytes:
+    stored = own.ask("$JS.API.STREAM.MSG.GET.LOGS", {"last_by_subj": subject})
     return base64.b64decode(stored.get("message", {}).get("data", ""))
 
 
@@ -104,6 +107,36 @@ def test_what_a_request_asks_for_reaches_no_further_than_its_subject(
     assert everything(own) == before
 
 
+PUSHING = (
+    {"deliver_subject": "logship.receiver.r0.x"},
+    {"Deliver_Subject": "logship.receiver.r0.x"},
+    {"DELIVER_SUBJECT": "$KV.LOGS_OFFSETS.p1", "deliver_group": "x"},
+)
+
+
+@pytest.mark.parametrize("pushing", PUSHING, ids=lambda one: next(iter(one)))
+@pytest.mark.parametrize(
+    ("who", "name", "lines"),
+    [
+        ("web01", "shipper-web01", "logs.*.web01"),
+        ("r0", "wake-p0-1", "logs.p0.>"),
+        ("everything", "mine", "logs.>"),
+    ],
+)
+def test_a_host_or_a_receiver_makes_no_consumer_that_pushes(
+    server: Secured, own: Raw, who: str, name: str, lines: str, pushing: dict[str, str]
+) -> None:
+    before, call = everything(own), f"{API}.CONSUMER.CREATE.LOGS.{name}"
+    config = {"name": name, "filter_subject": lines, "ack_policy": "none", **pushing}
+
+    with Raw(server.port, who) as client:
+        request = {"stream_name": "LOGS", "config": config}
+        answer = client.ask(f"{call}.{lines}", request, f"_INBOX_{who}")
+
+    assert next(iter(pushing)) in answer["error"]["description"]
+    assert everything(own) == before
+
+
 @pytest.mark.parametrize("subject", ["logs.*.web01", "logs.>.web01"])
 def test_what_stands_for_anything_in_a_subject_takes_in_nothing_of_others(
     server: Secured, own: Raw, subject: str
@@ -114,6 +147,18 @@ def test_what_stands_for_anything_in_a_subject_takes_in_nothing_of_others(
         wait_until("it is answered", lambda: heard.append(client.say(b"")) or said(heard), 30, [])
 
     assert not any(b"web02" in payload for payload in said(heard))
+
+
+@pytest.mark.parametrize("partition", ["p2", "p99", "p00", "q0", "*", ">", "\x00", "\x7f"])
+def test_a_host_stores_no_line_outside_of_the_partitions_that_receivers_read(
+    server: Secured, own: Raw, partition: str
+) -> None:
+    before = everything(own)
+
+    with Raw(server.port, "web01") as client:
+        client.publish(f"logs.{partition}.web01", b"a line", "_INBOX_web01.x")
+
+    assert everything(own) == before
 
 
 def said(heard: list[Heard]) -> list[bytes]:
@@ -140,3 +185,60 @@ def test_a_host_rolls_up_and_ages_no_lines(server: Secured, own: Raw, header: st
         client.publish(OWN_LINE, b"{}", "", header)
 
     assert everything(own) == before
+
+
+def test_a_host_called_like_the_hash_of_another_hears_none_of_its_answers(
+    server: Secured,
+) -> None:
+    victim = "web01.example.net"
+    inbox = inbox_of(victim)
+
+    with Raw(server.port, LIKE_A_HASH) as attacker, Raw(server.port, victim) as client:
+        heard = [attacker.subscribe(f"{one}.>") for one in (inbox, inbox_of(LIKE_A_HASH))]
+        client.subscribe(f"{inbox}.>")
+        answers = [client.publish(f"{API}.DIRECT.GET.LOGS.logs.p1.{victim}", b"", f"{inbox}.x")]
+        wait_until(
+            "it is answered", lambda: answers.append(client.say(b"")) or said(answers), 30, []
+        )
+        heard.append(attacker.say(b""))
+
+    assert [len(one.errors) for one in heard] == [1, 0, 0]
+    assert not said(heard)
+
+
+def test_a_line_is_not_dropped_for_long_as_the_duplicate_of_another_host(
+    server: Secured, own: Raw
+) -> None:
+    number = "Nats-Msg-Id: 1"
+
+    with Raw(server.port, "web01") as first, Raw(server.port, "web02") as second:
+        first.publish(OWN_LINE, b"first", "", number)
+        wait_until("it is stored", lambda: last_line(own) == b"first", 30, [])
+
+        def is_stored() -> bool:
+            second.publish("logs.p1.web02", b"second", "", number)
+            return last_line(own, "logs.p1.web02") == b"second"
+
+        wait_until("the other is stored, too", is_stored, 30, [])
+
+
+def test_thousands_of_requests_for_one_consumer_hold_up_no_other(server: Secured) -> None:
+    def request(host: str) -> dict[str, Any]:
+        config = {"name": f"shipper-{host}", "filter_subject": f"logs.*.{host}"}
+        return {"stream_name": "LOGS", "config": {**config, "mem_storage": True}}
+
+    call, body = f"{API}.CONSUMER.CREATE.LOGS.shipper-web01", json.dumps(request("web01")).encode()
+    head = f"PUB {call}.logs.*.web01 _INBOX_web01.x {len(body)}\r\n".encode()
+
+    with Raw(server.port, "web01") as client, Raw(server.port, LIKE_A_HASH) as other:
+        client.subscribe("_INBOX_web01.>")
+        heard = [client.say((head + body + b"\r\n") * 5000)]
+        call = f"{API}.CONSUMER.CREATE.LOGS.shipper-{LIKE_A_HASH}.logs.*.{LIKE_A_HASH}"
+        answer = other.ask(call, request(LIKE_A_HASH), f"_INBOX_{LIKE_A_HASH}")
+        heard.append(client.say(b""))
+        for one in ("web01", LIKE_A_HASH):
+            deletion = f"{API}.CONSUMER.DELETE.LOGS.shipper-{one}"
+            (client if one == "web01" else other).ask(deletion, inbox=f"_INBOX_{one}")
+
+    assert answer["name"] == f"shipper-{LIKE_A_HASH}"
+    assert 0 < len(said(heard)) < 2500

@@ -45,6 +45,17 @@ def test_the_inbox_of_a_host_takes_in_none_of_a_host_whose_name_goes_on_with_a_d
     assert not long.subscribe[0].startswith("_INBOX_web01.")
 
 
+def test_a_host_called_like_the_hash_of_another_has_none_of_its_rights() -> None:
+    victim = of(Kind.HOST, "web01.example.net")
+    (inbox,) = victim.subscribe
+
+    called_like_it = of(Kind.HOST, inbox.removeprefix("_INBOX_").removesuffix(".>").strip("="))
+
+    assert not {*victim.subscribe} & {*called_like_it.subscribe}
+    shared = {*victim.publish} & {*called_like_it.publish}
+    assert not any("shipper-" in subject or "logs." in subject for subject in shared)
+
+
 def test_a_receiver_names_every_subject_of_its_partitions_without_a_wildcard_before_them() -> None:
     mine = of(Kind.RECEIVER, "r", 3, 5)
 

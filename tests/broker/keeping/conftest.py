@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -79,7 +80,8 @@ class Stream:
             last = await connection.request(
                 f"$JS.API.DIRECT.GET.{STREAM}", b'{"seq":%d}' % (until - 1)
             )
-            stored = (last.headers or {}).get("Nats-Time-Stamp", "")[:23] + "Z"
+            moment = datetime.fromisoformat((last.headers or {})["Nats-Time-Stamp"])
+            stored = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
             entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
             fields = {"stream_created": created, "last_time": stored, **changes}
             offset = Offset(until, 1, owner="test", **fields)
@@ -90,7 +92,9 @@ class Stream:
 
         self.ask(write)
 
-    def look(self, times: int = 1, later: int = 0) -> RoomKeeper:
+    def look(
+        self, times: int = 1, later: int = 0, between: Callable[[], object] = lambda: None
+    ) -> RoomKeeper:
         """Let a keeper that has just started look so many times, `later` nanoseconds from now, and return it."""
 
         def clock() -> int:
@@ -98,7 +102,9 @@ class Stream:
 
         async def look(connection: Connection) -> RoomKeeper:
             keeper = RoomKeeper(connection, self.folder, "one", lambda: self.policy, clock)
-            for _ in range(times):
+            for number in range(times):
+                if number:
+                    await asyncio.to_thread(between)
                 await keeper.look()
             return keeper
 

@@ -17,6 +17,7 @@ from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.declaring.provision import apply
 from broker.descent import is_being_restored
 from broker.exits import OperatorError
+from broker.folder import open_folder
 from broker.keeping import transfer
 from broker.keeping.backup import STREAMS, back_up, check
 from broker.keeping.manifest import Backup
@@ -74,8 +75,9 @@ async def digests(connection: Connection, until: int) -> dict[str, str]:
     return {subject: digest.hexdigest() for subject, digest in found.items()}
 
 
-async def taken(connection: Connection, folder: Path) -> Backup:
-    return await back_up(connection, STREAMS, folder, clock)
+async def taken(connection: Connection, folder: Path, streams: Sequence[str] = STREAMS) -> Backup:
+    with open_folder(folder) as opened:
+        return await back_up(connection, streams, opened, clock)
 
 
 @pytest.fixture
@@ -146,7 +148,7 @@ async def test_a_backup_under_load_is_restored_with_equal_content(
     assert 100 < Offset.decode(entry.value).next <= logs.until
     assert await digests(target, logs.until) == await digests(source, logs.until)
     assert (found["state"]["last_seq"], found["state"]["consumer_count"]) == (logs.until - 1, 2)
-    assert found["config"]["subjects"] == ["logs.>"]
+    assert found["config"]["subjects"] == ["logs.p0.>", "logs.p1.>"]
     partitions = await bucket.read(target, "LOGS_CONFIG", "partitions")
     assert partitions is not None
     assert partitions.value == b"2"
@@ -175,7 +177,7 @@ async def test_a_restore_that_dies_leaves_nothing_that_can_be_written_to_and_can
     assert ("LOGS" in await there(target, STREAMS)) == ("LOGS" in half)
     assert outlook(backup.archives, half, KEEP, clock()).deleted == ()
     with pytest.raises(OperatorError, match="being restored"):
-        await back_up(target, ["KV_LOGS_CONFIG"], tmp_path, clock)
+        await taken(target, tmp_path, ["KV_LOGS_CONFIG"])
     (tmp_path / "LOGS.nats").write_bytes(whole)
     await restore(target, tmp_path, backup.archives, KEEP)
     assert (await apply(target, Topology(partitions=2))).steps == ()
@@ -244,7 +246,7 @@ async def test_an_archive_that_is_not_as_it_was_written_is_named(
 
 async def test_a_stream_that_is_not_there_is_named(source: Connection, tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match="no stream NONE"):
-        await back_up(source, ["NONE"], tmp_path, clock)
+        await taken(source, tmp_path, ["NONE"])
 
 
 async def test_a_server_that_goes_away_in_the_middle_ends_an_archive_at_once(

@@ -56,6 +56,24 @@ def test_what_is_not_received_stays_and_hosts_wait(
     assert "partitions 0, 1" in caplog.text
 
 
+def test_a_stream_that_discards_old_says_that_unreceived_lines_go_and_counts_them(
+    stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = stream.info()["config"] | {"discard": "old"}
+    stream.ask(lambda connection: connection.api(f"STREAM.UPDATE.{STREAM}", config))
+    stream.commit(0, stream.fill(ONE, most=5)[-1] + 1)
+
+    keeper = stream.look(3, between=lambda: stream.fill(THIRD, most=60))
+
+    there = 5 + 2 * 60
+    assert keeper.report.loses_oldest
+    assert keeper.report.dropped_messages == there - len(stream.sequences()) - (
+        keeper.report.purged_messages
+    )
+    assert caplog.text.count("nats-server removes the oldest lines") == 1
+    assert "hosts wait" not in caplog.text.replace("have hosts wait by", "")
+
+
 def test_of_half_the_partitions_with_receivers_theirs_go_and_the_others_stay(
     stream: Stream,
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from broker.connecting.connection import Connection, Rejected
 from broker.keeping.room import RoomKeeper
-from broker.keeping.room_disk import Disk, Limit, follow, limited, noted
+from broker.keeping.room_disk import Disk, Limit, follow, limited, noted, wished
 from broker.keeping.room_guard import DiskGuard
 from broker.topology import STREAM
 from tests.broker.keeping.conftest import Stream
@@ -123,3 +123,29 @@ def test_a_note_that_does_not_fit_tells_nothing() -> None:
     assert noted({**held, "max_bytes": 700}) == Limit(700)
     assert noted({"max_bytes": 700, "metadata": {"logship.held_down": "700 much"}}) == Limit(700)
     assert limited(held, Limit(1000)) == {"max_bytes": 1000, "metadata": {"owner": "ops"}}
+
+
+@pytest.mark.parametrize(
+    ("config", "asked"),
+    [
+        ({"max_bytes": -1}, -1),
+        ({"max_bytes": 500}, 500),
+        ({"max_bytes": 500, "metadata": {"logship.computed_max_bytes": "500"}}, None),
+        ({"max_bytes": 500, "metadata": {"logship.computed_max_bytes": "700"}}, 500),
+        ({"max_bytes": 300, "metadata": {"logship.held_down": "300 500"}}, 500),
+        (
+            {
+                "max_bytes": 300,
+                "metadata": {
+                    "logship.held_down": "300 500",
+                    "logship.computed_max_bytes": "500",
+                },
+            },
+            None,
+        ),
+    ],
+)
+def test_what_was_asked_for_is_no_limit_that_is_held_down_or_was_computed(
+    config: dict[str, Any], asked: int | None
+) -> None:
+    assert wished(config).get("max_bytes") == asked

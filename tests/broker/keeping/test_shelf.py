@@ -1,5 +1,6 @@
 """Backups on a shelf are whole or not there."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,15 +15,15 @@ NOW = datetime(2026, 11, 21, 16, 45, tzinfo=UTC)
 
 def put(folder: Path, now: datetime = NOW) -> Path:
     with shelf.new_backup(folder, now) as part:
-        (part / NAME).write_bytes(b"{}")
+        (part.path / NAME).write_bytes(b"{}")
     return shelf.name_of(folder, now)
 
 
 def test_it_gets_its_name_once_it_is_whole(tmp_path: Path) -> None:
     with shelf.new_backup(tmp_path / "a" / "b", NOW) as part:
-        assert part.name == "2026-11-21T164500Z.part"
-        assert part.stat().st_mode & 0o777 == 0o700
-        (part / NAME).write_bytes(b"{}")
+        assert part.path.name == "2026-11-21T164500Z.part"
+        assert part.path.stat().st_mode & 0o777 == 0o700
+        (part.path / NAME).write_bytes(b"{}")
 
     assert shelf.find(tmp_path / "a" / "b").name == "2026-11-21T164500Z"
     assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["2026-11-21T164500Z"]
@@ -90,3 +91,59 @@ def test_the_newest_are_kept_and_nothing_else_is_touched(tmp_path: Path) -> None
     assert (tmp_path / "notes").exists()
     assert shelf.find(tmp_path) == made[3]
     assert shelf.find(made[2]) == made[2]
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o750, 0o701])
+def test_a_folder_that_others_may_enter_is_refused_with_what_to_do(
+    tmp_path: Path, mode: int
+) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b").chmod(mode)
+
+    with (
+        pytest.raises(
+            OperatorError, match=rf"b may be entered by others.*`chmod 700 {tmp_path}/b`"
+        ),
+        shelf.new_backup(tmp_path / "b", NOW),
+    ):
+        pytest.fail("others could read it")
+
+    assert list((tmp_path / "b").iterdir()) == []
+
+
+def test_a_folder_that_is_made_for_backups_is_for_its_owner_alone(tmp_path: Path) -> None:
+    put(tmp_path / "a" / "b")
+
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+
+
+def test_what_is_removed_is_never_what_a_link_points_to(tmp_path: Path) -> None:
+    put(tmp_path / "theirs")
+    shelf_ = tmp_path / "ours"
+    put(shelf_)
+    (shelf_ / "2026-11-20T000000Z.part").symlink_to(tmp_path / "theirs")
+    old = shelf_ / "2026-11-19T000000Z"
+    old.symlink_to(shelf.name_of(tmp_path / "theirs", NOW))
+
+    with pytest.raises(OperatorError, match="symbolic link"):
+        shelf.prune(shelf_, 1)
+    old.unlink()
+    put(shelf_, NOW + timedelta(hours=1))
+
+    assert (shelf.name_of(tmp_path / "theirs", NOW) / NAME).exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes another user's folder")
+def test_root_backs_up_through_no_link_of_another_user(tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir(mode=0o700)
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "b").symlink_to(tmp_path / "victim")
+    os.chown(tmp_path / "theirs", 12345, 12346)
+
+    with (
+        pytest.raises(OperatorError, match="another user's link"),
+        shelf.new_backup(tmp_path / "theirs" / "b", NOW),
+    ):
+        pytest.fail("the link was followed")
+
+    assert list((tmp_path / "victim").iterdir()) == []

@@ -1,3 +1,5 @@
+import pytest
+
 from broker.looking.census import Census, HostTraffic
 from broker.looking.hosts_view import Order, as_table, sorted_by
 
@@ -5,8 +7,14 @@ _SECOND = 1_000_000_000
 
 
 def _headers(size: int, lines: int | None, file: str = "/var/log/app.log") -> dict[str, str]:
-    ours = {} if lines is None else {"Log-Lines": str(lines), "Log-File": file, "Log-Agent": "1-a"}
-    return {"Nats-Msg-Size": str(size), **ours}
+    ours = {
+        "Log-Lines": str(lines),
+        "Log-File": file,
+        "Log-Span": f"1:0-{size}",
+        "Log-Read-At": "1",
+        "Log-Agent": "1-a",
+    }
+    return {"Nats-Msg-Size": str(size), **({} if lines is None else ours)}
 
 
 def _census() -> Census:
@@ -67,6 +75,32 @@ def test_subjects_of_nobody_are_no_hosts() -> None:
         census.last(subject, 1, {})
 
     assert census.hosts(whole=True) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"Log-Lines": "9" * 19},
+        {"Log-Lines": "nine"},
+        {"Log-Span": "1:0-7"},
+        {"Log-Read-At": ""},
+        {"Log-Identity": "x"},
+        {"Content-Encoding": "gzip"},
+    ],
+)
+def test_what_a_receiver_sets_aside_tells_only_when_it_was_stored(wrong: dict[str, str]) -> None:
+    census = Census()
+    census.holds("logs.p0.web01", 2)
+    good = _headers(100, 2)
+    bad = _headers(100, 2, "/forged") | {"Log-Agent": "forged"} | wrong
+    census.count("logs.p0.web01", 1, good)
+    census.last("logs.p0.web01", 2, bad)
+    census.count("logs.p0.web01", 2, bad)
+
+    (web,) = census.hosts(whole=True)
+
+    assert (web.messages, web.lines, web.bytes, web.set_aside) == (1, 2, 100, 1)
+    assert (web.last_seen, web.agent, web.files) == (2, "1-a", ("/var/log/app.log",))
 
 
 def test_hosts_are_sorted_the_largest_first_and_the_longest_silent_first() -> None:

@@ -49,7 +49,7 @@ def test_prometheus_reads_each_number_with_its_labels() -> None:
     codes = families["logbroker_check_status_code"].samples
     assert {one.labels["check"]: one.value for one in codes} == {"stream": 0, "lag": 2, "room": 0}
     waits = families["logbroker_check_lag_partition_messages"].samples
-    assert {one.labels["partition"]: one.value for one in waits} == {'a"\\\n': 3, "1": 4}
+    assert {one.labels["partition"]: one.value for one in waits} == {r'a"\\n': 3, "1": 4}
     assert families["logbroker_check_stream_bytes"].samples[0].value == 5_000_000
     assert len(re.findall("^# TYPE", page, re.M)) == len(families)
 

@@ -222,6 +222,25 @@ def test_silent_hosts_are_named(limit: Limit, grade: Grade) -> None:
 
 
 @pytest.mark.parametrize(
+    ("limit", "grade"),
+    [(Limit(), Grade.OK), (Limit(6001.0), Grade.OK), (Limit(6000.0), Grade.WARNING)],
+)
+def test_a_host_that_floods_the_broker_is_named(limit: Limit, grade: Grade) -> None:
+    verdict = _judged(
+        *(Check.HOSTS, seen(), Thresholds(rate=limit)),
+        hosts=[],
+        rates={"web01": 20.0, "evil": 6000.0},
+    )
+
+    assert verdict.grade is grade
+    assert (grade is Grade.OK) is not (
+        verdict.findings[0].text == "evil sends 6000 messages a second"
+    )
+    told = {gauge.of: gauge.value for gauge in verdict.gauges if gauge.label == "host"}
+    assert told == {"evil": 6000.0, "web01": 20.0}
+
+
+@pytest.mark.parametrize(
     ("end", "grade"),
     [
         ("2027-11-21T16:00:00+00:00", Grade.OK),
@@ -246,6 +265,7 @@ def test_certificates_are_judged_by_the_time_that_is_left(end: str, grade: Grade
         ({}, Grade.OK),
         ({"short_since": "2026-11-21T10:00:00Z"}, Grade.OK),
         ({"waits": True}, Grade.CRITICAL),
+        ({"waits": True, "loses_oldest": True}, Grade.CRITICAL),
         ({"dropped_messages": 3, "dropped_since": "2026-11-21T10:00:00Z"}, Grade.CRITICAL),
         ({"nearest": {"partition": 3, "expires_at": "2026-11-21T17:00:00Z"}}, Grade.WARNING),
     ],

@@ -7,9 +7,9 @@ import pytest
 
 from broker.connecting.connection import Connection
 from broker.looking import hosts
-from broker.looking.hosts import ask, subjects
+from broker.looking.hosts import ask, last_seen, rates, subjects
 from broker.topology import STREAM
-from tests.broker.looking.conftest import Call, Publish
+from tests.broker.looking.conftest import Call, Publish, block
 
 pytestmark = pytest.mark.nats
 
@@ -107,3 +107,49 @@ async def test_what_was_deleted_is_not_held(connection: Connection, publish: Pub
     (web,) = (await ask(connection, count_all=True)).hosts
 
     assert (web.messages, web.lines) == (1, 1)
+
+
+async def test_messages_that_a_receiver_sets_aside_do_not_change_what_is_shown_of_a_host(
+    called: Call, connection: Connection, publish: Publish, logs_url: str
+) -> None:
+    await publish("web01", b"a\nb\n")
+    before = json.loads(
+        (await asyncio.to_thread(called, "hosts", "--server", logs_url, "--json")).stdout
+    )
+    _, headers = block(b"c\n", file="/forged", agent="forged")
+    for _ in range(3):
+        await connection.ask("logs.p0.web01", b"c\n", headers | {"Log-Lines": "9" * 19})
+    await connection.ask("logs.p1.web01", b"c\n", headers | {"Log-Lines": "-1"})
+    await connection.ask("logs.p0.nobody", b"c\n", headers | {"Log-Read-At": "now"})
+
+    after = json.loads(
+        (await asyncio.to_thread(called, "hosts", "--server", logs_url, "--json")).stdout
+    )
+    seen = {host.host: host for host in await last_seen(connection)}
+
+    (one,) = before
+    nobody, other = after
+    assert other["set_aside"] == 4
+    ignored = {"set_aside", "silent_seconds", "last_seen", "partitions"}
+    assert {key: one[key] for key in one if key not in ignored} == {
+        key: other[key] for key in other if key not in ignored
+    }
+    told = ("host", "set_aside", "lines", "agent", "file")
+    assert [nobody[key] for key in told] == ["nobody", 1, 0, "", ""]
+    assert seen.keys() == {"nobody", "web01"}
+
+
+async def test_messages_a_second_are_counted_by_host(
+    connection: Connection, publish: Publish
+) -> None:
+    await publish("silent01", b"a\n")
+    counting = asyncio.ensure_future(rates(connection, 2.0))
+
+    while not counting.done():
+        await publish("evil", b"a\n")
+        await publish("evil", b"a\n", partition=1)
+        await publish("web01", b"a\n")
+
+    found = await counting
+    assert found.keys() == {"evil", "web01"}
+    assert found["evil"] > 1.5 * found["web01"] > 1

@@ -36,7 +36,9 @@ def seen(**changed: Any) -> Status:
         replace(PartitionStatus.of(0, consumer, offset), oldest_pending="2026-11-21T15:58:00Z"),
         PartitionStatus.of(1, {**consumer, "num_pending": 0, "num_ack_pending": 0}, None),
     )
-    return replace(Status.of(("nats://b:4222", "2.15.1"), info, account, partitions), **changed)
+    return replace(
+        Status.of(("nats://b:4222", "2.15.1"), info, account, partitions), **{"hosts": 3, **changed}
+    )
 
 
 def test_a_partition_waits_from_the_committed_offset_on() -> None:

@@ -1,15 +1,23 @@
+import asyncio
 import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from bench.processes import Processes
 from broker.connecting.connection import Arrived, Connection, Rejected
+from broker.declaring.joining import join
 from broker.looking.reports import reports
 from broker.looking.status import ask
 from broker.offset import Offset
 from broker.report import SUBJECT
 from broker.topology import Topology
+from tests.broker.cluster import Cluster, Node
 from tests.broker.conftest import StartBroker
 from tests.broker.looking.conftest import Call, Publish
+from tests.partitions import add_subjects
 
 pytestmark = pytest.mark.nats
 
@@ -48,12 +56,58 @@ async def test_lines_outside_of_the_partitions_are_told(
     connection: Connection, publish: Publish
 ) -> None:
     await publish("web01", b"a\n")
+    await add_subjects(connection, "logs.p2.>")
     await publish("web01", b"a\n", partition=2)
 
     strays = (await ask(connection)).strays
 
     assert strays is not None
     assert (strays.messages, strays.subjects) == (1, ("logs.p2.web01",))
+
+
+async def test_a_host_in_several_partitions_is_one_and_what_names_none_is_no_host(
+    connection: Connection, publish: Publish, called: Call, logs_url: str
+) -> None:
+    await add_subjects(connection, "logs.p7.>", "logs.q0.>")
+    for partition in (0, 1, 7):
+        await publish("web01", b"a\n", partition=partition)
+    await publish("db01", b"a\n")
+    for subject in ("logs.q0.evil", "logs.p0.a\x7fb"):
+        await connection.ask(subject, b"a\n")
+
+    shown = await asyncio.to_thread(called, "status", "--json", "--server", logs_url)
+    checked = await asyncio.to_thread(called, "check", "stream", "--server", logs_url)
+
+    assert json.loads(shown.stdout)["hosts"] == 2
+    assert "stream_hosts=2 " in checked.stdout
+
+
+@pytest.mark.timeout(540)
+def test_status_waits_for_a_new_leader_where_the_old_one_has_died(
+    tmp_path: Path, logbroker: Callable[..., "subprocess.CompletedProcess[str]"]
+) -> None:
+    with Processes(tmp_path) as processes:
+        cluster = Cluster(tmp_path, processes)
+
+        async def begin(node: Node) -> None:
+            connection = Connection([node.url], node.name)
+            topology = Topology(partitions=2, replicas=3, max_bytes=100_000_000)
+            await join(connection, node.name, topology, lambda _: None)
+            await connection.close()
+
+        async def begin_all() -> None:
+            async with asyncio.timeout(120):
+                await asyncio.gather(*map(begin, cluster.nodes.values()))
+
+        asyncio.run(begin_all())
+        cluster.wait_until_whole()
+        cluster.leader().kill()
+        servers = [word for url in cluster.urls for word in ("--server", url)]
+
+        ended = logbroker("status", "--json", *servers)
+
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert json.loads(ended.stdout)["stream"] == "LOGS"
 
 
 async def test_a_stream_without_our_buckets_has_no_partitions(connection: Connection) -> None:

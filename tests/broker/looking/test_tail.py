@@ -2,7 +2,8 @@ import asyncio
 import logging
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 
 import pytest
@@ -105,7 +106,7 @@ async def test_a_time_is_a_place_to_begin(connection: Connection, publish: Publi
     await asyncio.sleep(0.01)
     await publish("web01", b"behind\n")
     stored = (await connection.api("STREAM.MSG.GET.LOGS", {"seq": 2}))["message"]["time"]
-    time = datetime.fromisoformat(stored[:26] + "+00:00")  # cut to microseconds, before it
+    time = datetime.fromisoformat(stored)  # cut to microseconds, before it
 
     assert await _shown(connection, Wanted(since=time, follow=False)) == b"behind\n"
 
@@ -194,39 +195,44 @@ async def test_the_program_shows_what_comes_and_ends_when_told(
     logs_url: str, publish: Publish
 ) -> None:
     await publish("web01", b"before\n")
-    program = await asyncio.to_thread(_started, logs_url, "--lines", "1")
-    assert program.stdout is not None
-    first = await asyncio.to_thread(program.stdout.readline)
-    await publish("db01", b"behind\n", partition=1)
-    second = await asyncio.to_thread(program.stdout.readline)
-    program.send_signal(signal.SIGINT)
+    with running(logs_url, "--lines", "1") as program:
+        assert program.stdout is not None
+        first = await asyncio.to_thread(program.stdout.readline)
+        await publish("db01", b"behind\n", partition=1)
+        second = await asyncio.to_thread(program.stdout.readline)
+        program.send_signal(signal.SIGINT)
 
-    assert (first, second) == (b"web01: before\n", b"db01: behind\n")
-    assert await asyncio.to_thread(program.wait, 20) == 130
-    assert (await asyncio.to_thread(program.communicate))[1].strip() == b""
+        assert (first, second) == (b"web01: before\n", b"db01: behind\n")
+        assert await asyncio.to_thread(program.wait, 20) == 130
+        assert (await asyncio.to_thread(program.communicate))[1].strip() == b""
 
 
 async def test_a_reader_that_goes_away_ends_the_program_in_silence(
     logs_url: str, publish: Publish
 ) -> None:
     await publish("web01", b"one\n")
-    program = await asyncio.to_thread(_started, logs_url)
-    assert program.stdout is not None
-    assert program.stderr is not None
-    await asyncio.to_thread(program.stdout.readline)
-    program.stdout.close()
+    with running(logs_url) as program:
+        assert program.stdout is not None
+        assert program.stderr is not None
+        await asyncio.to_thread(program.stdout.readline)
+        program.stdout.close()
 
-    assert await asyncio.to_thread(program.wait, 20) == 0
-    with program.stderr as said:
-        assert said.read() == b""
+        assert await asyncio.to_thread(program.wait, 20) == 0
+        assert program.stderr.read() == b""
 
 
-def _started(url: str, *options: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
+@contextmanager
+def running(url: str, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run the program; whatever becomes of the test, nothing of it is left for another one."""
+    with subprocess.Popen(
         [*LOGBROKER, "tail", "--server", url, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-    )
+    ) as program:
+        try:
+            yield program
+        finally:
+            program.kill()
 
 
 def test_two_places_to_begin_are_one_too_many() -> None:

@@ -15,7 +15,13 @@ _SECOND = 10**9
 
 def _headers(lines: int, size: int, waited: float = 0.0) -> dict[str, str]:
     read_at = str(_STORED - int(waited * _SECOND))
-    return {"Log-Lines": str(lines), "Nats-Msg-Size": str(size), "Log-Read-At": read_at}
+    return {
+        "Log-Lines": str(lines),
+        "Nats-Msg-Size": str(size),
+        "Log-Read-At": read_at,
+        "Log-Agent": "1-a",
+        "Log-Span": f"1:0-{size}",
+    }
 
 
 def _steady(seconds: int = 60) -> Traffic:
@@ -46,12 +52,25 @@ def test_hosts_are_told_with_their_silence_and_their_delay() -> None:
 
 def test_a_host_s_clock_that_is_anywhere_tells_no_delay() -> None:
     traffic = Traffic(0.0)
-    traffic.known("logs.p0.a", _STORED, {"Log-Read-At": "1"})
-    traffic.known("logs.p0.b", _STORED, {"Log-Read-At": str(_STORED + _SECOND)})
+    traffic.known("logs.p0.a", _STORED, _headers(1, 2) | {"Log-Read-At": "1"})
+    traffic.known("logs.p0.b", _STORED, _headers(1, 2, waited=-1.0))
 
     delays = {host.host: host.delay for host in traffic.picture(seen(), 1.0).hosts}
 
     assert delays == {"a": None, "b": 0.0}
+
+
+def test_what_a_receiver_sets_aside_has_bytes_but_no_lines_and_no_host() -> None:
+    traffic = Traffic(0.0)
+    for step in range(600):
+        bad = _headers(10**18, 1000)
+        traffic.arrived("logs.p0.web01", _STORED, bad, step / 10)
+
+    picture = traffic.picture(seen(), 60.0)
+
+    assert picture.bytes_in == pytest.approx(10_000, rel=0.05)
+    assert picture.lines_in == 0
+    assert picture.hosts == ()
 
 
 def test_receivers_are_as_fast_as_their_totals_grow() -> None:

@@ -84,6 +84,46 @@ def test_a_misspelt_variable_is_refused_with_the_right_one(monkeypatch: pytest.M
         load(Example, {"needed": 1}, None)
 
 
+@pytest.mark.parametrize("service", ["EXAMPLE", "EXAMPLE_0_HEADLESS"])
+def test_the_variables_of_an_orchestrators_service_are_passed_over(
+    service: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "SERVICE_HOST": "10.0.0.1",
+        "SERVICE_PORT": "4222",
+        "SERVICE_PORT_CLIENT": "4222",
+        "SERVICE_PORT_HTTP_METRICS": "8222",
+        "PORT": "tcp://10.0.0.1:4222",
+        "PORT_4222_TCP": "tcp://10.0.0.1:4222",
+        "PORT_4222_TCP_PROTO": "tcp",
+        "PORT_4222_TCP_PORT": "4222",
+        "PORT_4222_TCP_ADDR": "10.0.0.1",
+        "PORT_53_UDP": "udp://10.0.0.1:53",
+    }.items():
+        monkeypatch.setenv(f"{service}_{name}", value)
+
+    assert load(Example, {"needed": 1}, None).needed == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("EXAMPLE_PORT", "4222"),
+        ("EXAMPLE_HTTP_PORT", "8222"),
+        ("EXAMPLE_SERVICE", "x"),
+        ("EXAMPLE_PORT_TCP", "tcp://10.0.0.1:4222"),
+        ("EXAMPLE_EXPORT", "tcp://10.0.0.1:4222"),
+    ],
+)
+def test_a_variable_like_that_of_a_service_is_refused_yet(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+
+    with pytest.raises(ConfigurationError, match=f"{name} is not a setting"):
+        load(Example, {"needed": 1}, None)
+
+
 def test_a_misspelt_key_is_refused_with_the_right_one(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text('# a name\nneeded = 1\nnaem = "x"', "utf-8")

@@ -6,6 +6,7 @@ from datetime import datetime
 
 import pytest
 
+from broker.running.desk import health_page
 from broker.running.loglines import JsonLines, TextLines
 
 NASTY = "/log/a\nERROR shipper: forged\x1b[2J\x00\u2028\udcff.log"
@@ -73,3 +74,17 @@ def test_every_program_tells_its_version(program: str) -> None:
     name, _, version = done.stdout.strip().partition(", version ")
     assert name == {"shipper": "logshipper", "broker": "logbroker"}.get(program, "logreceiver")
     assert version[0].isdigit()
+
+
+def test_a_traceback_does_not_act_on_a_terminal() -> None:
+    line = TextLines().format(record("failed", error=OSError(f"no {NASTY}")))
+
+    assert "\x1b" not in line
+    assert r"\x1b[2J" in line
+
+
+def test_what_ails_a_program_is_told_as_text_whatever_it_names() -> None:
+    page = health_page(NASTY)
+
+    assert page.body.isascii()
+    assert b"\x1b" not in page.body

@@ -5,13 +5,15 @@ import os
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.processes import wait_until
 from broker.connecting.connection import Connection
 from broker.report import SUBJECT
-from broker.serving.speaking import Speaking
+from broker.serving.speaking import speaking
 from tests.conftest import Server
 
 pytestmark = pytest.mark.nats
@@ -28,14 +30,16 @@ async def test_a_server_that_is_slow_to_hear_it_gets_one_answer(own_server: Serv
 
     await broker.once()
     os.kill(own_server.process.pid, signal.SIGSTOP)
-    speaking = Speaking(broker, report)
-    running = asyncio.create_task(speaking.run())
+    stat = Path(f"/proc/{own_server.process.pid}/stat")
+    wait_until("it stands still", lambda: ") T " in stat.read_text("ascii"), 30)
+    listening = speaking(broker, report)
+    running = asyncio.create_task(listening.run())
     await asyncio.sleep(1)  # nobody can hear it meanwhile
-    assert not speaking.listens.is_set()
+    assert not listening.listens.is_set()
 
     os.kill(own_server.process.pid, signal.SIGCONT)
     async with asyncio.timeout(60):
-        await speaking.listens.wait()
+        await listening.listens.wait()
     await asker.request(SUBJECT)
     await asker.request(SUBJECT)
     await asyncio.sleep(0.2)

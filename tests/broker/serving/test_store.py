@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import ConfigurationError, OperatorError
-from broker.serving.store import adopt, held_store, measure, remember_promise
+from broker.exits import OperatorError
+from broker.serving.store import held_store, measure, remember_promise
 
 
 def test_a_store_has_one_owner_at_a_time(tmp_path: Path) -> None:
@@ -65,27 +65,6 @@ def stream_of(store: Path, account: str) -> Path:
     folder = store / "jetstream" / account / "streams" / "LOGS"
     folder.mkdir(parents=True)
     return folder
-
-
-def test_streams_from_before_there_were_accounts_are_moved_once(tmp_path: Path) -> None:
-    stream_of(tmp_path, "$G")
-
-    assert adopt(tmp_path)
-    assert (tmp_path / "jetstream" / "LOGS" / "streams" / "LOGS").is_dir()
-    assert not (tmp_path / "jetstream" / "$G").exists()
-    assert not adopt(tmp_path)
-
-
-def test_streams_of_both_kinds_are_never_mixed_nor_hidden(tmp_path: Path) -> None:
-    stream_of(tmp_path, "$G")
-    stream_of(tmp_path, "LOGS")
-
-    with pytest.raises(ConfigurationError, match="both hold streams"):
-        adopt(tmp_path)
-
-
-def test_a_new_store_has_nothing_to_move(tmp_path: Path) -> None:
-    assert not adopt(tmp_path)
 
 
 def test_what_an_encrypted_stream_may_grow_to_is_remembered_beside_it(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,13 @@ __all__ = ["KINDS"]
 
 _SECONDS = 90.0  # one of two has found out by then, whatever else happens
 _SECONDS_ON_SPARK = 240.0  # where a second one has to be given executors first
-_FENCED = ("ships for the same host since then", "has taken it over", "; this receiver stops")
+_FENCED = (
+    "ships for the same host since then",
+    "on this machine; stop it, or use --take-over",
+    "has taken it over",
+    "; this receiver stops",
+)
+_LOST = "; this one goes on with its others"
 _STANDBY = "--standby"
 
 
@@ -33,7 +39,7 @@ def _second_shipper(*, same_state: bool) -> Act:
             raise CannotStrike("the host has no shipper just now")
         name = _name(first, chance)
         state = host.state if same_state else host.state.with_name(f"state of {name}")
-        second = _beside(world, first, name, {"--state-dir": state})
+        second = _beside(world, first, name, {"--state-dir": state}, "--take-over")
 
         def end() -> None:
             _wait_for_one(world, first, second)
@@ -46,13 +52,22 @@ def _second_shipper(*, same_state: bool) -> Act:
 
 
 def _second_receiver(world: "World", chance: random.Random) -> End:
-    """Start a second receiver that does not stand by: the first is fenced, and put back."""
+    """Start a second receiver that does not stand by: the first is fenced, and put back.
+
+    Where the two start at the same moment each may lose some partitions to the other, and both go on.
+    """
     first = _running(world.receivers, chance)
+    begin = len(first.process.said())
     second = _beside(world, first, _name(first, chance), {_STANDBY: None})
+
+    def share() -> bool:
+        return _LOST in first.process.said()[begin:] and _LOST in second.process.said()
 
     def end() -> None:
         if _STANDBY not in first.process.arguments:  # who stands by does so again
-            _wait_for_one(world, first, second)
+            _wait_for_one(world, first, second, share)
+        if share():
+            first.process.terminate()  # started again, it takes back what the other has
         world.supervisor.dismiss(second)
         _put_back(first)
 
@@ -159,10 +174,10 @@ def _name(first: Program, chance: random.Random) -> str:
 
 
 def _beside(
-    world: "World", first: Program, name: str, changes: Mapping[str, Path | None]
+    world: "World", first: Program, name: str, changes: Mapping[str, Path | None], *more: str
 ) -> Program:
     """Start the same program once more, with other values of some options; None leaves out one without a value."""
-    words = list(first.process.arguments)
+    words = [*first.process.arguments, *more]
     for option, value in changes.items():
         if value is not None:
             words[words.index(option) + 1] = str(value)
@@ -174,10 +189,12 @@ def _beside(
     return world.supervisor.take(process, first.role)
 
 
-def _wait_for_one(world: "World", first: Program, second: Program) -> None:
+def _wait_for_one(
+    world: "World", first: Program, second: Program, share: Callable[[], bool] = lambda: False
+) -> None:
     world.supervisor.wait(
         f"one of {first.name} and {second.name} ends with 78",
-        lambda: bool(first.refused or second.refused),
+        lambda: bool(first.refused or second.refused) or share(),
         _SECONDS_ON_SPARK if world.spark_programs else _SECONDS,
     )
 

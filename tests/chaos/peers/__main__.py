@@ -124,8 +124,8 @@ def _carry_out(contest: _Contest, name: str, began: datetime) -> None:
     else:
         peer = PEERS[name]
         installed = peer.find(contest.unpacked)
-        if installed is None:
-            click.echo(f"{name} is left out: {peer.missing}")
+        if installed is None or peer.missing(contest.unpacked):
+            click.echo(f"{name} is left out: {peer.missing(contest.unpacked)}")
             return
         version = peer.version_of(installed)
         click.echo(f"{name} {version}")

@@ -35,7 +35,7 @@ def main(name: str, folder: Path, unpacked: Path, calm: float) -> None:
     peer = PEERS[name]
     installed = peer.find(unpacked)
     if installed is None:
-        click.echo(peer.missing, err=True)
+        click.echo(peer.missing(unpacked), err=True)
         sys.exit(2)
     order = Order.read(folder / "order.json")
     features = order.shape.features | machine_features()

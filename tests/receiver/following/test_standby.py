@@ -41,7 +41,7 @@ async def connection(logs_url: str) -> AsyncIterator[Connection]:
 
 
 def standby(connection: Connection, silence: float = SILENCE) -> Standby:
-    return Standby(connection, 0, silence, asyncio.get_running_loop().time)
+    return Standby(connection, 0, silence, asyncio.get_running_loop().time, lambda owner: None)
 
 
 async def owner(connection: Connection) -> tuple[Presence, Ledger]:
@@ -116,6 +116,18 @@ async def test_an_owner_that_cannot_be_asked_is_never_taken_for_dead(
     await Ledger(connection, 0, "mute:1").claim(NOW)
 
     assert await waits(standby(connection))
+
+
+async def test_a_broker_that_refuses_a_standby_is_told_once(
+    connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    await connection.api(f"STREAM.DELETE.KV_{OFFSETS_BUCKET}")
+
+    assert await waits(standby(connection))
+
+    [told] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert told.startswith("partition 0: the broker refuses: ")
+    assert "run `logbroker apply`" in told
 
 
 async def test_an_owner_answers_through_a_new_connection(

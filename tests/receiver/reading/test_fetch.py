@@ -204,6 +204,19 @@ def test_a_batch_ends_near_its_limit_and_the_next_one_follows(partition: Partiti
     assert small.read("web01") == block * 30
 
 
+@pytest.mark.parametrize("limit", [16, 48, 64], ids="{} MiB".format)
+def test_no_size_of_a_batch_has_its_messages_come_one_by_one(
+    partition: Partition, limit: int
+) -> None:
+    partition.lines("web01", b"1", b"2", b"3")
+    assignment = replace(partition, limit=limit * 1024 * 1024).assignment()
+
+    with Reading(background.connection((partition.url,)), assignment, 1) as reading:
+        pulls = [len(chunk.messages) for chunk in reading.batch()]
+
+    assert pulls == [3]
+
+
 @pytest.fixture
 def proxy(logs_url: str) -> Iterator[tuple[Proxy, str]]:
     head, _, port = logs_url.rpartition(":")

@@ -4,14 +4,16 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
+import zstandard
 from pyspark.sql import SparkSession
 
+from broker.block import MAX_LINES_BYTES
 from broker.connecting.access import Access
 from broker.selection import Selection
-from receiver.replaying.again import Reader
+from receiver.replaying.again import MOST_UNFOLDED, Reader
 from receiver.replaying.folder import finish, prepare, publish_table
 from receiver.replaying.table import write_table
-from receiver.replaying.units import cut_evenly
+from receiver.replaying.units import Unit, cut_evenly
 from tests.receiver.partition import Partition, ours
 
 
@@ -50,3 +52,34 @@ def test_every_line_is_a_row_and_a_repeat_is_none(
     assert all(isinstance(row["date"], date) and (today - row["date"]).days <= 1 for row in rows)
     assert (count, refused, (out / "_SUCCESS").exists()) == (4, 1, True)
     assert list(out.glob("date=*/host=web02/*.parquet"))
+
+
+@pytest.mark.nats
+@pytest.mark.spark
+def test_lines_that_a_few_bytes_unfold_to_are_read_a_part_at_a_time(
+    spark: SparkSession, logs_url: str, tmp_path: Path
+) -> None:
+    partition = Partition(logs_url, tmp_path)
+    zstd = {"Content-Encoding": "zstd"}
+    long, short = b"x" * (MAX_LINES_BYTES - 1) + b"\n", b"\n" * 1_000_000
+    too_much = zstandard.compress(bytes(60 * 1024 * 1024))
+    subject, _, headers = ours("web01", "app.log", 0, short, compressed=True)
+    until = 1 + partition.publish(
+        *[("logs.p0.web01", zstandard.compress(long), zstd)] * 20,
+        (subject, zstandard.compress(short), {**headers, "Log-File": "/" + "x" * 4000}),
+        ("logs.p0.web01", too_much, zstd),
+    )
+    stage = prepare(tmp_path / "table")
+
+    runs = Reader((logs_url,), Access(), Selection()).runs(Unit(0, 1, until))
+    most = max(sum(len(piece.payload) for piece in run.pieces) for run in runs)
+    count = write_table(
+        spark,
+        cut_evenly((0,), 1, until, 1),
+        Reader((logs_url,), Access(), Selection()),
+        stage / "table",
+    )
+
+    assert most <= MOST_UNFOLDED
+    assert count == 20 + 1_000_000
+    assert len(list(stage.glob("**/.quarantine/*"))) == 1

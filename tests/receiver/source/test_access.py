@@ -109,7 +109,7 @@ def test_who_is_refused_is_told_so_without_the_password(
         spark.read.format("jetstream").options(**guarded | {"password": "wr0ng"}).load().collect()
     assert "wr0ng" not in str(refused.value)
 
-    with pytest.raises(PySparkException, match=r"permissions violation .*stream\.info\.other"):
+    with pytest.raises(PySparkException, match=r"permissions violation .*STREAM\.INFO\.OTHER"):
         spark.read.format("jetstream").options(**guarded, stream="OTHER").load().collect()
 
 

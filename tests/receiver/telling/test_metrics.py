@@ -63,6 +63,7 @@ def a_stay(partition: int, pending: int = 0) -> Done:
         lines=4000,
         size=800_000,
         quarantined=2,
+        forgotten=3,
         pending=pending,
         stored_at=NOW - 90 * SECOND,
         findings=(GAP,),
@@ -81,6 +82,7 @@ def test_what_is_committed_is_counted_for_each_partition(meter: Meter, view: Vie
     assert told["logreceiver_messages_total|0"] == 80
     assert told["logreceiver_batches_total|0"] == 5
     assert told["logreceiver_quarantined_total|0"] == 4
+    assert told["logreceiver_forgotten_files_total|0"] == 6
     assert told["logreceiver_offset|0"] == 50
     assert told["logreceiver_epoch|0"] == 7
     assert told["logreceiver_lag_messages|0"] == 5
@@ -142,10 +144,11 @@ def test_a_blocked_partition_is_named_by_its_cause_until_it_goes_on(
         (Vitals("", is_following=True), ""),
         (Vitals("", is_following=True, blocked=((1, "disk: full", 5.0),)), ""),
         (Vitals("", is_following=True, blocked=((1, "disk: full", 61.0),)), "partition 1"),
+        (Vitals("", is_following=True, lost=((2, "central2:7"),)), "partition 2 was taken over by"),
         (Vitals("refused", is_following=True), "waiting for the broker: refused"),
         (Vitals("", is_following=False), "starting"),
     ],
-    ids=["well", "blocked a moment", "blocked for long", "no broker", "starting"],
+    ids=["well", "blocked a moment", "blocked for long", "lost", "no broker", "starting"],
 )
 def test_what_ails_a_receiver_is_said(seen: Vitals, word: str) -> None:
     assert ailment(seen).startswith(word)
@@ -164,12 +167,36 @@ def test_a_status_says_how_far_behind_it_is_and_how_fast(
     assert view.status() == "2 partitions, 1,234 messages behind, 742.8 KiB/s"
 
 
-def test_whoever_stands_by_is_ready(meter: Meter, view: View) -> None:
+def test_whoever_stands_by_is_ready_and_says_behind_whom(meter: Meter, view: View) -> None:
     meter.claimed(0, Offset(1, 1, "", ""))
     assert not view.is_ready
     meter.standing_by(3, "central2:77")
 
     assert view.is_ready
+    assert ailment(view.vitals()) == ""
+    assert view.status() == (
+        "1 partition, 0 messages behind, 0 B/s; standing by behind central2:77 (partition 3)"
+    )
+
+
+def test_a_partition_that_was_lost_is_behind_by_nothing_and_is_named(
+    meter: Meter, view: View
+) -> None:
+    for partition in (0, 3):
+        meter.claimed(partition, Offset(1, 1, "", ""))
+    meter.done(a_stay(3, pending=5), batches=1, seconds=0.5)
+    meter.blocked(Blocked(3, Cause.DISK, "p: No space left on device"))
+    meter.lost(3, "central2:77")
+
+    told = samples(Metrics(view))
+
+    assert (told["logreceiver_lost|0"], told["logreceiver_lost|3"]) == (0, 1)
+    assert told["logreceiver_lag_messages|3"] == told["logreceiver_lag_seconds|3"] == 0
+    assert told["logreceiver_blocked|disk|3"] == 0
+    assert ailment(view.vitals()).startswith("partition 3 was taken over by central2:77: ")
+    assert view.status() == (
+        "1 partition, 0 messages behind, 0 B/s; taken over by another receiver: 3"
+    )
 
 
 def test_how_far_behind_it_starts_is_known_from_the_offset(meter: Meter, view: View) -> None:

@@ -11,6 +11,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.block import MAX_LINES_BYTES
 from broker.connecting.receiving import Arrived
 from broker.delivery import Delivery
 from receiver.assignment import Assignment, Destination
@@ -126,6 +127,7 @@ def test_whatever_comes_is_written_or_set_aside_whole_and_tears_no_line_of_other
         pytest.param({"Log-Span": f"id:{2**63}-{2**63 + 9}"}, b"12345678\n", id="beyond any file"),
         pytest.param({"Log-Span": "id:9-0"}, b"12345678\n", id="end before start"),
         pytest.param({"Log-Span": "id:-9-0"}, b"12345678\n", id="negative"),
+        pytest.param({"Log-Span": f"{'x' * 60_000}:0-9"}, b"12345678\n", id="an id of 60 KB"),
         pytest.param({"Log-Lines": "10"}, b"12345678\n", id="more lines than bytes"),
         pytest.param({"Log-Lines": "one"}, b"12345678\n", id="no number of lines"),
         pytest.param({"Log-Read-At": ""}, b"12345678\n", id="no time"),
@@ -152,7 +154,7 @@ def test_an_unfinished_last_line_has_a_byte_more_than_its_span(tmp_path: Path) -
 
 
 def test_a_block_that_unfolds_without_end_takes_no_memory_and_is_set_aside(tmp_path: Path) -> None:
-    bomb = zstandard.compress(bytes(65 * 1024 * 1024))
+    bomb = zstandard.compress(bytes(MAX_LINES_BYTES + 1))
 
     done = write(tmp_path, [("logs.p0.web01", bomb, {"Content-Encoding": "zstd"})])
 
@@ -198,7 +200,7 @@ def test_the_oldest_of_too_much_that_was_set_aside_goes_first(
     write(tmp_path, [("logs.p0.a/b", b"evil", None)])
 
     assert sorted(path.name for path in folder.iterdir()) == [
-        "p0-000000000001.msg",
+        "p0-000000000001-1700000000000000001.msg",
         *(f"p0-{number:012d}.msg" for number in range(107, 110)),
         "p1-000000000001.msg",
     ]

@@ -42,6 +42,19 @@ def _remove_journal(folders: Folders) -> None:
     (folders.state / "p3.journal").unlink()
 
 
+@pytest.mark.parametrize("name", [".bonds", ".bonds/p3", ".place"])
+def test_a_link_in_the_place_of_what_binds_them_is_refused_by_name(
+    folders: Folders, tmp_path: Path, name: str
+) -> None:
+    (folders.output / name).rename(tmp_path / "elsewhere")
+    (folders.output / name).symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(OSError, match="symbolic link") as refused:
+        folders.look()
+
+    assert refused.value.filename == str(folders.output / name)
+
+
 def test_folders_that_were_tied_are_whole_and_the_journal_has_begun(folders: Folders) -> None:
     folders.tie(8, 50)
 

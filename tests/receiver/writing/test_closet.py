@@ -271,6 +271,36 @@ def test_a_symbolic_link_is_not_followed(order: Order, tmp_path: Path) -> None:
     assert names_in(order) == ["web01.log.000001"]
 
 
+@pytest.mark.parametrize("name", ["web01.log.000001.zst", ".web01.log.000001.zst.new"])
+def test_a_link_planted_where_the_compressed_form_goes_costs_no_line(
+    order: Order, tmp_path: Path, name: str
+) -> None:
+    (closed,) = make(order, 1)
+    lines = (order.output / closed).read_bytes()
+    victim = tmp_path / "victim"
+    victim.write_bytes(zstandard.compress(b"precious"))
+    (order.output / name).symlink_to(victim)
+
+    tidy(order, (closed,), never)
+
+    packed = order.output / f"{closed}.zst"
+    assert victim.read_bytes() == zstandard.compress(b"precious")
+    assert not packed.is_symlink()
+    assert unpack(packed) == lines
+    assert names_in(order) == ["web01.log", packed.name]
+
+
+def test_a_link_counts_for_none_of_those_that_are_kept(order: Order, tmp_path: Path) -> None:
+    make(order, 1, 2)
+    (tmp_path / "victim").write_bytes(b"precious")
+    (order.output / "web01.log.000003").symlink_to(tmp_path / "victim")
+
+    tidy(replace(order, compress="none", limits=Limits(1)), (), never)
+
+    assert names_in(order) == ["web01.log", "web01.log.000002", "web01.log.000003"]
+    assert (tmp_path / "victim").read_bytes() == b"precious"
+
+
 @pytest.mark.parametrize("output", ["gone", "file"])
 def test_an_output_that_is_gone_is_no_reason_to_die(
     order: Order, tmp_path: Path, output: str, caplog: pytest.LogCaptureFixture
@@ -327,9 +357,9 @@ def test_what_the_look_at_the_start_had_to_pass_over_is_finished_with_the_next_b
     partition = Partition(logs_url, tmp_path, rotate_size=10)
     partition.claim()
     partition.lines("web01", *(b"committed %d" % n for n in range(4)))
-    done = partition.receive()
+    assert partition.run_apart(1, fault="committed").returncode == -9
     order = Order(partition.output, partition.state, "zstd")
-    last = partition.output / done.closed[-1]
+    last = partition.output / "web01.log.000003"
     if is_packed:  # and the disk has lost that the plain form was removed
         last.with_name(f"{last.name}.zst").write_bytes(zstandard.compress(last.read_bytes()))
     closet = Closet(order, lambda: NOW)
@@ -337,11 +367,26 @@ def test_what_the_look_at_the_start_had_to_pass_over_is_finished_with_the_next_b
     assert last.exists(), "an undo may need it, for all that the journal says"
 
     partition.lines("web01", b"committed 4")
-    partition.receive(done.until)
+    partition.receive(partition.offset().next)
     closet.tidy((), never)
 
     assert not last.exists()
     assert unpack(last.with_name(f"{last.name}.zst")).startswith(b"committed")
+
+
+@pytest.mark.nats
+def test_as_many_are_kept_as_are_wanted_though_nothing_follows(
+    logs_url: str, tmp_path: Path
+) -> None:
+    partition = Partition(logs_url, tmp_path, rotate_size=10)
+    partition.claim()
+    partition.lines("web01", *(b"committed %d" % n for n in range(6)))
+    assert isinstance(partition.run(), Done)
+
+    tidy(Order(partition.output, partition.state, "none", Limits(2)), (), never)
+
+    names = ["web01.log", "web01.log.000004", "web01.log.000005"]
+    assert sorted(partition.files()) == names
 
 
 @pytest.mark.nats

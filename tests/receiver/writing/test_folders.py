@@ -72,3 +72,16 @@ def test_an_error_names_the_whole_path(tmp_path: Path) -> None:
 
     assert of_folder.value.filename == str(tmp_path / "web01")
     assert of_file.value.filename == str(tmp_path / "a.log")
+
+
+def test_no_walk_leads_through_a_link_or_deeper_than_any_of_ours(tmp_path: Path) -> None:
+    deep = tmp_path / "out" / "/".join("d" * 100)
+    deep.mkdir(parents=True)
+    (deep / "a.log").touch()
+    (tmp_path / "out" / "b.log").touch()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "c.log").touch()
+    (tmp_path / "out" / "folder").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "out" / "file").symlink_to(tmp_path / "elsewhere" / "c.log")
+
+    assert list(folders.walk(tmp_path / "out")) == ["b.log"]

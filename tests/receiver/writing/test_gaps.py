@@ -1,5 +1,6 @@
 """Gaps on disk: each is told once in the output folder, whatever dies in between, and summed for ever."""
 
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -111,7 +112,7 @@ def test_gaps_are_never_told_through_a_symbolic_link(tmp_path: Path, book: GapBo
     (tmp_path / gaps.GAPS).symlink_to(tmp_path / "victim")
     book.save([gap("web01", 1, 2)])
 
-    with pytest.raises(OSError, match="symbolic links"):
+    with pytest.raises(OSError, match="symbolic link"):
         book.tell(tmp_path)
     assert not (tmp_path / "victim").exists()
 
@@ -157,3 +158,16 @@ def test_gaps_of_a_program_that_knew_no_checksums_are_told(tmp_path: Path, book:
     book.tell(tmp_path)
 
     assert told(tmp_path) == [("web01", 10, 25)]
+
+
+def test_a_reader_that_locks_the_report_holds_up_nobody(tmp_path: Path, book: GapBook) -> None:
+    book.save([gap("web01", 10, 25)])
+    (tmp_path / gaps.GAPS).touch()
+    with (tmp_path / gaps.GAPS).open("rb") as reader:
+        fcntl.flock(reader, fcntl.LOCK_SH)
+        book.tell(tmp_path)
+        assert reader.read() == b""
+
+    book.tell(tmp_path)
+
+    assert (tmp_path / gaps.GAPS).read_text("ascii").count("web01") == 1

@@ -47,6 +47,7 @@ hosts = st.text(
 files = st.one_of(
     st.none(),
     st.lists(st.sampled_from(PIECES), min_size=1, max_size=12).map("".join),
+    st.lists(st.sampled_from(PIECES), min_size=25, max_size=40).map("/".join),
     st.binary(min_size=1, max_size=600).map(lambda raw: raw.decode("utf-8", "surrogateescape")),
 )
 
@@ -83,6 +84,7 @@ def test_any_host_and_file_have_a_path_of_their_own_below_the_output(
         assert path.isprintable()
         assert len(path.encode()) < 1800
         *folders, name = path.split("/")
+        assert len(folders) <= 33
         assert not rotation.is_closed(name)
         for part in (*folders, f"{name}..%%f"):
             assert part
@@ -108,6 +110,29 @@ def test_any_host_and_file_have_a_path_of_their_own_below_the_output(
 )
 def test_a_source_file_is_found_under_its_path(file: str | None, path: str) -> None:
     assert safe_path(file) == path
+
+
+def test_a_path_that_is_too_deep_keeps_its_first_folders_and_its_name() -> None:
+    deep = "/srv/app" + "/x" * 30 + "/a.log"
+
+    path = safe_path(deep)
+
+    assert path.startswith("srv/app/x/")
+    assert re.fullmatch("a.log%%[0-9a-f]{32}", path.rpartition("/")[2])
+    assert path == safe_path(deep) != safe_path(deep.replace("/x/", "/y/", 1))
+    assert path.count("/") == 31
+    assert safe_path("/srv" + "/x" * 30 + "/a.log").count("/") == 31
+    assert safe_path("/srv" + "/x" * 30 + "/a.log").endswith("/x/a.log")
+
+
+def test_a_path_that_is_too_long_keeps_its_first_folders_and_its_name() -> None:
+    long = "/srv" + f"/{'x' * 190}" * 6 + "/a.log"
+
+    path = safe_path(long)
+
+    assert path.startswith(f"srv/{'x' * 190}/")
+    assert re.fullmatch("a.log%%[0-9a-f]{32}", path.rpartition("/")[2])
+    assert len(path.encode()) <= 1024
 
 
 @pytest.mark.parametrize(

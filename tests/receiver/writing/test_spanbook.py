@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from receiver.writing import spanbook
+from receiver.writing.received import MOST_OF_HOST
 from receiver.writing.spanbook import DamagedSpans, SpanBook, cut
 
 FILES = [("web01", "a"), ("web01", "b"), ("a.much.longer.name.of.a.host.example.net", "f" * 40)]
@@ -218,19 +219,38 @@ def test_lines_behind_which_nobody_has_set_a_seal_are_gone_on_from(tmp_path: Pat
     assert found.reached("web01", "b") == 20
 
 
-def test_no_more_than_a_number_of_files_is_remembered_and_the_latest_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spanbook, "_MOST_FILES", 10)
-    book = SpanBook(tmp_path / "p0.spans")
-    for number in range(100):
+def test_no_more_than_a_number_of_files_of_a_host_is_remembered(tmp_path: Path) -> None:
+    path = tmp_path / "p0.spans"
+    book = SpanBook(path)
+    book.note("web02", "silent", 7, 900)
+    for number in range(MOST_OF_HOST + 10):
         book.note("web01", f"file-{number}", 1, 1000 + number)
     book.save()
-    book._memory.compact_at = 0
-    book.compact(NOW)
 
-    found = SpanBook(tmp_path / "p0.spans")
-    assert [n for n in range(100) if found.reached("web01", f"file-{n}")] == list(range(90, 100))
+    assert book.forgotten == 10
+    (notice,) = book.notices
+    assert notice.startswith("host web01 has sent lines of too many files")
+    for _ in range(2):
+        found = SpanBook(path)
+        assert found.reached("web02", "silent") == 7
+        assert [n for n in range(12) if found.reached("web01", f"file-{n}")] == [10, 11]
+        spanbook._memories.clear()
+
+
+def test_that_a_host_has_too_many_files_is_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "p0.spans"
+    told, forgotten = [], 0
+    for batch in range(3):
+        book = SpanBook(path)
+        for number in range(MOST_OF_HOST // 2 + 1):
+            book.note("web01", f"file-{batch}-{number}", 1, 1000)
+        book.save()
+        told += book.notices
+        forgotten += book.forgotten
+        spanbook._memories.clear()
+
+    assert len(told) == 1
+    assert forgotten == MOST_OF_HOST // 2 + 3
 
 
 def test_a_file_that_is_shorter_than_what_was_committed_is_never_filled_up(tmp_path: Path) -> None:

@@ -10,11 +10,8 @@ import pytest
 from shipper.cursor import after
 from shipper.files.limits import LEAST_SHARE
 from shipper.notice import NoticeKind
+from tests.descriptors import held_here
 from tests.shipper.host import Host
-
-
-def descriptors() -> int:
-    return len(list(Path(f"/proc/{os.getpid()}/fd").iterdir()))
 
 
 @pytest.fixture
@@ -208,7 +205,7 @@ async def test_watching_survives_a_folder_that_vanishes_and_comes_back(tmp_path:
 
 
 async def test_few_descriptors_are_enough_for_many_files(tmp_path: Path) -> None:
-    before = descriptors()
+    before = held_here()
     host = Host(tmp_path, "*.log", open_files=5)
     for number in range(50):
         host.write(f"{number}.log", b"1\n")
@@ -219,5 +216,5 @@ async def test_few_descriptors_are_enough_for_many_files(tmp_path: Path) -> None
     await host.ship()
 
     assert len(host.shipped) == 200
-    assert descriptors() - before < 30
+    assert held_here() - before < 30
     await host.follower.close()

@@ -18,6 +18,7 @@ from shipper.publishing.publisher import Publisher
 from shipper.publishing.registry import Registry
 from shipper.publishing.rounds import Round, outgoing
 from shipper.publishing.waiting import Waiting
+from tests.partitions import add_subjects
 
 pytestmark = pytest.mark.nats
 
@@ -131,6 +132,7 @@ async def test_a_subject_that_the_older_agent_claimed_elsewhere_is_taken_as_well
 ) -> None:
     publisher, owner = await own(connection, web01)
     other = Subject.for_host("web01", 5)
+    await add_subjects(connection, str(other))
     await Registry(connection, web01).claim(GHOST, clock())
     ghost = ghost_at(connection, other, await Registry(connection, other).claim(GHOST, clock()))
     r = round_of(make_block, owner.agent, 1)

@@ -71,6 +71,18 @@ async def test_lost_positions_are_rebuilt_from_thousands_of_headers(
     assert {c.offset for c in ownership.positions.files.values()} == {22900, 23000}
 
 
+@pytest.mark.parametrize("headers", [None, {"Status": "404"}, {"Status": "409"}])
+async def test_a_strangers_message_does_not_pass_for_a_word_of_the_broker(
+    connection: Connection, web01: Subject, make_block: Make, headers: dict[str, str] | None
+) -> None:
+    positions = await fill(connection, web01, make_block, 3)
+    await connection.ask(str(web01), b"", headers)
+
+    ownership = await take(connection, web01, Positions())
+
+    assert ownership.positions.files == positions.files
+
+
 async def test_older_positions_are_brought_up_to_date(
     connection: Connection, web01: Subject, make_block: Make
 ) -> None:

@@ -10,11 +10,10 @@ import pytest
 
 from bench.processes import Process, Processes
 from broker.block import Block, encode_origin
-from broker.bucket import read, write
 from broker.connecting.connection import Connection
 from broker.exits import FencedError
 from broker.subjects import Subject
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
+from broker.topology import CONFIG_BUCKET, subjects_of
 from shipper.positions import Positions
 from shipper.publishing.agent_id import AgentId
 from shipper.publishing.heading import Heading
@@ -25,6 +24,7 @@ from shipper.publishing.registry import Registry
 from shipper.publishing.rounds import Round
 from shipper.publishing.verdict import Stored
 from shipper.publishing.waiting import Waiting
+from tests.partitions import add_subjects, change_partitions
 
 pytestmark = pytest.mark.nats
 
@@ -39,10 +39,13 @@ def clock() -> int:
     return SECONDS * 1_000_000_000
 
 
+@pytest.fixture(autouse=True)
+async def _takes_lines_of_both_numbers(connection: Connection) -> None:
+    await add_subjects(connection, *subjects_of(MANY))
+
+
 async def change(connection: Connection, partitions: int = MANY) -> None:
-    entry = await read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    revision = entry.revision if entry else 0
-    await write(connection, CONFIG_BUCKET, PARTITIONS_KEY, b"%d" % partitions, revision)
+    await change_partitions(connection, partitions)
 
 
 async def own(
@@ -221,6 +224,7 @@ async def test_a_number_that_goes_to_and_fro_keeps_the_order(
 async def test_plain_clients_on_other_subjects_of_the_host_are_nobody(
     connection: Connection, make_block: Make, stream: Stream
 ) -> None:
+    await add_subjects(connection, "logs.any.>")
     await connection.ask("logs.p4.web01", b"hello\n")
     await connection.ask("logs.any.web01", b"hello\n")
     publisher, owner = await own(connection)

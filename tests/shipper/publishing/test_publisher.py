@@ -244,6 +244,47 @@ async def test_unacknowledged_rounds_reach_the_stream_too(
     assert lines_of(await stream()) == [b.payload for b in r.blocks]
 
 
+class Crossed(Connection):
+    """A connection before whose next messages another client's come, so many times."""
+
+    def __init__(self, url: str, other: Connection, subject: Subject) -> None:
+        super().__init__([url], "crossed")
+        self._other, self._subject = other, str(subject)
+        self.left = 0
+
+    async def publish(self, subject: str, *message: Any, **more: Any) -> None:
+        if self.left and subject == self._subject:
+            self.left -= 1
+            await self._other.ask(subject, b"not ours\n")
+        await super().publish(subject, *message, **more)
+
+
+async def test_another_client_on_the_subject_is_named_once_and_given_way_to(
+    connection: Connection,
+    logs_url: str,
+    web01: Subject,
+    make_block: Make,
+    stream: Stream,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    crossed = Crossed(logs_url, connection, web01)
+    publisher, owner = await own(crossed, web01)
+    first, second = (round_of(make_block, owner.agent, number, 1) for number in range(2))
+    began = asyncio.get_running_loop().time()
+
+    crossed.left = 6
+    await publisher.publish(first)
+    took = asyncio.get_running_loop().time() - began
+    crossed.left = 1
+    await publisher.publish(second)
+    await crossed.close()
+
+    assert took > 1.5  # 0.1 s, and twice as long each time, or half of it
+    assert caplog.text.count(f"a client without our headers wrote to {web01}") == 1
+    stored = [line for line in lines_of(await stream()) if line != b"not ours\n"]
+    assert stored == [b.payload for r in (first, second) for b in r.blocks]
+
+
 async def test_whoever_else_answers_on_the_subject_is_not_believed(
     connection: Connection, logs_url: str, web01: Subject, make_block: Make, stream: Stream
 ) -> None:

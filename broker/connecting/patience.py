@@ -1,0 +1,41 @@
+"""A whole look at the broker, taken again while the servers of a cluster agree on a leader."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from broker.connecting.answer import ConnectionLost, Rejected
+from broker.connecting.connection import Connection
+
+__all__ = ["ELECTION", "until_answered"]
+
+Found = TypeVar("Found")
+
+_AGAIN = 0.5  # seconds
+_NO_LEADER = 10008
+
+ELECTION = 20.0
+"""Seconds in which a cluster that lost a leader has another one: four to nine, and more where its machines are busy."""
+
+
+async def until_answered(
+    connection: Connection, ask: Callable[[Connection], Awaitable[Found]], patience: float
+) -> Found:
+    """Return what `ask` finds, which changes nothing; it is begun again for `patience` seconds while nobody answers.
+
+    Raises what `ask` raised last, or `BrokerAway`.
+    """
+    clock = asyncio.get_running_loop().time
+    give_up = clock() + patience
+    while True:
+        try:
+            return await ask(connection)
+        except (ConnectionLost, Rejected) as error:
+            if clock() >= give_up or not _may_pass(error):
+                raise
+        await asyncio.sleep(_AGAIN)
+        await connection.once(max(0.0, give_up - clock()))
+
+
+def _may_pass(error: ConnectionLost | Rejected) -> bool:
+    return isinstance(error, ConnectionLost) or error.error == _NO_LEADER

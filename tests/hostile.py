@@ -1,0 +1,41 @@
+"""Entries of a receiver's offset as somebody writes them who means harm, or whose disk is damaged."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from broker.offset import Offset
+
+ACTIVE = "\x1b[2J\x07\u202e\x9b"
+"""What a terminal acts on."""
+GOOD = Offset(2, 1, "", "central:1", lines=1, size=9)
+
+
+def _entry(**changed: Any) -> bytes:
+    """Return an entry with other values; one without a checksum is taken as well."""
+    members = json.loads(GOOD.encode()) | changed
+    del members["crc32"]
+    return json.dumps(members).encode()
+
+
+GARBAGE = {
+    "empty": b"",
+    "no JSON": b"\x1b[2Jnot JSON",
+    "another type": b"[1, 2]",
+    "nested": b'{"a":' * 100_000,
+    "a text for a number": _entry(next="2"),
+    "a number too large": _entry(next=10**400),
+    "a number below zero": _entry(epoch=-1),
+    "a number that nothing has": b'{"version": 1, "next": 1e999}',
+    "a presence that is no address": _entry(presence="a b\r\nPUB x 0\r\n"),
+    "a lineage of texts": _entry(lineage=["x"]),
+    "a lineage of large numbers": _entry(lineage=[{"epoch": 10**400, "next": 1, "by_hand": False}]),
+}
+"""Values of an entry that no program can go by."""
+ODD = replace(GOOD, owner=f"central{ACTIVE}").encode()
+"""An entry that can be gone by, and does something to a terminal."""
+
+
+def acts_on_a_terminal(text: str) -> bool:
+    """Whether there is anything in the text but lines of what can be printed."""
+    return not all(line.isprintable() for line in text.splitlines())

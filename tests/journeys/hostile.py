@@ -1,0 +1,396 @@
+"""A site with one bad host: what it does with its credential, and what each thing must come to.
+
+The bad host has a credential of its own and a connection of its own making. Everything here stays on the loopback
+interface and is bounded in number and in time.
+"""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from enum import Enum
+
+import zstandard
+
+from broker.granting.permissions import API
+from broker.subjects import inbox_of
+from tests.raw import Heard, Raw
+
+__all__ = ["OPERATIONS", "Attack", "Operation", "Outcome"]
+
+BAD = "evil"
+MEBIBYTE = 1024 * 1024
+
+
+class Outcome(Enum):
+    """What an operation must come to, beside doing no harm to others."""
+
+    DENIED = "denied by the server, each time"
+    UNSTORED = "stored nowhere, or denied"
+    QUARANTINED = "every message is kept in quarantine, unread"
+    TAKEN = "taken as the bad host's own lines, or as nothing"
+    REFUSED = "the connection is closed"
+
+
+@dataclass(slots=True)
+class Attack:
+    """The means of the bad host: where its lines go, and as many connections as the server gives it."""
+
+    connect: Callable[[], Raw]
+    port: int
+    partition: int
+    stack: ExitStack
+
+    @property
+    def subject(self) -> str:
+        """The subject of its own lines."""
+        return f"logs.p{self.partition}.{BAD}"
+
+    def connection(self) -> Raw:
+        """Open one more connection, which lives until the operation is over."""
+        return self.stack.enter_context(self.connect())
+
+    def publish(self, payload: bytes, times: int = 1, **headers: str) -> list[Heard]:
+        """Publish to its own subject, in one go."""
+        message = _message(self.subject, payload, headers)
+        return [self.connection().say(message * times)]
+
+    def publish_to(self, *subjects: str) -> list[Heard]:
+        """Publish to each of the subjects, each on a connection of its own."""
+        return [self.connection().publish(one, b"a line of a bad host\n") for one in subjects]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One thing that the bad host does; `act` returns what the server said to it."""
+
+    name: str
+    act: Callable[[Attack], Sequence[Heard]]
+    outcome: Outcome
+    messages: int = 0
+    """How many messages are to be found in quarantine."""
+
+
+def _message(subject: str, payload: bytes, headers: dict[str, str]) -> bytes:
+    if not headers:
+        return f"PUB {subject} {len(payload)}\r\n".encode() + payload + b"\r\n"
+    named = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    head = f"NATS/1.0\r\n{named}\r\n".encode()
+    sizes = f"{len(head)} {len(head) + len(payload)}"
+    return f"HPUB {subject} {sizes}\r\n".encode() + head + payload + b"\r\n"
+
+
+def _ours(file: str = "/var/log/app.log", span: str = "f:0-7", **more: str) -> dict[str, str]:
+    """Return the headers of a shipper's message."""
+    return {
+        "Log-Agent": "evil-agent",
+        "Log-Lines": "1",
+        "Log-Read-At": "1",
+        "Log-File": file,
+        "Log-Span": span,
+        **more,
+    }
+
+
+def _many(attack: Attack, headers: Sequence[dict[str, str]], payload: bytes) -> list[Heard]:
+    words = b"".join(_message(attack.subject, payload, one) for one in headers)
+    return [attack.connection().say(words)]
+
+
+def _bomb(size: int) -> bytes:
+    """Return a zstd frame that claims, and has, `size` bytes in one line."""
+    return zstandard.ZstdCompressor(level=1).compress(bytes(size - 1) + b"\n")
+
+
+def _undeclared_bomb(size: int) -> bytes:
+    """Return a zstd frame that does not say how much it holds."""
+    packer = zstandard.ZstdCompressor(level=1).compressobj()
+    return packer.compress(bytes(size)) + packer.flush()
+
+
+def _ask(attack: Attack, *calls: str) -> list[Heard]:
+    return [attack.connection().publish(one, b"{}", f"{inbox_of(BAD)}.x") for one in calls]
+
+
+def _say(attack: Attack, words: bytes) -> list[Heard]:
+    return [attack.connection().say(words)]
+
+
+def _handshakes(attack: Attack, *keys: bytes) -> list[Heard]:
+    """Come with keys that nobody has; the server logs what it was told."""
+    return [
+        _handshake(attack.port, b'CONNECT {"nkey":"%s","sig":"AAAA"}\r\n' % key) for key in keys
+    ]
+
+
+def _handshake(port: int, words: bytes) -> Heard:
+    with socket.create_connection(("127.0.0.1", port), 10) as client:
+        client.recv(65_536)  # its INFO
+        client.sendall(words)
+        said = b""
+        with suppress(ConnectionError):
+            while more := client.recv(65_536):
+                said += more
+    return Heard((said.decode("utf-8", "replace"),), (), is_over=True)
+
+
+def _subscribe(attack: Attack, *subjects: str) -> list[Heard]:
+    return [attack.connection().subscribe(one) for one in subjects]
+
+
+def _push(attack: Attack, target: str) -> list[Heard]:
+    name = f"shipper-{BAD}"
+    config = {
+        "name": name,
+        "deliver_subject": target,
+        "filter_subject": f"logs.*.{BAD}",
+        "ack_policy": "none",
+    }
+    body = json.dumps({"stream_name": "LOGS", "config": config}).encode()
+    call = f"{API}.CONSUMER.CREATE.LOGS.{name}.logs.*.{BAD}"
+    client = attack.connection()
+    heard = client.publish(call, body, f"{inbox_of(BAD)}.x")
+    return [heard, client.publish(attack.subject, b"pushed\n")]
+
+
+def _idle_connections(attack: Attack) -> list[Heard]:
+    return [attack.connection().heard for _ in range(200)]
+
+
+def _subscriptions(attack: Attack) -> list[Heard]:
+    inbox = inbox_of(BAD)
+    words = b"".join(b"SUB %s.a%d %d\r\n" % (inbox.encode(), one, one) for one in range(20_000))
+    return [attack.connection().say(words)]
+
+
+def _slow_reader(attack: Attack) -> list[Heard]:
+    """Ask 2,000 times for its own last line of 64 KiB, and read no answer."""
+    client = attack.connection()
+    client.publish(attack.subject, b"x" * 65_535 + b"\n")
+    call = f"{API}.DIRECT.GET.LOGS.{attack.subject}"
+    client.subscribe(f"{inbox_of(BAD)}.slow")
+    words = f"PUB {call} {inbox_of(BAD)}.slow 0\r\n\r\n".encode()
+    client.shout(words * 2_000)
+    time.sleep(2)
+    return []
+
+
+OPERATIONS = (
+    # what it has no right to
+    Operation(
+        "another host's subject",
+        lambda a: a.publish_to("logs.p0.web01", "logs.p1.web01", "logs.p0.web02", "logs.p1.web02"),
+        Outcome.DENIED,
+    ),
+    Operation(
+        "a partition that does not exist",
+        lambda a: a.publish_to(
+            *(f"logs.{one}.{BAD}" for one in ("p99", "q0", "p", "p00", "P0", "*", "p-1", "p2"))
+        ),
+        Outcome.UNSTORED,
+    ),
+    Operation(
+        "a partition's name with control characters",
+        lambda a: a.publish_to(f"logs.\0.{BAD}", f"logs.p0\x1b.{BAD}", f"logs.p\x7f.{BAD}"),
+        Outcome.UNSTORED,
+    ),
+    Operation(
+        "a name below its own",
+        lambda a: a.publish_to(f"{a.subject}.x", f"{a.subject}x", f"logs.{BAD}", "logs"),
+        Outcome.DENIED,
+    ),
+    Operation(
+        "administration of the stream",
+        lambda a: _ask(
+            a,
+            *(f"{API}.STREAM.{one}.LOGS" for one in ("PURGE", "DELETE", "UPDATE", "INFO")),
+            *(f"$JS.API.STREAM.{one}.LOGS" for one in ("PURGE", "DELETE", "MSG.DELETE")),
+        ),
+        Outcome.DENIED,
+    ),
+    Operation(
+        "a receiver's consumers, acknowledgements and offsets",
+        lambda a: _ask(
+            a,
+            f"{API}.CONSUMER.DELETE.LOGS.receiver-p0",
+            f"{API}.CONSUMER.MSG.NEXT.LOGS.receiver-p0",
+            f"{API}.CONSUMER.RESET.LOGS.receiver-p0",
+            "$JS.ACK.LOGS.receiver-p0.1.1.1.1.0",
+            "$KV.LOGS_OFFSETS.p0",
+            "$KV.LOGS_CONFIG.partitions",
+            "logship.leave.all.x",
+        ),
+        Outcome.DENIED,
+    ),
+    Operation(
+        "what others hear",
+        lambda a: _subscribe(
+            a, ">", "logs.>", "_INBOX.>", "_INBOX_web01.>", "$SYS.>", "$JS.>", "$KV.>"
+        ),
+        Outcome.DENIED,
+    ),
+    # what it may publish
+    Operation("an empty message", lambda a: a.publish(b""), Outcome.TAKEN),
+    Operation("a hundred empty messages", lambda a: a.publish(b"", 100), Outcome.TAKEN),
+    Operation(
+        "an empty message with a shipper's headers",
+        lambda a: a.publish(b"", **_ours(span="f:0-0")),
+        Outcome.QUARANTINED,
+        1,
+    ),
+    Operation(
+        "a frame of 20 KB that claims to hold 600 MB",
+        lambda a: a.publish(_bomb(600 * MEBIBYTE), Content_Encoding="zstd"),
+        Outcome.QUARANTINED,
+        1,
+    ),
+    Operation(
+        "ten frames of 60 MB in a line each",
+        lambda a: a.publish(_bomb(60 * MEBIBYTE), 10, Content_Encoding="zstd"),
+        Outcome.QUARANTINED,
+        10,
+    ),
+    Operation(
+        "a frame that does not say what it holds",
+        lambda a: a.publish(_undeclared_bomb(100 * MEBIBYTE), Content_Encoding="zstd"),
+        Outcome.QUARANTINED,
+        1,
+    ),
+    Operation(
+        "a frame that is none",
+        lambda a: a.publish(b"not zstd", Content_Encoding="zstd"),
+        Outcome.QUARANTINED,
+        1,
+    ),
+    Operation(
+        "headers that break their rules",
+        lambda a: _many(
+            a,
+            [
+                _ours(span="no span"),
+                _ours(span="f:9-1"),
+                _ours(span=f"f:0-{'9' * 30_000}"),
+                {"Log-Span": "f:0-7"},
+                _ours(Log_Identity="none"),
+            ],
+            b"a line\n",
+        ),
+        Outcome.QUARANTINED,
+        5,
+    ),
+    Operation(
+        "file ids of 60 KB",
+        lambda a: _many(a, [_ours(span=f"{one:x<60000}:0-7") for one in range(50)], b"a line\n"),
+        Outcome.QUARANTINED,
+        50,
+    ),
+    Operation(
+        "1,000 messages, each with a file id of its own",
+        lambda a: _many(a, [_ours(span=f"id{one}:0-2") for one in range(1_000)], b"x\n"),
+        Outcome.TAKEN,
+    ),
+    Operation(
+        "100 paths of 495 folders",
+        lambda a: _many(
+            a,
+            [
+                _ours("/" + "/".join(f"{one}d{depth}" for depth in range(495)), f"deep{one}:0-7")
+                for one in range(100)
+            ],
+            b"a line\n",
+        ),
+        Outcome.TAKEN,
+    ),
+    Operation(
+        "paths that lead elsewhere",
+        lambda a: _many(
+            a,
+            [
+                _ours(path, f"path{number}:0-7")
+                for number, path in enumerate(
+                    (
+                        "../../../../escaped",
+                        "/../escaped",
+                        "%2e%2e/escaped",
+                        "/x/%00/escaped",
+                        "/" + "y" * 5_000,
+                        "/.quarantine/escaped",
+                        "/web01.log/%1b[31mescaped",
+                    )
+                )
+            ],
+            b"a line\n",
+        ),
+        Outcome.TAKEN,
+    ),
+    Operation(
+        "headers of JetStream",
+        lambda a: [
+            heard
+            for headers in (
+                {"Nats-Rollup": "all"},
+                {"Nats-Rollup": "sub"},
+                {"Nats-TTL": "1s"},
+                {"Nats-Msg-Id": "the same"},
+                {"KV-Operation": "PURGE"},
+                {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "logs.p0.web01"},
+                {"Nats-Expected-Stream": "KV_LOGS_OFFSETS"},
+                {"Nats-Batch-Id": "never", "Nats-Batch-Sequence": "1"},
+            )
+            for heard in a.publish(b"a line\n", **headers)
+        ],
+        Outcome.TAKEN,
+    ),
+    Operation(
+        "the claim of an agent, again and again",
+        lambda a: _many(
+            a,
+            [{"Log-Agent": f"a{one}", "Log-Lines": "0", "Log-Read-At": "1"} for one in range(200)],
+            b"",
+        ),
+        Outcome.TAKEN,
+    ),
+    Operation(
+        "markup, terminal codes and no newline",
+        lambda a: a.publish(b"<script>\x1b]0;owned\x07\x1b[2J \xff\xfe\0 no newline"),
+        Outcome.TAKEN,
+    ),
+    Operation("8 MB of empty lines", lambda a: a.publish(b"\n" * (8_000_000)), Outcome.TAKEN),
+    # what it does to the server
+    Operation(
+        "the server's own words in a handshake",
+        lambda a: _handshakes(
+            a,
+            b"Error decrypting our stream metafile",
+            b"Failed to reload server configuration",
+            b"\\n[1] 2026/01/01 00:00:00.000000 [FTL] Critical write error",
+        ),
+        Outcome.REFUSED,
+    ),
+    Operation("no protocol at all", lambda a: _say(a, b"\x16\x03\x01" * 2_000), Outcome.REFUSED),
+    Operation(
+        "a message over the limit",
+        lambda a: _say(a, b"PUB %s 999999999\r\n" % a.subject.encode()),
+        Outcome.REFUSED,
+    ),
+    Operation("200 connections that do nothing", _idle_connections, Outcome.TAKEN),
+    Operation("20,000 subscriptions", _subscriptions, Outcome.TAKEN),
+    Operation("2,000 answers that nobody reads", _slow_reader, Outcome.TAKEN),
+    Operation(
+        "a consumer that pushes to a receiver's offset",
+        lambda a: _push(a, "$KV.LOGS_OFFSETS.p0"),
+        Outcome.TAKEN,
+    ),
+    Operation(
+        "a consumer that pushes to another host's subject",
+        lambda a: _push(a, "logs.p0.web01"),
+        Outcome.TAKEN,
+    ),
+    Operation(
+        "1,000 lines in messages of their own",
+        lambda a: a.publish(b"x\n", 1_000),
+        Outcome.TAKEN,
+    ),
+)

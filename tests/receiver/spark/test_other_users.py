@@ -1,0 +1,148 @@
+"""What another user of the machine can do to a local Spark: find its ports, and be refused at each of them."""
+
+import json
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.ports import free_port
+from bench.processes import Process, Processes, wait_until
+from receiver.spark.session import spark_configuration
+from tests.descriptors import held_by
+
+pytestmark = pytest.mark.spark
+
+_START = 120  # seconds, on a machine that is busy otherwise
+_LISTENING = "0A"
+_LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
+_REQUEST, _FAILURE = 3, 5  # kinds of messages: org.apache.spark.network.protocol.Message.Type
+
+PROGRAM = """
+import json, sys, time
+from receiver.spark.session import spark_context
+with spark_context("local[1]") as sc:
+    sc.parallelize([1], 1).map(lambda n: n).collect()
+    gateway = sc._gateway
+    secrets = [gateway.gateway_parameters.auth_token]
+    hadoop = sc._jvm.org.apache.hadoop
+    kept = hadoop.security.UserGroupInformation.getCurrentUser().getCredentials()
+    secrets.append((kept.getSecretKey(hadoop.io.Text("sparkCookie")) or b"none").decode())
+    told = {"jvm": gateway.proc.pid, "gateway": gateway.gateway_parameters.port}
+    settings = dict(sc.getConf().getAll())
+    print(json.dumps(told | {"secrets": secrets, "settings": settings}), flush=True)
+    time.sleep(600)
+"""
+
+PAGE = """
+import sys, threading, time, urllib.request
+from receiver.spark.session import spark_context
+conf = {"spark.ui.enabled": "true", "spark.ui.port": sys.argv[1]}
+with spark_context("local[1]", conf=conf) as sc:
+    work = lambda: sc.parallelize([1], 1).foreach(lambda n: time.sleep(600))
+    threading.Thread(target=work, daemon=True).start()
+    while "Active Jobs (1)" not in (page := urllib.request.urlopen(sc.uiWebUrl).read().decode()):
+        time.sleep(0.1)
+    print(page)
+"""
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[Process]:
+    with Processes(tmp_path) as processes:
+        driver = processes.start("driver", [sys.executable, "-c", PROGRAM])
+        wait_until("Spark runs", lambda: driver.said().endswith("}}"), _START, [driver])
+        yield driver
+
+
+def listening(pid: int) -> dict[int, str]:
+    """Return the TCP ports that a process listens on, and at which address each."""
+    own = {held[8:-1] for held in held_by(pid) if held.startswith("socket:[")}
+    found = {}
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == _LISTENING and inode in own:
+                address, port = local.split(":")
+                found[int(port, 16)] = address
+    return found
+
+
+def exchange(port: int, message: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), 20) as connection:
+        connection.sendall(message)
+        return connection.recv(65536)
+
+
+def open_blocks() -> bytes:
+    """Return the message by which an executor asks a block manager for a block."""
+    words = [struct.pack("!i", len(word)) + word for word in (b"app", b"driver", b"rdd_0_0")]
+    body = bytes([0]) + words[0] + words[1] + struct.pack("!i", 1) + words[2]
+    head = struct.pack("!bqi", _REQUEST, 1, len(body))
+    return struct.pack("!q", 8 + len(head) + len(body)) + head + body
+
+
+def test_every_port_of_a_local_spark_refuses_who_has_no_secret(driver: Process) -> None:
+    told = json.loads(driver.said())
+
+    ports = listening(told["jvm"])
+
+    python = [pid for pid in driver.tree() if pid != told["jvm"]]
+    assert not [port for pid in python for port in listening(pid)]
+    assert set(ports.values()) <= _LOOPBACK
+    assert len(ports) == 3, "of py4j, of the driver and of its block manager"
+    assert exchange(told["gateway"], b"m\nd\no0\ne\n").startswith(b"!x")
+    del ports[told["gateway"]]
+    for port in ports:
+        answer = exchange(port, open_blocks())
+        assert answer[8] == _FAILURE
+        assert b"Expected SaslMessage" in answer
+
+
+def test_no_secret_of_a_local_spark_stands_in_a_command_line_or_in_its_settings(
+    driver: Process,
+) -> None:
+    told = json.loads(driver.said())
+
+    lines = [Path(f"/proc/{pid}/cmdline").read_text() for pid in driver.tree()]
+
+    assert len(lines) >= 3, "driver, JVM, daemon"
+    assert len(told["secrets"]) == 2, "of py4j and of Spark"
+    for secret in told["secrets"]:
+        assert len(secret) >= 32
+        assert not [line for line in lines if secret in line]
+        assert secret not in str(told["settings"])
+
+
+def test_nobody_can_end_a_job_on_sparks_own_pages() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-c", PAGE, str(free_port())],
+        capture_output=True,
+        text=True,
+        timeout=_START,
+        check=True,
+    )
+
+    assert "Active Jobs (1)" in shown.stdout
+    assert "/jobs/job/kill" not in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("master", "asked", "expected"),
+    [
+        ("local[2]", {}, "true"),
+        ("local[2]", {"spark.authenticate": "false"}, "false"),
+        ("spark://central:7077", {}, None),
+        ("spark://central:7077", {"spark.authenticate": "true"}, "true"),
+    ],
+)
+def test_a_cluster_and_its_operator_say_themselves_who_needs_a_secret(
+    master: str, asked: dict[str, str], expected: str | None, tmp_path: Path
+) -> None:
+    made = spark_configuration(master, "tests", 2, tmp_path, asked)
+
+    assert made.get("spark.authenticate") == expected

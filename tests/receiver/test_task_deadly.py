@@ -1,0 +1,149 @@
+"""A message that kills the worker that looks at it is found and set aside; a worker that is killed otherwise loses nothing."""
+
+import json
+import subprocess
+import sys
+from dataclasses import astuple
+from pathlib import Path
+
+import pytest
+
+from receiver.writing.attempts import DEADLY, Attempt, Attempts
+from tests.receiver.partition import LIMIT, Partition, ours
+
+pytestmark = pytest.mark.nats
+
+_RUN = """
+import json, os, signal, sys
+from pathlib import Path
+from receiver import task
+from receiver.assignment import Assignment, Destination, Stay
+from receiver.writing import batch
+words = json.loads(sys.argv[1])
+
+def decode(headers, payload, unfolder=None, real=batch.decode_payload):
+    if b"deadly" in payload:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(headers, payload, unfolder)
+
+batch.decode_payload = decode
+report = task.run(
+    Assignment(0, words["first"], 1, words["limit"], stay=Stay(20.0, 0.2)),
+    Destination(Path(words["output"]), Path(words["state"]), 0, (words["url"],)),
+)
+print(report.done.quarantined, report.ended)
+"""
+
+
+@pytest.fixture
+def partition(logs_url: str, tmp_path: Path) -> Partition:
+    made = Partition(logs_url, tmp_path)
+    made.claim()
+    return made
+
+
+def deaths_until(partition: Partition, until: int) -> int:
+    """Run workers until all before `until` is committed; return how many were killed."""
+    killed = 0
+    while (first := partition.offset().next) < until:
+        words = {
+            "first": first,
+            "limit": LIMIT,
+            "output": str(partition.output),
+            "state": str(partition.state),
+            "url": partition.url,
+        }
+        run = [sys.executable, "-c", _RUN, json.dumps(words)]
+        done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode in {0, -9}, done.stderr
+        killed += done.returncode == -9
+        assert killed < 40, "it goes on for ever"
+    return killed
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_a_message_that_kills_is_set_aside_unread_and_all_others_received(
+    partition: Partition, count: int
+) -> None:
+    numbers = [n for n in range(count) if n != count // 2]
+    for number in range(count):
+        line = b"deadly\n" if number == count // 2 else b"%d\n" % number
+        last = partition.lines("web01", line)
+
+    killed = deaths_until(partition, last + 1)
+
+    assert partition.read("web01") == b"".join(b"%d\n" % number for number in numbers)
+    [(about, payload)] = partition.set_aside()
+    assert (about["sequence"], payload) == (count // 2 + 1, b"deadly\n")
+    assert "workers died over it" in about["reason"]
+    assert DEADLY <= killed <= 3 * DEADLY
+
+
+def test_two_messages_that_kill_are_both_found(partition: Partition) -> None:
+    last = partition.lines("web01", b"1\n", b"deadly\n", b"2\n", b"deadly too\n", b"3\n")
+
+    deaths_until(partition, last + 1)
+
+    assert partition.read("web01") == b"1\n2\n3\n"
+    assert [payload for _, payload in partition.set_aside()] == [b"deadly\n", b"deadly too\n"]
+
+
+def test_workers_that_are_killed_at_innocent_messages_cost_no_line(partition: Partition) -> None:
+    last = partition.publish(*(ours("web01", "a", n * 4, b"%03d\n" % n) for n in range(50)))
+    for _ in range(DEADLY + 1):
+        assert partition.run_apart(1, fault="appended").returncode == -9
+
+    assert deaths_until(partition, last + 1) == 0
+
+    assert partition.read("web01") == b"".join(b"%03d\n" % n for n in range(50))
+    assert partition.set_aside() == []
+
+
+def test_what_is_reported_is_no_death_however_often(partition: Partition) -> None:
+    last = partition.lines("web01", b"1\n")
+    partition.output.mkdir()
+    (partition.output / "web01.log").mkdir()
+    for _ in range(DEADLY + 1):
+        partition.run()
+    (partition.output / "web01.log").rmdir()
+
+    assert deaths_until(partition, last + 1) == 0
+
+    assert partition.read("web01") == b"1\n"
+    assert partition.set_aside() == []
+
+
+def test_a_note_of_another_stream_or_sequence_says_nothing() -> None:
+    deadly = Attempt("one", 3, 5, 6, 1, DEADLY, 1, 6)
+
+    assert deadly.next("one", 3, 5).is_hopeless
+    assert deadly.next("two", 3, 5) == Attempt("two", 3, 5)
+    assert deadly.next("one", 3, 6) == Attempt("one", 3, 6)
+
+
+def test_a_message_is_tried_alone_before_it_is_set_aside() -> None:
+    beside_others = Attempt("one", 3, 5, 6, 1, DEADLY)  # the next pull was under way
+
+    again = beside_others.next("one", 3, 5)
+
+    assert not beside_others.is_hopeless
+    assert (again.most, again.deaths, again.is_hopeless) == (1, 0, False)
+
+
+def test_a_receiver_that_was_killed_says_nothing_about_a_message() -> None:
+    deadly = Attempt("one", 3, 5, 6, 1, DEADLY, 1, 6)
+
+    assert deadly.next("one", 4, 5) == Attempt("one", 4, 5)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"stream": 1}', b"\0" * 512])
+def test_a_note_that_cannot_be_read_is_none(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "p0.attempt"
+    path.write_bytes(data)
+    attempts = Attempts(path)
+
+    assert attempts.read() == Attempt()
+    attempts.write(known := Attempt("one", 3, 5, 6, 1, 2, 8, 9))
+    assert attempts.read() == known
+    assert all(value is not None for value in astuple(known))
+    attempts.close()
