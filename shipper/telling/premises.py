@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from broker.address import Address
-from broker.folder import read_file
+from broker.folder import open_folder
 from shipper.cache import FILE_NAME
 from shipper.files.handles import most_open_files
 from shipper.positions import Positions, PositionsUnreadable
@@ -31,7 +31,8 @@ def check_state(folder: Path) -> Iterator[Finding]:
         yield fine(f"state folder {folder}: will be made")
         return
     try:
-        positions = Positions.decode(read_file(folder / FILE_NAME))
+        with open_folder(folder) as opened:
+            positions = Positions.decode(opened.read(FILE_NAME))
     except FileNotFoundError:
         yield fine(f"state folder {folder}: no saved positions yet")
     except OSError as error:

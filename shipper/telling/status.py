@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker.exits import OperatorError
+from broker.folder import open_folder
 from broker.printable import printable
 from broker.sizes import format_size
 from shipper.cache import FILE_NAME
@@ -64,7 +65,7 @@ def _host(folder: Path) -> HostReport | None:
             f"an agent runs and does not answer at {folder / SOCKET_NAME}; it is stuck, or of another version"
         ) from None
     except OSError as error:
-        raise OperatorError(f"cannot read {folder}: {error.strerror}") from None
+        raise OperatorError(f"cannot read {error.filename or folder}: {error.strerror}") from None
     return saved if live is None else _starting(live, saved)
 
 
@@ -77,10 +78,11 @@ def _starting(live: HostReport, saved: HostReport | None) -> HostReport:
 
 
 def _saved(path: Path) -> HostReport | None:
-    if not path.is_file():
-        return None
     try:
-        positions = Positions.decode(path.read_bytes())
+        data, written = _read(path)
+        positions = Positions.decode(data)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except PositionsUnreadable as error:
         raise OperatorError(
             f"{path}: {error}; the next start of the shipper rebuilds it from the stream"
@@ -91,8 +93,16 @@ def _saved(path: Path) -> HostReport | None:
         sequence=positions.sequence,
         running=False,
         files=tuple(map(_file, positions.files.values())),
-        saved=rfc3339(path.stat().st_mtime_ns),
+        saved=rfc3339(written),
     )
+
+
+def _read(path: Path) -> tuple[bytes, int]:
+    """Return what a regular file holds, and when it was written; raises OSError, also for a link, pipe or device."""
+    with open_folder(path.parent) as folder:
+        descriptor = folder.open(path.name, os.O_RDONLY)
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(), os.fstat(descriptor).st_mtime_ns
 
 
 def _file(cursor: Cursor) -> FileReport:

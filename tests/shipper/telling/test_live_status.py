@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import os
 import socket
 import stat
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ from broker.exits import OperatorError
 from shipper.cursor import Cursor
 from shipper.filestate import FileState, Stage
 from shipper.positions import Positions
+from shipper.telling.finding import Mark
 from shipper.telling.live import SOCKET_NAME, Live, ask
+from shipper.telling.premises import check_state
 from shipper.telling.report import FileReport, HostReport, Trouble, reason_for
 from shipper.telling.status import render, survey
 from tests.shipper.host import Host
@@ -163,6 +167,33 @@ def test_without_an_agent_the_saved_positions_are_shown_and_that_none_runs(tmp_p
 
     assert not found.running
     assert "not running" in render([found])
+
+
+def put_a_link(path: Path) -> None:
+    path.with_name("elsewhere").write_bytes(Positions(7, "1-aaaaaaaa").encode())
+    path.symlink_to("elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("put", "words"),
+    [
+        pytest.param(put_a_link, "is a symbolic link, which is not followed", id="link"),
+        pytest.param(os.mkfifo, "is no regular file", id="pipe"),
+    ],
+)
+def test_status_and_check_read_no_positions_through_a_link_or_a_pipe(
+    tmp_path: Path, put: Callable[[Path], None], words: str
+) -> None:
+    (tmp_path / "web01").mkdir()
+    path = tmp_path / "web01" / "positions.json"
+    put(path)
+
+    with pytest.raises(OperatorError) as refused:
+        survey(tmp_path, "web01")
+    (finding,) = check_state(tmp_path / "web01")
+
+    assert str(refused.value) == f"cannot read {path}: {words}"
+    assert (finding.mark, words in finding.text) == (Mark.BAD, True)
 
 
 async def test_an_agent_that_still_waits_for_its_broker_is_shown_with_the_saved_positions(
