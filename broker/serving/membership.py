@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 from broker.exits import ConfigurationError
+from broker.folder import read_file
 from broker.whole import write_whole
 
 __all__ = ["check_membership", "remember_membership"]
@@ -50,7 +51,7 @@ def remember_membership(folder: Path, cluster: str, name: str) -> None:
 
 def _name_in(folder: Path) -> str:
     try:
-        content = json.loads((folder / _FILE).read_text("utf-8"))
+        content = json.loads(read_file(folder / _FILE))
     except (OSError, ValueError):
         return ""  # that's fine: it only guards against a mistake
     return str(content.get("server_name", "")) if isinstance(content, dict) else ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.exits import OperatorError
-from broker.folder import make_folder
+from broker.folder import make_folder, read_file
 from broker.granting.accounts import LOGS
 from broker.whole import write_whole
 
@@ -121,7 +121,7 @@ def remember_promise(folder: Path, limit: int) -> None:
 
 def _remembered(folder: Path) -> int:
     try:
-        limit = json.loads((folder / _PROMISE).read_bytes())["max_bytes"]
+        limit = json.loads(read_file(folder / _PROMISE))["max_bytes"]
     except (OSError, ValueError, KeyError, TypeError):
         return 0  # that's fine: it only counts where nothing else tells
     return limit if isinstance(limit, int) else 0
@@ -131,7 +131,7 @@ def _promised(data: Path) -> int:
     promised = _remembered(data.parent) if any(data.glob("*/streams/*/meta.key")) else 0
     for path in data.glob("*/streams/*/meta.inf"):
         with suppress(OSError, ValueError, AttributeError):  # not ours to judge: nats-server will
-            limit = json.loads(path.read_bytes()).get("max_bytes", 0)
+            limit = json.loads(read_file(path)).get("max_bytes", 0)
             promised += limit if isinstance(limit, int) and limit > 0 else 0
     return promised
 

@@ -1,11 +1,13 @@
 """How far the attempts at units are: each has a folder of its own, so that none disturbs another, and says it there."""
 
+import os
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from receiver.replaying.units import Unit
+from receiver.writing.opening import descriptor_of, read
 
 __all__ = ["Attempt", "attempt", "reached"]
 
@@ -22,7 +24,9 @@ class Attempt:
     def reach(self, until: int) -> None:
         """Say that all before a sequence is done."""
         with suppress(OSError):  # that's fine: it is only shown to somebody who waits
-            (self.folder / _REACHED).write_text(f"{until}\n", "ascii")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            with os.fdopen(descriptor_of(self.folder / _REACHED, flags), "wb") as file:
+                file.write(b"%d\n" % until)
 
 
 @contextmanager
@@ -50,7 +54,7 @@ def reached(stage: Path, units: Iterable[Unit]) -> float:
 
 def _progress(folder: Path, unit: Unit) -> int:
     try:
-        word = (folder / _REACHED).read_text("ascii").strip()
+        word = read(folder / _REACHED).strip()
     except OSError:
         return unit.until - unit.first  # gone when all is done
     return int(word) - unit.first if word else 0

@@ -17,6 +17,7 @@ from receiver.replaying.placing import Places, is_of
 from receiver.writing.folders import Folders, make_folder
 from receiver.writing.layout import Layout
 from receiver.writing.logbook import sync_folder
+from receiver.writing.opening import opened, read
 from receiver.writing.quarantine import FOLDER
 
 __all__ = ["STAGE", "finish", "prepare", "publish_files", "publish_table", "write_in_place"]
@@ -53,7 +54,7 @@ def prepare(output: Path) -> Path:
 
 def _begin_anew(output: Path, names: list[str]) -> None:
     try:
-        mark = json.loads((output / _MARK).read_bytes())
+        mark = json.loads(read(output / _MARK))
         done, placed = mark["state"] == "done", mark.get("placed", [])
         if template := mark.get("in_place"):
             layout = Layout(template)
@@ -130,7 +131,7 @@ def publish_table(output: Path, table: Path) -> int:
 
 def _messages_in(path: Path) -> int:
     count = 0
-    with path.open("rb") as file:
+    with opened(path, "rb") as file:
         while line := file.readline():
             file.seek(json.loads(line)["bytes"] + 1, os.SEEK_CUR)  # the payload, and a newline
             count += 1

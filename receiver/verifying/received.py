@@ -12,6 +12,7 @@ import zstandard
 
 from receiver.writing import rotation
 from receiver.writing.folders import walk
+from receiver.writing.opening import opened
 
 __all__ = ["Received", "Segment", "closed", "received"]
 
@@ -171,7 +172,7 @@ def _held_pieces(file: IO[bytes], start: int, end: int) -> Iterator[bytes]:
 
 @contextmanager
 def _open(path: Path) -> Iterator[IO[bytes]]:
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb") as raw:
+    with opened(path, "rb") as raw:
         if path.suffix == ".zst":
             unpacker = zstandard.ZstdDecompressor()
             with unpacker.stream_reader(raw, read_across_frames=True, closefd=False) as packed:

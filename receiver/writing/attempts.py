@@ -11,6 +11,8 @@ import os
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
+from receiver.writing.opening import descriptor_of
+
 __all__ = ["DEADLY", "Attempt", "Attempts"]
 
 DEADLY = 3
@@ -72,7 +74,7 @@ class Attempts:
 
     def __init__(self, path: Path) -> None:
         """Open it and make it where it is missing; raises OSError."""
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+        self._file = descriptor_of(path, os.O_RDWR | os.O_CREAT)
 
     def read(self) -> Attempt:
         """Return the note, an empty one where there is none that can be read."""

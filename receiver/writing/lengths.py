@@ -22,7 +22,7 @@ from broker.whole import replacing
 from receiver.writing.journal import PreImage
 from receiver.writing.known import Known, difference
 from receiver.writing.layout import Layout
-from receiver.writing.opening import opened
+from receiver.writing.opening import descriptor_of, opened
 
 __all__ = ["Lengths"]
 
@@ -102,7 +102,7 @@ class Lengths:
 
     def _append(self, path: Path, line: bytes, *, with_sync: bool) -> bool:
         with suppress(OSError):
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+            descriptor = descriptor_of(path, os.O_WRONLY | os.O_APPEND)
             try:
                 is_ours = 0 < self._size == os.fstat(descriptor).st_size
                 if is_ours and os.write(descriptor, line) == len(line):

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -50,5 +51,12 @@ def test_a_server_does_not_come_back_by_another_name(member: Path) -> None:
 
 def test_whose_disk_was_wiped_may_begin_anew(member: Path) -> None:
     (member / "jetstream").rename(member / "gone")
+
+    check_membership(member, "logs", "b2")
+
+
+def test_a_pipe_in_the_place_of_its_name_is_not_waited_for(member: Path) -> None:
+    (member / "cluster.json").unlink()
+    os.mkfifo(member / "cluster.json")
 
     check_membership(member, "logs", "b2")

@@ -78,3 +78,12 @@ def test_what_an_encrypted_stream_may_grow_to_is_remembered_beside_it(tmp_path: 
     assert measure(tmp_path).promised == 700
     (tmp_path / "promise.json").write_text("[", "utf-8")
     assert measure(tmp_path).promised == 0
+
+
+def test_pipes_in_the_place_of_a_stores_files_are_passed_over(tmp_path: Path) -> None:
+    stream = stream_of(tmp_path, "LOGS")
+    (stream / "meta.key").write_bytes(bytes(72))
+    os.mkfifo(stream / "meta.inf")
+    os.mkfifo(tmp_path / "promise.json")
+
+    assert measure(tmp_path).promised == 0

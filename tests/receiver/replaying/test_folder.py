@@ -1,12 +1,13 @@
 """Which folders a replay takes, and when files are to be seen in them."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from broker.exits import ConfigurationError, OperatorError
-from receiver.replaying.folder import finish, prepare, publish_files, write_in_place
+from receiver.replaying.folder import finish, prepare, publish_files, publish_table, write_in_place
 from receiver.writing.folders import walk
 from receiver.writing.layout import Layout
 
@@ -61,6 +62,23 @@ def test_an_unfinished_replay_is_begun_anew_and_what_it_had_placed_goes(tmp_path
 
     assert seen(tmp_path) == {}
     assert list(again.iterdir()) == []
+
+
+def test_a_mark_that_is_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".replay.json")
+
+    with pytest.raises(OSError, match="no regular file"):
+        prepare(tmp_path)
+
+
+def test_messages_set_aside_are_counted_through_no_link(tmp_path: Path) -> None:
+    table = prepare(tmp_path) / "table"
+    table.mkdir()
+    (table.parent / ".quarantine").mkdir()
+    (table.parent / ".quarantine" / "p0-1.msg").symlink_to("elsewhere")
+
+    with pytest.raises(OSError, match="symbolic link"):
+        publish_table(tmp_path, table)
 
 
 def test_an_unfinished_paced_replay_is_begun_anew_too(tmp_path: Path) -> None:

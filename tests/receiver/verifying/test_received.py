@@ -1,7 +1,9 @@
 """A host's files are looked at as they are at one moment, whatever a receiver does with them meanwhile."""
 
+import os
 from pathlib import Path
 
+import pytest
 import zstandard
 
 from receiver.verifying.received import received
@@ -34,3 +36,17 @@ def test_a_segment_that_is_compressed_meanwhile_is_read_under_its_new_name(tmp_p
         seen = b"".join(found.pieces(1))
 
     assert seen == b"ne\n"
+
+
+@pytest.mark.parametrize("name", ["web.log", "web.log.000001", "web.log.000001.zst"])
+def test_a_pipe_is_no_received_file_and_not_waited_for(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    closed = {} if name == "web.log" else {1: name}
+
+    with (
+        pytest.raises(OSError, match="no regular file") as refused,
+        received(tmp_path, ("web.log",), 1, closed),
+    ):
+        pass
+
+    assert refused.value.filename == str(tmp_path / name)

@@ -191,3 +191,13 @@ def test_a_batch_that_gives_a_number_fails_where_it_cannot_be_kept(path: Path) -
     lengths.note("web01.log", replace(LEFT, number=8))
     lengths.keep()
     assert Lengths(path).number("web01.log") == 8
+
+
+def test_a_pipe_in_its_place_is_waited_for_never_and_replaced(path: Path) -> None:
+    lengths = left(path, LEFT)
+    path.unlink()
+    os.mkfifo(path)
+    lengths.note("web01.log", GROWN)
+    lengths.keep()
+
+    assert "of which 4000 bytes" in told(path)
