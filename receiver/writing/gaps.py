@@ -148,9 +148,7 @@ def _read(path: Path) -> tuple[dict[str, Missing], list[bytes]]:
     data = read(path)
     for written in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
         seal, _, line = written.partition(b" ")
-        if seal.startswith(b"{"):  # of a program that knew no checksums
-            line = written
-        elif seal != b"%08x" % crc32(line):
+        if seal != b"%08x" % crc32(line):
             raise DamagedGaps(f"{path} is damaged: it holds {written[:40]!r}; {_WAY_OUT}")
         if line.startswith(_GAP):
             untold.append(line)

@@ -6,6 +6,7 @@ changed on the disk would still be a number, and lines would be cut off or left 
 """
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -30,13 +31,13 @@ __all__ = [
 _encode = json.JSONEncoder(separators=(",", ":")).encode  # made once: it costs more than its use
 
 _VERSION = 2
-_SEALED = b'{"version":2,'  # how a batch begins that has checksums; those of version 1 had none
 _OPENING = b'{"version":'  # how encode_start begins; inside a name the quotes would be escaped
+_WRITTEN_BY = re.compile(_OPENING + rb"(\d{1,9}),")
 _SEAL = len(" 01234567")
 
 
 class DamagedJournal(ValueError):
-    """A journal that breaks off in its middle or is of a later version."""
+    """A journal that breaks off in its middle or is of another version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +194,9 @@ def decode(data: bytes) -> Batch | None:
 def _unsealed(lines: bytes, torn: bytes) -> list[bytes]:
     """Return the lines of a batch without their seals; `torn` is what stands behind them. Raises `DamagedJournal`."""
     _refuse_harmed_end(torn, 0)  # a batch begins there
-    if not lines.startswith(_SEALED):
-        return lines.splitlines()
+    version = _WRITTEN_BY.match(lines)
+    if version and int(version[1]) != _VERSION:
+        raise DamagedJournal(f"it is of version {int(version[1])}; this program reads {_VERSION}")
     seal, found = 0, []
     for number, line in enumerate(lines.splitlines(), 1):
         text, written = line[:-_SEAL], line[-_SEAL:]
@@ -236,30 +238,27 @@ class _Reading:
 
 def _read(last: _Reading | None, entry: dict[str, object]) -> _Reading:
     match entry:
-        case {"version": int(version), "epoch": int(epoch), "first": int(first)}:
-            if not 1 <= version <= _VERSION:
-                raise ValueError(f"version {version}; this program reads version {_VERSION}")
-            before = str(entry.get("spans", ""))
-            return _Reading(epoch, first, _inode(entry), spans_before=before)
+        case {
+            "version": int(),
+            "epoch": int(epoch),
+            "first": int(first),
+            "inode": int(inode),
+            "spans": str(spans),
+        }:
+            return _Reading(epoch, first, inode, spans_before=spans)
         case {
             "name": str(name),
             "length": int() | None as length,
             "number": int(number),
             "moment": int(moment),
+            "inode": int(inode),
         } if last:
-            last.images.append(PreImage(name, length, number, moment, _inode(entry)))
+            last.images.append(PreImage(name, length, number, moment, inode))
             return last
-        case {"until": int(until)} if last:
-            last.until, last.spans = until, str(entry.get("spans", ""))
+        case {"until": int(until), "spans": str(spans)} if last:
+            last.until, last.spans = until, spans
             return last
     raise ValueError(f"unexpected entry {entry!r}")
-
-
-def _inode(entry: dict[str, object]) -> int:
-    inode = entry.get("inode", 0)
-    if not isinstance(inode, int):
-        raise TypeError(f"{inode!r} is no inode")
-    return inode
 
 
 def _line(entry: dict[str, object]) -> bytes:

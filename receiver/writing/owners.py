@@ -213,7 +213,7 @@ def _read(output: Path, key: str) -> int | None:
         return None
     digits = entry.removeprefix(_MARK).partition(b" ")[0]
     owner = int(digits) if digits.isdigit() else None
-    if owner is None or entry not in (_entry(owner), digits):  # an older program: the number alone
+    if owner is None or entry != _entry(owner):
         raise Damaged(
             f"{output / _FOLDER / key} is damaged: it does not say which partition writes; {_WAY_OUT}"
         )

@@ -45,7 +45,7 @@ class DamagedSpans(ValueError):
 class _Memory:
     """What a reused worker remembers of a file: its content up to `size`, which ends in `seal`, by name `last`.
 
-    `checksum` is that of the lines behind the last seal: an older program, or one that died, may have left some.
+    `checksum` is that of the lines behind the last seal: a program that died may have left some.
     `compact_at` is the size from which it is worth a look whether most of the file is history.
     """
 
@@ -238,8 +238,6 @@ def _read(data: bytes, memory: _Memory) -> None:
                 if written != f"{checksum:08x}":
                     raise ValueError("a checksum in it is another")
                 memory.last, checksum = seal, 0
-            case [str()]:  # of a program that knew no checksums
-                checksum = 0
             case entry:
                 _take(entry, memory)
                 checksum = crc32(line, checksum)
@@ -250,8 +248,6 @@ def _take(entry: object, memory: _Memory) -> None:
     match entry:
         case [str(host), str(file), int(end), int(read_at)]:
             memory.reached.put(host, file, (end, read_at))
-        case [str(host), str(file), int(end)]:  # of a program that knew no times
-            memory.reached.put(host, file, (end, 0))
         case [str(live), [str(host), str(file)]]:
             memory.torn[live] = (host, file)
         case [str(live), None]:

@@ -7,6 +7,7 @@ import resource
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 import zstandard
@@ -39,7 +40,7 @@ def make(order: Order, *numbers: int, live: str = "web01.log") -> tuple[str, ...
         (order.output / name).write_bytes(name.encode() * 1000)
     (order.output / live).write_bytes(b"live\n")
     (order.output / ".owners").mkdir(exist_ok=True)
-    (order.output / ".owners" / live.removesuffix(".log")).write_bytes(b"0")
+    (order.output / ".owners" / live.removesuffix(".log")).write_bytes(b"p0 %08x" % crc32(b"p0"))
     return names
 
 

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 import zstandard
@@ -35,7 +36,7 @@ def add(order: Order, path: str, moment: int = NOW, data: bytes = b"x" * 100) ->
     (order.output / path).write_bytes(data)
     os.utime(order.output / path, ns=(moment, moment))
     live = path.split(".log")[0] + ".log"
-    (order.output / ".owners" / register_keys(live)[-1]).write_bytes(b"0")
+    (order.output / ".owners" / register_keys(live)[-1]).write_bytes(b"p0 %08x" % crc32(b"p0"))
 
 
 def tidied(order: Order, compress: str = "none", **limits: int) -> list[str]:

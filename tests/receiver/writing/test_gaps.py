@@ -150,16 +150,6 @@ def test_a_bit_that_changed_in_what_is_still_to_be_told_is_not_told(
             book.tell(tmp_path)
 
 
-def test_gaps_of_a_program_that_knew_no_checksums_are_told(tmp_path: Path, book: GapBook) -> None:
-    book.save([gap("web01", 10, 25)])
-    path = tmp_path / "p3.gaps"
-    path.write_bytes(path.read_bytes().partition(b" ")[2])
-
-    book.tell(tmp_path)
-
-    assert told(tmp_path) == [("web01", 10, 25)]
-
-
 def test_a_reader_that_locks_the_report_holds_up_nobody(tmp_path: Path, book: GapBook) -> None:
     book.save([gap("web01", 10, 25)])
     (tmp_path / gaps.GAPS).touch()

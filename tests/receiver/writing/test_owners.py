@@ -107,11 +107,3 @@ def test_a_bit_that_changed_in_an_entry_gives_no_host_a_second_file(tmp_path: Pa
         owners._known.clear()
         with pytest.raises(Damaged, match="remove it"):
             Owners(tmp_path, 12).live_name("web01")
-
-
-def test_an_entry_of_an_older_program_is_read(tmp_path: Path) -> None:
-    Owners(tmp_path, 12).live_name("web01")
-    (entry,) = (path for path in (tmp_path / ".owners").iterdir() if not path.name.startswith("."))
-    entry.write_bytes(b"12")
-
-    assert owner_of(tmp_path, "web01.log") == 12
