@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench.processes import wait_until
 from broker.exits import OperatorError
 from shipper.files.handles import most_open_files
 from shipper.files.selection import Selection
@@ -121,6 +122,28 @@ async def _hold_beside_a_stranger(broker: str) -> None:
         said = str(error)
     assert f"(pid {os.getpid()}) ships for web01" in said
     first.close()
+
+
+def asking_without_end(folder: str) -> None:
+    """Ask more often for a host that the parent holds than the kernel lets wait; its holder is named soon after."""
+    asyncio.run(_ask_without_end(folder))
+
+
+async def _ask_without_end(broker: str) -> None:
+    holder, asks = f"(pid {os.getppid()}) ships for web01", 20_000
+    while asks and holder in _refusal(broker):
+        asks -= 1
+    wait_until("it is named again", lambda: holder in _refusal(broker), 30)
+
+
+def _refusal(broker: str) -> str:
+    lock = HostLock("web01")
+    try:
+        lock.take(broker)
+    except OperatorError as error:
+        return str(error)
+    lock.close()
+    return ""
 
 
 def with_few_descriptors(folder: str) -> None:

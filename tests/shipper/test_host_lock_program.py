@@ -1,5 +1,6 @@
 """One agent of a host runs on a machine: another one refuses, and what would ship nothing claims nothing."""
 
+import asyncio
 import itertools
 import os
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Process, Processes, wait_until
+from shipper.host_lock import HostLock
 from tests.shipper.children import run_child
 
 pytestmark = pytest.mark.nats
@@ -138,6 +140,15 @@ def test_one_that_stands_still_is_refused_for_as_well(
     finally:
         os.kill(running.pid, signal.SIGCONT)
     assert running.stop(12) == 0
+
+
+async def test_asked_more_often_than_may_wait_the_holder_is_still_named(tmp_path: Path) -> None:
+    lock = HostLock("web01")
+    lock.take(str(tmp_path))
+
+    await asyncio.to_thread(run_child, "asking_without_end", tmp_path)
+
+    lock.close()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")
