@@ -92,7 +92,7 @@ def _move(settings: ReceiverSettings, to: str, *, yes: bool, force: bool) -> Non
         partitions = await _wanted(connection, settings)
         return [await by_hand.propose(connection, number, sequence, now) for number in partitions]
 
-    moves = _asked(settings, propose)
+    moves = _asked(settings, lambda c: until_answered(c, propose, ELECTION))
     for move in moves:
         click.echo(f"partition {move.partition}: {move.words}")
         if move.objection and not force:

@@ -6,6 +6,9 @@ from typing import Any
 
 __all__ = ["ConnectionLost", "Denied", "Rejected", "answer_of", "stored_at"]
 
+_UNAVAILABLE = 503
+_NOBODY_LISTENS, _NO_LEADER = 0, 10008
+
 
 class ConnectionLost(Exception):
     """The client was lost, or no answer came in time: what was sent may or may not have arrived."""
@@ -19,6 +22,16 @@ class Rejected(Exception):
         self.code = code
         self.error = error
         self.description = description
+
+    @property
+    def is_nobody(self) -> bool:
+        """Whether nobody listens at the subject: no JetStream, no such stream, or none that has a leader."""
+        return self.code == _UNAVAILABLE and self.error == _NOBODY_LISTENS
+
+    @property
+    def is_leaderless(self) -> bool:
+        """Whether a leader may be missing that the servers of a cluster are about to elect."""
+        return self.code == _UNAVAILABLE and self.error in {_NOBODY_LISTENS, _NO_LEADER}
 
 
 class Denied(Rejected):

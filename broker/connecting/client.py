@@ -65,6 +65,8 @@ class BrokerClient(ReceivingClient, SendingClient, PingingClient):
         self._patience, self._among = patience, among
         self.known = self.most_known = 0
         """How many addresses of its cluster the server knows of, as it told last, and at most so far."""
+        self.is_clustered = False
+        """Whether the server says that it is one of a cluster."""
         self._server = server if "://" in server else f"nats://{server}"
         self._credentials = credentials
         self._user, self._password = access.user or None, access.password or None
@@ -164,6 +166,7 @@ class BrokerClient(ReceivingClient, SendingClient, PingingClient):
         if self._wants_tls and info.get("tls_available"):
             info["tls_required"] = True
         await super()._process_info(info, initial_connection)
+        self.is_clustered = bool(info.get("cluster"))
         # a server of a cluster says so when a line to another one has come or gone
         self.known = len(info.get("connect_urls") or ())
         self.most_known = max(self.most_known, self.known)

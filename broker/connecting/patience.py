@@ -12,7 +12,6 @@ __all__ = ["ELECTION", "until_answered"]
 Found = TypeVar("Found")
 
 _AGAIN = 0.5  # seconds
-_NO_LEADER = 10008
 
 ELECTION = 20.0
 """Seconds in which a cluster that lost a leader has another one: four to nine, and more where its machines are busy."""
@@ -23,19 +22,20 @@ async def until_answered(
 ) -> Found:
     """Return what `ask` finds, which changes nothing; it is begun again for `patience` seconds while nobody answers.
 
-    Raises what `ask` raised last, or `BrokerAway`.
+    That nobody listens is waited out at a server of a cluster only: a server of its own has no leader to elect. Raises what
+    `ask` raised last, or `BrokerAway`.
     """
     clock = asyncio.get_running_loop().time
     give_up = clock() + patience
     while True:
+        client = await connection.once(max(0.0, give_up - clock()))
         try:
             return await ask(connection)
-        except (ConnectionLost, Rejected) as error:
-            if clock() >= give_up or not _may_pass(error):
+        except ConnectionLost:
+            if clock() >= give_up:
+                raise
+        except Rejected as error:
+            may_pass = error.is_leaderless and (client.is_clustered or not error.is_nobody)
+            if clock() >= give_up or not may_pass:
                 raise
         await asyncio.sleep(_AGAIN)
-        await connection.once(max(0.0, give_up - clock()))
-
-
-def _may_pass(error: ConnectionLost | Rejected) -> bool:
-    return isinstance(error, ConnectionLost) or error.error == _NO_LEADER

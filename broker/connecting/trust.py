@@ -17,7 +17,6 @@ _MOST_SILENCE = 4.5  # seconds in all for which answers were waited for in vain;
 _MOST_REFUSALS = (
     12.0  # seconds for which it has said that nobody leads; elections take four to nine
 )
-_NO_LEADER = {0, 10008}  # errors of code 503: nobody listens, and nobody leads
 _WRONG_LAST_SEQUENCE = {
     10071,
     10164,
@@ -37,7 +36,7 @@ class Trust:
         match error:
             case ConnectionLost():
                 self._silence += seconds
-            case Rejected(code=503) if error.error in _NO_LEADER:
+            case Rejected() if error.is_leaderless:
                 self._refused = now if self._refused is None else self._refused
             case Rejected() if error.error in _WRONG_LAST_SEQUENCE:
                 pass

@@ -70,8 +70,12 @@ async def _learn(
 ) -> Seen:
     if not set(checks) - _ONLY_REACHED:
         return seen
-    status = await until_answered(connection, ask, patience)
-    if Check.HOSTS not in checks:
-        return replace(seen, status=status)
-    hosts, sending = await last_seen(connection), await rates(connection, _COUNTED)
-    return replace(seen, status=status, hosts=hosts, rates=sending)
+
+    async def learn(connection: Connection) -> Seen:
+        status = await ask(connection)
+        if Check.HOSTS not in checks:
+            return replace(seen, status=status)
+        hosts, sending = await last_seen(connection), await rates(connection, _COUNTED)
+        return replace(seen, status=status, hosts=hosts, rates=sending)
+
+    return await until_answered(connection, learn, patience)

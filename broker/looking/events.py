@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
 from datetime import UTC, datetime
 
 from broker.connecting.connection import Arrived, Connection, ConnectionLost, Rejected
@@ -48,14 +48,21 @@ async def _subscribe(connection: Connection, waiting: "asyncio.Queue[Arrived]") 
 
 
 async def _say_what_is_not_heard(connection: Connection) -> None:
-    try:
-        await connection.request("$SYS.REQ.SERVER.PING.IDZ", patience=2.0)
-    except (Rejected, ConnectionLost):
+    if not await _is_heard(connection.request("$SYS.REQ.SERVER.PING.IDZ", patience=2.0)):
         logger.warning(
             "no events of the server itself (clients, refusals, shutdowns): come as an admin of a logbroker, or as a "
             "user of the system account"
         )
-    try:
-        await connection.api("INFO", patience=2.0)
-    except (Rejected, ConnectionLost):
+    if not await _is_heard(connection.api("INFO", patience=2.0)):
         logger.warning("no advisories of JetStream: this user's account has none")
+
+
+async def _is_heard(question: Awaitable[object]) -> bool:
+    """Whether nothing speaks against it: a cluster without a leader says nothing, or that it has none just now."""
+    try:
+        await question
+    except Rejected as error:
+        return error.is_leaderless and not error.is_nobody
+    except ConnectionLost:
+        return True
+    return True

@@ -164,7 +164,7 @@ class Feed:
 
     async def _open(self) -> None:
         await self._forget()
-        self._client = await self._connection.client()
+        client = await self._connection.client()
         self._look(await self._connection.api(f"STREAM.INFO.{STREAM}"))
         self._inbox = self._connection.new_inbox()
         self._subscription = await self._connection.tap(self._inbox, self._hear(self._inbox))
@@ -186,6 +186,7 @@ class Feed:
         self.pending = made["num_pending"]
         self._number, self._taken = 1, []
         await self._pull(_BATCH, _PULL_BYTES)
+        self._client = client  # not before: the next call begins again with what failed half-way
 
     async def _forget(self) -> None:
         before, self._client, self._subscription = self._subscription, None, None

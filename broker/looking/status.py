@@ -49,12 +49,24 @@ async def glance(connection: Connection) -> Status:
 
 
 async def partition_count(connection: Connection) -> int:
-    """Return how many partitions there are, 0 where nobody has set them up."""
+    """Return how many partitions there are, 0 where nobody has set them up; raises `Rejected` or `ConnectionLost`."""
     try:
         entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    except Rejected:
+    except Rejected as error:
+        if error.is_nobody and await _has_bucket(connection):
+            raise  # its leader is being elected
         return 0  # a stream without its buckets: of somebody else, or half made
     return partitions_in(entry.value if entry else None) or 0
+
+
+async def _has_bucket(connection: Connection) -> bool:
+    try:
+        await connection.api(f"STREAM.INFO.KV_{CONFIG_BUCKET}")
+    except Rejected as error:
+        if error.is_leaderless:
+            raise
+        return False
+    return True
 
 
 async def _partitions(connection: Connection) -> tuple[PartitionStatus, ...]:

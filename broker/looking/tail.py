@@ -2,14 +2,16 @@
 
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 import zstandard
 
 from broker.block import MalformedBlock
 from broker.connecting.connection import Connection
+from broker.connecting.patience import ELECTION, until_answered
 from broker.looking.feed import Feed, Start, Taken, at_sequence, at_time
 from broker.looking.lines import Run, last_lines
 from broker.looking.message import Held, held
@@ -71,15 +73,15 @@ async def tail(connection: Connection, wanted: Wanted, run: Run) -> AsyncGenerat
 
     A broker that goes away later is waited for: nothing is shown twice, nothing left out.
     """
-    info = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
-    last, start = info["last_seq"], await _start(connection, wanted, info)
+    last, start = await until_answered(connection, partial(_begin, wanted), ELECTION)
     feed = Feed(connection, start, wanted.filters())
+    more = partial(until_answered, connection, lambda _: feed.take_up_to(last), ELECTION)
     try:
         if wanted.since is None and wanted.lines:
-            for lines in await _newest(feed, wanted, last):
+            for lines in await _newest(more, wanted):
                 yield run.add(*lines)
         elif not wanted.follow:
-            while taken := await feed.take_up_to(last):
+            while taken := await more():
                 for shown in _shown(taken, wanted, run):
                     yield shown
         while wanted.follow:
@@ -125,6 +127,12 @@ def _lines(message: Held) -> bytes:
     return b""
 
 
+async def _begin(wanted: Wanted, connection: Connection) -> tuple[int, Start]:
+    """Return the last sequence that is there, and where to begin."""
+    state = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
+    return state["last_seq"], await _start(connection, wanted, state)
+
+
 async def _start(connection: Connection, wanted: Wanted, state: dict[str, int]) -> Start:
     match wanted.since:
         case datetime() as time:
@@ -166,10 +174,12 @@ def _note(places: "deque[tuple[int, int]]", taken: list[Taken], wanted: Wanted) 
         total -= places.popleft()[1]
 
 
-async def _newest(feed: Feed, wanted: Wanted, last: int) -> list[tuple[str, str, bytes]]:
+async def _newest(
+    more: Callable[[], Awaitable[list[Taken]]], wanted: Wanted
+) -> list[tuple[str, str, bytes]]:
     """Return the last lines of what is there, by host and file."""
     pieces: list[tuple[str, str, bytes]] = []
-    while taken := await feed.take_up_to(last):
+    while taken := await more():
         pieces.extend((m.host, m.file, _lines(m)) for m in map(_read, taken) if wanted.has(m))
     left, kept = wanted.lines, []
     for host, file, lines in reversed(pieces):

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncGenerator
+from typing import Any
 
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.connecting.patience import until_answered
+from broker.connecting.patience import ELECTION, until_answered
 from broker.exits import OperatorError
 from broker.looking.feed import EACH_LAST, Feed, at_sequence
 from broker.looking.sight import Status
@@ -17,7 +19,6 @@ __all__ = ["watch"]
 
 _TOO_MANY = 20_000  # messages behind; whoever watches wants to see the present
 _PATIENCE = 5.0  # seconds for the broker's answers
-_FIRST_PATIENCE = 10.0  # seconds in which a cluster has a leader again
 logger = logging.getLogger(__name__)
 
 
@@ -34,7 +35,7 @@ async def watch(connection: Connection, interval: float) -> AsyncGenerator[Pictu
         await _meet(connection, traffic, status.last_sequence)
         return status
 
-    status = await until_answered(connection, begin, _FIRST_PATIENCE)
+    status = await until_answered(connection, begin, ELECTION)
     traffic.glanced(status, clock())
     reading = asyncio.ensure_future(_count(connection, traffic, status.last_sequence + 1))
     try:
@@ -85,5 +86,9 @@ async def _count(connection: Connection, traffic: Traffic, first: int) -> None:
         finally:
             await feed.close()
         traffic.skipped += feed.pending
-        info = await connection.api(f"STREAM.INFO.{STREAM}")
+        info = await until_answered(connection, _info, math.inf)
         first = info["state"]["last_seq"] + 1
+
+
+async def _info(connection: Connection) -> dict[str, Any]:
+    return await connection.api(f"STREAM.INFO.{STREAM}")

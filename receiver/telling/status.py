@@ -11,7 +11,7 @@ from typing import Any
 
 from broker import bucket
 from broker.connecting.access import Access
-from broker.connecting.connection import Connection, Denied, Rejected
+from broker.connecting.connection import Connection, ConnectionLost, Denied, Rejected
 from broker.connecting.patience import ELECTION, until_answered
 from broker.exits import OperatorError
 from broker.offset import Offset, UnreadableOffset
@@ -90,13 +90,17 @@ async def gather(servers: Sequence[str], access: Access, now: datetime) -> list[
         raise OperatorError(
             f"the broker has no logship stream and buckets ({error}); run `logbroker apply`"
         ) from None
+    except ConnectionLost as error:
+        raise OperatorError(
+            f"the broker at {connection.servers} does not answer: {error}"
+        ) from None
     finally:
         await connection.close()
 
 
 async def _gather(connection: Connection, now: datetime) -> list[PartitionStatus]:
-    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
     state = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
+    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
     asking = _Asking(connection, now, state["bytes"] / max(state["messages"], 1))
     count = partitions_in(entry.value if entry else None) or 0
     return [*await asyncio.gather(*(_partition(asking, number) for number in range(count)))]

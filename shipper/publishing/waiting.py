@@ -18,7 +18,6 @@ _SHORT_PAUSE, _ELECTION = (
 )  # seconds: while a new leader may be elected, nobody waits for longer than that
 _FULL = {10077, 10023, 10002, 10047}
 _NOT_ATOMIC = {10174}
-_NO_LEADER = {0, 10008}  # of code 503
 logger = logging.getLogger(__name__)
 
 
@@ -37,7 +36,7 @@ def reason_of(error: Rejected) -> str:
         return f"the broker is full ({error}); goes on when it has room"
     if error.error in _NOT_ATOMIC:
         return f"the stream takes no atomic batches ({error}); run `logbroker apply`"
-    if _is_leaderless(error):
+    if error.is_leaderless:
         return (
             "the stream or its buckets are not there, or have no leader yet, or the stream does not take this host's "
             "partition; run `logbroker apply`"
@@ -93,8 +92,4 @@ def _cause_of(error: Rejected) -> Cause:
     """Return what a refusal is counted as."""
     if error.error in _FULL:
         return Cause.FULL
-    return Cause.MISSING if _is_leaderless(error) else Cause.REFUSED
-
-
-def _is_leaderless(error: Rejected) -> bool:
-    return error.code == 503 and error.error in _NO_LEADER
+    return Cause.MISSING if error.is_leaderless else Cause.REFUSED

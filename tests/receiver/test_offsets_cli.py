@@ -14,11 +14,14 @@ from click.testing import CliRunner, Result
 from broker.connecting.connection import Connection
 from broker.exits import OperatorError
 from broker.offset import Offset
+from receiver import offsets_cli
 from receiver.cli import logreceiver
 from receiver.following.ledger import Ledger
 from receiver.following.presence import Presence
 from receiver.outcome import Done
+from receiver.telling import status
 from receiver.writing.bond import Folders
+from tests.elections import Electing, Silent
 from tests.hostile import GARBAGE, GOOD, ODD, acts_on_a_terminal
 from tests.receiver.partition import Partition, ours
 
@@ -99,6 +102,30 @@ def test_it_shows_where_a_partition_stands_and_how_it_came_there(partition: Part
     assert (told[1]["owner"], told[1]["is_running"]) == ("", False)
     assert "nobody yet" in table
     assert "revision" in table
+
+
+def test_a_leader_that_is_being_elected_is_waited_for(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offsets_cli, "Connection", Electing)
+
+    shown = offsets(partition, "show")
+    moved = offsets(partition, "set", "--partition", "0", "--to", "latest", "--yes")
+
+    assert (shown.exception, moved.exception) == (None, None)
+    assert "partition 0: done" in moved.output
+
+
+def test_a_broker_that_says_nothing_is_told_in_one_line(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "Connection", Silent)
+    monkeypatch.setattr(status, "ELECTION", 0)
+
+    shown = CliRunner().invoke(logreceiver, ["status", "--server", partition.url])
+
+    assert isinstance(shown.exception, OperatorError)
+    assert str(shown.exception).endswith("does not answer: no answer in 5 s")
 
 
 def test_a_move_is_asked_for_first_and_a_no_changes_nothing(partition: Partition) -> None:

@@ -1,0 +1,32 @@
+"""A connection to a broker whose leaders are being elected when they are first asked, or are gone for good."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
+
+NO_LEADER = Rejected(503, 10008, "JetStream system temporarily unavailable")
+
+
+class Electing(Connection):
+    """Refuses each kind of call, such as `STREAM.INFO`, the first time; `refused` names those that were."""
+
+    refused: frozenset[str] = frozenset()
+
+    async def api(
+        self, name: str, body: Mapping[str, Any] | None = None, patience: float | None = None
+    ) -> dict[str, Any]:
+        kind = ".".join(name.split(".")[:2])
+        if kind not in self.refused:
+            self.refused |= {kind}
+            raise NO_LEADER
+        return await super().api(name, body, patience)
+
+
+class Silent(Connection):
+    """Has no answer to any call."""
+
+    async def api(
+        self, name: str, body: Mapping[str, Any] | None = None, patience: float | None = None
+    ) -> dict[str, Any]:
+        raise ConnectionLost("no answer in 5 s")
