@@ -28,10 +28,10 @@ RELIED_ON = {
     "_process_op_err": "ends a dead line without sending first; called as well, by the pinging",
     "_process_pong": "survives the answer to a flush that was given up",
     "_remove_sub": "forgets what was tapped",
+    "_send_ping": "pings behind what waits to be sent; called as well, by the pinging",
     "_send_publish": "sends large messages uncopied",
     # called
     "_process_msg": "hands on what is not tapped",
-    "_send_ping": "pings",
     # read or set
     "_id": "the number of a subscription, by which messages are told apart",
     "_pending": "what waits to be sent",
