@@ -103,6 +103,19 @@ def test_the_largest_messages_come_through_among_empty_ones(
     assert anybody.read("web01") == b"".join(payloads)
 
 
+def test_thousands_of_empty_messages_reset_the_consumer_once(
+    server: secured.Secured, anybody: Partition, first: int
+) -> None:
+    payloads = [b"%d\n" % number if number % 2 else b"" for number in range(5_000)]
+    store(anybody, *payloads)
+
+    replace(anybody, url=server.url("central")).receive(first)
+
+    assert anybody.read("web01") == b"".join(payloads)
+    info = anybody.ask(lambda connection: connection.api("CONSUMER.INFO.LOGS.receiver-p0"))
+    assert info["delivered"]["consumer_seq"] == len(payloads) - 1  # a reset begins it anew
+
+
 def test_a_stay_goes_on_behind_an_empty_message_that_comes_while_it_waits(
     server: secured.Secured, anybody: Partition, first: int
 ) -> None:
