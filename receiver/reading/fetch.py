@@ -146,9 +146,9 @@ class _Source:
         self._inbox = ""
         self._number = 1
         self._sequence = first  # of the first message that is still to come
-        self._batch = _PULL_MESSAGES  # of the next pull; `_APART` are pulled each for itself
+        self._batch = _PULL_MESSAGES
         self._due = 0  # answers that are still to come
-        self._is_apart = self._has_empty = False
+        self._is_apart = self._has_empty = False  # of the last pull
         self._taken: list[tuple[Delivery, Arrived]] = []
         self._ended: asyncio.Future[str] | None = None
         self._lines: Any = None
@@ -252,10 +252,10 @@ class _Source:
         if self.left.is_set():
             return []
         size = min(max(most, _LEAST), self._assignment.pull)
-        if self._batch > _APART:
-            status = await self._ask(self._batch, size, wait)
-        else:
+        if self._has_empty:
             status = await self._ask_apart(1 if wait > 0 else _APART, size, wait)
+        else:
+            status = await self._ask(self._batch, size, wait)
         if not self._taken and _TOO_LARGE in status:
             # a message larger than what is asked for would never come: ask for it alone
             status = await self._ask_apart(1, _LARGEST, 0)
@@ -266,7 +266,7 @@ class _Source:
         taken = self._checked()
         if self._has_empty and not self._is_apart:
             await self._go_on_behind_the_cut()
-        self._batch = _APART if self._has_empty else min(2 * self._batch, _PULL_MESSAGES)
+        self._batch = min(_APART if self._has_empty else 2 * self._batch, _PULL_MESSAGES)
         return taken
 
     async def _ask(self, batch: int, size: int, wait: float) -> str:
