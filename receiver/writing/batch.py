@@ -239,7 +239,7 @@ class Batch:
             latest=self._days.latest,
             closed=tuple(self._output.closed),
             findings=tuple(self._judge.findings),
-            notices=(*self._output.notices, *self._spans.notices),
+            notices=(*self._output.notices, *self._spans.notices, *self._owners.notices()),
             forgotten=self._spans.forgotten,
         )
 

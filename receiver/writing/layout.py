@@ -14,7 +14,16 @@ from functools import lru_cache
 from receiver.writing.calendar import Calendar, Period
 from receiver.writing.rotation import is_closed, stem_of
 
-__all__ = ["DEFAULT", "Days", "Layout", "folder_key", "register_keys", "safe_path"]
+__all__ = [
+    "DEFAULT",
+    "Days",
+    "Layout",
+    "folder_key",
+    "host_key",
+    "register_keys",
+    "safe_path",
+    "source_key",
+]
 
 DEFAULT = "{host}.log"
 
@@ -35,10 +44,11 @@ _MOST_LEVELS = (
 )
 _LITERAL = 24  # bytes that a component may have beside a host's name
 _LONGEST_HOST = 190  # bytes of the name itself, where a component is not the default one
-_RELATIVE, _STANDARD_INPUT, _UNNAMED = (
+_RELATIVE, _STANDARD_INPUT, _UNNAMED, _OVERFLOW = (
     "%relative",
     "%stdin",
     "%unnamed",
+    "%overflow",
 )  # "%" and no hex: no name escapes to these
 _DAY = timedelta(days=1)
 
@@ -76,9 +86,16 @@ class Layout:
         """
         if self.template == DEFAULT:
             return f"{stem_of(host)}{mark}.log"
+        return self._placed(host, self._file_path(file), date, mark)
+
+    def overflow(self, host: str, date: str = "", mark: str = "") -> str:
+        """Return the live file for the lines of those files of a host that have none of their own, as there are too many."""
+        return self._placed(host, _OVERFLOW, date, mark)
+
+    def _placed(self, host: str, path: str, date: str, mark: str) -> str:
         parts = self.template.replace("{date}", date).split("/")
         return "/".join(
-            self._file_path(file)
+            path
             if part == "{file}"
             else _no_segment(part.replace("{host}", stem_of(host, _LONGEST_HOST) + mark))
             for part in parts
@@ -180,6 +197,16 @@ def register_keys(live: str) -> tuple[str, ...]:
 def folder_key(folder: str) -> str:
     """Return under which name the register holds that a path is a folder."""
     return f"{register_keys(folder)[-1]}.d"
+
+
+def source_key(host: str, file: str | None) -> str:
+    """Return under which name the register holds that a host's file has a live file of its own."""
+    return f"..{_digest(chr(0).join((host, file or '')))}.s"
+
+
+def host_key(host: str) -> str:
+    """Return under which name the register holds the file that counts what a host has."""
+    return f"..{_digest(host)}.h"
 
 
 @lru_cache(16)

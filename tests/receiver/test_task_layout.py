@@ -18,7 +18,7 @@ from receiver.permissions import Permissions
 from receiver.writing import owners
 from receiver.writing.closet import Closet, Order
 from receiver.writing.keeping import Limits
-from receiver.writing.layout import Layout
+from receiver.writing.layout import Layout, host_key
 from receiver.writing.owners import owner_of
 from tests.receiver.partition import Partition, blocked, ours
 
@@ -116,6 +116,33 @@ def test_messages_that_name_hundreds_of_folders_cost_few(partition: Partition) -
     assert sorted(tree(partition).values()) == [b"1\n"] * 20
     assert max(len(path.parts) for path in below) == 1 + 32
     assert len([path for path in below if path.parts[0] == "web01"]) < 20 * 32
+
+
+def test_lines_of_a_host_with_too_many_files_go_to_one_file_and_that_is_told(
+    partition: Partition,
+) -> None:
+    partition.publish(ours("evil", "old", 0, b"1\n"), ours("web01", "a", 0, b"2\n"))
+    done = receive(partition, 1)
+    register = partition.output / ".owners"
+    for number in range(40_000):
+        os.link(register / host_key("evil"), register / f"..{number}")
+    partition.publish(
+        ours("evil", "new", 0, b"3\n"),
+        ours("evil", "old", 2, b"4\n"),
+        ours("evil", "newer", 0, b"5\n"),
+        ours("web01", "b", 0, b"6\n"),
+    )
+
+    done = receive(partition, done.until)
+
+    assert tree(partition) == {
+        "evil/%overflow": b"3\n5\n",
+        "evil/var/log/old": b"1\n4\n",
+        "web01/var/log/a": b"2\n",
+        "web01/var/log/b": b"6\n",
+    }
+    (notice,) = done.notices
+    assert notice.startswith("host evil has sent lines of too many files")
 
 
 def _full_when_synced(name: str) -> None:

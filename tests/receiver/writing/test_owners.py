@@ -10,7 +10,10 @@ import pytest
 
 from receiver.writing import owners
 from receiver.writing.known import Damaged
-from receiver.writing.owners import Owners, owner_of
+from receiver.writing.layout import Days, Layout
+from receiver.writing.owners import KnownOwners, Owners, Unregistered, owner_of
+
+BY_FILE = Layout("{host}/{file}")
 
 
 def test_of_many_that_claim_a_host_at_once_one_gets_its_name(tmp_path: Path) -> None:
@@ -107,3 +110,63 @@ def test_a_bit_that_changed_in_an_entry_gives_no_host_a_second_file(tmp_path: Pa
         owners._known.clear()
         with pytest.raises(Damaged, match="remove it"):
             Owners(tmp_path, 12).live_name("web01")
+
+
+def named(register: Owners, host: str, numbers: range) -> list[str]:
+    return [register.live_name(host, f"/log/{number}/a") for number in numbers]
+
+
+def test_a_host_that_makes_up_files_without_end_has_one_for_the_rest_of_them(
+    tmp_path: Path,
+) -> None:
+    register = Owners(tmp_path, 3, BY_FILE, most_of_host=20)
+
+    names = named(register, "evil", range(300))
+
+    own = [f"evil/log/{number}/a" for number in range(9)]
+    assert names == [*own, *["evil/%overflow"] * 291]
+    assert register.live_name("web01", "/log/500/a") == "web01/log/500/a"
+    assert len(list((tmp_path / ".owners").iterdir())) < 50
+    (notice,) = register.notices()
+    assert "host evil" in notice
+    assert "evil/%overflow" in notice
+    assert Owners(tmp_path, 3, BY_FILE, most_of_host=20).notices() == register.notices() == []
+
+
+def test_whoever_comes_after_a_death_gives_lines_the_same_files(tmp_path: Path) -> None:
+    before = named(Owners(tmp_path, 3, BY_FILE, most_of_host=20), "evil", range(30))
+    owners._known.clear()  # as in another process
+
+    after = Owners(tmp_path, 3, BY_FILE, most_of_host=20)
+    reading = KnownOwners(tmp_path, 3, BY_FILE, Days(), most_of_host=20)
+
+    assert named(after, "evil", range(29, -1, -1))[::-1] == before
+    assert named(reading, "evil", range(30)) == before
+    assert set(named(after, "evil", range(100, 200))) == {"evil/%overflow"}
+
+
+def test_another_partition_has_a_file_of_its_own_for_the_rest(tmp_path: Path) -> None:
+    named(Owners(tmp_path, 3, BY_FILE, most_of_host=20), "evil", range(30))
+
+    names = named(Owners(tmp_path, 4, BY_FILE, most_of_host=20), "evil", range(100, 130))
+
+    assert set(names) == {"evil..p4/%overflow"}
+
+
+def test_a_file_that_is_called_like_the_one_for_the_rest_is_another(tmp_path: Path) -> None:
+    register = Owners(tmp_path, 3, BY_FILE, most_of_host=20)
+    files = ("%overflow", "/%overflow", "/%overflow/a")
+
+    own = {register.live_name("evil", file) for file in files}
+    rest = set(named(register, "evil", range(30)))
+
+    assert len(own) == 3
+    assert own.isdisjoint(rest)
+
+
+def test_a_replay_gives_a_host_as_many_files_and_no_more(tmp_path: Path) -> None:
+    register = Unregistered(tmp_path, BY_FILE, Days(), most_of_host=20)
+
+    names = named(register, "evil", range(300))
+
+    assert names.count("evil/%overflow") == 291
