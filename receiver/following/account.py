@@ -75,11 +75,11 @@ class Account:
     def _tell(self, done: Done) -> None:
         for finding in done.findings[:_MOST_TOLD]:
             logger.warning("partition %d: %s", self._partition, _describe(finding))
-        if len(done.findings) > _MOST_TOLD:
+        if rest := done.findings[_MOST_TOLD:]:
             logger.warning(
                 "partition %d: %d more of these; every gap stands in .gaps.jsonl",
                 self._partition,
-                len(done.findings) - _MOST_TOLD,
+                sum(finding.blocks if finding.is_sum else 1 for finding in rest),
             )
         for notice in done.notices:
             logger.warning("partition %d: %s", self._partition, notice)
@@ -95,6 +95,11 @@ class Account:
 
 
 def _describe(finding: Finding) -> str:
+    if finding.is_sum:
+        return (
+            f"{finding.kind.value}: {finding.blocks} more of host {finding.host}, of {finding.end} bytes in all, the first seen "
+            f"at sequence {finding.sequence}"
+        )
     if finding.kind is Kind.LOSS:
         since = f"since sequence {finding.after}" if finding.after else "from the first on"
         return (

@@ -122,6 +122,8 @@ def _size(path: Path) -> int:
 def _line(gap: Finding, partition: int) -> bytes:
     about = asdict(gap) | {"kind": gap.kind.value, "partition": partition}
     about |= {"bytes": gap.end - gap.start, "since": _iso(gap.since), "until": _iso(gap.read_at)}
+    if gap.is_sum:
+        about["gaps"] = gap.blocks
     for field in ("read_at", "blocks", *(() if gap.kind is Kind.LOSS else ("after",))):
         del about[field]
     return _sealed(_encode(about))
@@ -163,7 +165,7 @@ def _summed(sums: dict[str, Missing], untold: Sequence[bytes]) -> dict[str, Miss
     total = dict(sums)
     for gap in map(json.loads, untold):
         before = total.get(gap["host"], Missing())
-        total[gap["host"]] = Missing(before.gaps + 1, before.size + gap["bytes"])
+        total[gap["host"]] = Missing(before.gaps + gap.get("gaps", 1), before.size + gap["bytes"])
     return total
 
 

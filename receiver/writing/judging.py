@@ -3,6 +3,7 @@
 Decides by what a book knows of each source file; never touches a file.
 """
 
+from collections import Counter
 from dataclasses import replace
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from receiver.writing.spans import Finding, Kind, check, judge
 __all__ = ["Book", "Judge"]
 
 _DAY = 24 * 3600 * 1_000_000_000  # nanoseconds
+_MOST_OF_HOST = 1_000  # findings: the stream may have lost lines of each file of a host, and few have more files
 
 
 class Book(Protocol):
@@ -35,12 +37,17 @@ class Judge:
     """Judges a partition's messages in the order of their sequences, and keeps what was found.
 
     `found` is how many blocks did not follow their predecessor. Repeats are one finding as long as they follow on each other:
-    were everything sent again, there would be one for each message else.
+    were everything sent again, there would be one for each message else. So are those of each kind beyond the most of a host,
+    which may say of each of its messages whatever it likes.
     """
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: Book, most_of_host: int = _MOST_OF_HOST) -> None:
         """Go by a book, which is kept up to date."""
         self._book = book
+        self._most_of_host = most_of_host
+        self._counts = Counter[str]()  # of findings, by host
+        self._sums: dict[tuple[str, Kind], int] = {}  # where the one of all further ones is
+        self._last: Finding | None = None
         self._latest: dict[tuple[str, str], int] = {}  # by source file: where its last finding is
         self.findings: list[Finding] = []
         self.found = 0
@@ -86,19 +93,32 @@ class Judge:
         book.note(host, "", sequence, stored_at)
 
     def _has_gap(self, sequence: int) -> bool:
-        return any(one.sequence == sequence and one.kind is Kind.GAP for one in self.findings[-1:])
+        last = self._last
+        return last is not None and last.sequence == sequence and last.kind is Kind.GAP
 
     def _keep(self, finding: Finding) -> None:
         self.found += 1
+        self._last = finding
         key = (finding.host, finding.file_id)
         if (place := self._latest.get(key)) is not None and (
             whole := self.findings[place].then(finding)
         ):
             self.findings[place] = whole
             return
+        if self._counts[finding.host] >= self._most_of_host:
+            self._keep_in_sum(finding)
+            return
+        self._counts[finding.host] += 1
         self._latest[key] = len(self.findings)
         self.findings.append(finding)
 
+    def _keep_in_sum(self, finding: Finding) -> None:
+        place = self._sums.setdefault((finding.host, finding.kind), len(self.findings))
+        if place < len(self.findings):
+            self.findings[place] = self.findings[place].plus(finding)
+        else:
+            self.findings.append(finding)
+
     def follows(self, sequence: int) -> bool:
         """Say whether the lines of the message judged last, of this sequence, follow on those before of their file."""
-        return not any(finding.breaks_at(sequence) for finding in self.findings[-1:])
+        return self._last is None or not self._last.breaks_at(sequence)

@@ -11,6 +11,8 @@ from broker.block import MalformedBlock, Origin
 
 __all__ = ["Finding", "Judgement", "Kind", "check", "judge"]
 
+_LONGEST = 1024  # characters of a path in a finding: hardly a file has one that long, but any message may name it
+
 
 class Kind(Enum):
     """What was found out about a block that does not simply follow its predecessor."""
@@ -33,7 +35,8 @@ class Finding:
 
     `sequence` is the stream sequence of the block that showed it and `read_at` when that block was read, `since` when
     the one before it was, both in nanoseconds since the epoch; 0 where that is not known. Repeats that follow on each other
-    are one of several `blocks`, and these are of the first.
+    are one of several `blocks`, and these are of the first. What is found of many files of a host may be one as well, which
+    names none of them: then `end` is how many bytes it is about in all.
     """
 
     kind: Kind
@@ -52,6 +55,24 @@ class Finding:
     def breaks_at(self, sequence: int) -> bool:
         """Say whether the block of a sequence does not go on where what is written of its file ends."""
         return self.sequence == sequence and self.kind in {Kind.GAP, Kind.DOUBT}
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether this is what was found of several files of a host."""
+        return self.blocks > 1 and not self.file_id
+
+    def plus(self, later: "Finding") -> "Finding":
+        """Return this and a later one of the same kind and host as one, which names no file."""
+        size = self.end - self.start + later.end - later.start
+        return replace(
+            self,
+            file="",
+            file_id="",
+            start=0,
+            end=size,
+            read_at=later.read_at,
+            blocks=self.blocks + later.blocks,
+        )
 
     def then(self, later: "Finding") -> "Finding | None":
         """Return this and a later one of the same file as one, None where they are not repeats that follow on each other."""
@@ -105,4 +126,5 @@ def judge(reached: int | None, origin: Origin, host: str, sequence: int, length:
 
 def _finding(kind: Kind, origin: Origin, host: str, start: int, end: int, sequence: int) -> Finding:
     file_id = origin.span.file if origin.span else ""
-    return Finding(kind, host, origin.file, file_id, start, end, sequence, origin.read_at)
+    path = origin.file if len(origin.file) <= _LONGEST else f"{origin.file[:_LONGEST]}…"
+    return Finding(kind, host, path, file_id, start, end, sequence, origin.read_at)

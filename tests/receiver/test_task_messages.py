@@ -10,6 +10,7 @@ import zstandard
 
 from receiver.outcome import Done
 from receiver.reading import fetch
+from receiver.writing.gaps import Missing, missing
 from receiver.writing.received import MOST_OF_HOST
 from receiver.writing.spans import Kind
 from tests.receiver.partition import Partition, ours
@@ -166,6 +167,23 @@ def test_ids_without_end_of_one_host_hide_no_gap_of_another(
     (gap,) = partition.receive(done.until).findings
 
     assert (gap.kind, gap.host, gap.start, gap.end) == (Kind.GAP, "web02", 6, 60)
+
+
+def test_gaps_without_end_of_one_host_are_told_in_few_lines(partition: Partition) -> None:
+    partition.publish(ours("web02", "a", 0, b"first\n"))
+    for start in (0, 9):
+        made_up = (ours("web01", f"made-up-{n}", start, b"x\n") for n in range(1_200))
+        partition.publish_in_any_order(made_up)
+    partition.publish(ours("web02", "a", 60, b"later\n"))
+
+    done = partition.receive()
+
+    of_others = [finding.start for finding in done.findings if finding.host == "web02"]
+    assert (len(done.findings), of_others) == (1_002, [6])
+    partition.run(done.until)  # which tells what is committed
+    told = (partition.output / ".gaps.jsonl").read_text().splitlines()
+    assert len(told) == 1_002
+    assert missing(partition.state / "p0.gaps")["web01"] == Missing(1_200, 1_200 * 7)
 
 
 def test_headers_fill_a_batch_too(partition: Partition, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,17 @@ def test_a_gap_is_told_with_host_file_bytes_and_times(tmp_path: Path, book: GapB
     }
 
 
+def test_many_gaps_that_are_told_as_one_count_as_many(tmp_path: Path, book: GapBook) -> None:
+    several = gap("evil", 1, 3).plus(gap("evil", 5, 9)).plus(gap("evil", 4, 5))
+    book.save([gap("evil", 0, 1), several])
+    before = missing(tmp_path / "p3.gaps")
+    book.tell(tmp_path)
+
+    last = json.loads((tmp_path / gaps.GAPS).read_text("ascii").splitlines()[-1])
+    assert (last["host"], last["file"], last["gaps"], last["bytes"]) == ("evil", "", 3, 7)
+    assert before == missing(tmp_path / "p3.gaps") == {"evil": Missing(4, 8)}
+
+
 def test_every_gap_is_told_once_and_counted_once(tmp_path: Path, book: GapBook) -> None:
     for number in range(4):
         book.save([gap("web01", number, number + 1, number), gap("db", number, number + 5, number)])
