@@ -78,7 +78,7 @@ def _fetch(item: Slice, reader: Reader) -> Fetched:
     for message in heapq.merge(*streams, key=attrgetter("sequence")):
         if reader.selection.wants_host(message.subject.split(".", 2)[-1]):
             taken.append(message)
-            size += len(message.payload)
+            size += len(message.payload) + message.header_size
         if size >= LIMIT:
             return Fetched(tuple(taken), message.sequence + 1, size)
     return Fetched(tuple(taken), item.until, size)

@@ -20,7 +20,7 @@ from receiver.source.stored import Stored
 __all__ = ["record_batches"]
 
 _BATCH_BYTES = 4 * 1024 * 1024
-"""About how much payload goes to Spark at once, unfolded."""
+"""About how much payload goes to Spark at once, unfolded, with the headers that came with it."""
 _TIME = pa.timestamp("us", tz="UTC")
 
 
@@ -72,8 +72,8 @@ class _Columns:
         self.lines.append(lines)
         self.payloads.append(payload)
         self.headers.append(message.headers)
-        self.size += len(payload)
-        named = sum(len(name) + len(value) for name, value in message.headers.items())
+        named = message.header_size
+        self.size += len(payload) + named
         self.widest = max(self.widest, len(message.subject) + named)
 
 

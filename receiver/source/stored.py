@@ -14,3 +14,8 @@ class Stored:
     subject: str
     headers: dict[str, str]
     payload: bytes
+
+    @property
+    def header_size(self) -> int:
+        """Return how many characters the names and values of its headers have: any message may have many, of any length."""
+        return sum(len(name) + len(value) for name, value in self.headers.items())

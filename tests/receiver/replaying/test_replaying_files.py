@@ -214,6 +214,16 @@ def test_a_slice_stops_at_its_limit_and_the_rest_follows(partition: Partition) -
     assert (taken.lines, path.stat().st_size) == (9, 9 * len(large))
 
 
+def test_headers_fill_a_slice_too(partition: Partition) -> None:
+    messages = [("logs.p0.web01", b"x\n", {"X": "y" * (LIMIT // 200)})] * 300
+    until = partition.publish(*messages) + 1
+
+    fetched = fetch(Slice((0,), 1, until), Reader((partition.url,), Access(), Selection()))
+
+    assert isinstance(fetched, Fetched)
+    assert len(fetched.messages) == fetched.until - 1 < 210
+
+
 def test_files_at_a_pace_are_the_same_files(partition: Partition) -> None:
     until = publish_odd_messages(partition) + 1
     partition.claim()

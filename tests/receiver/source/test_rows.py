@@ -197,3 +197,12 @@ def test_short_lines_of_a_long_path_come_in_parts() -> None:
 
     assert max(batch.nbytes for batch in found) < 32 * 1024 * 1024
     assert [n for batch in found for n in batch["pos"].to_pylist()] == list(range(100_000))
+
+
+def test_headers_count_among_what_goes_to_spark_at_once() -> None:
+    messages = [stored({"A": "x" * 60_000}, b"x\n")] * 300
+
+    batches = list(record_batches(messages, Show(headers=True)))
+
+    assert sum(batch.num_rows for batch in batches) == 300
+    assert max(batch.nbytes for batch in batches) < 5 * 1024 * 1024
