@@ -33,7 +33,7 @@ _LEAST = (
     LARGEST_PULL // 2 + 65_536
 )  # bytes; less is asked for only where many partitions share the memory
 _PULL_MESSAGES = 8192  # the bundled broker refuses more than 10,000
-_APART = 64  # pulls of one message each that wait at the broker at once; it takes 512
+_APART = 64  # pulls of one message each that wait at the broker at once, at most; it takes 512
 _MOST_ASKED = 4096  # pulls; the server remembers each (1 KB) for a minute, or as long as its answers are heard
 _PATIENCE = 30.0  # seconds without a message; those of a pull are there already, or it ends at once
 _PATIENCE_AMONG = 5.0  # the same where the leader may have died and others elect a new one
@@ -253,7 +253,8 @@ class _Source:
             return []
         size = min(max(most, _LEAST), self._assignment.pull)
         if self._has_empty:
-            status = await self._ask_apart(1 if wait > 0 else _APART, size, wait)
+            count = 1 if wait > 0 else max(1, _APART * size // LARGEST_PULL)  # of 256 KiB each
+            status = await self._ask_apart(count, size, wait)
         else:
             status = await self._ask(self._batch, size, wait)
         if not self._taken and _TOO_LARGE in status:

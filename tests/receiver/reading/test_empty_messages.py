@@ -16,6 +16,7 @@ from receiver.assignment import Stay
 from receiver.following.wake import Wake
 from receiver.outcome import Done, Ending
 from receiver.reading import background
+from receiver.reading.fetch import Reading
 from receiver.source.ranges import Range
 from receiver.source.reread import read
 from shipper.publishing.registry import Registry
@@ -114,6 +115,21 @@ def test_thousands_of_empty_messages_reset_the_consumer_once(
     assert anybody.read("web01") == b"".join(payloads)
     info = anybody.ask(lambda connection: connection.api("CONSUMER.INFO.LOGS.receiver-p0"))
     assert info["delivered"]["consumer_seq"] == len(payloads) - 1  # a reset begins it anew
+
+
+def test_empty_messages_among_large_ones_come_one_behind_the_other_where_memory_is_short(
+    server: secured.Secured, anybody: Partition, first: int
+) -> None:
+    payloads = [b"x" * 99_999 + b"\n" if number % 2 else b"" for number in range(100)]
+    store(anybody, *payloads)
+    assignment = replace(anybody.assignment(), pull=1024 * 1024)
+
+    with Reading(background.connection((server.url("central"),)), assignment, first) as reading:
+        found = [message.data for chunk in reading.batch() for _, message in chunk.messages]
+
+    assert found == payloads
+    info = anybody.ask(lambda connection: connection.api("CONSUMER.INFO.LOGS.receiver-p0"))
+    assert info["delivered"]["consumer_seq"] == len(payloads) - 1
 
 
 def test_a_stay_goes_on_behind_an_empty_message_that_comes_while_it_waits(
