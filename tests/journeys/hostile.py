@@ -235,6 +235,11 @@ OPERATIONS = (
     Operation("an empty message", lambda a: a.publish(b""), Outcome.TAKEN),
     Operation("a hundred empty messages", lambda a: a.publish(b"", 100), Outcome.TAKEN),
     Operation(
+        "500 empty messages, each with a line behind it",
+        lambda a: _say(a, (_message(a.subject, b"", {}) + _message(a.subject, b"x\n", {})) * 500),
+        Outcome.TAKEN,
+    ),
+    Operation(
         "an empty message with a shipper's headers",
         lambda a: a.publish(b"", **_ours(span="f:0-0")),
         Outcome.QUARANTINED,
@@ -289,6 +294,19 @@ OPERATIONS = (
     Operation(
         "1,000 messages, each with a file id of its own",
         lambda a: _many(a, [_ours(span=f"id{one}:0-2") for one in range(1_000)], b"x\n"),
+        Outcome.TAKEN,
+    ),
+    Operation(
+        "a gap in each of 1,500 files",
+        lambda a: _many(
+            a,
+            [
+                _ours(span=f"gap{one}:{begin}-{begin + 2}")
+                for begin in (0, 9)
+                for one in range(1_500)
+            ],
+            b"x\n",
+        ),
         Outcome.TAKEN,
     ),
     Operation(
