@@ -21,7 +21,7 @@ from bench.ports import free_port
 from bench.processes import Processes, wait_until
 from bench.suite import Suite
 from bench.table import table
-from broker.block import Identity, Origin, Span, encode_origin
+from broker.wire.message import Origin, Section, Span, encode_origin
 
 __all__: list[str] = []
 
@@ -31,17 +31,12 @@ _MIB = 1024 * 1024
 
 
 def _messages(size: int) -> Iterator[Sent]:
-    """Yield blocks as shippers send them when there is much: compressed, so bytes that nobody can compress again."""
+    """Yield messages as shippers send them when there is much: compressed, so bytes that nobody can compress again."""
     for number in range(size // _BLOCK):
         start = number // _HOSTS * _BLOCK
-        origin = Origin(
-            "1-00000001",
-            "/var/log/app.log",
-            Span("1-1", start, start + _BLOCK),
-            Identity(1, 0, "", 0, ""),
-            300,
-            1_790_000_000_000_000_000,
-        )
+        span = Span("1-1", start, start + _BLOCK)
+        section = Section("/var/log/app.log", span, _BLOCK, 300)
+        origin = Origin("1-00000001", 1_790_000_000_000_000_000, (section,))
         headers = "".join(f"{name}: {value}\r\n" for name, value in encode_origin(origin).items())
         yield Sent(f"host{number % _HOSTS:04}", b"", headers.encode(), os.urandom(_BLOCK))
 

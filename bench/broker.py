@@ -38,8 +38,8 @@ from bench.rounds import Rounds
 __all__ = ["main"]
 
 _BLOCK = Rounds("1 x 2 MiB", 2 * 1024 * 1024)
-_BATCH = Rounds("64 x 256 KiB", 256 * 1024, messages=64)
-_LINES = Rounds("1000 x 300 B", 300, messages=1000, share=8)
+_LARGEST = Rounds("1 x 7 MiB", 7 * 1024 * 1024)
+_LINES = Rounds("1 x 64 KiB", 64 * 1024, share=8)
 _LINE = Rounds("1 x 300 B", 300, share=800)
 _HOSTS = Rounds("1 x 300 B of 16 hosts", 300, hosts=16, share=100)
 
@@ -66,14 +66,14 @@ def _measure_provisioned(folder: Path, processes: Processes, asked: _Asked) -> l
     mine, *theirs = (asyncio.run(one.stream()) for one in (ours, *others))
     if any(one != mine for one in theirs):
         raise click.ClickException(f"not the same stream: {mine} and {theirs}")
-    cases = (_BLOCK, _BATCH, _LINES)
+    cases = (_BLOCK, _LARGEST, _LINES)
     taken = contest([others[0], ours, others[1]], cases, asked.size, asked.runs, *What)
     click.echo(show_provisioned(taken))
     return taken
 
 
 def _measure_sync(folder: Path, processes: Processes, asked: _Asked) -> list[Taken]:
-    cases = (_BLOCK, _BATCH, _LINES, _LINE, _HOSTS)
+    cases = (_BLOCK, _LARGEST, _LINES, _LINE, _HOSTS)
     disks: dict[str, list[str]] = {"this disk": []}
     try:
         disks[f"{asked.fsync:g} ms longer"] = slowed(asked.fsync)
@@ -109,7 +109,7 @@ def _measure_memory(folder: Path, processes: Processes, asked: _Asked) -> list[T
         for memory in asked.memory
         for gogc in asked.gogc
     ]
-    taken = contest(contenders, [_BLOCK, _BATCH], asked.size, asked.runs, What.PUBLISH)
+    taken = contest(contenders, [_BLOCK, _LARGEST], asked.size, asked.runs, What.PUBLISH)
     peaks = {one.name: peak_bytes_of(one.pid) for one in contenders}
     click.echo(show_memory(asked.size, peaks, taken))
     return taken

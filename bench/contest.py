@@ -140,7 +140,7 @@ def _publish(contender: Contender, rounds: Rounds, turns: int) -> Taken:
 async def _pull(contender: Contender, rounds: Rounds, turns: int) -> Taken:
     async with contender.connected() as connection:
         clock = _Clock(contender)
-        size = await pull(connection, turns * rounds.hosts * rounds.messages)
+        size = await pull(connection, turns * rounds.hosts)
         taken = clock.taken(rounds, What.PULL, turns)
     if size != taken.size:
         raise RuntimeError(f"{taken.size} bytes were published, and {size} pulled")

@@ -1,4 +1,4 @@
-"""Fills the stream as fast as the broker stores: prepared messages over a bare socket, in the atomic batches of a shipper.
+"""Fills the stream as fast as the broker stores: prepared messages over a bare socket, many at a time.
 
 What agents would have shipped is there in seconds, with their headers; only the lines' way onwards is to be measured.
 """
@@ -11,16 +11,16 @@ from itertools import islice
 import zstandard
 
 from bench.backlog import LINE_BYTES, backlog
-from broker.block import Identity, Origin, Span, encode_origin
 from broker.subjects import Subject
+from broker.wire.message import Origin, Section, Span, encode_origin
 
 __all__ = ["BLOCK_LINES", "Sent", "blocks", "fill", "on_the_wire", "plain_lines", "store"]
 
 BLOCK_LINES = 256 * 1024 // LINE_BYTES
 """Lines of a full block."""
 
-_BATCH_BYTES = 4 * 1024 * 1024
-_BATCH_MESSAGES = 900  # nats-server takes 1,000 in one atomic batch
+_AT_A_TIME = 4 * 1024 * 1024  # bytes
+_MOST = 900  # messages at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,9 @@ def blocks(lines: int, hosts: int, per_block: int, compressed: bool = False) -> 
     for number, lump in enumerate(_lumps(lines, per_block)):
         host = number % hosts
         start, ends[host] = ends[host], ends[host] + len(lump)
-        origin = Origin(
-            agent="1-00000001",
-            file="/var/log/app.log",
-            span=Span("1-1", start, ends[host]),
-            identity=Identity(1, 0, "", 0, ""),
-            lines=len(lump) // LINE_BYTES,
-            read_at=1_790_000_000_000_000_000,
-            compressed=compressed,
-        )
+        span = Span("1-1", start, ends[host])
+        section = Section("/var/log/app.log", span, len(lump), len(lump) // LINE_BYTES)
+        origin = Origin("1-00000001", 1_790_000_000_000_000_000, (section,), compressed)
         headers = "".join(f"{name}: {value}\r\n" for name, value in encode_origin(origin).items())
         yield Sent(_name(host), lump, headers.encode(), squeeze(lump))
 
@@ -81,26 +75,24 @@ def fill(port: int, messages: Iterable[Sent]) -> None:
 
 
 def on_the_wire(messages: Iterable[Sent], partitions: int = 1) -> Iterator[bytes]:
-    """Yield what is sent for messages to a broker of so many partitions, a batch at a time."""
+    """Yield what is sent for messages to a broker of so many partitions, many messages at a time."""
     waiting = iter(messages)
-    number = 0
-    while batch := _take(waiting):
-        number += 1
-        yield b"".join(_commands(batch, f"fill-{number}", partitions))
+    while some := _take(waiting):
+        yield b"".join(_commands(some, partitions))
 
 
-def store(port: int, batches: Iterable[bytes]) -> None:
-    """Send batches to the broker at a loopback port, each when the one before is stored; returns when all are.
+def store(port: int, parts: Iterable[bytes]) -> None:
+    """Send what `on_the_wire` made to the broker at a loopback port, each part when the one before is stored.
 
-    Raises ConnectionError with the broker's words.
+    Returns when all are. Raises ConnectionError with the broker's words.
     """
     with socket.create_connection(("127.0.0.1", port)) as line:
         answers = line.makefile("rb")
         answers.readline()
         line.sendall(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n')
         line.sendall(b"SUB fill 1\r\n")
-        for batch in batches:
-            line.sendall(batch)
+        for part in parts:
+            line.sendall(part)
             while not (answer := answers.readline()).startswith(b'{"'):
                 if answer.startswith(b"-ERR") or not answer:
                     raise ConnectionError(answer.decode(errors="replace"))
@@ -109,24 +101,21 @@ def store(port: int, batches: Iterable[bytes]) -> None:
 
 
 def _take(messages: Iterator[Sent]) -> list[Sent]:
-    batch: list[Sent] = []
+    some: list[Sent] = []
     size = 0
-    for message in islice(messages, _BATCH_MESSAGES):
-        batch.append(message)
+    for message in islice(messages, _MOST):
+        some.append(message)
         size += len(message.payload)
-        if size >= _BATCH_BYTES:
+        if size >= _AT_A_TIME:
             break
-    return batch
+    return some
 
 
-def _commands(batch: list[Sent], name: str, partitions: int) -> Iterator[bytes]:
-    for number, message in enumerate(batch, 1):
-        last = number == len(batch)
-        commit = "Nats-Batch-Commit: 1\r\n" if last else ""
-        own = f"NATS/1.0\r\nNats-Batch-Id: {name}\r\nNats-Batch-Sequence: {number}\r\n{commit}"
-        head = b"%s%s\r\n" % (own.encode(), message.headers)
+def _commands(some: list[Sent], partitions: int) -> Iterator[bytes]:
+    for number, message in enumerate(some, 1):
+        head = b"NATS/1.0\r\n%s\r\n" % message.headers
         size = len(head) + len(message.payload)
-        reply = "fill " if last else ""
+        reply = "fill " if number == len(some) else ""  # the stream stores them one after the other
         subject = Subject.for_host(message.host, partitions)
         yield f"HPUB {subject} {reply}{len(head)} {size}\r\n".encode() + head
         yield message.payload

@@ -1,21 +1,19 @@
 """The least that a backlog costs on this machine: a plain copy, and a bare loop that publishes the same bytes.
 
-The bare loop is a socket and prepared messages, in the atomic batches that a shipper makes: what is left over to its
+The bare loop is a socket and prepared messages, each as large as a full round of a shipper: what is left over to its
 figures is the shipper's own, what is in them is the broker's and the kernel's.
 """
 
 import os
 import socket
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = ["Floor", "copy_floor", "publish_floor"]
 
 _GB = 1e9
-_BLOCK = 256 * 1024
-_BLOCKS = 16
+_ROUND = 4 * 1024 * 1024  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,34 +41,20 @@ def copy_floor(source: Path, folder: Path) -> Floor:
 
 
 def publish_floor(source: Path, port: int, subject: str) -> Floor:
-    """Publish a file in batches of 4 MiB to the broker at a loopback port, each after the answer to the one before."""
+    """Publish a file in messages of 4 MiB to the broker at a loopback port, each after the answer to the one before."""
     with socket.create_connection(("127.0.0.1", port)) as line, source.open("rb") as file:
         answers = line.makefile("rb")
         answers.readline()
         line.sendall(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n')
         line.sendall(b"SUB floor 1\r\n")
         began, used = time.monotonic(), _cpu()
-        number = 0
-        while blocks := [block for _ in range(_BLOCKS) if (block := file.read(_BLOCK))]:
-            number += 1
-            for part in _batch(blocks, subject, f"floor-{number}"):
-                line.sendall(part)
+        while lines := file.read(_ROUND):
+            line.sendall(f"PUB {subject} floor {len(lines)}\r\n".encode())
+            line.sendall(lines)
+            line.sendall(b"\r\n")
             while not answers.readline().startswith(b'{"stream"'):
                 pass
         return _floor(source, began, used)
-
-
-def _batch(blocks: list[bytes], subject: str, name: str) -> Iterator[bytes]:
-    for number, block in enumerate(blocks, 1):
-        last = number == len(blocks)
-        commit = "Nats-Batch-Commit: 1\r\n" if last else ""
-        head = (
-            f"NATS/1.0\r\nNats-Batch-Id: {name}\r\nNats-Batch-Sequence: {number}\r\n{commit}\r\n"
-        ).encode()
-        reply = "floor " if last else ""
-        yield f"HPUB {subject} {reply}{len(head)} {len(head) + len(block)}\r\n".encode() + head
-        yield block
-        yield b"\r\n"
 
 
 def _floor(source: Path, began: float, used: float) -> Floor:

@@ -1,6 +1,6 @@
 """What permissions and separate accounts cost: the same rounds and pulls by a user without limits, in the account of the stream, and by a host and a receiver.
 
-Both on one server, in turns, so that the machine's moods fall on either. Rounds are atomic batches with the sequence that
+Both on one server, in turns, so that the machine's moods fall on either. Rounds are messages with the sequence that
 they expect, as a shipper's are; pulls are those of a receiver, acknowledged once.
 """
 
@@ -10,7 +10,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from broker.granting.identity import Identity, Kind, Password
 from broker.serving.conf_accounts import render_accounts
 from broker.subjects import inbox_of
 from broker.topology import STREAM, Topology
+from broker.wire.message import Origin, Section, Span, encode_origin
 
 __all__ = ["Cost", "main", "measure"]
 
@@ -39,23 +40,21 @@ _SUBJECT = "logs.p0.web01"
 _MB = 1e6
 _NOTE = """\
 Ratios are those of host and receiver to a user in the account of the stream, medians over the runs; CPU is nats-server's,
-seconds per GB. Rounds: atomic batches with `sync_interval: always`; pulls: 16 MiB each, acknowledged."""
+seconds per GB. Rounds: one message each, with `sync_interval: always`; pulls: 16 MiB each, acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Rounds of so many messages of so many bytes."""
+    """Rounds of so many bytes."""
 
     name: str
     size: int
-    messages: int
 
 
 _CASES = (
-    Case("1000 x 300 B", 300, 1000),
-    Case("64 x 64 KiB", 65_536, 64),
-    Case("16 x 256 KiB", 262_144, 16),
-    Case("1 x 2 MiB", 2_097_152, 1),
+    Case("16 KiB", 16_384),
+    Case("256 KiB", 262_144),
+    Case("2 MiB", 2_097_152),
 )
 
 
@@ -90,7 +89,7 @@ def _start(folder: Path, processes: Processes) -> tuple[Process, int]:
         f'listen: "127.0.0.1:{port}"',
         "max_payload: 8388608",
         f'jetstream {{ store_dir: "{folder}/store", sync_interval: always',
-        "  limits { max_request_batch: 10000, batch { max_msgs: 2000 } } }",
+        "  limits { max_request_batch: 10000 } }",
         "feature_flags { js_ack_fc_v2: false }",
         *render_accounts(accounts_of(identities, _proof(_OPEN))),
     ]
@@ -129,14 +128,13 @@ class _Bench:
     async def _one(self, admin: Connection, case: Case, pair: tuple[str, str], size: int) -> Cost:
         await admin.api(f"STREAM.PURGE.{STREAM}")
         await admin.api(f"CONSUMER.RESET.{STREAM}.receiver-p0", {"seq": 1})
-        rounds = max(1, size // (case.size * case.messages))
+        rounds = max(1, size // case.size)
         sender, receiver = (self._connect(who) for who in pair)
         publish = await self._timed(_publish(sender, case, rounds))
-        count = rounds * case.messages
-        pulled = await self._timed(pull(receiver, count))
+        pulled = await self._timed(pull(receiver, rounds))
         await sender.close()
         await receiver.close()
-        return Cost(case.name, pair[0], count * case.size, *publish, *pulled)
+        return Cost(case.name, pair[0], rounds * case.size, *publish, *pulled)
 
     async def _timed(self, call: Awaitable[object]) -> tuple[float, float]:
         cpu, began = cpu_seconds(self._server), time.monotonic()
@@ -145,27 +143,15 @@ class _Bench:
 
 
 async def _publish(connection: Connection, case: Case, rounds: int) -> None:
-    payload, expected = os.urandom(case.size), 0
+    payload = os.urandom(case.size)
     newest = await connection.call(f"DIRECT.GET.{STREAM}.{_SUBJECT}")
     expected = int((newest.headers or {}).get("Nats-Sequence", 0))
-    for number in range(rounds):
-        headers = list(_headers(f"{number}-{os.getpid()}", case.messages, expected))
-        for one in headers[:-1]:
-            await connection.publish(_SUBJECT, payload, headers=one)
-        answer = await connection.request(_SUBJECT, payload, headers[-1], 60)
+    section = Section("/var/log/app.log", Span("1-1", 0, case.size), case.size, 1)
+    headers = encode_origin(Origin("1-00000001", 1, (section,)))
+    for _ in range(rounds):
+        headers["Nats-Expected-Last-Subject-Sequence"] = str(expected)
+        answer = await connection.request(_SUBJECT, payload, headers, 60)
         expected = stored_at(answer_of(answer.data))
-
-
-def _headers(batch: str, messages: int, expected: int) -> Iterator[dict[str, str]]:
-    for number in range(1, messages + 1):
-        headers = {"Log-File": "/var/log/app.log", "Log-Span": f"1:{number}-{number + 1}"}
-        if number == 1:
-            headers["Nats-Expected-Last-Subject-Sequence"] = str(expected)
-        if messages > 1:
-            headers |= {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
-            if number == messages:
-                headers["Nats-Batch-Commit"] = "1"
-        yield headers
 
 
 def _show(costs: list[Cost]) -> str:

@@ -5,38 +5,35 @@ A client that costs next to nothing, so that what brokers differ in is not hidde
 
 import os
 import socket
-from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 
-from broker.block import Identity, Origin, Span, encode_origin
 from broker.connecting.answer import answer_of, stored_at
 from broker.subjects import Subject
+from broker.wire.message import Origin, Section, Span, encode_origin
 
 __all__ = ["Publisher", "Rounds"]
 
 _JOINED = 16 * 1024  # bytes of a message, from which on a copy costs more than a call of the system
 _PATIENCE = 60.0  # seconds for an answer
-_NO_BATCH = b"00000000"
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """What a host sends at a time: so many messages of so many bytes; `hosts` do so side by side.
+    """What a host sends at a time: a message of so many bytes; `hosts` do so side by side.
 
     Where rounds are slow, one part of `share` of a measurement's bytes is enough.
     """
 
     name: str
     size: int
-    messages: int = 1
     hosts: int = 1
     share: int = 1
 
     @property
     def turn(self) -> int:
         """The bytes of one round of every host."""
-        return self.size * self.messages * self.hosts
+        return self.size * self.hosts
 
     def turns(self, size: int) -> int:
         """Return how many rounds of every host a measurement of `size` bytes takes; at least one."""
@@ -51,8 +48,7 @@ class Publisher:
         self._rounds = rounds
         self._payload = os.urandom(rounds.size) + b"\r\n"
         self._expected = [0] * rounds.hosts
-        self._batches = 0
-        self._later = [self._commands(host) for host in range(rounds.hosts)]
+        self._headers = _headers(rounds.size)
         self._line = socket.create_connection(("127.0.0.1", port), _PATIENCE)
         self._line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._answers = self._line.makefile("rb")
@@ -85,46 +81,19 @@ class Publisher:
                 self._expected[host] = sequence
 
     def _send(self, host: int) -> None:
-        self._batches += 1
-        batch = b"%08d" % self._batches
-        later = (
-            part if part is self._payload else part.replace(_NO_BATCH, batch, 1)
-            for part in self._later[host]
-        )
-        parts = [*self._command(host, 1, batch), *later]
-        if self._rounds.size < _JOINED:
-            parts = [b"".join(parts)]
-        for part in parts:
-            self._line.sendall(part)
-
-    def _commands(self, host: int) -> list[bytes]:
-        """Return all messages of a round but the first, which says what it expects."""
-        return [
-            part
-            for number in range(2, self._rounds.messages + 1)
-            for part in self._command(host, number, _NO_BATCH)
-        ]
-
-    def _command(self, host: int, number: int, batch: bytes) -> Iterator[bytes]:
-        head = b"NATS/1.0\r\n%s%s\r\n" % (self._batch(host, number, batch), _HEADERS)
-        reply = f"answers.{host} " if number == self._rounds.messages else ""
-        size = len(head) + self._rounds.size
+        expected = b"Nats-Expected-Last-Subject-Sequence: %d\r\n" % self._expected[host]
+        head = b"NATS/1.0\r\n%s%s\r\n" % (expected, self._headers)
+        sizes = f"{len(head)} {len(head) + self._rounds.size}"
         subject = Subject(0, f"web{host:02}.example.net")
-        yield f"HPUB {subject} {reply}{len(head)} {size}\r\n".encode() + head
-        yield self._payload
-
-    def _batch(self, host: int, number: int, batch: bytes) -> bytes:
-        lines = []
-        if self._rounds.messages > 1:
-            lines += [b"Nats-Batch-Id: %s" % batch, b"Nats-Batch-Sequence: %d" % number]
-            if number == self._rounds.messages:
-                lines.append(b"Nats-Batch-Commit: 1")
-        if number == 1:
-            lines.append(b"Nats-Expected-Last-Subject-Sequence: %d" % self._expected[host])
-        return b"".join(line + b"\r\n" for line in lines)
+        command = f"HPUB {subject} answers.{host} {sizes}\r\n".encode() + head
+        if self._rounds.size < _JOINED:
+            self._line.sendall(command + self._payload)
+        else:
+            self._line.sendall(command)
+            self._line.sendall(self._payload)
 
     def _answer(self) -> tuple[int, int]:
-        """Return whose round was stored, and the sequence of its last message."""
+        """Return whose round was stored, and its sequence."""
         while line := self._answers.readline():
             match line.split():
                 case [b"MSG", subject, _, size]:
@@ -139,16 +108,7 @@ class Publisher:
         raise ConnectionError(line.decode(errors="replace").strip() or "the broker hung up")
 
 
-def _headers() -> bytes:
-    origin = Origin(
-        agent="1-00000001",
-        file="/var/log/app.log",
-        span=Span("1-1", 0, 300),
-        identity=Identity(1, 0, "", 0, ""),
-        lines=1,
-        read_at=1_790_000_000_000_000_000,
-    )
+def _headers(size: int) -> bytes:
+    section = Section("/var/log/app.log", Span("1-1", 0, size), size, 1)
+    origin = Origin("1-00000001", 1_790_000_000_000_000_000, (section,))
     return "".join(f"{name}: {value}\r\n" for name, value in encode_origin(origin).items()).encode()
-
-
-_HEADERS = _headers()

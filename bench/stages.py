@@ -1,4 +1,4 @@
-"""Where the time of a backlog goes, stage by stage: read, cut, fold, send, store, fetch, unfold, append, sync, commit.
+"""Where the time of a backlog goes, stage by stage: read, cut, compress, send, store, fetch, decompress, append, sync, commit.
 
 Agent and worker are looked at by py-spy, a few hundred times a second and without holding them up; what was seen to be at work in each is
 its processor time, in parts. Broker, driver and Java are told as wholes.
@@ -47,14 +47,14 @@ _WAITS = (
 )
 _AGENT = (
     ("start", ("<frozen importlib",)),
-    ("fold", ("shipper/publishing/compression.py",)),
+    ("compress", ("shipper/publishing/compression.py",)),
     ("count", ("count_lines",)),
     ("cut", ("shipper/files/blocks.py",)),
     ("read", ("shipper/files/reader.py",)),
     ("send", ("broker/connecting/", "nats/", "shipper/publishing/")),
 )
 _WORKER = (
-    ("unfold", ("decode_payload",)),
+    ("decompress", ("decode_payload",)),
     ("fetch", ("broker/connecting/", "nats/", "receiver/reading/", "broker/delivery.py")),
     ("append", ("Output.append",)),
     ("sync", ("Output.sync", "receiver/writing/writeback.py")),

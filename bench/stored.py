@@ -9,10 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 from bench.oracle import Verdict, judge
-from broker.block import decode_origin, decode_payload
 from broker.connecting.connection import Connection
 from broker.subjects import Subject
 from broker.topology import STREAM
+from broker.wire.message import decode_origin, decode_payload
 
 __all__ = ["Stored", "judge_stored", "stored_lines"]
 
@@ -54,7 +54,7 @@ async def judge_stored(url: str, host: str, partitions: int, sources: Sequence[P
 
 
 async def stored_lines(connection: Connection, subject: str) -> AsyncIterator[bytes]:
-    """Yield the lines of every block of a subject in the order of the stream, unfolded."""
+    """Yield the lines of every message of a subject in the order of the stream, decompressed."""
     sequence = 1
     while True:
         body = json.dumps({"seq": sequence, "next_by_subj": subject}).encode()

@@ -80,13 +80,8 @@ class Suite:
             *_program("logshipper"),
             *(word for file in files for word in ("--file", file)),
             *("--server", self.url, "--host", host),
-            *("--state-dir", self.shipper_state(host)),
             *options,
         ]
-
-    def shipper_state(self, host: str) -> Path:
-        """Return the folder of a shipper's positions."""
-        return self.folder / "state" / f"shipper-{host}"
 
     def start_receiver(self, partitions: Sequence[int], *options: str) -> Process:
         """Start one receiver for the given partitions; does not wait."""

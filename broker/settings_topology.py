@@ -85,12 +85,12 @@ class TopologySettings(ProgramSettings):
     )
     max_msgs: Count | None = Field(
         None,
-        description="The most messages (blocks of lines) that the stream may hold; -1: any number.",
+        description="The most messages (of many lines each) that the stream may hold; -1: any number.",
         json_schema_extra={"metavar": "N"},
     )
     max_msg_size: MessageSize | None = Field(
         None,
-        description="The largest message that the stream takes, headers included; shippers cut their blocks to it; "
+        description="The largest message that the stream takes, headers included; shippers cut their rounds to it; "
         "-1: whatever the server takes.",
         json_schema_extra={"metavar": "SIZE"},
     )

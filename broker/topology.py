@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal
 
-from broker.subjects import consumer_name, partition_filter
+from broker.subjects import consumer_name, own_token, partition_filter
 
 __all__ = [
     "CONFIG_BUCKET",
@@ -14,6 +14,7 @@ __all__ = [
     "OFFSETS_BUCKET",
     "PARTITIONS_KEY",
     "PAYLOAD_HEADROOM",
+    "POSITIONS_BUCKET",
     "STREAM",
     "UNBOUNDED",
     "Topology",
@@ -21,6 +22,7 @@ __all__ = [
     "mirrored_site",
     "offset_key",
     "partitions_in",
+    "positions_key",
     "room_in",
     "subjects_of",
 ]
@@ -28,6 +30,7 @@ __all__ = [
 STREAM = "LOGS"
 OFFSETS_BUCKET = "LOGS_OFFSETS"
 CONFIG_BUCKET = "LOGS_CONFIG"
+POSITIONS_BUCKET = "LOGS_POSITIONS"
 PARTITIONS_KEY = "partitions"
 MAX_PARTITIONS = 10_000
 
@@ -56,6 +59,11 @@ def offset_key(partition: int) -> str:
     return f"p{partition}"
 
 
+def positions_key(host: str) -> str:
+    """Return the key of a host's snapshot in the bucket of positions."""
+    return own_token(host)
+
+
 def partitions_in(value: str | bytes | None) -> int | None:
     """Return the number of partitions that the entry of the bucket says; None where it says none that there can be."""
     text = value.decode("ascii", "replace") if isinstance(value, bytes) else value or ""
@@ -77,7 +85,7 @@ class Topology:
     """The whole declaration, from which `streams`, `consumer` and the bucket entries follow.
 
     A limit of -1 does not limit, and None leaves what is there (of `replicas`, 1 at first). Sizes are bytes; messages
-    are blocks of lines, and a subject is a host. `metadata` holds texts of the form `NAME=VALUE`. `mirror` is another
+    are rounds of lines, and a subject is a host. `metadata` holds texts of the form `NAME=VALUE`. `mirror` is another
     site: the stream and the number of partitions are copies of those there, and take nothing else; '' ends that. `sources`
     are sites whose lines come in beside one's own. `room` is the limit in bytes that was computed from the store, and
     counts instead of `max_bytes`, which is what somebody asked for. Where nobody told the number of partitions, the one that is stored counts.
@@ -130,6 +138,13 @@ class Topology:
                 **self._bucket(CONFIG_BUCKET, history=4),
                 **self._origin(f"KV_{CONFIG_BUCKET}", f"$KV.{CONFIG_BUCKET}.>"),
             },
+            {
+                **self._bucket(POSITIONS_BUCKET, history=1),
+                **self._origin(f"KV_{POSITIONS_BUCKET}", f"$KV.{POSITIONS_BUCKET}.>"),
+                "allow_rollup_hdrs": False,
+                # with the history of one entry a host takes at most one message of this size, whatever it writes
+                "max_msg_size": MAX_PAYLOAD,
+            },
         )
 
     def consumer(self, partition: int) -> dict[str, Any]:
@@ -157,7 +172,7 @@ class Topology:
             "duplicate_window": self._nanoseconds(self.duplicate_window),
             "allow_direct": True,
             **self._origin(STREAM, *subjects_of(self.partitions)),
-            "allow_atomic": not self.mirror,
+            "allow_atomic": False,  # a round is one message
             "no_ack": False,
             "sealed": False,
             **self._place(),

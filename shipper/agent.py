@@ -2,11 +2,11 @@
 
     files ──follower──▶ blocks ──shipping──▶ rounds ──publisher──▶ stream
                                     │                                 │
-              positions.json ◀──keeper─── positions ◀───── ack ───────┘
+              LOGS_POSITIONS ◀──keeper─── positions ◀───── ack ───────┘
 
     view, over all of it ──▶ desk: service (systemd), live (status), listening (metrics, health), new settings
 
-Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. save the positions, 4. close the connection.
+Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. write the positions, 4. close the connection.
 """
 
 import asyncio
@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from broker.connecting.connection import BrokerAway, Connection, Denied, Rejected
 from broker.connecting.credentials import verify
@@ -28,8 +27,8 @@ from broker.running.listening import Listening, Page
 from broker.running.notify import Notifier
 from broker.running.program import log_to_stderr
 from broker.subjects import inbox_of
-from shipper.cache import Cache
-from shipper.crew import Crew, Errand, follower_for, input_for, muster, pace_for
+from shipper.crew import Crew, Errand, follower_for, muster, pace_for, spool_for
+from shipper.files.selection import Selection
 from shipper.following.follower import Follower
 from shipper.goals import require_files
 from shipper.host_lock import HostLock
@@ -38,12 +37,12 @@ from shipper.pace import Pace
 from shipper.positions import Positions
 from shipper.publishing.bearer import Bearer
 from shipper.publishing.ownership import OwnershipLost
+from shipper.publishing.snapshots import Snapshots
 from shipper.publishing.waiting import Waiting, reason_of
 from shipper.reload import reload
 from shipper.settings import ShipperSettings
 from shipper.shipping import Shipping
-from shipper.source import Source
-from shipper.standard_input import PATH, StandardInput
+from shipper.spool import PATH, Spool
 from shipper.telling.health import ailment
 from shipper.telling.live import Live
 from shipper.telling.meter import Meter
@@ -88,11 +87,10 @@ class Agent:
         self,
         settings: ShipperSettings,
         host: str,
-        folder: Path,
         clock: Callable[[], int],
         pace: Callable[[ShipperSettings], Pace] = pace_for,
     ) -> None:
-        """Remember what to do; `folder` is that of the host's positions, `clock` nanoseconds since the epoch."""
+        """Remember what to do; `clock` is nanoseconds since the epoch."""
         connection, numbers = connection_for(settings, host), itertools.count(1)
         waiting, self._meter = Waiting(reasons_for(settings, host, connection)), Meter(clock)
         self._errand = Errand(
@@ -100,34 +98,32 @@ class Agent:
             host,
             HostLock(host),
             connection,
+            Snapshots(connection, host),
             waiting,
             secrets.token_hex(4),
             clock,
             lambda: next(numbers),
         )
         self._pace = pace
-        self._folder = folder
-        self._cache = Cache(folder)
-        self._keeper = Keeper(self._cache, clock)
+        self._keeper = Keeper(self._errand.snapshots, waiting, clock)
         self._view = View(host, connection, waiting, self._meter, clock)
         self._ending = Ending(Exit.FAILED if settings.once else Exit.DONE)
         self._has_followed = False
         self._positions = Positions()
-        self._input: StandardInput | None = None
+        self._spool: Spool | None = None
         self._patience = settings.patience.total_seconds() if settings.once else None
 
     async def run(self, notifier: Notifier, reread: Callable[[], ShipperSettings]) -> None:
         """Ship until a signal or, with `once`, until all that is there is acknowledged.
 
         `reread` reads the settings again, in a thread, and raises `OperatorError` kinds when they will not do. Raises
-        `OperatorError` kinds; positions are saved in every case but that of another owner.
+        `OperatorError` kinds; positions are written in every case but that of another owner.
         """
         desk = Desk(self._view, notifier, reread, self._change)
         self._ending.listen(lambda: self._end(desk))
         desk.hear_hang_ups()
         try:
             async with self._ending.limit:
-                self._positions = await asyncio.to_thread(self._cache.load)
                 await desk.attend(self._work(), self._beside())
         except TimeoutError:
             self._end_early()
@@ -141,12 +137,11 @@ class Agent:
 
             health = partial(_health, self._view)
             yield Listening(address, {"/metrics": Metrics(self._view).page, "/healthz": health})
-        yield Live(self._folder, self._view.report)
+        yield Live(self._errand.host, self._view.report)
 
     async def work(self) -> None:
         """Ship as `run` does and tell nobody of it; whoever wants its end cancels it."""
         try:
-            self._positions = await asyncio.to_thread(self._cache.load)
             await self._work()
         finally:
             await self._close()
@@ -155,6 +150,8 @@ class Agent:
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING):
                 await self._errand.connection.close()
+                if self._spool is not None:
+                    await self._spool.close()
         self._errand.lock.close()
 
     def _end(self, desk: Desk[ShipperSettings]) -> float:
@@ -165,15 +162,27 @@ class Agent:
         return _LANDING if flying and not self._view.waiting_for else _READING
 
     def _end_early(self) -> None:
-        if self._input is not None:
+        spool = self._spool
+        if spool is not None and spool.trouble and spool.unwritten:
             raise OperatorError(
-                "stopped before the broker had acknowledged all that was read from standard input; the rest is lost"
+                f"{spool.trouble}; {spool.unwritten} bytes of standard input are lost"
             )
         if self._errand.settings.once:
             raise OperatorError("stopped before all was shipped; start it again to go on")
-        logger.info("ended; what is not acknowledged will be shipped at the next start")
+        if spool is not None and spool.behind:
+            logger.info(
+                "ended; %d bytes of standard input that are not acknowledged will be shipped at the next start with --file -",
+                spool.behind,
+            )
+        elif files := len(self._meter.unacknowledged()):
+            logger.info(
+                "ended; lines of %d files that are not acknowledged will be shipped at the next start",
+                files,
+            )
 
     async def _work(self) -> None:
+        if self._errand.settings.file == (PATH,):
+            self._spool = self._view.spool = await asyncio.to_thread(spool_for, self._errand)
         if self._patience is not None:
             await self._require_files()
             await self._errand.connection.once(self._patience)
@@ -184,40 +193,40 @@ class Agent:
             except OwnershipLost as error:
                 # in doubt, forget what was gathered and ask the stream; that's fine, positions only grow, and
                 # where files were begun at their end nobody else knows
-                logger.warning("%s; claiming the subject again%s", error, self._loss())
+                logger.warning("%s; claiming the subject again", error)
                 continue
-            except FencedError as error:
-                raise FencedError(f"{error}{self._loss()}") from None
             return
 
     async def _require_files(self) -> None:
         """Raise `OperatorError` where there is nothing to ship: before the subject is claimed, which ends another agent."""
-        if self._errand.settings.file != (PATH,):
+        if self._spool is None:
             await asyncio.to_thread(require_files, self._errand.settings.selection)
 
-    def _loss(self) -> str:
-        lost = "lines from standard input that were not acknowledged are lost"
-        return "" if self._input is None else f"; {lost}"
-
-    async def _muster(self, cached: Positions) -> Crew:
+    async def _muster(self, known: Positions) -> Crew:
         try:
             async with asyncio.timeout(self._patience):
-                return await muster(self._errand, cached)
+                return await muster(self._errand, known)
         except TimeoutError:
             waiting, connection = self._errand.waiting, self._errand.connection
             reason = connection.away or waiting.reason or "the broker did not answer"
             raise BrokerAway(f"gave up after {self._patience:g} s: {reason}") from None
 
     async def _ship(self, crew: Crew) -> None:
-        source = self._source(crew)  # nothing is awaited until it is in view: settings may change
+        source = follower_for(
+            self._errand, crew, self._selection()
+        )  # nothing is awaited until it is in view: settings may change
         pace = self._pace(self._errand.settings)
         stopping = self._ending.asked
-        shipping = Shipping(source, crew.publish, crew.positions, pace, stopping, self._meter)
+        shipping = Shipping(
+            source, str(crew.agent), crew.publish, crew.positions, pace, stopping, self._meter
+        )
         self._meter.begin()
         self._view.at_work(crew, source, shipping)
         try:
-            await self._run_and_keep(shipping)
-            if stopping.is_set() and source.is_repeatable:
+            await self._run_and_keep(source, shipping)
+            if self._spool is not None and self._spool.is_done:
+                return
+            if stopping.is_set():
                 self._end_early()
             elif self._errand.settings.once:
                 shipping.conclude()
@@ -226,33 +235,43 @@ class Agent:
             self._view.at_rest()
             await source.close()
 
-    def _source(self, crew: Crew) -> Source:
-        if self._errand.settings.file != (PATH,):
-            selection = self._errand.settings.selection
-            if self._has_followed:
-                # what comes while the subject is claimed anew came after the start
-                selection = replace(selection, from_end=False)
-            self._has_followed = True
-            return follower_for(self._errand, crew, selection)
-        if self._input is None:
-            self._input = input_for(self._errand, crew, self._ending.asked)
-        self._input.agent = str(crew.agent)
-        return self._input
+    def _selection(self) -> Selection:
+        if self._spool is not None:
+            return Selection(())  # until the spool turns the follower to a segment
+        selection = self._errand.settings.selection
+        if self._has_followed:
+            # what comes while the subject is claimed anew came after the start
+            selection = replace(selection, from_end=False)
+        self._has_followed = True
+        return selection
 
-    async def _run_and_keep(self, shipping: Shipping) -> None:
+    async def _run_and_keep(self, follower: Follower, shipping: Shipping) -> None:
         owner = True
         try:
             async with asyncio.TaskGroup() as group:
                 keeping = group.create_task(self._keeper.run(shipping))
+                spooling = group.create_task(self._spool_input(follower, shipping))
                 await shipping.run(group, self._keeper.save)
                 keeping.cancel()
+                spooling.cancel()
         except BaseExceptionGroup as errors:
             first = leading(errors)
             owner = not isinstance(first, FencedError | OwnershipLost)
             raise first from None
         finally:
             if owner:
-                await self._keeper.save(shipping.positions)
+                await self._keep(shipping.positions)
+
+    async def _spool_input(self, follower: Follower, shipping: Shipping) -> None:
+        if self._spool is not None:
+            await self._spool.run(follower, shipping)
+            self._ending.asked.set()
+
+    async def _keep(self, positions: Positions) -> None:
+        """Write the positions a last time; what cannot be written soon is read back from the stream at the next start."""
+        with suppress(TimeoutError, FencedError):
+            async with asyncio.timeout(_CLOSING):
+                await self._keeper.try_save(positions)
 
     async def _change(self, settings: ShipperSettings) -> None:
         if settings.once or self._errand.settings.once:
@@ -262,11 +281,10 @@ class Agent:
         log_to_stderr(done.settings)
         if self._view.shipping is not None and self._view.source is not None:
             self._view.shipping.change_pace(self._pace(done.settings))
-            if isinstance(self._view.source, Follower):
-                grace, hold = done.settings.grace, done.settings.hold_deleted
-                await self._view.source.retarget(
-                    done.settings.selection, grace.total_seconds(), hold.total_seconds()
-                )
+            grace, hold = done.settings.grace, done.settings.hold_deleted
+            self._view.source.change_limits(grace.total_seconds(), hold.total_seconds())
+            if self._spool is None:
+                await self._view.source.retarget(done.settings.selection)
         logger.info("settings read again; %s", done)
 
 

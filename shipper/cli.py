@@ -9,21 +9,21 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from broker.connecting.access_settings import ACCESS
-from broker.exits import ConfigurationError, Exit
+from broker.exits import ConfigurationError, Exit, OperatorError
 from broker.running.notify import notifier_from
 from broker.running.options import given, settings_options, spread
 from broker.running.program import log_to_stderr, run
 from broker.subjects import InvalidHost, validate_host
-from shipper.settings import ShipperSettings, default_state_dir
+from shipper.settings import ShipperSettings
 
 if TYPE_CHECKING:
     from shipper.telling.finding import Finding
+    from shipper.telling.report import HostReport
 
 __all__ = ["logshipper", "main"]
 
@@ -53,21 +53,44 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     from shipper.agent import Agent
 
     keep_large_buffers()
-    agent = Agent(settings, host, _state_dir(settings) / host, time.time_ns)
+    agent = Agent(settings, host, time.time_ns)
     asyncio.run(agent.run(notifier_from(os.environ), lambda: _reread(options)))
 
 
 @logshipper.command("status")
-@settings_options(ShipperSettings, only={"state_dir", "host"})
+@settings_options(ShipperSettings, only={"server", "host", *ACCESS})
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def _status(context: click.Context, /, as_json: bool, **options: Any) -> None:
     """Show how far each file is shipped; works whether or not an agent runs."""
-    from shipper.telling.status import render, render_json, survey
+    import asyncio
+
+    from shipper.telling.status import render, render_json, running
 
     settings = _settings(_merged(context, options))
-    hosts = survey(_state_dir(settings), settings.host)
+    hosts = running(settings.host) or [asyncio.run(_stored(settings))]
     click.echo(render_json(hosts) if as_json else render(hosts))
+
+
+async def _stored(settings: ShipperSettings) -> "HostReport":
+    from broker.connecting.connection import ConnectionLost, Rejected
+    from shipper.agent import connection_for, reasons_for
+    from shipper.telling.status import stored
+
+    host = _host(settings)
+    connection = connection_for(settings, host)
+    try:
+        await connection.once()
+        return await stored(connection, host)
+    except ConnectionLost as error:
+        raise OperatorError(
+            f"no agent of {host} runs here, and the broker did not answer: {error}"
+        ) from None
+    except Rejected as error:
+        reason = reasons_for(settings, host, connection)(error)
+        raise OperatorError(f"no agent of {host} runs here, and {reason}") from None
+    finally:
+        await connection.close()
 
 
 @logshipper.command("check")
@@ -90,18 +113,17 @@ def _findings(settings: ShipperSettings, host: str) -> Iterator["Finding"]:
 
     from shipper.agent import connection_for, reasons_for
     from shipper.telling.check import check_broker, check_files, seen_by
-    from shipper.telling.live import SOCKET_NAME
-    from shipper.telling.premises import check_address, check_limits, check_state
+    from shipper.telling.premises import check_address, check_limits, check_running
 
     if settings.file != ("-",):
         selection = settings.selection
         shown = seen_by(selection)
         yield from check_files(selection, shown, time.time_ns())
         yield from check_limits(len(shown.folders), sum(seen.wanted for seen in shown.sightings))
-    folder = _state_dir(settings) / host
-    yield from check_state(folder)
+    found = list(check_running(host))
+    yield from found
     if settings.listen is not None:
-        yield check_address(settings.listen, in_use=(folder / SOCKET_NAME).exists())
+        yield check_address(settings.listen, in_use=bool(found))
     connection = connection_for(settings, host)
     yield from asyncio.run(check_broker(connection, host, reasons_for(settings, host, connection)))
 
@@ -153,10 +175,6 @@ def _host(settings: ShipperSettings) -> str:
         raise ConfigurationError(
             f"the name of this machine will not do: {error}; give --host"
         ) from None
-
-
-def _state_dir(settings: ShipperSettings) -> Path:
-    return settings.state_dir or default_state_dir(os.environ, Path.home())
 
 
 def main() -> None:

@@ -1,16 +1,18 @@
 """What an agent works with once it owns its subject: claimed, positions rebuilt, ready to read and to publish."""
 
-import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-from broker.connecting.connection import Connection
+from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.exits import OperatorError
+from broker.folder import make_folder
 from broker.subjects import Subject
 from broker.topology import room_in
 from shipper.expression import Expression
 from shipper.files.handles import most_open_files
-from shipper.files.limits import LEAST_SHARE, Limits
 from shipper.files.selection import Selection
 from shipper.following.follower import Follower
 from shipper.host_lock import HostLock
@@ -22,14 +24,15 @@ from shipper.publishing.heading import Heading, partitions_of
 from shipper.publishing.ownership import take_over
 from shipper.publishing.publisher import Publisher
 from shipper.publishing.registry import Registry
-from shipper.publishing.rounds import LONE_SIZE, Round
+from shipper.publishing.rounds import NEARBY_SIZE, Round
+from shipper.publishing.snapshots import Snapshots
 from shipper.publishing.unacknowledged import UnacknowledgedPublisher
 from shipper.publishing.waiting import Waiting
-from shipper.settings import ShipperSettings
+from shipper.settings import ShipperSettings, default_state_dir
 from shipper.sieve import Rules
-from shipper.standard_input import StandardInput
+from shipper.spool import PATH, Spool
 
-__all__ = ["Crew", "Errand", "follower_for", "input_for", "muster", "pace_for"]
+__all__ = ["Crew", "Errand", "follower_for", "muster", "pace_for", "spool_for"]
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +48,7 @@ class Errand:
     host: str
     lock: HostLock
     connection: Connection
+    snapshots: Snapshots
     waiting: Waiting
     tag: str
     clock: Callable[[], int]
@@ -61,8 +65,10 @@ class Crew:
     room: int
 
 
-async def muster(errand: Errand, cached: Positions) -> Crew:
+async def muster(errand: Errand, known: Positions) -> Crew:
     """Claim the subject and rebuild the positions; without acknowledgements there is nothing to claim.
+
+    `known` are the positions that count where the broker has no snapshot of them.
 
     Raises `ConfigurationError` before that when another agent of the host lives on this machine.
     """
@@ -73,13 +79,34 @@ async def muster(errand: Errand, cached: Positions) -> Crew:
     heading = Heading(errand.connection, subject, tell=lambda found: lock.share(found.time))
     if not errand.settings.ack:
         agent = AgentId.following(None, errand.clock() // 1_000_000, errand.tag)
-        plain = UnacknowledgedPublisher(errand.connection, heading, errand.waiting)
-        return Crew(agent, plain.publish, cached, await _room(errand))
+        plain = UnacknowledgedPublisher(
+            errand.connection, heading, errand.waiting, errand.settings.compression
+        )
+        return Crew(agent, plain.publish, await _snapshot(errand) or known, await _room(errand))
     registry = Registry(errand.connection, subject)
-    ownership = await take_over(registry, cached, errand.tag, errand.clock, errand.waiting)
-    publisher = Publisher(errand.connection, registry, ownership, heading, errand.waiting)
+    ownership = await take_over(
+        registry, errand.snapshots, known, errand.tag, errand.clock, errand.waiting
+    )
+    publisher = Publisher(
+        errand.connection,
+        registry,
+        ownership,
+        heading,
+        errand.waiting,
+        errand.settings.compression,
+    )
     logger.info("agent %s ships on %s", ownership.agent, subject)
     return Crew(ownership.agent, publisher.publish, ownership.positions, await _room(errand))
+
+
+async def _snapshot(errand: Errand) -> Positions | None:
+    while True:
+        try:
+            return await errand.snapshots.read()
+        except ConnectionLost as error:
+            await errand.waiting.pause(f"the broker did not answer: {error}")
+        except Rejected as error:
+            await errand.waiting.refused(error)
 
 
 async def _room(errand: Errand) -> int:
@@ -91,10 +118,9 @@ def follower_for(errand: Errand, crew: Crew, selection: Selection) -> Follower:
     return Follower(
         selection,
         crew.positions.files.values(),
-        agent=str(crew.agent),
         new_id=lambda: f"{crew.agent}.{errand.new_number()}",
         clock=errand.clock,
-        block_size=min(LONE_SIZE, crew.room),
+        block_size=min(NEARBY_SIZE, crew.room),
         max_line=min(errand.settings.max_line, crew.room),
         grace=errand.settings.grace.total_seconds(),
         hold=errand.settings.hold_deleted.total_seconds(),
@@ -104,20 +130,34 @@ def follower_for(errand: Errand, crew: Crew, selection: Selection) -> Follower:
     )
 
 
-def input_for(errand: Errand, crew: Crew, stopping: asyncio.Event) -> StandardInput:
-    """Return standard input, with blocks that the broker takes."""
-    max_line = min(errand.settings.max_line, crew.room)
-    limits = Limits(min(LEAST_SHARE, crew.room), max_line, 0, 0)
-    return StandardInput(f"{crew.agent}.{errand.new_number()}", limits, errand.clock, stopping)
+def spool_for(errand: Errand) -> Spool:
+    """Return the spool of standard input; raises `OperatorError` where it cannot be kept."""
+    path = errand.settings.state_dir or default_state_dir(os.environ, Path.home())
+    run = AgentId.following(None, errand.clock() // 1_000_000, errand.tag)
+    try:
+        with make_folder(path, 0o700) as folder:
+            return Spool(
+                folder.make(errand.host, 0o700),
+                lambda: f"{run}.{errand.new_number()}",
+                errand.clock,
+            )
+    except OSError as error:
+        raise OperatorError(
+            f"cannot spool standard input: {error.filename}: {error.strerror}; check --state-dir"
+        ) from None
 
 
 def pace_for(settings: ShipperSettings) -> Pace:
     """Return how the loop is to breathe."""
+    spools = settings.file == (PATH,)
     return Pace(
         round_bytes(settings.memory, settings.max_line, settings.round_size),
         settings.compression,
-        settings.once,
+        settings.once and not spools,  # its end is that of the input
         settings.patience.total_seconds() if settings.once else None,
+        look_after=0.02
+        if spools
+        else 0.2,  # a folder of a few files, and one that is read after another
         rules=Rules(
             tuple(map(Expression, settings.include_lines)),
             tuple(map(Expression, settings.exclude_lines)),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from broker.block import Identity, Origin
+from broker.wire.message import Identity, Section
 
 __all__ = ["Cursor", "after"]
 
@@ -13,8 +13,8 @@ class Cursor:
 
     `file` is the id that stays with it through renames and restarts, `path` only where it was last seen. `offset` is
     in bytes, the next one to ship; `identity` is the file's as it was at that offset. `seen` is when it was last
-    read, in nanoseconds since the epoch. `covered` is where the file's last block ended when the lines since then were
-    left out and are in no block; None when that is `offset`.
+    read, in nanoseconds since the epoch. `covered` is where the file's last section ended when the lines since then were
+    left out and are in no message; None when that is `offset`.
     """
 
     file: str
@@ -26,15 +26,16 @@ class Cursor:
 
     @property
     def shipped(self) -> int:
-        """The end of the file's last block."""
+        """The end of the file's last section."""
         return self.offset if self.covered is None else self.covered
 
 
-def after(origin: Origin) -> Cursor | None:
-    """Return the cursor behind a block, from its headers alone; None for a claim, and for what cannot be read again.
+def after(section: Section, read_at: int) -> Cursor | None:
+    """Return the cursor behind a section of a message, None for what cannot be read again from there.
 
-    The one place where positions move, whether a block was acknowledged just now or is read back from the stream.
+    The one place where positions move, whether a round was acknowledged just now or is read back from the stream.
     """
-    if origin.span is None or origin.identity is None:
+    if section.identity is None:
         return None
-    return Cursor(origin.span.file, origin.file, origin.span.end, origin.identity, origin.read_at)
+    span = section.span
+    return Cursor(span.file, section.path, span.end, section.identity, read_at)

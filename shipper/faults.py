@@ -7,10 +7,9 @@ POINTS = (
     "rebuilt",
     "gathered",
     "sending",
-    "sent_in_part",
     "sent",
     "stored",
     "advanced",
-    "positions_written",
-    "positions_saved",
+    "snapshot_sending",
+    "snapshot_written",
 )

@@ -10,7 +10,7 @@ from broker.exits import OperatorError
 from shipper.files.discovery import scan
 from shipper.files.selection import Selection
 from shipper.filestate import FileState
-from shipper.source import Source
+from shipper.following.follower import Follower
 
 __all__ = ["Goals", "conclude", "require_files"]
 
@@ -64,7 +64,7 @@ def _lacks(selection: Selection, pattern: str) -> str:
     return next((f"{trouble.path}: {trouble.text}" for trouble in shown.troubles), "")
 
 
-def conclude(source: Source, goals: Goals) -> None:
+def conclude(source: Follower, goals: Goals) -> None:
     """Say what is held back at the end of `once`; raises `OperatorError` when files cannot be read, or were not."""
     for state in source.states():
         if state.held:
@@ -75,5 +75,5 @@ def conclude(source: Source, goals: Goals) -> None:
         raise OperatorError(f"{first.path}: {first.text}{more}; check --file")
     for state in () if goals.looks_left else goals.missed(source.states()):
         raise OperatorError(f"{state.path}: was moved again and again, and is not read; {_AGAIN}")
-    if source.is_repeatable and not source.is_oriented:
+    if not source.is_oriented:
         raise OperatorError(f"files were rotated again and again, and are not read; {_AGAIN}")

@@ -1,60 +1,85 @@
-"""Keeps the positions of a running agent: saves them about once a second, and forgets files that are long gone."""
+"""Keeps the positions of a running agent: writes a snapshot about every minute, and forgets files that are long gone."""
 
 import asyncio
 import logging
 import os
+import random
 from collections.abc import Callable, Iterable
 
-from shipper.cache import Cache
+from broker.connecting.connection import ConnectionLost, Rejected
 from shipper.cursor import Cursor
 from shipper.positions import Positions
+from shipper.publishing.ownership import fenced_by
+from shipper.publishing.snapshots import Outdated, Snapshots
+from shipper.publishing.waiting import Waiting
 from shipper.shipping import Shipping
 
 __all__ = ["Keeper"]
 
-_SAVE_EVERY, _SAVE_AT_LEAST_EVERY = 1.0, 10.0  # seconds; those of many files take a while to write
-_SHARE = 100
-_FORGET_EVERY = 60.0  # seconds
-_GROWTH = 256  # files, that rotation leaves behind; sooner than that there is nothing to gain
+_EVERY = 60.0  # seconds, of which a random quarter is left out: not all hosts at once
 logger = logging.getLogger(__name__)
 
 
 class Keeper:
-    """Writes what a shipping has safely stored; a disk that is full is said once and costs nothing but a re-read."""
+    """Writes what a shipping has safely stored; a snapshot that cannot be written costs a longer start, and no line."""
 
-    def __init__(self, cache: Cache, clock: Callable[[], int]) -> None:
-        """Remember where to save; `clock` is nanoseconds since the epoch."""
-        self._cache = cache
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        waiting: Waiting,
+        clock: Callable[[], int],
+        every: float = _EVERY,
+    ) -> None:
+        """Remember where to write; `clock` is nanoseconds since the epoch, `every` in seconds."""
+        self._snapshots = snapshots
+        self._waiting = waiting
         self._clock = clock
+        self._every = every
         self._complained = False
-        self._saving = asyncio.Lock()
+        self._writing = asyncio.Lock()
 
     async def run(self, shipping: Shipping) -> None:
-        """Save until cancelled."""
-        forgotten, remembered = float("-inf"), 0
+        """Write until cancelled; raises `FencedError` where a newer agent has written."""
         while True:
-            now = asyncio.get_running_loop().time()
-            grown = len(shipping.positions.files) > remembered + _GROWTH
+            await asyncio.sleep(self._every * random.uniform(0.75, 1.0))
             # before it is, files that are there are not followed yet, and none would seem to be wanted
-            if shipping.is_oriented and (grown or now - forgotten >= _FORGET_EVERY):
+            if shipping.is_oriented:
                 await self._forget(shipping)
-                forgotten, remembered = now, len(shipping.positions.files)
-            began = asyncio.get_running_loop().time()
-            await self.save(shipping.positions)
-            took = asyncio.get_running_loop().time() - began
-            await asyncio.sleep(min(_SAVE_AT_LEAST_EVERY, max(_SAVE_EVERY, _SHARE * took)))
+            await self.try_save(shipping.positions)
 
     async def save(self, positions: Positions) -> None:
-        """Save now, behind the saves that are under way: what is on the disk last is what was given last."""
+        """Return once the broker has the positions, however long that takes; raises as `run`."""
+        while True:
+            try:
+                await self._write(positions)
+            except ConnectionLost as error:
+                await self._waiting.pause(f"the broker did not answer: {error}")
+            except Rejected as error:
+                await self._waiting.refused(error)
+            else:
+                self._waiting.over()
+                return
+
+    async def try_save(self, positions: Positions) -> None:
+        """Write the positions now if the broker takes them; raises as `run`."""
         try:
-            async with self._saving:
-                await asyncio.to_thread(self._cache.save, positions)
-        except OSError as error:
+            await self._write(positions)
+        except (ConnectionLost, Rejected) as error:
             if not self._complained:
-                logger.warning("cannot save the positions: %s; the stream has them too", error)
+                logger.warning(
+                    "cannot write the snapshot of the positions: %s; the headers of the stream have them too",
+                    error,
+                )
             self._complained = True
         else:
             self._complained = False
+
+    async def _write(self, positions: Positions) -> None:
+        try:
+            async with self._writing:
+                await self._snapshots.write(positions)
+        except Outdated as error:
+            raise fenced_by(error.rival, "its positions") from None
 
     async def _forget(self, shipping: Shipping) -> None:
         old = shipping.positions.forgettable(shipping.following(), self._clock())

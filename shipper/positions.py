@@ -1,25 +1,29 @@
 """Positions: how far every file is safely stored, and the stream sequence up to which that was learnt.
 
-A value and its form on disk. Moves only over what the stream has; the stream is the truth, this is what need not be
-read from it again.
+A value, and its form as a snapshot in the broker. Moves only over what the stream has; the stream is the truth, this is
+what need not be read from it again, and what the stream cannot know: files of which no line was shipped yet.
 """
 
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from broker.block import Identity, Origin
-from broker.checksum import closed, is_intact
+import zstandard
+
+from broker.wire.message import MAX_PATH_BYTES, Identity, Origin, Span
 from shipper.cursor import Cursor, after
 from shipper.forgetting import forgettable
 
 __all__ = ["Positions", "PositionsUnreadable"]
 
-_VERSION = 1
+_LARGE = 64 * 1024  # bytes; smaller ones stay readable for `nats kv get`
+_LARGEST_NUMBER = 2**63 - 1  # of a position in a file, or nanoseconds since the epoch
+_LARGEST = 256 * 1024 * 1024  # bytes, decompressed; those of a million files
 
 
 class PositionsUnreadable(ValueError):
-    """A positions file that is damaged, or of another version of this program."""
+    """A snapshot that no shipper of ours wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +39,16 @@ class Positions:
     files: Mapping[str, Cursor] = field(default_factory=dict)
 
     def advance(self, origins: Iterable[Origin], sequence: int) -> "Positions":
-        """Return the positions behind blocks that are stored, the last of them at `sequence`; never moves back."""
+        """Return the positions behind messages that are stored, the last of them at `sequence`; never moves back."""
         files = dict(self.files)
         agent = self.agent
         for origin in origins:
             agent = origin.agent
-            cursor = after(origin)
-            if cursor is None:
-                continue
-            # a file's id never comes back with a lower offset, so an older block read again changes nothing
-            known = files.get(cursor.file)
-            if known is None or known.shipped < cursor.offset:
-                files[cursor.file] = cursor
+            for cursor in filter(None, (after(one, origin.read_at) for one in origin.sections)):
+                # a file's id never comes back with a lower offset, so an older message read again changes nothing
+                known = files.get(cursor.file)
+                if known is None or known.shipped < cursor.offset:
+                    files[cursor.file] = cursor
         return Positions(sequence, agent, files)
 
     def begun(self) -> set[str]:
@@ -64,7 +66,7 @@ class Positions:
         return self if files == self.files else replace(self, files=files)
 
     def passed(self, cursors: Iterable[Cursor]) -> "Positions":
-        """Return the positions behind lines that were left out and are in no block, where what comes before is stored.
+        """Return the positions behind lines that were left out and are in no message, where what comes before is stored.
 
         The stream knows nothing of that either; without it they are read and left out once more.
         """
@@ -91,48 +93,61 @@ class Positions:
         return forgettable(homeless, now)
 
     def encode(self) -> bytes:
-        """Return the form on disk: JSON with a version, a file on each line, and a checksum of what stands before it."""
-        # json writes slowly once it is to indent; and a person, or a diff, wants lines
-        files = ",\n".join(map(_line, self.files.values()))
-        head = {"version": _VERSION, "agent": self.agent, "sequence": self.sequence}
-        body = f'{json.dumps(head)[:-1]}, "files": {{\n{files}\n}}'.encode()
-        return closed(body) + b"\n"
+        """Return the snapshot: JSON, as a zstd frame where it is large."""
+        files = [_entry(cursor) for cursor in self.files.values()]
+        document = {"agent": self.agent, "sequence": self.sequence, "files": files}
+        data = json.dumps(document, separators=(",", ":")).encode()
+        return data if len(data) < _LARGE else zstandard.compress(data, 1)
 
     @classmethod
     def decode(cls, data: bytes) -> "Positions":
-        """Read the form on disk; raises `PositionsUnreadable`."""
+        """Read a snapshot; raises `PositionsUnreadable`."""
         try:
+            if data.startswith(zstandard.FRAME_HEADER):
+                if not 0 <= zstandard.frame_content_size(data) <= _LARGEST:
+                    raise PositionsUnreadable("too large")
+                data = zstandard.decompress(data)
             document = json.loads(data)
-            version = document["version"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise PositionsUnreadable(f"damaged ({type(error).__name__})") from error
-        if version != _VERSION:
-            raise PositionsUnreadable(f"version {version!r}; this program reads {_VERSION}")
-        if not is_intact(data, document):
-            raise PositionsUnreadable("damaged (its checksum is another)")
-        try:
-            files = {name: _cursor(name, entry) for name, entry in document["files"].items()}
-            return cls(int(document["sequence"]), str(document["agent"]), files)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PositionsUnreadable(f"damaged ({type(error).__name__})") from error
+            cursors = map(_cursor, document["files"])
+            files = {cursor.file: cursor for cursor in cursors}
+            return cls(_natural(document["sequence"]), str(document["agent"]), files)
+        except (ValueError, LookupError, TypeError, RecursionError, zstandard.ZstdError) as error:
+            raise PositionsUnreadable(f"{type(error).__name__}: {error}") from error
 
 
-def _line(cursor: Cursor) -> str:
+def _entry(cursor: Cursor) -> dict[str, str | int]:
     entry: dict[str, str | int] = {
+        "id": cursor.file,
         "path": cursor.path,
         "offset": cursor.offset,
         "identity": str(cursor.identity),
         "seen": cursor.seen,
     }
-    if cursor.covered is not None:
-        entry["covered"] = cursor.covered
-    return f"{json.dumps(cursor.file)}: {json.dumps(entry)}"
+    return entry if cursor.covered is None else entry | {"covered": cursor.covered}
 
 
-def _cursor(file: str, entry: Mapping[str, str | int]) -> Cursor:
-    offset, seen = int(entry["offset"]), int(entry["seen"])
-    covered = int(entry["covered"]) if "covered" in entry else None
-    if not 0 <= (offset if covered is None else covered) <= offset:
-        raise ValueError("negative offset")
+def _cursor(entry: Mapping[str, Any]) -> Cursor:
+    offset, seen = _natural(entry["offset"]), _natural(entry["seen"])
+    covered = _natural(entry["covered"]) if "covered" in entry else None
+    if covered is not None and covered > offset:
+        raise ValueError(f"covered {covered} is behind offset {offset}")
+    file = Span(str(entry["id"]), 0, offset).file  # an id that a message could not carry is refused
     identity = Identity.parse(str(entry["identity"]))
-    return Cursor(file, str(entry["path"]), offset, identity, seen, covered)
+    return Cursor(file, _path(entry["path"]), offset, identity, seen, covered)
+
+
+def _path(value: object) -> str:
+    path = str(value)
+    if (
+        value != path
+        or "\0" in path
+        or len(path.encode("utf-8", "surrogateescape")) > MAX_PATH_BYTES
+    ):
+        raise ValueError("a path that no file can have")
+    return path
+
+
+def _natural(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= _LARGEST_NUMBER:
+        raise ValueError(f"not a number from 0 to {_LARGEST_NUMBER}")
+    return value

@@ -102,7 +102,7 @@ class ShipperSettings(AccessSettings):
     state_dir: Path | None = Field(
         None,
         description=(
-            "Folder of the saved positions; by default $STATE_DIRECTORY, /var/lib/logshipper where "
+            "Folder where standard input is kept until it is acknowledged; by default $STATE_DIRECTORY, /var/lib/logshipper where "
             "that can be written, else ~/.local/state/logship."
         ),
         json_schema_extra={"metavar": "DIR"},
@@ -120,7 +120,7 @@ class ShipperSettings(AccessSettings):
         description="Wait for acknowledgements; without them lines may be lost, repeated or reordered.",
     )
     compression: Compression = Field(
-        "auto", description="Compression of blocks: auto (from 4 KiB on), zstd or none."
+        "auto", description="Compression of rounds: auto (from 4 KiB on), zstd or none."
     )
     max_line: Annotated[ByteSize, Field(ge=1024, le=4 * 1024 * 1024)] = Field(
         ByteSize(1024 * 1024),
@@ -177,7 +177,7 @@ class ShipperSettings(AccessSettings):
 def default_state_dir(
     environment: Mapping[str, str], home: Path, shared: Path = SHARED_STATE
 ) -> Path:
-    """Return the folder of the saved positions when none is given; systemd's STATE_DIRECTORY wins."""
+    """Return the folder of what standard input is spooled to when none is given; systemd's STATE_DIRECTORY wins."""
     if given := environment.get("STATE_DIRECTORY"):
         return Path(given.split(":")[0])
     for folder in (shared, shared.parent):

@@ -8,24 +8,26 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
-from broker.block import Block
 from broker.connecting.connection import BrokerAway
 from broker.faults import fault
 from shipper.announcing import announce
+from shipper.block import Block
 from shipper.flight import Flight
+from shipper.following.follower import Follower
 from shipper.goals import Goals, conclude
 from shipper.notice import Notice
 from shipper.pace import Pace, schedule
 from shipper.positions import Positions
-from shipper.publishing.compression import compress
+from shipper.publishing.compression import make
 from shipper.publishing.rounds import FIRST_SIZE, Round, cut, next_size
 from shipper.sieve import Sieve
-from shipper.source import Source
 from shipper.telling.meter import Meter
 
 __all__ = ["Shipping"]
 
+Answer = TypeVar("Answer")
 Save = Callable[[Positions], Awaitable[None]]
 
 logger = logging.getLogger(__name__)
@@ -36,35 +38,39 @@ class Shipping:
 
     def __init__(
         self,
-        source: Source,
+        source: Follower,
+        agent: str,
         publish: Callable[[Round], Awaitable[int]],
         positions: Positions,
         pace: Pace,
         stopping: asyncio.Event,
         meter: Meter,
     ) -> None:
-        """Begin at `positions`; `publish` returns the sequence of a stored round; `stopping` asks for the end.
+        """Begin at `positions`; `agent` is the id of this agent, `publish` returns the sequence of a stored round; `stopping` asks for the end.
 
-        `reading_since` is when the look or the gathering under way began, on the loop's clock; None between them.
+        `reading_since` is when the look or the gathering under way began, on the loop's clock; None between them. `moved` is
+        set whenever the positions have moved.
         """
         self.positions = positions
+        self.moved = asyncio.Event()
         self.reading_since: float | None = None
         self._meter = meter
         self._source = source
+        self._agent = agent
         self._publish = publish
         self._pace = pace
         self._sieve = Sieve(pace.rules, positions.files.values())
         self._stopping = stopping
         self._stopper: asyncio.Task[None] | None = None
         self._save: Save | None = None
+        self._has_found = False
         self._flight = Flight()
         self._looked = float("-inf")
         self._schedule = schedule(pace, 0)
         self._trickles = False
         self._goals = Goals()
-        self._ends: dict[str, int] = {}
         self._size = min(FIRST_SIZE, pace.round_size)
-        self._is_behind = False
+        self._is_behind = self._has_left_out = False
         self._ahead: asyncio.Task[list[Block]] | None = None
 
     def change_pace(self, pace: Pace) -> None:
@@ -74,10 +80,8 @@ class Shipping:
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether a round has been sent and not been acknowledged, or must be before the end."""
-        return self._flight.is_under_way or not (
-            self._source.is_repeatable or self._source.has_ended
-        )
+        """Whether a round has been sent and not been acknowledged."""
+        return self._flight.is_under_way
 
     @property
     def has_looked(self) -> bool:
@@ -92,7 +96,7 @@ class Shipping:
     def position(self, file: str) -> int:
         """Return how far a file is acknowledged, by its id, in bytes."""
         cursor = self.positions.files.get(file)
-        return self._ends.get(file, 0) if cursor is None else cursor.offset
+        return 0 if cursor is None else cursor.offset
 
     def following(self) -> set[str]:
         """Return the ids of the files that are followed now."""
@@ -101,8 +105,7 @@ class Shipping:
     async def run(self, group: asyncio.TaskGroup, save: Save | None = None) -> None:
         """Ship until asked to stop or, with `once`, until all that was there at the start is acknowledged.
 
-        `save` is given the positions when files were found, and has returned before a line of these is read. What cannot be
-        read again is shipped in any case: to the end of its source, or to where the stop came.
+        `save` is given the positions when files were found, and has returned before a line more is read.
         Rounds fly as tasks of `group`; the last one has landed at the end. Raises what `publish` raises.
         """
         self._save = save
@@ -146,18 +149,17 @@ class Shipping:
         self._looked = clock()
         if not was_oriented:
             self._goals.aim(self._source.states())
-        await self._find()
+        self._find()
         self._pass_over()
         self._schedule = schedule(self._pace, self._looked - began)
         self._tell(notices)
 
-    async def _find(self) -> None:
+    def _find(self) -> None:
         known = self.positions.files
         waiting = () if self._source.is_oriented else known.values()  # to be found there yet
         starts = self._source.starts(self.positions.begun())
         self.positions = self.positions.found([*waiting, *starts])
-        if self._save is not None and self.positions.files.keys() - known.keys():
-            await self._save(self.positions)
+        self._has_found |= bool(self.positions.files.keys() - known.keys())
 
     def _tell(self, notices: list[Notice]) -> None:
         troubles = {notice.path for notice in notices if notice.kind.is_trouble}
@@ -166,9 +168,11 @@ class Shipping:
         announce(notice for notice in notices if not (self._pace.once and notice.path in troubles))
 
     def _pass_over(self) -> None:
+        self._has_left_out = False
         if not self._sieve.is_idle:
             self.positions = self.positions.passed(self._sieve.passed())
             self._sieve.keep({*self.positions.files, *self.following()})
+            self.moved.set()
 
     async def _look_when_due(self) -> None:
         if asyncio.get_running_loop().time() - self._looked >= self._look_interval():
@@ -189,26 +193,46 @@ class Shipping:
         return True
 
     async def _gather(self, group: asyncio.TaskGroup) -> list[Round]:
+        await self._save_found(group)
         while not self._is_stopped and (blocks := await self._next()):
             fault("gathered")
             if not self._sieve.is_idle:
-                blocks = await asyncio.to_thread(self._sieve.sift, blocks)
-            blocks = await self._compress(blocks, group)
+                read, blocks = blocks, await asyncio.to_thread(self._sieve.sift, blocks)
+                self._has_left_out |= len(blocks) < len(read)
             if blocks:
-                rounds = cut(blocks, self._pace.round_size)
+                rounds = await self._make(blocks, group)
                 self._meter.gathered(rounds)
                 return rounds
             await self._look_when_due()  # no line of them is left, which may be so for long
         return []
 
-    async def _compress(self, blocks: list[Block], group: asyncio.TaskGroup) -> list[Block]:
-        if self._pace.compression == "none":
-            return blocks
-        if sum(len(block.payload) for block in blocks) < self._pace.small:
-            return compress(blocks, self._pace.compression)  # sooner than a thread would begin
-        if self._is_behind and self._source.is_repeatable:
+    async def _save_found(self, group: asyncio.TaskGroup) -> None:
+        """Return once the broker knows of every file that was found; the files are looked at although it is away."""
+        while self._has_found and self._save is not None and self._stopper is not None:
+            self._has_found = False
+            saving = group.create_task(self._in_time(self._save(self.positions)))
+            while not saving.done() and not self._is_stopped:
+                await asyncio.wait(
+                    {saving, self._stopper},
+                    timeout=self._pace.look_every,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                await self._look_when_due()
+            if self._is_stopped:
+                saving.cancel()
+                return
+
+    async def _make(self, blocks: list[Block], group: asyncio.TaskGroup) -> list[Round]:
+        size = sum(len(block.lines) for block in blocks)
+        if size < self._pace.small or self._pace.compression == "none":
+            return self._make_all(blocks)  # sooner than a thread would begin
+        if self._is_behind:
             self._ahead = group.create_task(self._read())
-        return await asyncio.to_thread(compress, blocks, self._pace.compression)
+        return await asyncio.to_thread(self._make_all, blocks)
+
+    def _make_all(self, blocks: list[Block]) -> list[Round]:
+        pace = self._pace
+        return [make(some, self._agent, pace.compression) for some in cut(blocks, pace.round_size)]
 
     async def _next(self) -> list[Block]:
         ahead, self._ahead = self._ahead, None
@@ -220,7 +244,7 @@ class Shipping:
         budget = self._size
         with self._reading():
             blocks = await self._source.gather(budget)
-        self._is_behind = sum(len(block.payload) for block in blocks) >= budget // 2
+        self._is_behind = sum(len(block.lines) for block in blocks) >= budget // 2
         return blocks
 
     async def _finish_reading(self) -> None:
@@ -240,29 +264,30 @@ class Shipping:
         await self._land()
         if self._is_stopped:
             return  # it is read again at the next start
-        self._trickles = round_.size < self._pace.small and not self._is_behind
+        self._trickles = len(round_.payload) < self._pace.small and not self._is_behind
         self._flight.launch(self._fly(round_), group)
 
     async def _fly(self, round_: Round) -> None:
+        self._settle(round_, await self._in_time(self._publish(round_)))
+
+    async def _in_time(self, request: Awaitable[Answer]) -> Answer:
         try:
             async with asyncio.timeout(self._pace.patience):
-                sequence = await self._publish(round_)
+                return await request
         except TimeoutError:
-            fate = "will be shipped the next time" if self._source.is_repeatable else "is lost"
             raise BrokerAway(
                 f"gave up: no acknowledgement from the broker within {self._pace.patience:g} s; "
-                f"what is not acknowledged {fate}"
+                "what is not acknowledged will be shipped the next time"
             ) from None
-        self._settle(round_, sequence)
 
     def _settle(self, round_: Round, sequence: int) -> None:
-        origins = [block.origin for block in round_.blocks]
-        # what has no identity has no position either, to go on from
-        self._ends |= {o.span.file: o.span.end for o in origins if o.span and not o.identity}
-        self.positions = self.positions.advance(origins, sequence)
+        self.positions = self.positions.advance([round_.origin], sequence)
+        self.moved.set()
         fault("advanced")
         self._meter.acknowledged(round_)
-        self._size = next_size(self._size, round_, self._flight.age, self._pace.round_size)
+        self._size = next_size(
+            self._size, len(round_.payload), self._flight.age, self._pace.round_size
+        )
 
     async def _land(self) -> None:
         while not await self._flight.land(self._pace.look_every):
@@ -284,18 +309,18 @@ class Shipping:
             await asyncio.wait({self._stopper}, timeout=seconds)
 
     async def _idle(self) -> None:
+        if self._has_left_out:
+            self._pass_over()
         most = self._looked + self._look_interval() - asyncio.get_running_loop().time()
         if self._source.is_waiting:
             most = min(most, self._pace.breath)
         await self._source.wait(min(most, self._source.patience))
 
     def _is_done(self, rounds: list[Round]) -> bool:
-        if not self._source.is_repeatable:
-            return self._source.has_ended and not rounds
         return self._pace.once and (
             self._goals.are_met(self._source.states()) or not (rounds or self._source.is_waiting)
         )
 
     @property
     def _is_stopped(self) -> bool:
-        return self._stopping.is_set() and self._source.is_repeatable
+        return self._stopping.is_set()

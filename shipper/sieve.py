@@ -6,7 +6,7 @@ Reads and ships nothing; used by one thread at a time.
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from broker.block import Block, Span
+from shipper.block import Block
 from shipper.cursor import Cursor, after
 from shipper.expression import Expression
 
@@ -68,8 +68,7 @@ class Sieve:
         """Return what is left of blocks in the order in which they were read; none when no line is left."""
         if self.is_idle:
             return list(blocks)
-        left = [self._sift(block, block.origin.span) for block in blocks if block.origin.span]
-        return [block for block in left if block is not None]
+        return [left for block in blocks if (left := self._sift(block)) is not None]
 
     def passed(self) -> list[Cursor]:
         """Return the cursors behind what has been passed over and is covered by no block yet."""
@@ -83,36 +82,39 @@ class Sieve:
         """Forget all files but these, by id."""
         self._trails = {file: trail for file, trail in self._trails.items() if file in files}
 
-    def _sift(self, block: Block, span: Span) -> Block | None:
+    def _sift(self, block: Block) -> Block | None:
+        span = block.section.span
         trail = self._trails.pop(span.file, _Trail())
-        payload = self._pick(block, trail.keeps)
-        is_whole = block.payload.endswith(b"\n")
-        if payload:
-            return _covering(block, payload, span, trail.covered)
+        lines = self._pick(block, trail.keeps)
+        is_whole = block.lines.endswith(b"\n")
+        if lines:
+            return _covering(block, lines, trail.covered)
         self._trails[span.file] = _Trail(
             span.start if trail.covered is None else trail.covered,
             keeps=is_whole,
-            cursor=after(block.origin) if is_whole else trail.cursor,
+            cursor=after(block.section, block.read_at) if is_whole else trail.cursor,
         )
         return None
 
     def _pick(self, block: Block, keeps: bool) -> bytes:
         if not block.continues:
-            return self._rules.pick(block.payload)
-        end = block.payload.find(b"\n") + 1 or len(block.payload)
-        return (block.payload[:end] if keeps else b"") + self._rules.pick(block.payload[end:])
+            return self._rules.pick(block.lines)
+        end = block.lines.find(b"\n") + 1 or len(block.lines)
+        return (block.lines[:end] if keeps else b"") + self._rules.pick(block.lines[end:])
 
 
-def _covering(block: Block, payload: bytes, span: Span, covered: int | None) -> Block:
-    if covered is None and len(payload) == len(block.payload):
+def _covering(block: Block, lines: bytes, covered: int | None) -> Block:
+    if covered is None and len(lines) == len(block.lines):
         return block
-    origin = replace(
-        block.origin,
+    section, span = block.section, block.section.span
+    section = replace(
+        section,
         span=replace(span, start=span.start if covered is None else covered),
-        lines=payload.count(b"\n"),
+        size=len(lines),
+        lines=lines.count(b"\n"),
         filtered=True,
     )
-    return Block(origin, payload, block.continues)
+    return replace(block, section=section, lines=lines)
 
 
 def _without(run: bytes, lines: Sequence[tuple[int, int]]) -> bytes:

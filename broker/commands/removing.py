@@ -62,7 +62,7 @@ logger = logging.getLogger(__name__)
     "--everything",
     is_flag=True,
     help=(
-        "Also the messages by which a shipper that lost its state folder learns how far it has come; it then ships its "
+        "Also the messages by which a shipper whose positions are lost learns how far it has come; it then ships its "
         "files again."
     ),
 )
@@ -127,7 +127,7 @@ def _report(seen: Look, gone: Amount) -> None:
 @YES
 @settings_options(BrokerSettings, STATUS_FIELDS)
 def rm(seq: int, host: str | None, dry_run: bool, yes: bool, **options: Any) -> None:
-    """Remove one message and overwrite it in the store, after showing it: a block of one or more lines."""
+    """Remove one message and overwrite it in the store, after showing it: one or more lines."""
     settings = given(BrokerSettings, options)
     program.log_to_stderr(settings)
 

@@ -30,7 +30,7 @@ _PING_EVERY = 5  # seconds; a line on which nothing moves any more is given up a
 _END = 1.0  # seconds
 _PING_AMONG = 3  # where there are others to go to
 
-# nats-py reads 32 KiB at a time, less than a block; with 256 KiB receiving costs a third less CPU (bench/, 2.16.0)
+# nats-py reads 32 KiB at a time, less than a message; with 256 KiB receiving costs a third less CPU (bench/, 2.16.0)
 nats.aio.client.DEFAULT_BUFFER_SIZE = 256 * 1024
 
 

@@ -12,12 +12,12 @@ from typing import Any
 from broker.declaring.comparing import Wanted
 from broker.declaring.plan import merge
 from broker.declaring.steps import Kind, Plan
-from broker.topology import CONFIG_BUCKET, STREAM, mirrored_site, subjects_of
+from broker.topology import CONFIG_BUCKET, POSITIONS_BUCKET, STREAM, mirrored_site, subjects_of
 
 __all__ = ["COPIED", "Copy", "copy_of", "promotion"]
 
-_CONFIG = f"KV_{CONFIG_BUCKET}"
-COPIED = (STREAM, _CONFIG)
+_BUCKETS = {f"KV_{name}": (f"$KV.{name}.>",) for name in (CONFIG_BUCKET, POSITIONS_BUCKET)}
+COPIED = (STREAM, *_BUCKETS)
 """The streams that are copies at a site that copies another one."""
 
 
@@ -50,18 +50,13 @@ def copy_of(info: Mapping[str, Any]) -> Copy | None:
 
 def promotion(configs: Mapping[str, Mapping[str, Any]], partitions: int) -> Plan:
     """Return the steps that make streams of the copies among `configs`; what is none already stays."""
-    subjects = {STREAM: subjects_of(partitions), _CONFIG: (f"$KV.{CONFIG_BUCKET}.>",)}
+    subjects = {STREAM: subjects_of(partitions), **_BUCKETS}
     return merge(
         (
             Wanted(
                 Kind.STREAM,
                 name,
-                {
-                    "subjects": list(subjects[name]),
-                    "mirror": None,
-                    "mirror_direct": False,
-                    **({"allow_atomic": True} if name == STREAM else {}),
-                },
+                {"subjects": list(subjects[name]), "mirror": None, "mirror_direct": False},
             ),
             configs[name],
         )

@@ -19,7 +19,7 @@ from enum import Enum
 from broker.granting.identity import Identity, Kind, Nkey, Password, Proof
 from broker.granting.limits import Limits
 from broker.granting.permissions import API, Permissions, permissions_of
-from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, STREAM
+from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 
 __all__ = [
     "CONSUMER_REQUESTS",
@@ -168,12 +168,13 @@ def _consumers(into: str, *names: str) -> tuple[Crossing, ...]:
 _PARTITIONS = f"DIRECT.GET.KV_{CONFIG_BUCKET}.>"
 
 _CROSSINGS = (
-    *_same(LOGS, SHIP, Traffic.QUESTION, "logs.>"),
+    *_same(LOGS, SHIP, Traffic.QUESTION, "logs.>", f"$KV.{POSITIONS_BUCKET}.*"),
     *_calls(
         SHIP,
         Traffic.QUESTION,
         f"DIRECT.GET.{STREAM}.logs.>",
         _PARTITIONS,
+        f"DIRECT.GET.KV_{POSITIONS_BUCKET}.>",
         f"CONSUMER.DELETE.{STREAM}.*",
     ),
     *_consumers(SHIP, f"{STREAM}.*.logs.>"),

@@ -16,7 +16,15 @@ from broker.subjects import (
     partition_filter,
     registry_consumer,
 )
-from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, offset_key
+from broker.topology import (
+    CONFIG_BUCKET,
+    OFFSETS_BUCKET,
+    PARTITIONS_KEY,
+    POSITIONS_BUCKET,
+    STREAM,
+    offset_key,
+    positions_key,
+)
 
 __all__ = ["API", "Permissions", "permissions_of"]
 
@@ -41,7 +49,7 @@ _COPIES = Permissions(
     (
         *(
             f"$JS.*.API.CONSUMER.CREATE.{name}{rest}"
-            for name in (STREAM, f"KV_{CONFIG_BUCKET}")
+            for name in (STREAM, f"KV_{CONFIG_BUCKET}", f"KV_{POSITIONS_BUCKET}")
             for rest in ("", ".>")
         ),
         *(_COPIED := ("$JS.S.>", "$JS.M.>", "$JSC.R.>", "$JS.FC.>")),
@@ -66,12 +74,15 @@ def permissions_of(identity: Identity) -> Permissions | None:
 
 def _of_host(host: str) -> Permissions:
     own, consumer = host_filter(host), registry_consumer(host)
+    positions = f"$KV.{POSITIONS_BUCKET}.{positions_key(host)}"
     return Permissions(
         (
             own,
+            positions,
             *_api(
                 f"DIRECT.GET.{STREAM}.{own}",
                 _PARTITIONS,
+                f"DIRECT.GET.KV_{POSITIONS_BUCKET}.{positions}",
                 f"CONSUMER.CREATE.{STREAM}.{consumer}.{own}",
                 f"CONSUMER.DELETE.{STREAM}.{consumer}",
                 f"CONSUMER.MSG.NEXT.{STREAM}.{consumer}",

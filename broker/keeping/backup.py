@@ -1,7 +1,8 @@
 """Backups taken from a running broker, while shippers publish and receivers commit.
 
-The bucket of offsets is taken before the stream: an offset can then lag behind the archived stream, which costs reading
-again what the files have, and never point beyond it, which would skip lines. The number of partitions comes last.
+The buckets of offsets and positions are taken before the stream: an entry can then lag behind the archived stream, which
+costs reading again what the files or the stream have, and never point beyond it, which would skip lines. The number of
+partitions comes last.
 """
 
 import asyncio
@@ -23,12 +24,12 @@ from broker.keeping.manifest import NAME, Archive, Backup
 from broker.keeping.progress import Tell, progress
 from broker.keeping.transfer import NARROW, WIDE, SnapshotFailed, Window, take
 from broker.sizes import format_size
-from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, STREAM
+from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 from broker.whole import replacing
 
 __all__ = ["STREAMS", "Sink", "back_up", "check", "stream_of"]
 
-STREAMS = (f"KV_{OFFSETS_BUCKET}", STREAM, f"KV_{CONFIG_BUCKET}")
+STREAMS = (f"KV_{OFFSETS_BUCKET}", f"KV_{POSITIONS_BUCKET}", STREAM, f"KV_{CONFIG_BUCKET}")
 """What is backed up unless something else is asked for, in the order in which it has to be."""
 
 _MODE = 0o600  # it holds everybody's log lines
@@ -41,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 def stream_of(name: str) -> str:
     """Return the stream that a person means by the name of a stream or of one of our buckets."""
-    return f"KV_{name}" if name in {OFFSETS_BUCKET, CONFIG_BUCKET} else name
+    return f"KV_{name}" if f"KV_{name}" in STREAMS else name
 
 
 async def back_up(

@@ -10,12 +10,12 @@ from broker.durations import format_duration
 from broker.keeping.manifest import Archive
 from broker.keeping.room_disk import noted, unnoted
 from broker.sizes import format_size
-from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, STREAM
+from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 
 __all__ = ["Change", "Outlook", "bound", "closed_config", "grown", "outlook"]
 
 _NANOSECONDS = 1_000_000_000
-_LIVES = (STREAM, f"KV_{OFFSETS_BUCKET}")
+_LIVES = (STREAM, f"KV_{OFFSETS_BUCKET}", f"KV_{POSITIONS_BUCKET}")
 _CONFIG = f"KV_{CONFIG_BUCKET}"
 
 

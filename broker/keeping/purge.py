@@ -80,7 +80,7 @@ async def consequences(connection: Connection, message: Held) -> list[str]:
         words.append("no receiver has it yet: they will name its lines as missing")
     if int(newest["message"]["seq"]) == message.sequence:
         words.append(
-            "it is the newest of its host: a shipper that also loses its state folder ships these lines again, as long as "
+            "it is the newest of its host: a shipper whose positions are lost as well ships these lines again, as long as "
             "its file has them"
         )
     return words

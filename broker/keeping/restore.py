@@ -5,7 +5,7 @@ What becomes of it if we die:
 - while archives are read in: a stream is gone, or holds a part under a subject that nobody publishes to; shippers wait,
   `logbroker apply` leaves all alone since the bucket of partitions is marked, and the same restore begins again
   without asking;
-- while they are opened: the same; LOGS comes last, so nobody ships before offsets and partitions are back.
+- while they are opened: the same; LOGS comes last, so nobody ships before offsets, positions and partitions are back.
 """
 
 import asyncio

@@ -111,13 +111,12 @@ def _range(run: Sequence[Seen]) -> Dropped:
 
 def _files(run: Sequence[Seen]) -> tuple[FileRange, ...]:
     found: dict[str, FileRange] = {}
-    for seen in run:
-        if seen.origin is None or (span := seen.origin.span) is None:
-            continue
+    for section in (one for seen in run if seen.origin for one in seen.origin.sections):
+        span = section.span
         known = found.get(span.file)
         start = span.start if known is None else min(known.start, span.start)
         end = span.end if known is None else max(known.end, span.end)
-        found[span.file] = FileRange(seen.origin.file, span.file, start, end)
+        found[span.file] = FileRange(section.path, span.file, start, end)
     return tuple(found.values())[:_FILES]
 
 

@@ -1,7 +1,7 @@
 """What is to be taken out of the stream, of the messages that were looked at. Decides only.
 
 Some messages are memory, of shippers that lost theirs: the last one of a subject, the last one there that an agent wrote,
-and the last block of each file, whose end is where the file goes on. What is looked at later takes that over from what
+and the last one with a section of a file, whose end is where the file goes on. What is looked at later takes that over from what
 was looked at before. A message that has no such part left can go, and nobody can tell that it was there: not by who owns
 the subject, nor by how far a file was shipped.
 """
@@ -15,13 +15,14 @@ from enum import Enum, auto
 from operator import attrgetter
 from typing import Protocol
 
-from broker.block import Origin
 from broker.keeping.room_marks import Amount
+from broker.wire.message import Origin, Section
 
 __all__ = ["Choice", "Memory", "Removal", "Seen", "Sweep", "by_subject"]
 
 _PARTITION = re.compile(r"logs\.p(0|[1-9][0-9]{0,5})\..")
 _MOST = 10_000  # messages of one sweep, which all wait in memory to be removed
+_MOST_SECTIONS = 100_000  # of those messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +83,18 @@ class Sweep:
         self._memory = memory
         self._received = received
         self._holders: dict[Hashable, Seen] = {}
+        self._ends: dict[Hashable, int] = {}  # of files, the furthest so far
         self._parts: dict[int, int] = {}  # how many a message has, by its sequence
         self._stay: defaultdict[str, list[int]] = defaultdict(list)
         self.chosen: list[Seen] = []
+        self._sections = 0  # of what is chosen
         self.freed = Amount()
 
     @property
     def is_done(self) -> bool:
         """Whether enough goes, or as much as can be gone about at once."""
-        return self.freed.covers(self._need) or len(self.chosen) >= _MOST
+        is_much = len(self.chosen) >= _MOST or self._sections >= _MOST_SECTIONS
+        return is_much or self.freed.covers(self._need)
 
     def take(self, seen: Seen) -> None:
         """Look at the next message."""
@@ -102,12 +106,16 @@ class Sweep:
         if origin is None:
             return
         self._give(("agent", seen.subject), seen)
-        if origin.span is not None and self._memory is Memory.FILES:
-            key = ("file", seen.subject, origin.span.file)
-            last = self._holders.get(key)
-            # a file's end never moves back, whatever comes late
-            if last is None or _end(last) < origin.span.end:
-                self._give(key, seen)
+        if self._memory is Memory.FILES:
+            for section in origin.sections:
+                self._give_file(section, seen)
+
+    def _give_file(self, section: Section, seen: Seen) -> None:
+        key = ("file", seen.subject, section.span.file)
+        # a file's end never moves back, whatever comes late
+        if self._ends.get(key, -1) < section.span.end:
+            self._ends[key] = section.span.end
+            self._give(key, seen)
 
     def _give(self, key: Hashable, seen: Seen) -> None:
         before = self._holders.get(key)
@@ -125,6 +133,7 @@ class Sweep:
             self._stay[seen.subject].append(seen.sequence)
             return
         self.chosen.append(seen)
+        self._sections += len(seen.origin.sections) if seen.origin else 0
         self.freed += Amount(seen.size, 1)
 
     def _may_go(self, seen: Seen) -> bool:
@@ -165,10 +174,6 @@ class Sweep:
                 for seen in chosen[count:]
             ]
         return sorted(found, key=attrgetter("sequence"))
-
-
-def _end(seen: Seen) -> int:
-    return seen.origin.span.end if seen.origin and seen.origin.span else 0
 
 
 def _is_nameable(subject: str) -> bool:

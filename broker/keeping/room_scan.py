@@ -9,11 +9,11 @@ from typing import Any
 
 import nats.errors
 
-from broker.block import MalformedBlock, Origin, decode_origin
 from broker.connecting.connection import Arrived, Connection, ConnectionLost, Rejected
 from broker.delivery import parse
 from broker.keeping.room_plan import Seen
 from broker.topology import STREAM
+from broker.wire.message import MalformedMessage, Origin, decode_origin
 
 __all__ = ["Scan"]
 
@@ -112,7 +112,7 @@ class Scan:
 def _origin(headers: dict[str, str]) -> Origin | None:
     try:
         return decode_origin(headers)
-    except MalformedBlock:
+    except MalformedMessage:
         return None  # what no shipper could read back is nobody's memory
 
 

@@ -151,6 +151,6 @@ class Tally:
         lines = sum(seen.origin.lines if seen.origin else 1 for seen in self._kept)
         told = (
             f"STAYS: {len(self._kept)} messages that match, with {lines} lines: the last of each host and file, from which a "
-            "shipper that lost its state folder learns how far it has come; --everything removes them too"
+            "shipper whose positions are lost learns how far it has come; --everything removes them too"
         )
         return [told]

@@ -3,7 +3,7 @@
 | known by | what | exact |
 |---|---|---|
 | the stream's list of subjects | messages | always |
-| the last message of each subject | last seen, agent, its file | always |
+| the last message of each subject | last seen, agent, its files | always |
 | headers of messages read one by one | first seen, lines, bytes, files | when all that the stream holds were read |
 
 Where only the newest messages were read, lines and bytes are those of a host's messages that were, scaled up to all of
@@ -30,8 +30,9 @@ class HostTraffic:
 
     `bytes` are those of payloads as they are stored, compressed ones as such. `last_seen` and `first_seen` are when a
     message was stored, in nanoseconds since the epoch; `first_seen` is None where it is not known. `exact` says whether
-    `lines` and `bytes` were counted, rather than estimated. `files` are at most 20 paths of `file_count`. `set_aside` is how
-    many of the messages that were read a receiver would not take for lines; they are in no other number.
+    `lines` and `bytes` were counted, rather than estimated. `files` are at most 20 paths of `file_count`. `file` is
+    that of its newest lines. `set_aside` is how many of the messages that were read a receiver would not take for
+    lines; they are in no other number.
     """
 
     host: str
@@ -74,7 +75,7 @@ class _Sum:
     last_size: int = 0
     last_lines: int = 0
     agent: str = ""
-    file: str = ""
+    last_files: tuple[str, ...] = ()
     first_seen: int | None = None
     counted: int = 0
     lines: int = 0
@@ -88,7 +89,7 @@ class _Sum:
         if message is not None and stored_at >= self.last_told:
             self.last_told = stored_at
             self.last_size, self.last_lines = message.size, message.lines
-            self.agent, self.file = message.agent, message.file
+            self.agent, self.last_files = message.agent, message.files
 
 
 class Census:
@@ -125,8 +126,7 @@ class Census:
         found.bytes += message.size
         if found.first_seen is None or stored_at < found.first_seen:
             found.first_seen = stored_at
-        if message.file:
-            found.files.add(message.file)
+        found.files.update(message.files)
 
     def hosts(self, *, whole: bool) -> list[HostTraffic]:
         """Return the hosts that were heard of, by name; `whole` says whether every message that the stream holds was counted."""
@@ -145,7 +145,7 @@ class Census:
         return self._subjects[subject]
 
     def _traffic(self, host: str, found: _Sum, whole: bool) -> HostTraffic:
-        files = found.files or ({found.file} if found.file else set())
+        files = found.files or set(found.last_files)
         held = max(0, found.messages - found.set_aside)
         exact = whole or found.counted >= held
         lines, size = found.lines, found.bytes
@@ -163,7 +163,7 @@ class Census:
             first_seen=found.first_seen if exact else None,
             last_seen=found.last_seen,
             agent=found.agent,
-            file=found.file,
+            file=found.last_files[-1] if found.last_files else "",
             files=tuple(sorted(files)[:_MOST_FILES]),
             file_count=len(files),
             set_aside=found.set_aside,

@@ -23,7 +23,7 @@ class Run:
         self._torn: tuple[str, str] | None = None  # whose line has come in part only
 
     def add(self, host: str, file: str, lines: bytes) -> bytes:
-        """Return what a block adds: its bytes as they are, but for prefixes, and for a terminal.
+        """Return what a section adds: its bytes as they are, but for prefixes, and for a terminal.
 
         A line of more bytes than a message takes comes in pieces; whatever comes between two of them is on a line of
         its own.

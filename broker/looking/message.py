@@ -8,8 +8,15 @@ from typing import Any
 
 import zstandard
 
-from broker.block import MalformedBlock, Origin, decode_origin, decode_payload
 from broker.subjects import InvalidHost, InvalidSubject, Subject
+from broker.wire.message import (
+    MalformedMessage,
+    Origin,
+    Section,
+    decode_origin,
+    decode_payload,
+    split,
+)
 
 __all__ = ["Held", "held", "nanoseconds", "rfc3339"]
 
@@ -61,18 +68,30 @@ class Held:
         return self.subject.host if self.subject else self.name
 
     @property
-    def file(self) -> str:
-        """The path as followed, empty where nobody said."""
-        return self.origin.file if self.origin else ""
+    def sections(self) -> tuple[Section, ...]:
+        """The sections as the headers say them; none of a claim, or of another client's message."""
+        return self.origin.sections if self.origin else ()
 
-    def lines(self, unfolder: zstandard.ZstdDecompressor | None = None) -> bytes:
-        """Return the lines, unfolded; those of another client than ours get a missing last newline.
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The path of each section's file, and one empty path where the headers name none."""
+        return tuple(section.path for section in self.sections) or ("",)
 
-        Raises `MalformedBlock`.
+    def parts(
+        self, decompressor: zstandard.ZstdDecompressor | None = None
+    ) -> list[tuple[str, bytes]]:
+        """Return the decompressed lines, each section's by the path of its file, in order.
+
+        Lines of another client than ours get a missing last newline. Raises `MalformedMessage`.
         """
-        found = decode_payload(self.headers, self.payload, unfolder)
-        ends = self.origin is not None or not found or found.endswith(b"\n")
-        return found if ends else found + b"\n"
+        found = decode_payload(self.headers, self.payload, decompressor)
+        if self.origin is not None:
+            return [(section.path, lines) for section, lines in split(self.origin, found)]
+        return [("", found if not found or found.endswith(b"\n") else found + b"\n")]
+
+    def lines(self) -> bytes:
+        """Return the lines of all sections; raises `MalformedMessage`."""
+        return b"".join(lines for _, lines in self.parts())
 
     def as_json(self) -> dict[str, Any]:
         """Return what is known of it as plain values, without the lines."""
@@ -82,14 +101,26 @@ class Held:
             "time": rfc3339(self.stored_at),
             "partition": self.subject.partition if self.subject else None,
             "host": self.subject.host if self.subject else None,
-            "file": self.file or None,
-            "span": str(self.origin.span) if self.origin and self.origin.span else None,
+            "spans": [_as_json(section) for section in self.sections],
             "agent": self.origin.agent if self.origin else None,
             "read_at": rfc3339(self.origin.read_at) if self.origin else None,
             "stored_bytes": len(self.payload),
             "headers": dict(self.headers),
             "trouble": self.trouble or None,
         }
+
+
+def _as_json(section: Section) -> dict[str, Any]:
+    span = section.span
+    return {
+        "file": section.path,
+        "id": span.file,
+        "start": span.start,
+        "end": span.end,
+        "size": section.size,
+        "lines": section.lines,
+        "filtered": section.filtered,
+    }
 
 
 def held(
@@ -103,6 +134,6 @@ def held(
         trouble = str(error)
     try:
         origin = decode_origin(headers)
-    except MalformedBlock as error:
+    except MalformedMessage as error:
         trouble = trouble or str(error)
     return Held(subject, sequence, stored_at, headers, payload, parsed, origin, trouble)

@@ -4,7 +4,6 @@ import base64
 import json
 from typing import Any
 
-from broker.block import MalformedBlock
 from broker.connecting.connection import Arrived, Connection, Rejected
 from broker.exits import OperatorError
 from broker.looking.lines import safe
@@ -12,10 +11,12 @@ from broker.looking.message import Held, held, nanoseconds, rfc3339
 from broker.printable import printable
 from broker.sizes import format_size
 from broker.topology import STREAM
+from broker.wire.message import MalformedMessage, Section
 
 __all__ = ["as_json", "as_text", "fetch"]
 
 _NO_MESSAGE_FOUND = 10037
+_SPANS = "Log-Spans"
 
 
 async def fetch(connection: Connection, sequence: int | None) -> Held:
@@ -51,11 +52,11 @@ def _absence(sequence: int | None, state: dict[str, Any]) -> str:
 
 
 def as_json(message: Held) -> str:
-    """Return it for programs: the lines as `text`, or as `base64` where they are not UTF-8 or cannot be unfolded."""
+    """Return it for programs: the lines as `text`, or as `base64` where they are not UTF-8 or cannot be read."""
     found = message.as_json()
     try:
         lines = message.lines()
-    except MalformedBlock as error:
+    except MalformedMessage as error:
         lines, found["trouble"] = message.payload, str(error)
     try:
         found["text"] = lines.decode()
@@ -68,18 +69,30 @@ def as_text(message: Held) -> bytes:
     """Return it for people: what is known of it, its headers, and its lines, safe for a terminal."""
     try:
         lines, trouble = message.lines(), message.trouble
-    except MalformedBlock as error:
+    except MalformedMessage as error:
         lines, trouble = message.payload, message.trouble or str(error)
     head = [
         ("sequence", str(message.sequence)),
         ("subject", message.name),
         ("stored", rfc3339(message.stored_at)),
         *([("read", rfc3339(message.origin.read_at))] if message.origin else []),
-        *([("file", message.file)] if message.file else []),
+        *(("span", _words(section)) for section in message.sections),
         ("payload", f"{format_size(len(message.payload))}, {lines.count(10)} lines"),
         *([("TROUBLE", f"a receiver sets it aside: {trouble}")] if trouble else []),
-        *((printable(name), value) for name, value in message.headers.items()),
+        *((printable(name), value) for name, value in _shown(message)),
     ]
     width = max(len(name) for name, _ in head)
     text = "\n".join(f"{name:<{width}}  {printable(value)}" for name, value in head)
     return f"{text}\n\n".encode("utf-8", "backslashreplace") + safe(lines)
+
+
+def _words(section: Section) -> str:
+    filtered = ", lines left out" if section.filtered else ""
+    sizes = f"{format_size(section.size)}, {section.lines} lines"
+    return f"{section.path}  {section.span}  {sizes}{filtered}"
+
+
+def _shown(message: Held) -> list[tuple[str, str]]:
+    """Return the headers but the spans, where each of these has a line of its own."""
+    hidden = {_SPANS} if message.sections else set()
+    return [(name, value) for name, value in message.headers.items() if name not in hidden]

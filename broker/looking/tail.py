@@ -9,7 +9,6 @@ from functools import partial
 
 import zstandard
 
-from broker.block import MalformedBlock
 from broker.connecting.connection import Connection
 from broker.connecting.patience import ELECTION, until_answered
 from broker.looking.feed import Feed, Start, Taken, at_sequence, at_time
@@ -20,6 +19,7 @@ from broker.printable import printable
 from broker.selection import Selection
 from broker.subjects import host_filter, partition_filter
 from broker.topology import STREAM
+from broker.wire.message import MalformedMessage
 
 __all__ = ["Wanted", "tail"]
 
@@ -29,7 +29,7 @@ _FIRST_WINDOW, _WIDER = (
 )  # messages that are looked at for the last lines, and by how much more next
 _AT_A_TIME = 4 * 1024 * 1024  # bytes
 _MOST_LOOKED_AT = 500_000
-_UNFOLDER = zstandard.ZstdDecompressor()
+_DECOMPRESSOR = zstandard.ZstdDecompressor()
 logger = logging.getLogger(__name__)
 
 
@@ -64,8 +64,18 @@ class Wanted:
         return [host_filter(host)] if host else []
 
     def has(self, message: Held) -> bool:
-        """Whether a message's lines are among them."""
-        return self.selection.wants_host(message.host) and self.selection.wants_file(message.file)
+        """Whether lines of a message are among them."""
+        return self.selection.wants_host(message.host) and any(
+            map(self.selection.wants_file, message.files)
+        )
+
+    def lines_of(self, message: Held) -> int:
+        """Return how many lines of a message are among them, as its headers say; another client's count as one."""
+        if not self.has(message):
+            return 0
+        if message.origin is None:
+            return 1
+        return sum(one.lines for one in message.sections if self.selection.wants_file(one.path))
 
 
 async def tail(connection: Connection, wanted: Wanted, run: Run) -> AsyncGenerator[bytes, None]:
@@ -92,17 +102,24 @@ async def tail(connection: Connection, wanted: Wanted, run: Run) -> AsyncGenerat
 
 
 def _shown(taken: list[Taken], wanted: Wanted, run: Run) -> Iterator[bytes]:
-    """Yield what is to be shown, some MiB at a time: compressed blocks may unfold to much more than they are."""
+    """Yield what is to be shown, some MiB at a time: lines take much more than they did compressed."""
     parts: list[bytes] = []
     size = 0
-    for message in map(_read, taken):
-        if wanted.has(message):
-            parts.append(run.add(message.host, message.file, _lines(message)))
-            size += len(parts[-1])
+    for host, file, lines in _pieces(taken, wanted):
+        parts.append(run.add(host, file, lines))
+        size += len(parts[-1])
         if size >= _AT_A_TIME:
             yield b"".join(parts)
             parts, size = [], 0
     yield b"".join(parts)
+
+
+def _pieces(taken: list[Taken], wanted: Wanted) -> Iterator[tuple[str, str, bytes]]:
+    """Yield the wanted lines of messages, each section's by host and file."""
+    for message in filter(wanted.has, map(_read, taken)):
+        for file, lines in _parts(message):
+            if wanted.selection.wants_file(file):
+                yield message.host, file, lines
 
 
 def _read(taken: Taken) -> Held:
@@ -116,15 +133,15 @@ def _read(taken: Taken) -> Held:
     )
 
 
-def _lines(message: Held) -> bytes:
+def _parts(message: Held) -> list[tuple[str, bytes]]:
     try:
         if not message.trouble:
-            return message.lines(_UNFOLDER)
+            return message.parts(_DECOMPRESSOR)
         reason = message.trouble
-    except MalformedBlock as error:
+    except MalformedMessage as error:
         reason = str(error)
     logger.warning("message %d is no lines: %s", message.sequence, printable(reason))
-    return b""
+    return []
 
 
 async def _begin(wanted: Wanted, connection: Connection) -> tuple[int, Start]:
@@ -166,9 +183,10 @@ async def _place_of_last(connection: Connection, wanted: Wanted, state: dict[str
 
 
 def _note(places: "deque[tuple[int, int]]", taken: list[Taken], wanted: Wanted) -> None:
-    """Keep the newest messages, as many as have the lines; another client's count as one line, as it does not say."""
-    for message in filter(wanted.has, map(_read, taken)):
-        places.append((message.sequence, message.origin.lines if message.origin else 1))
+    """Keep the newest messages, as many as have the lines."""
+    for message in map(_read, taken):
+        if lines := wanted.lines_of(message):
+            places.append((message.sequence, lines))
     total = sum(lines for _, lines in places)
     while places and total - places[0][1] >= wanted.lines:
         total -= places.popleft()[1]
@@ -180,7 +198,7 @@ async def _newest(
     """Return the last lines of what is there, by host and file."""
     pieces: list[tuple[str, str, bytes]] = []
     while taken := await more():
-        pieces.extend((m.host, m.file, _lines(m)) for m in map(_read, taken) if wanted.has(m))
+        pieces.extend(_pieces(taken, wanted))
     left, kept = wanted.lines, []
     for host, file, lines in reversed(pieces):
         if left <= 0:

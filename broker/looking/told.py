@@ -1,12 +1,12 @@
-"""What the headers of a message tell, where a receiver would go by them too. Decides only.
+"""What the headers of a message say, where a receiver would go by them too. Decides only.
 
-The payload is not looked at, so a compressed one that cannot be unfolded is not noticed here.
+The payload is not looked at: that a compressed one cannot be read, or holds other lines than it says, is not noticed here.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker.block import MAX_LINES_BYTES, MalformedBlock, Origin, decode_origin
+from broker.wire.message import MalformedMessage, Origin, decode_origin
 
 __all__ = ["Told", "size_of", "told"]
 
@@ -15,7 +15,7 @@ _ENCODINGS = frozenset({"", "zstd"})
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """How many lines a message has, and the bytes of its payload as stored; None where it does not come from an agent."""
+    """How many lines a message has, and the bytes of its payload as stored; `origin` is None where no agent sent it."""
 
     lines: int
     size: int
@@ -27,9 +27,9 @@ class Told:
         return self.origin.agent if self.origin else ""
 
     @property
-    def file(self) -> str:
-        """The path of the source file, empty where none is named."""
-        return self.origin.file if self.origin and self.origin.span else ""
+    def files(self) -> tuple[str, ...]:
+        """The paths of the source files, in the order of their sections."""
+        return tuple(section.path for section in self.origin.sections) if self.origin else ()
 
 
 def told(headers: Mapping[str, str]) -> Told | None:
@@ -40,17 +40,13 @@ def told(headers: Mapping[str, str]) -> Told | None:
     size = size_of(headers)
     try:
         origin = decode_origin(headers)
-    except MalformedBlock:
+    except MalformedMessage:
         return None
     if origin is None:
         return Told(1, size, None) if headers.get("Content-Encoding", "") in _ENCODINGS else None
-    if origin.span is None:
-        return Told(0, size, origin)
-    length = origin.span.end - origin.span.start
-    most_lines = min(length + 1, MAX_LINES_BYTES) if origin.compressed else size
-    is_whole = origin.compressed or origin.filtered or size - length in {0, 1}
-    is_true = is_whole and origin.lines <= most_lines
-    return Told(origin.lines, size, origin) if is_true else None
+    if not origin.compressed and origin.size != size:
+        return None
+    return Told(origin.lines, size, origin)
 
 
 def size_of(headers: Mapping[str, str]) -> int:

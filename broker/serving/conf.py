@@ -22,6 +22,9 @@ _BUCKETS_SHARE = (
     32 * 1024**2
 )  # room for the buckets in the store, and 16 KiB for each partition's history
 _PARTITION_SHARE = 16 * 1024
+_LARGEST_POSITIONS_SHARE = (
+    1024**3
+)  # a host takes some KB, some MB where it follows thousands of files
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +67,11 @@ def kept_free(total: int, reserve: int | None) -> int:
 def stream_limit(store: int, partitions: int, asked: int | None) -> int:
     """Return the most that the stream may hold in a store of `store` bytes, at most what was asked for.
 
-    Always less than the store: in a store that is full, receivers could no longer commit their offsets.
+    Always less than the store: in a store that is full, receivers could no longer commit their offsets, nor shippers
+    keep their positions.
     """
-    share = min(_BUCKETS_SHARE + partitions * _PARTITION_SHARE, store // 4)
+    positions = min(store // 16, _LARGEST_POSITIONS_SHARE)
+    share = min(_BUCKETS_SHARE + partitions * _PARTITION_SHARE + positions, store // 4)
     room = max(store - share, 1)
     return room if asked is None else min(asked, room)
 
@@ -103,11 +108,6 @@ def render(conf: ServerConf) -> str:
         "  limits {",
         "    max_request_batch: 10000",
         "    default_max_consumers: -1  # one per partition, and one per shipper that starts",
-        "    batch {",
-        "      max_msgs: 2000",
-        "      max_inflight_per_stream: 5000  # every shipper has at most one",
-        "      max_inflight_total: 10000",
-        "    }",
         "  }",
         "}",
         *(client_section(conf.tls) if conf.tls else []),

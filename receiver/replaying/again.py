@@ -1,15 +1,15 @@
 """Reads a unit's lines again, as a receiver would have written them. Reads only."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
-from broker.block import MalformedBlock, decode_origin
 from broker.connecting.access import Access
 from broker.selection import Selection
 from broker.subjects import InvalidHost, InvalidSubject, partition_filter
 from broker.topology import STREAM
+from broker.wire.message import MAX_LINES_BYTES, MalformedMessage
 from receiver.reading import background
 from receiver.replaying.units import Unit
 from receiver.source.ranges import Range
@@ -17,10 +17,10 @@ from receiver.source.reread import read
 from receiver.source.stored import Stored
 from receiver.writing.rebuild import Piece, Rebuilder
 
-__all__ = ["MOST_UNFOLDED", "Reader", "Refused", "Run", "nanoseconds"]
+__all__ = ["MOST_HELD", "Reader", "Refused", "Run", "nanoseconds", "taken"]
 
-MOST_UNFOLDED = 32 * 1024 * 1024
-"""Bytes of lines that are held at once, about: a few KiB of zstd may unfold to a thousand times as much."""
+MOST_HELD = MAX_LINES_BYTES
+"""Bytes of lines after which no further message is held: a few KiB of zstd may decompress to a thousand times as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +58,23 @@ class Reader:
     selection: Selection
 
     def runs(self, unit: Unit, host: str = "") -> Iterator[Run]:
-        """Yield the unit's lines in order, in runs of about 8 MiB as stored or 32 MiB of lines; retention's removals are left out.
+        """Yield the unit's lines in order, in runs of about 8 MiB as stored or 16 MiB of lines; retention's removals are left out.
 
         With `host` the broker sends the messages of that host alone. Raises what `reread.read` raises.
         """
         connection = background.connection(self.servers, self.access)
         subject = f"logs.p{unit.partition}.{host}" if host else partition_filter(unit.partition)
-        rebuilder = Rebuilder()
+        rebuilder = Rebuilder(self.selection.wants_file)
         for messages in read(
             connection, STREAM, Range(subject, unit.first, unit.until), fail=False
         ):
             found: list[Piece | Refused] = []
             size, before = 0, rebuilder.found
             for message in messages:
-                if item := self._taken(rebuilder, message, unit):
-                    found.append(item)
-                    size += len(item.payload) if isinstance(item, Piece) else 0
-                if size >= MOST_UNFOLDED or message is messages[-1]:
+                items = self._taken(rebuilder, message, unit)
+                found += items
+                size += sum(len(item.payload) for item in items if isinstance(item, Piece))
+                if size >= MOST_HELD or message is messages[-1]:
                     yield Run(
                         message.sequence + 1,
                         tuple(item for item in found if isinstance(item, Piece)),
@@ -83,23 +83,24 @@ class Reader:
                     )
                     found, size, before = [], 0, rebuilder.found
 
-    def _taken(self, rebuilder: Rebuilder, message: Stored, unit: Unit) -> Piece | Refused | None:
+    def _taken(
+        self, rebuilder: Rebuilder, message: Stored, unit: Unit
+    ) -> Sequence[Piece | Refused]:
         host = message.subject.split(".", 2)[-1]
         if not (unit.has(host) and self.selection.wants_host(host)):
-            return None
-        try:
-            if self.selection.files and not self._wants_file(message):
-                return None
-            moment = nanoseconds(message)
-            return rebuilder.take(
-                message.subject, message.headers, message.payload, message.sequence, moment
-            )
-        except (MalformedBlock, InvalidHost, InvalidSubject) as error:
-            return Refused(message, str(error))
+            return ()
+        return taken(rebuilder, message)
 
-    def _wants_file(self, message: Stored) -> bool:
-        origin = decode_origin(message.headers)
-        return self.selection.wants_file(origin.file if origin else "")
+
+def taken(rebuilder: Rebuilder, message: Stored) -> Sequence[Piece | Refused]:
+    """Return what a message adds to files, or that it holds no lines that could be written."""
+    moment = nanoseconds(message)
+    try:
+        return rebuilder.take(
+            message.subject, message.headers, message.payload, message.sequence, moment
+        )
+    except (MalformedMessage, InvalidHost, InvalidSubject) as error:
+        return (Refused(message, str(error)),)
 
 
 def nanoseconds(message: Stored) -> int:

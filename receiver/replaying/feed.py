@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
-from broker.block import MalformedBlock
 from broker.exits import OperatorError
 from broker.selection import Selection
-from broker.subjects import InvalidHost, InvalidSubject, partition_filter
+from broker.subjects import partition_filter
 from broker.topology import STREAM
 from receiver.reading import background
-from receiver.replaying.again import MOST_UNFOLDED, Reader, Refused, nanoseconds
+from receiver.replaying.again import MOST_HELD, Reader, Refused, taken
 from receiver.replaying.aside import Aside
 from receiver.replaying.files import Failed
 from receiver.replaying.pacing import Pacing
@@ -131,8 +130,7 @@ class Taken:
 
     def __init__(self, selection: Selection, sink: Sink, pacing: Pacing) -> None:
         """Begin with nothing taken."""
-        self._selection = selection
-        self._rebuilder = Rebuilder()
+        self._rebuilder = Rebuilder(selection.wants_file)
         self._pacing = pacing
         self.sink = sink
         self.lines = self.size = self.refused = 0
@@ -147,10 +145,10 @@ class Taken:
         found: list[Piece | Refused] = []
         size = 0
         for message in messages:
-            if item := self._judged(message):
-                found.append(item)
-                size += len(item.payload) if isinstance(item, Piece) else 0
-            if size >= MOST_UNFOLDED:
+            items = taken(self._rebuilder, message)
+            found += items
+            size += sum(len(item.payload) for item in items if isinstance(item, Piece))
+            if size >= MOST_HELD:
                 self._bring_on(found)
                 found, size = [], 0
         self._bring_on(found)
@@ -164,16 +162,3 @@ class Taken:
         self._pacing.pass_on(pieces, self.sink.take)
         self.lines += sum(piece.payload.count(b"\n") for piece in pieces)
         self.size += sum(len(piece.payload) for piece in pieces)
-
-    def _judged(self, message: Stored) -> Piece | Refused | None:
-        try:
-            piece = self._rebuilder.take(
-                message.subject,
-                message.headers,
-                message.payload,
-                message.sequence,
-                nanoseconds(message),
-            )
-        except (MalformedBlock, InvalidHost, InvalidSubject) as error:
-            return Refused(message, str(error))
-        return piece if piece and self._selection.wants_file(piece.file) else None

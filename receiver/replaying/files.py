@@ -13,6 +13,7 @@ from receiver.replaying.again import Reader, Refused, nanoseconds
 from receiver.replaying.attempts import Attempt, attempt
 from receiver.replaying.units import Unit
 from receiver.writing.calendar import Calendar
+from receiver.writing.endings import Endings
 from receiver.writing.files import Damaged, Output
 from receiver.writing.layout import DEFAULT, Days, Layout
 from receiver.writing.owners import Owners, Unregistered
@@ -69,7 +70,7 @@ class Failed:
 class _Run:
     end: int
     moment: int
-    blocks: list[bytes] = field(default_factory=list)
+    pieces: list[bytes] = field(default_factory=list)
 
 
 def write(unit: Unit, order: Order) -> Written | Failed:
@@ -113,6 +114,7 @@ class Hosts:
         """Know no file yet."""
         self._output = output
         self._names = names
+        self._endings = Endings()
         self._known: set[str] = set()
 
     def append(self, pieces: Iterable[Piece]) -> None:
@@ -124,14 +126,15 @@ class Hosts:
             if not runs or piece.stored_at >= runs[-1].end:
                 end = self._output.calendar.period(piece.stored_at).end
                 runs.append(_Run(end, piece.stored_at))
-            runs[-1].blocks.append(piece.payload)
+            payload = self._endings.joined(live, piece.source, piece.payload, follows=piece.follows)
+            runs[-1].pieces.append(payload)
             runs[-1].moment = piece.stored_at
         for live, runs in hosts.items():
             if live not in self._known:
                 self._output.image(live)
                 self._known.add(live)
             for run in runs:
-                self._output.append(live, run.blocks, run.moment)
+                self._output.append(live, run.pieces, run.moment)
 
 
 def keep_refused(aside: Quarantine, refused: Iterable[Refused]) -> None:

@@ -8,6 +8,7 @@ from typing import Protocol
 from broker.printable import printable
 from receiver.replaying.again import Refused
 from receiver.replaying.files import Hosts, Order, keep_refused
+from receiver.writing.endings import Endings
 from receiver.writing.quarantine import Quarantine
 from receiver.writing.rebuild import Piece
 
@@ -33,13 +34,17 @@ class Standard:
     def __init__(self, descriptor: int, prefixed: bool) -> None:
         """`prefixed` begins every line with host and file."""
         self._descriptor = descriptor
-        self._shape: Callable[[Piece], bytes] = _prefixed if prefixed else _plain
+        self._endings = Endings()
+        self._shape: Callable[[Piece], bytes] = _prefixed if prefixed else self._plain
 
     def take(self, pieces: Sequence[Piece]) -> None:
         """Write lines whole; raises BrokenPipeError when nobody reads any more."""
         view = memoryview(b"".join(map(self._shape, pieces)))
         while view:
             view = view[os.write(self._descriptor, view) :]
+
+    def _plain(self, piece: Piece) -> bytes:
+        return self._endings.joined("", piece.source, piece.payload, follows=piece.follows)
 
     def refuse(self, refused: Refused) -> None:
         """Leave it where it is: in the stream."""
@@ -73,10 +78,6 @@ class HostFiles:
         self._output.sync()
         for aside in self._asides.values():
             aside.sync()
-
-
-def _plain(piece: Piece) -> bytes:
-    return piece.payload
 
 
 def _prefixed(piece: Piece) -> bytes:

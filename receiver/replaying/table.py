@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
-from itertools import chain
+from itertools import chain, groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import SparkContext
 from pyspark.sql import Observation, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -45,7 +47,7 @@ def write_table(session: SparkSession, units: list[Unit], reader: Reader, place:
     """Write the lines of units as a table, and return how many there are.
 
     `place` must not exist; messages that hold no lines are set aside beside it.
-    `time` is when a line's block was stored, UTC, and `date` its day; `sequence` and then `number` are the order of lines.
+    `time` is when a line's message was stored, UTC, and `date` its day; `sequence` and then `number` are the order of lines.
     Bytes that are no UTF-8 become U+FFFD. Raises `OperatorError` when what tasks wrote is not seen here.
     """
     source = _source(_Lines(units, reader, place.parent))
@@ -119,7 +121,7 @@ def _rows(unit: Unit, reader: Reader, aside: Path) -> Iterator[pa.RecordBatch]:
 def _batches(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
     gathered: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in chain.from_iterable(map(_of_piece, pieces)):
+    for batch in chain.from_iterable(map(_of_message, _messages(pieces))):
         gathered.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows >= _ROWS or size >= _BYTES:
@@ -129,25 +131,43 @@ def _batches(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
         yield from _joined(gathered)
 
 
-def _of_piece(piece: Piece) -> Iterator[pa.RecordBatch]:
-    lines = piece.payload.decode("utf-8", "replace").removesuffix("\n").split("\n")
+def _messages(pieces: Iterable[Piece]) -> Iterator[Iterable[Piece]]:
+    return (message for _, message in groupby(pieces, key=attrgetter("sequence")))
+
+
+def _of_message(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
+    number = 0
+    for piece in pieces:
+        for batch in _of_piece(piece, number):
+            yield batch
+            number += batch.num_rows
+
+
+def _of_piece(piece: Piece, number: int) -> Iterator[pa.RecordBatch]:
+    lines = _lines(piece.payload)
     file = _text(piece.file) or None
     # host and path stand in each row: of a long path and short lines they are most of it
     most = max(1, min(_ROWS, _BYTES // (len(piece.host) + len(file or "") + 1)))
     time = pa.scalar(piece.stored_at // 1000, pa.timestamp("us", tz="UTC"))
     for begin in range(0, len(lines), most):
-        part = lines[begin : begin + most]
+        part = lines.slice(begin, most)
         count = len(part)
         columns: list[Any] = [
             pa.repeat(time.cast(pa.date32()), count),
             pa.repeat(pa.scalar(piece.host), count),
             pa.repeat(time, count),
             pa.repeat(pa.scalar(piece.sequence), count),
-            pa.array(range(begin, begin + count), pa.int32()),
+            pa.array(range(number + begin, number + begin + count), pa.int32()),
             pa.repeat(pa.scalar(file, pa.string()), count),
-            pa.array(part, pa.string()),
+            part,
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=_ARROW)
+
+
+def _lines(payload: bytes) -> pa.Array:
+    # no Python text for each line: of many short ones these would take twenty times their bytes
+    text = payload.removesuffix(b"\n").decode("utf-8", "replace")
+    return pc.split_pattern(pa.array([text], pa.string()), "\n").flatten()
 
 
 def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:

@@ -22,9 +22,10 @@ __all__ = ["JetStreamSource"]
 class JetStreamSource(DataSource):
     """`spark.read.format("jetstream")` and `spark.readStream.format("jetstream")`.
 
-    A row is a block, one or more whole lines of one file: partition, sequence, time (of storage), subject, host, file,
-    span (file, start, end), lines, payload (the lines, unfolded), headers. With `explode` a row is a line: partition,
-    sequence, time, subject, host, file, pos (in its block, from 0), line, and headers on request.
+    A row is a section of a message, whole lines of one file: partition, sequence, time (of storage), subject, host, file,
+    section (its number in the message, from 0), span (file, start, end), lines, payload (the lines, decompressed),
+    headers. With `explode` a row is a line: partition, sequence, time, subject, host, file, pos (in its message, from 0),
+    line, and headers on request. The lines of a host are in order by sequence and then section or pos.
 
     Where and what: servers, stream (LOGS), partitions (`0,3` or `all`) or subjects (filters such as `logs.*.web01`, also
     of streams that are not ours; partition and host are NULL where a subject names none).

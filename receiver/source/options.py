@@ -67,7 +67,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """Which rows: blocks or their lines (as strings or bytes), with or without headers."""
+    """Which rows: sections or their lines (as strings or bytes), with or without headers."""
 
     headers: bool = True
     explode: bool = False
@@ -162,7 +162,7 @@ def _limits(given: Given) -> Limits:
 def _show(given: Given) -> Show:
     explode = given.flag("explode", False)
     as_text = given.choice("lineType", "string", "binary") == "string"
-    # a block's headers beside every one of its lines are rarely wanted
+    # a message's headers beside every one of its lines are rarely wanted
     return Show(given.flag("includeHeaders", not explode), explode, as_text)
 
 

@@ -1,17 +1,17 @@
-"""Turns stored messages into Arrow's columns: a row for a block, or for each of its lines.
+"""Turns stored messages into Arrow's columns: a row for a section, or for each of its lines.
 
-Nothing is done line by line: Arrow cuts the payloads of many blocks at once.
+Nothing is done line by line: Arrow cuts the payloads of many sections at once.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from broker.block import MalformedBlock, Origin, decode_origin, decode_payload
 from broker.subjects import InvalidHost, InvalidSubject, Subject
+from broker.wire.message import MalformedMessage, Section, decode_origin, decode_payload, split
 from receiver.source.options import Show
 from receiver.source.patterns import partition_in
 from receiver.source.schema import HEADERS, SPAN, arrow_schema
@@ -20,7 +20,7 @@ from receiver.source.stored import Stored
 __all__ = ["record_batches"]
 
 _BATCH_BYTES = 4 * 1024 * 1024
-"""About how much payload goes to Spark at once, unfolded, with the headers that came with it."""
+"""About how many bytes of lines and headers go to Spark at once, decompressed."""
 _TIME = pa.timestamp("us", tz="UTC")
 
 
@@ -31,50 +31,36 @@ class _Place:
     host: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One section of a message, or a part of it. `lines` None marks a payload that is shown as it was sent.
+
+    `number` counts the sections of the message; `before` is how many lines of the message come before this row's.
+    """
+
+    message: Stored
+    place: _Place
+    payload: bytes
+    lines: int | None
+    section: Section | None = None
+    number: int = 0
+    before: int = 0
+
+
 @dataclass(slots=True)
 class _Columns:
-    """The rows of a batch so far, column by column; `lines` None marks a payload that is shown as it was sent."""
+    """The rows of a batch so far."""
 
-    sequences: list[int] = field(default_factory=list)
-    times: list[str] = field(default_factory=list)
-    places: list[_Place] = field(default_factory=list)
-    origins: list[Origin | None] = field(default_factory=list)
-    lines: list[int | None] = field(default_factory=list)
-    payloads: list[bytes] = field(default_factory=list)
-    headers: list[dict[str, str]] = field(default_factory=list)
+    rows: list[_Row] = field(default_factory=list)
     size: int = 0
     widest: int = 64  # characters of what stands in each row of a message beside the line
 
-    def add(self, message: Stored, place: _Place) -> None:
-        try:
-            origin = decode_origin(message.headers)
-            payload = decode_payload(message.headers, message.payload)
-        except MalformedBlock:
-            self._append(message, place, None, None, message.payload)
-            return
-        if origin is None and payload and not payload.endswith(b"\n"):
-            payload += b"\n"
-        if payload if origin is None else not origin.is_claim:
-            self._append(message, place, origin, payload.count(b"\n"), payload)
-
-    def _append(
-        self,
-        message: Stored,
-        place: _Place,
-        origin: Origin | None,
-        lines: int | None,
-        payload: bytes,
-    ) -> None:
-        self.sequences.append(message.sequence)
-        self.times.append(message.time)
-        self.places.append(place)
-        self.origins.append(origin)
-        self.lines.append(lines)
-        self.payloads.append(payload)
-        self.headers.append(message.headers)
-        named = message.header_size
-        self.size += len(payload) + named
-        self.widest = max(self.widest, len(message.subject) + named)
+    def add(self, row: _Row, show: Show) -> None:
+        named = len(row.message.subject) + row.message.header_size
+        is_first = not (row.number or row.before)
+        self.rows.append(row)
+        self.size += len(row.payload) + (named if show.headers or is_first else 0)
+        self.widest = max(self.widest, named + (len(row.section.path) if row.section else 0))
 
 
 def record_batches(
@@ -82,36 +68,78 @@ def record_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of messages in their order; claims and empty messages carry no lines and have no row.
 
-    `payload` is unfolded, and gets the last newline that a foreign publisher left out, so that the payloads of a host
-    in the order of `sequence` are its file. A message that breaks our rules has its payload as it was sent, and NULL
-    for `lines`; with `explode` it is a single row whose `line` is NULL. Where `partitions` are named, others are left out.
+    `payload` is decompressed, and gets the last newline that a foreign publisher left out, so that the payloads of a host
+    in the order of `sequence` and `section` are its file. A message that breaks our rules has its payload as it was sent,
+    and NULL for `lines`; with `explode` it is a single row whose `line` is NULL. With `explode` the lines of a host are
+    in order by `sequence` and `pos`. Where `partitions` are named, others are left out.
     """
     columns = _Columns()
     for message in messages:
         place = _place(message.subject)
         if partitions and place.partition not in partitions:
             continue
-        columns.add(message, place)
-        if columns.size >= _BATCH_BYTES:
-            yield from _batches(columns, show)
-            columns = _Columns()
-    if columns.sequences:
+        rows = _sections(message, place)
+        for row in _parts(rows) if show.explode else rows:
+            columns.add(row, show)
+            if columns.size >= _BATCH_BYTES:
+                yield from _batches(columns, show)
+                columns = _Columns()
+    if columns.rows:
         yield from _batches(columns, show)
 
 
+def _sections(message: Stored, place: _Place) -> list[_Row]:
+    try:
+        origin = decode_origin(message.headers)
+        payload = decode_payload(message.headers, message.payload)
+        parts = split(origin, payload) if origin else ()
+    except MalformedMessage:
+        return [_Row(message, place, message.payload, None)]
+    if origin is not None:
+        return [
+            _Row(message, place, part, part.count(b"\n"), section, number)
+            for number, (section, part) in enumerate(parts)
+        ]
+    if payload and not payload.endswith(b"\n"):
+        payload += b"\n"
+    return [_Row(message, place, payload, payload.count(b"\n"))] if payload else []
+
+
+def _parts(rows: Iterable[_Row]) -> Iterator[_Row]:
+    """Yield the rows of a message in parts of about what goes to Spark at once: of short lines each costs far more."""
+    before = 0
+    for row in rows:
+        if row.lines is None:
+            yield row
+            continue
+        for part in _cut(row.payload, _BATCH_BYTES):
+            yield replace(row, payload=part, before=before)
+            before += part.removesuffix(b"\n").count(b"\n") + 1
+
+
+def _cut(payload: bytes, size: int) -> Iterator[bytes]:
+    """Yield whole lines, about `size` bytes at a time."""
+    begin = 0
+    while begin < len(payload):
+        end = payload.find(b"\n", begin + size - 1) + 1 or len(payload)
+        yield payload[begin:end]
+        begin = end
+
+
 def _batches(columns: _Columns, show: Show) -> Iterator[pa.RecordBatch]:
+    rows, places = columns.rows, [row.place for row in columns.rows]
     where: list[pa.Array] = [
-        pa.array([place.partition for place in columns.places], pa.int32()),
-        pa.array(columns.sequences, pa.int64()),
-        _times(columns.times),
-        pa.array([place.subject for place in columns.places], pa.string()),
-        pa.array([place.host for place in columns.places], pa.string()),
-        pa.array([_file(origin) for origin in columns.origins], pa.string()),
+        pa.array([place.partition for place in places], pa.int32()),
+        pa.array([row.message.sequence for row in rows], pa.int64()),
+        _times([row.message.time for row in rows]),
+        pa.array([place.subject for place in places], pa.string()),
+        pa.array([place.host for place in places], pa.string()),
+        pa.array([_file(row.section) for row in rows], pa.string()),
     ]
-    headers = [_headers(columns.headers)] if show.headers else []
+    headers = [_headers([row.message.headers for row in rows])] if show.headers else []
     schema = arrow_schema(show)
     if show.explode:
-        parents, exploded = _exploded(columns, show.as_text)
+        parents, exploded = _exploded(rows, show.as_text)
         # what stands in each row of a message may be far more than its lines
         step = max(1, _BATCH_BYTES // columns.widest)
         for begin in range(0, len(parents), step):
@@ -123,12 +151,13 @@ def _batches(columns: _Columns, show: Show) -> Iterator[pa.RecordBatch]:
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
         return
-    block = [
-        _spans(columns.origins),
-        pa.array(columns.lines, pa.int32()),
-        pa.array(columns.payloads, pa.binary()),
+    section = [
+        pa.array([row.number for row in rows], pa.int32()),
+        _spans([row.section for row in rows]),
+        pa.array([row.lines for row in rows], pa.int32()),
+        pa.array([row.payload for row in rows], pa.binary()),
     ]
-    yield pa.RecordBatch.from_arrays([*where, *block, *headers], schema=schema)
+    yield pa.RecordBatch.from_arrays([*where, *section, *headers], schema=schema)
 
 
 def _times(texts: list[str]) -> pa.Array:
@@ -136,8 +165,8 @@ def _times(texts: list[str]) -> pa.Array:
     return pa.array(texts).cast(pa.timestamp("ns", tz="UTC")).cast(_TIME, safe=False)
 
 
-def _spans(origins: list[Origin | None]) -> pa.Array:
-    spans = [origin.span if origin else None for origin in origins]
+def _spans(sections: list[Section | None]) -> pa.Array:
+    spans = [section.span if section else None for section in sections]
     return pa.StructArray.from_arrays(
         [
             pa.array([_text(span.file) if span else None for span in spans], pa.string()),
@@ -160,8 +189,8 @@ def _headers(headers: list[dict[str, str]]) -> pa.Array:
     )
 
 
-def _exploded(columns: _Columns, as_text: bool) -> tuple[pa.Array, list[pa.Array]]:
-    cut = [payload.removesuffix(b"\n") for payload in columns.payloads]
+def _exploded(rows: list[_Row], as_text: bool) -> tuple[pa.Array, list[pa.Array]]:
+    cut = [row.payload.removesuffix(b"\n") for row in rows]
     lists = pc.split_pattern(pa.array(cut, pa.binary()), "\n")
     line = lists.flatten()
     if as_text:
@@ -173,9 +202,11 @@ def _exploded(columns: _Columns, as_text: bool) -> tuple[pa.Array, list[pa.Array
             readable = [payload.decode("utf-8", "replace") for payload in cut]
             line = pc.split_pattern(pa.array(readable, pa.string()), "\n").flatten()
     parents = pc.list_parent_indices(lists)
-    pos = pc.subtract(pa.arange(0, len(line)).cast(pa.int32()), lists.offsets.take(parents))
-    if None in columns.lines:
-        known = pa.array(columns.lines, pa.int32()).is_valid().take(parents)
+    counts = [row.lines for row in rows]
+    begins = pc.subtract(pa.array([row.before for row in rows], pa.int32()), lists.offsets[:-1])
+    pos = pc.add(pa.arange(0, len(line)).cast(pa.int32()), begins.take(parents))
+    if None in counts:
+        known = pa.array(counts, pa.int32()).is_valid().take(parents)
         first = pc.equal(pos, 0)
         line, pos = (pc.if_else(known, array, None) for array in (line, pos))
         shown = pc.or_(known, first)
@@ -190,8 +221,8 @@ def _strings(texts: list[str]) -> pa.Array:
         return pa.array(map(_text, texts), pa.string())
 
 
-def _file(origin: Origin | None) -> str | None:
-    return None if origin is None else _text(origin.file)
+def _file(section: Section | None) -> str | None:
+    return None if section is None else _text(section.path)
 
 
 @lru_cache(maxsize=10_000)

@@ -31,7 +31,8 @@ _SPAN = StructType(
         StructField("end", LongType()),
     ]
 )
-_BLOCK = (
+_SECTION = (
+    StructField("section", IntegerType()),
     StructField("span", _SPAN),
     StructField("lines", IntegerType()),
     StructField("payload", BinaryType()),
@@ -49,14 +50,19 @@ _WHERE_ARROW = [
     ("host", pa.string()),
     ("file", pa.string()),
 ]
-_BLOCK_ARROW = [("span", SPAN), ("lines", pa.int32()), ("payload", pa.binary())]
+_SECTION_ARROW = [
+    ("section", pa.int32()),
+    ("span", SPAN),
+    ("lines", pa.int32()),
+    ("payload", pa.binary()),
+]
 
 
 def columns(show: Show) -> StructType:
-    """Return the schema of the rows: of blocks, or of their lines; `headers` as in Spark's Kafka source."""
+    """Return the schema of the rows: of sections, or of their lines; `headers` as in Spark's Kafka source."""
     line_type = StringType() if show.as_text else BinaryType()
     lines = (StructField("pos", IntegerType()), StructField("line", line_type))
-    fields = [*_WHERE, *(lines if show.explode else _BLOCK)]
+    fields = [*_WHERE, *(lines if show.explode else _SECTION)]
     return StructType([*fields, _HEADERS] if show.headers else fields)
 
 
@@ -64,5 +70,5 @@ def arrow_schema(show: Show) -> pa.Schema:
     """Return the same for Arrow, exactly as Spark wants it."""
     line_type = pa.string() if show.as_text else pa.binary()
     lines = [("pos", pa.int32()), ("line", line_type)]
-    fields = [*_WHERE_ARROW, *(lines if show.explode else _BLOCK_ARROW)]
+    fields = [*_WHERE_ARROW, *(lines if show.explode else _SECTION_ARROW)]
     return pa.schema([*fields, ("headers", HEADERS)] if show.headers else fields)

@@ -37,8 +37,7 @@ class Names:
 
     def lines(self, live: str, piece: Piece) -> bytes:
         """Return what a piece adds to its live file, asked for in the order of the stream."""
-        source = (piece.host, piece.file_id)
-        return self._endings.joined(live, source, piece.payload, follows=piece.follows)
+        return self._endings.joined(live, piece.source, piece.payload, follows=piece.follows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ class Closer:
                     pruned += sum(map(len, missing))
                     missing = ()
             if hunk.expected_at >= committed and _is_begun(hunk.missing, extra):
-                continue  # a block that is being written just now
+                continue  # lines that are being written just now
             ledger.note(missing, extra, hunk.found_at)
         self._settle(ledger, found, older)
         places = tuple(Place(item, found.place(item.position)) for item in ledger.differences())

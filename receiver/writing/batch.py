@@ -1,4 +1,4 @@
-"""One batch being written: sorts messages by host, judges blocks by their spans, and keeps the order journal, files, end.
+"""One batch being written: sorts messages by host, judges sections by their spans, and keeps the order journal, files, end.
 
 What is written here is on disk only after `finish`, and counts only once the partition's entry in KV has moved.
 """
@@ -10,25 +10,25 @@ from functools import lru_cache
 
 import zstandard
 
-from broker.block import (
-    MalformedBlock,
-    Origin,
+from broker.connecting.connection import Arrived
+from broker.delivery import Delivery
+from broker.faults import fault
+from broker.subjects import InvalidHost, InvalidSubject, Subject
+from broker.wire.message import (
+    MAX_LINES_BYTES,
+    MalformedMessage,
     decode_origin,
     decode_payload,
     has_ours,
     predecessor_of,
 )
-from broker.connecting.connection import Arrived
-from broker.delivery import Delivery
-from broker.faults import fault
-from broker.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.assignment import Assignment, Destination
 from receiver.outcome import Done
 from receiver.reading.fetch import Chunk
 from receiver.writing.files import Output
 from receiver.writing.gaps import GapBook
 from receiver.writing.journal import PreImage
-from receiver.writing.judging import Judge
+from receiver.writing.judging import Judge, Lines
 from receiver.writing.layout import Days, Layout
 from receiver.writing.logbook import Logbook
 from receiver.writing.owners import Owners
@@ -39,9 +39,7 @@ from receiver.zones import named_zone
 
 __all__ = ["Batch"]
 
-_MOST_HELD = (
-    32 * 1024 * 1024
-)  # bytes of lines; a few KiB of zstd may unfold to a thousand times as much
+_MOST_HELD = MAX_LINES_BYTES  # and a message more; a few KiB of zstd may decompress to a thousand times as much
 _FEW = 256  # hosts; their files stay open
 _NEWLINE = 10
 _MISSING = (Kind.GAP, Kind.LOSS)
@@ -57,11 +55,11 @@ class _Tally:
 
 @dataclass(slots=True)
 class _Run:
-    """Blocks of a host in one period of rotation, which ends at `end`; `moment` is when the last of them was stored."""
+    """Lines of a file in one period of rotation, which ends at `end`; `moment` is when the last of them were stored."""
 
     end: int
     moment: int
-    blocks: list[bytes] = field(default_factory=list)
+    pieces: list[bytes] = field(default_factory=list)
 
 
 _Sorted = dict[str, list[_Run]]
@@ -102,8 +100,8 @@ class Batch:
         self._tally = _Tally()
         self._pieces: _Sorted = {}
         self._appended = 0  # bytes of the tally
-        self._unfolder = zstandard.ZstdDecompressor()
-        self._most_of_many = assignment.limit + assignment.pull  # of a batch that nothing unfolds
+        self._decompressor = zstandard.ZstdDecompressor()
+        self._most_of_many = assignment.limit + assignment.pull  # of a batch that is not compressed
         self._last: Delivery | None = None
         self._is_started = False
         self._ack = ""
@@ -119,7 +117,7 @@ class Batch:
             headers = message.headers if has_ours(message.head) else None
             try:
                 self._sort(delivery, message, headers, pieces)
-            except (MalformedBlock, InvalidHost, InvalidSubject) as error:
+            except (MalformedMessage, InvalidHost, InvalidSubject) as error:
                 self._tally.quarantined += 1
                 self._quarantine.set_aside(delivery, message, str(error))
             self._follow(delivery, message.subject, headers)
@@ -144,8 +142,7 @@ class Batch:
         self._last, self._ack = chunk.last, chunk.messages[-1][1].reply
 
     def _follow(self, delivery: Delivery, subject: str, headers: dict[str, str] | None) -> None:
-        sequence = delivery.sequence
-        predecessor = predecessor_of(headers, sequence)
+        sequence, predecessor = delivery.sequence, predecessor_of(headers)
         with suppress(InvalidHost, InvalidSubject):  # that's fine: such a message is in quarantine
             self._judge.follow(_host_of(subject), predecessor, sequence, delivery.stored_at)
 
@@ -156,7 +153,7 @@ class Batch:
         fault("announced")
         for live, runs in pieces.items():
             for run in runs:
-                self._output.append(live, run.blocks, run.moment)
+                self._output.append(live, run.pieces, run.moment)
                 fault("written")
         pieces.clear()
         self._appended = self._tally.size
@@ -170,31 +167,26 @@ class Batch:
     ) -> None:
         host = _host_of(message.subject)
         origin = decode_origin(headers)
-        if origin is not None and origin.is_claim:
-            return
-        whole = decode_payload(headers, message.data, self._unfolder)
+        whole = decode_payload(headers, message.data, self._decompressor)
         moment = delivery.stored_at
-        payload = self._judge.lines(host, origin, whole, delivery.sequence, moment)
-        if payload:
-            counted = origin is not None and payload is whole  # by its shipper; once is enough
-            self._tally.lines += origin.lines if origin and counted else payload.count(b"\n")
-            live = self._owners.live_name(host, origin.file if origin else None, moment)
-            if self._endings.torn or payload[-1] != _NEWLINE:
-                payload = self._joined(live, host, origin, delivery, payload)
+        for lines in self._judge.lines(host, origin, whole, delivery.sequence, moment):
+            self._tally.lines += lines.count
+            file = lines.section.path if lines.section else None
+            live = self._owners.live_name(host, file, moment)
+            payload = self._joined(live, host, lines)
             self._tally.size += len(payload)
             self._add(pieces.setdefault(live, []), payload, moment)
 
-    def _joined(
-        self, live: str, host: str, origin: Origin | None, delivery: Delivery, payload: bytes
-    ) -> bytes:
-        source = (host, origin.span.file if origin and origin.span else "")
-        follows = self._judge.follows(delivery.sequence)
-        return self._endings.joined(live, source, payload, follows=follows)
+    def _joined(self, live: str, host: str, lines: Lines) -> bytes:
+        payload = lines.payload
+        if not self._endings.torn and payload[-1] == _NEWLINE:
+            return payload
+        return self._endings.joined(live, (host, lines.file_id), payload, follows=lines.follows)
 
     def _add(self, runs: list[_Run], payload: bytes, moment: int) -> None:
         if not runs or moment >= runs[-1].end:
             runs.append(_Run(self._output.calendar.period(moment).end, moment))
-        runs[-1].blocks.append(payload)
+        runs[-1].pieces.append(payload)
         runs[-1].moment = moment
 
     def _announce(self, pieces: Iterable[str]) -> None:

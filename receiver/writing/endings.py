@@ -19,9 +19,9 @@ class Endings:
         self.torn: dict[str, Source] = dict(torn or {})
 
     def joined(self, live: str, source: Source, payload: bytes, *, follows: bool) -> bytes:
-        """Return what to append for a block: with a newline before it when a line stands there that it does not go on with.
+        """Return what to append for a section: with a newline before it when a line stands there that it does not go on with.
 
-        `follows` says that nothing is missing between it and the block of its file before. `payload` is not empty.
+        `follows` says that nothing is missing between it and the section of its file before. `payload` is not empty.
         """
         owner = self.torn.pop(live, None)
         if not payload.endswith(_NEWLINE):

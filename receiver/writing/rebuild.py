@@ -3,11 +3,12 @@
 Decides only; what is to be set aside is said by an exception, as it is for a receiver.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from broker.block import decode_origin, decode_payload
 from broker.subjects import Subject
+from broker.wire.message import Origin, decode_origin, decode_payload
+from receiver.writing.endings import Source
 from receiver.writing.judging import Judge
 from receiver.writing.received import Received
 
@@ -19,7 +20,7 @@ class Piece:
     """Lines as they go to a host's file: whole ones, of one source file, or of none that is known (`file` is empty).
 
     `stored_at` is in nanoseconds since the epoch. `file_id` is that of its span, empty for none; `follows` says that
-    nothing is missing between it and the piece of its file before.
+    nothing is missing between it and the piece of its file before. A message has a piece for each of its sections.
     """
 
     host: str
@@ -30,13 +31,19 @@ class Piece:
     file_id: str = ""
     follows: bool = True
 
+    @property
+    def source(self) -> Source:
+        """Whose lines these are."""
+        return self.host, self.file_id
+
 
 class Rebuilder:
     """The judgement of a partition's messages, in the order of their sequences; remembers how far each file came."""
 
-    def __init__(self) -> None:
-        """Know no file yet, so that each may begin anywhere."""
-        self._judge = Judge(_Memory())
+    def __init__(self, wants: Callable[[str], bool]) -> None:
+        """Know no file yet, so that each may begin anywhere; `wants` says of which paths lines are wanted."""
+        self._wants = wants
+        self._judge = Judge(_Memory(), wants)
 
     @property
     def found(self) -> int:
@@ -50,23 +57,25 @@ class Rebuilder:
         data: bytes,
         sequence: int,
         stored_at: int,
-    ) -> Piece | None:
-        """Return what a message adds to its host's file, None for nothing (a claim, a repeat).
+    ) -> tuple[Piece, ...]:
+        """Return what the sections of a message add to its host's files, in order: nothing of a claim or a repeat.
 
-        Raises `MalformedBlock`, `InvalidHost` or `InvalidSubject` for what a receiver sets aside.
+        Raises `MalformedMessage`, `InvalidHost` or `InvalidSubject` for what a receiver sets aside.
         """
         host = Subject.parse(subject).host
         origin = decode_origin(headers)
-        if origin is not None and origin.is_claim:
-            return None
+        if (files := _files(origin)) and not any(map(self._wants, files)):
+            return ()
         whole = decode_payload(headers, data)
-        payload = self._judge.lines(host, origin, whole, sequence, stored_at)
-        if not payload:
-            return None
-        file, span = (origin.file, origin.span) if origin else ("", None)
-        file_id = span.file if span else ""
-        follows = self._judge.follows(sequence)
-        return Piece(host, file, sequence, stored_at, payload, file_id, follows)
+        found = self._judge.lines(host, origin, whole, sequence, stored_at)
+        return tuple(
+            Piece(host, of.file, sequence, stored_at, of.payload, of.file_id, of.follows)
+            for of in found
+        )
+
+
+def _files(origin: Origin | None) -> list[str]:
+    return [section.path for section in origin.sections] if origin else [""]
 
 
 class _Memory:

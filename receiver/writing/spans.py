@@ -1,4 +1,4 @@
-"""How far each source file has been received, and what a block means in that light: append, skip, trim, gap. Decides only.
+"""How far each source file has been received, and what a section means in that light: append, skip, trim, gap. Decides only.
 
 The stream itself cannot hold a repeat within its day (compare-and-set); this covers what is older, and what retention
 removed before it was received.
@@ -7,25 +7,25 @@ removed before it was received.
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from broker.block import MalformedBlock, Origin
+from broker.wire.message import Section
 
-__all__ = ["Finding", "Judgement", "Kind", "check", "judge"]
+__all__ = ["Finding", "Judgement", "Kind", "judge"]
 
 _LONGEST = 1024  # characters of a path in a finding: hardly a file has one that long, but any message may name it
 
 
 class Kind(Enum):
-    """What was found out about a block that does not simply follow its predecessor."""
+    """What was found out about a section that does not simply follow its predecessor."""
 
     GAP = "gap"
-    """Bytes of the source file between what was received and this block never came."""
+    """Bytes of the source file between what was received and this section never came."""
     LOSS = "loss"
     """Messages of the host were removed from the stream before they were received; where the bytes of a file are known
     that never came, a gap names them as well."""
     REPEAT = "repeat"
-    """The block, or its beginning, had been received before and was not written again."""
+    """The section, or its beginning, had been received before and was not written again."""
     DOUBT = "doubt"
-    """The block's beginning had been received before, but which of its lines those are cannot be told, as lines were
+    """The section's beginning had been received before, but which of its lines those are cannot be told, as lines were
     left out of it: it was written whole, and the lines of these bytes may stand there twice."""
 
 
@@ -33,7 +33,7 @@ class Kind(Enum):
 class Finding:
     """A gap or a repeat: the bytes `[start, end)` of a source file of a host; of a loss neither is known.
 
-    `sequence` is the stream sequence of the block that showed it and `read_at` when that block was read, `since` when
+    `sequence` is the stream sequence of the message that showed it and `read_at` when that was read, `since` when
     the one before it was, both in nanoseconds since the epoch; 0 where that is not known. Repeats that follow on each other
     are one of several `blocks`, and these are of the first. What is found of many files of a host may be one as well, which
     names none of them: then `end` is how many bytes it is about in all.
@@ -51,10 +51,6 @@ class Finding:
     blocks: int = 1
     after: int = 0
     """Of a loss: the sequence of the host's last message before it; 0 for none."""
-
-    def breaks_at(self, sequence: int) -> bool:
-        """Say whether the block of a sequence does not go on where what is written of its file ends."""
-        return self.sequence == sequence and self.kind in {Kind.GAP, Kind.DOUBT}
 
     @property
     def is_sum(self) -> bool:
@@ -84,47 +80,40 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What to do with a block: write its payload from byte `skip` on (all skipped: nothing), and tell `finding`."""
+    """What to do with a section: write its lines from byte `skip` on (all skipped: nothing), and tell `finding`."""
 
     skip: int
     finding: Finding | None = None
+
+    @property
+    def follows(self) -> bool:
+        """Whether what is written goes on where what was written of its file ends."""
+        return self.finding is None or self.finding.kind is Kind.REPEAT
 
 
 _WRITE_ALL = Judgement(0)
 
 
-def check(origin: Origin, length: int) -> None:
-    """Raise `MalformedBlock` for headers that cannot be true: to go by them would lose the lines of others."""
-    span = origin.span
-    if span is None:
-        return
-    added = length - (span.end - span.start)  # its newline, for an unfinished last line
-    if added not in {0, 1} and not origin.filtered:
-        raise MalformedBlock(f"Log-Span {str(span)!r} does not go with {length} bytes of lines")
-    if origin.lines > length:
-        raise MalformedBlock(f"Log-Lines {origin.lines} does not go with {length} bytes of lines")
-
-
-def judge(reached: int | None, origin: Origin, host: str, sequence: int, length: int) -> Judgement:
-    """Judge a block of `length` payload bytes against the end of what its file's earlier blocks brought.
+def judge(reached: int | None, section: Section, host: str, sequence: int) -> Judgement:
+    """Judge a section against the end of what its file's earlier sections brought.
 
     `reached` is None for a file never received: any start is accepted then, as the shipper may begin at its end. What
     cannot be told apart is written rather than lost.
     """
-    span = origin.span
-    if span is None or reached is None or span.start == reached:
+    span = section.span
+    if reached is None or span.start == reached:
         return _WRITE_ALL
     if span.start > reached:
-        return Judgement(0, _finding(Kind.GAP, origin, host, reached, span.start, sequence))
+        return Judgement(0, _finding(Kind.GAP, section, host, reached, span.start, sequence))
     if reached >= span.end:
-        return Judgement(
-            length, _finding(Kind.REPEAT, origin, host, span.start, span.end, sequence)
-        )
-    kind, skip = (Kind.DOUBT, 0) if origin.filtered else (Kind.REPEAT, reached - span.start)
-    return Judgement(skip, _finding(kind, origin, host, span.start, reached, sequence))
+        repeat = _finding(Kind.REPEAT, section, host, span.start, span.end, sequence)
+        return Judgement(section.size, repeat)
+    kind, skip = (Kind.DOUBT, 0) if section.filtered else (Kind.REPEAT, reached - span.start)
+    return Judgement(skip, _finding(kind, section, host, span.start, reached, sequence))
 
 
-def _finding(kind: Kind, origin: Origin, host: str, start: int, end: int, sequence: int) -> Finding:
-    file_id = origin.span.file if origin.span else ""
-    path = origin.file if len(origin.file) <= _LONGEST else f"{origin.file[:_LONGEST]}…"
-    return Finding(kind, host, path, file_id, start, end, sequence, origin.read_at)
+def _finding(
+    kind: Kind, section: Section, host: str, start: int, end: int, sequence: int
+) -> Finding:
+    path = section.path if len(section.path) <= _LONGEST else f"{section.path[:_LONGEST]}…"
+    return Finding(kind, host, path, section.span.file, start, end, sequence, 0)

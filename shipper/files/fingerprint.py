@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from broker.block import Identity
+from broker.wire.message import Identity
 from shipper.cursor import Cursor
 from shipper.files.identity import HEAD_BYTES, TAIL_BYTES, identify
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from hashlib import blake2b
 
-from broker.block import Identity
+from broker.wire.message import Identity
 from shipper.cursor import Cursor
 
 __all__ = [

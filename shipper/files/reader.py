@@ -100,8 +100,7 @@ def _fetch(
     same = length >= start and buffer.startswith(request.tail) and head[:told] == request.head
     if size < max(least, request.offset - start + length) or not same:
         return Reading(False, size, modified)
-    block_size = limits.block_size if request.is_lone else limits.share
-    runs = tuple(cut(buffer, start, length, block_size, limits.max_line))
+    runs = tuple(cut(buffer, start, length, limits.block_size, limits.max_line))
     rest = bytes(buffer[start + sum(map(len, runs)) : length])
     return Reading(True, size, modified, runs, rest)
 
@@ -122,7 +121,7 @@ def _unpack(request: Request, content: Unpacker, buffer: bytearray, limits: Limi
     if not data.startswith(request.tail):
         return Reading(False, content.reached, modified)
     buffer[: len(data)] = data
-    runs = tuple(cut(buffer, start, len(data), limits.share, limits.max_line))
+    runs = tuple(cut(buffer, start, len(data), limits.block_size, limits.max_line))
     rest = data[start + sum(map(len, runs)) :]
     size = end if ended else max(request.least, end + 1)
     whole = not ended or content.is_complete

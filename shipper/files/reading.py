@@ -14,7 +14,7 @@ class Request:
     """Read at most `limit` bytes from `offset` on; `head` and `tail` are what must still stand at 0 and before it.
 
     A file that has less than `least` bytes was truncated since it had that many. A compressed file is read by way of
-    its `unpacker`, in bytes of its content. What is read of a file that `is_lone` makes one block, else runs of a share.
+    its `unpacker`, in bytes of its content.
     """
 
     descriptor: int
@@ -24,7 +24,6 @@ class Request:
     head: bytes
     tail: bytes
     unpacker: "Unpacker | None" = None
-    is_lone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.block import Block, Origin, Span
+from broker.wire.message import Section, Span
+from shipper.block import Block
 from shipper.cursor import Cursor
 from shipper.files.blocks import count_lines
 from shipper.files.fingerprint import Fingerprint
@@ -18,10 +19,13 @@ from shipper.notice import Notice, NoticeKind
 if TYPE_CHECKING:
     from shipper.files.glimpse import Glimpse
 
-__all__ = ["Tailer"]
+__all__ = ["LINE_PATIENCE", "Tailer"]
 
-_MOST_PIECES = 64
-"""How much of a line that does not end may keep all other files waiting."""
+_MOST_PIECES = 4
+"""How much of a line is read in one go, though its beginning was read more than `LINE_PATIENCE` before."""
+
+LINE_PATIENCE = 1_000_000_000
+"""Nanoseconds that an over-long line may keep all other files waiting."""
 
 
 class Tailer:
@@ -58,6 +62,7 @@ class Tailer:
         self._wants_whole_line = False
         # a hole is no line, so what stands behind it is not the rest of one
         self._pieces = 1 if tail.strip(b"\0") and not tail.endswith(b"\n") else 0
+        self.line_began = now
 
     @property
     def cursor(self) -> Cursor:
@@ -84,7 +89,8 @@ class Tailer:
     @property
     def is_in_line(self) -> bool:
         """Whether pieces of a line were taken and its end was not; of an endless one, only at first."""
-        return 0 < self._pieces < _MOST_PIECES
+        is_recent = self.seen < self.line_began + LINE_PATIENCE
+        return self._pieces > 0 and (self._pieces <= _MOST_PIECES or is_recent)
 
     @property
     def is_unread(self) -> bool:
@@ -196,7 +202,7 @@ class Tailer:
         tail = self._print.tail
         return Request(descriptor, self.offset, limit, self._size, self.beginning, tail)
 
-    def accept(self, reading: Reading, now: int, agent: str, limits: Limits) -> list[Block]:
+    def accept(self, reading: Reading, now: int, limits: Limits) -> list[Block]:
         """Take what was read: move the offset, and return the blocks.
 
         An unfinished last line is taken only when the file is settled, with a newline added that no span counts.
@@ -212,14 +218,14 @@ class Tailer:
         self._end, self._modified = end, reading.modified
         self.dirty = end < reading.size
         settled = not self.dirty and self.is_settled(now, limits.grace)
-        blocks = [self._take(run, run, now, agent) for run in reading.runs]
+        blocks = [self._take(run, run, now) for run in reading.runs]
         self._wants_whole_line = self.dirty and not blocks
         if not reading.is_complete:
             self._end = max(end, self.offset + 1)  # its end is waited for as that of a line is
             if settled or reading.damage:
                 self._give_up(reading, told)
         elif settled and reading.rest:
-            blocks.append(self._take(reading.rest, reading.rest + b"\n", now, agent))
+            blocks.append(self._take(reading.rest, reading.rest + b"\n", now))
         return blocks
 
     def _is_unknown(self, reading: Reading) -> bool:
@@ -234,7 +240,7 @@ class Tailer:
     def state(self) -> FileState:
         """Return what a person may want to know."""
         return FileState(
-            path=self.sighting.path,
+            path=self.sighting.path if "/" in self.label else self.label,  # `-` is no path
             file=self.file,
             size=max(self._size, self._end),
             offset=self.offset,
@@ -266,18 +272,19 @@ class Tailer:
         self.note = text
         self._end = self._size = self.offset
 
-    def _take(self, run: bytes, payload: bytes, now: int, agent: str) -> Block:
+    def _take(self, run: bytes, lines: bytes, now: int) -> Block:
         start, continues = self.offset, self._pieces > 0
+        if not continues:
+            self.line_began = now
         self.offset += len(run)
-        self._pieces = 0 if payload.endswith(b"\n") else self._pieces + 1
+        self._pieces = 0 if lines.endswith(b"\n") else self._pieces + 1
         self.seen = now
         self._print.took(run)
-        origin = Origin(
-            agent=agent,
-            file=self.label,
+        section = Section(
+            path=self.label,
             span=Span(self.file, start, self.offset),
+            size=len(lines),
+            lines=count_lines(lines),
             identity=self._print.identity(self.sighting.key.inode),
-            lines=count_lines(payload),
-            read_at=now,
         )
-        return Block(origin, payload, continues)
+        return Block(section, lines, now, continues)

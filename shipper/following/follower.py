@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from broker.block import Block
+from shipper.block import Block
 from shipper.cursor import Cursor
 from shipper.files.handles import Handles
 from shipper.files.limits import Limits
@@ -42,15 +42,11 @@ class Follower:
     before, a cursor without a file may yet find it.
     """
 
-    is_repeatable = True
-    has_ended = False
-
     def __init__(
         self,
         selection: Selection,
         known: Iterable[Cursor],
         *,
-        agent: str,
         new_id: Callable[[], str],
         clock: Callable[[], int],
         block_size: int = 256 * 1024,
@@ -79,7 +75,6 @@ class Follower:
             reader,
             summons,
             is_growing=self._attention.is_growing,
-            agent=agent,
             clock=clock,
         )
         self._lock = asyncio.Lock()
@@ -164,19 +159,32 @@ class Follower:
         """
         return [t.start for t in self._roster.tailers.values() if t.file not in but]
 
-    async def retarget(self, selection: Selection, grace: float, hold: float) -> None:
-        """Follow another selection from the next look on, which is due then; `grace` and `hold` are in seconds.
+    def change_limits(self, grace: float, hold: float) -> None:
+        """Wait as long for the end of a line, or for that of a deleted file, from now on; both in seconds."""
+        self._limits = self._lasting(grace, hold)
+
+    async def retarget(self, selection: Selection) -> None:
+        """Follow another selection from the next look on, which is due then.
 
         What it shows still is read on where it is. What it shows no longer is let go at once and not called lost: its
         cursor stays known, should it be named again.
         """
         async with self._lock:
             self._selection = selection
-            self._limits = self._lasting(grace, hold)
             self.is_oriented = False
             self._roster.retarget(selection)
             self._gathering.turns.resume(self._roster.tailers.values())
             await self._handles.trim(self._roster.tailers)
+        self._summons.call_to_look()
+
+    async def turn_to(self, selection: Selection, known: Cursor) -> None:
+        """Follow another selection from the next look on, which is due then, and forget all files but the one at `known`."""
+        async with self._lock:
+            self._selection = selection
+            self.is_oriented = False
+            self._roster.turn_to(selection, known)
+            self._gathering.turns.resume(())
+            await self._handles.trim({})
         self._summons.call_to_look()
 
     async def close(self) -> None:

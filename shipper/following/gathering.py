@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from broker.block import Block
+from shipper.block import Block
 from shipper.files.handles import Handles
 from shipper.files.limits import Limits
 from shipper.files.reader import Reader
@@ -17,8 +17,11 @@ from shipper.notice import Notice
 
 __all__ = ["Gathering"]
 
-_ENOUGH = 400
-"""Blocks: with what one more turn adds still a round; the headers of thousands would take more memory than their lines."""
+_ENOUGH = 200
+"""Blocks: about what a round's headers have room for."""
+
+_WORTH = 16 * 1024
+"""Bytes: what is left of a budget once a file has used it up to its last whole line is not worth a visit."""
 
 
 class Gathering:
@@ -36,7 +39,6 @@ class Gathering:
         summons: Summons,
         *,
         is_growing: Callable[[FileKey], bool],
-        agent: str,
         clock: Callable[[], int],
     ) -> None:
         self.turns = Turns()
@@ -45,7 +47,6 @@ class Gathering:
         self._reader = reader
         self._summons = summons
         self._is_growing = is_growing
-        self._agent = agent
         self._clock = clock
         self._losses: list[Notice] = []
         self._is_unpacking = False
@@ -54,14 +55,13 @@ class Gathering:
         """Return about `budget` bytes of lines that are readable now, as `Follower` says."""
         blocks: list[Block] = []
         self._is_unpacking = False
-        # what is left of a budget once a file has used it up to its last whole line is not worth a visit
         while (
-            budget >= (limits.share if blocks else 1)
+            budget >= (_WORTH if blocks else 1)
             and len(blocks) < _ENOUGH
             and (turn := await self._turn(budget, limits))
         ):
             got = await self._read(turn, limits)
-            budget -= sum(len(block.payload) for block in got)
+            budget -= sum(len(block.lines) for block in got)
             blocks += got
             await self._handles.trim_excess(self._roster.tailers)
             if self._is_unpacking and not got:
@@ -93,14 +93,13 @@ class Gathering:
         due = self.turns.next(self._roster.chains, self._clock(), limits.grace, most)
         self._summons.is_unsettled |= due.is_unsettled
         each = share(budget, len(due.tailers), limits.share)
-        is_lone = len(due.tailers) == 1 and budget <= limits.block_size
         turn: list[tuple[Tailer, Request]] = []
         for tailer in one_unpacked(due.tailers, self._handles.unpacked):
             if budget <= 0:
                 break
             self.turns.took(tailer)
             if request := await self._request(tailer, min(each, budget), limits):
-                turn.append((tailer, replace(request, is_lone=is_lone)))
+                turn.append((tailer, request))
                 budget -= request.limit
         return turn
 
@@ -126,7 +125,7 @@ class Gathering:
         now = self._clock()
         blocks: list[Block] = []
         for (tailer, _), reading in zip(turn, readings, strict=True):
-            blocks += tailer.accept(reading, now, self._agent, limits)
+            blocks += tailer.accept(reading, now, limits)
             if tailer.loss is not None and not reading.is_complete:
                 self._losses.append(tailer.loss)
             if tailer.suspect or self._losses:

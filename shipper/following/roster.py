@@ -134,6 +134,13 @@ class Roster:
         self._passed.ask_again()
         self.order()
 
+    def turn_to(self, selection: Selection, known: Cursor) -> None:
+        """Follow another selection, and know nothing of its files but this cursor."""
+        self._selection = selection
+        self.memory = Memory([known], selection)
+        self.tailers.clear()
+        self.order()
+
     def leave(self, tailer: Tailer) -> None:
         """Stop following a file; its cursor is remembered, should it come back."""
         self._remember(tailer.sighting.key)

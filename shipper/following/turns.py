@@ -9,15 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shipper.files.sighting import FileKey
-from shipper.files.tailer import Tailer
+from shipper.files.tailer import LINE_PATIENCE, Tailer
 
 __all__ = ["MOST_PER_TURN", "Turn", "Turns", "one_unpacked", "share"]
 
 MOST_PER_TURN = 2 * 1024 * 1024
 """Bytes taken from one file at a time: enough to make the visit to a thread cheap, few enough to be fair."""
-
-_PATIENCE = 1_000_000_000
-"""Nanoseconds that a writer has for the rest of an over-long line before other files are read in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,7 @@ class Turns:
         if line is None or line.dirty or line.suspect:
             return False
         # a clock that was set back would make all files wait until it is there again
-        return line.seen <= now < line.seen + _PATIENCE
+        return line.line_began <= now < line.line_began + LINE_PATIENCE
 
 
 def one_unpacked(tailers: Sequence[Tailer], begun: FileKey | None) -> list[Tailer]:

@@ -36,11 +36,6 @@ class Answers:
         self._answer = asyncio.get_running_loop().create_future()
         return self._reply
 
-    @property
-    def is_there(self) -> bool:
-        """Whether there is an answer already: of what was asked then, the rest need not be sent."""
-        return self._answer is not None and self._answer.done()
-
     async def wait(self, patience: float, subject: str, due: float | None = None) -> bytes:
         """Return the answer; raises `ConnectionLost`, `Rejected` where nobody listens, `Denied` on `subject`.
 
@@ -83,9 +78,7 @@ class Answers:
             return
         if (message.headers or {}).get("Status"):
             answer.set_exception(Rejected(503, 0, "nobody listens there"))
-        elif (
-            message.data
-        ):  # the start of a batch is answered with nothing, which only says that it began
+        else:
             answer.set_result(message.data)
 
 

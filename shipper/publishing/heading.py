@@ -18,7 +18,7 @@ from shipper.publishing.waiting import Cause, Waiting
 __all__ = ["Heading", "Partitions", "partitions_of"]
 
 _ASK_EVERY = (
-    10.0  # seconds; a round trip each time there is something to ship, and none while there is not
+    10.0  # seconds; a question each time there is something to ship, and none while there is not
 )
 logger = logging.getLogger(__name__)
 
@@ -48,13 +48,20 @@ class Heading:
         self._tell = tell
         self._revision = 0
         self._asked = asyncio.get_running_loop().time()
+        self._asking: asyncio.Task[None] | None = None
 
-    async def subject(self) -> Subject:
-        """Return where lines go now; where that cannot be learnt, they go where they went."""
+    @property
+    def subject(self) -> Subject:
+        """Where lines go, as far as it is known; asks again beside, now and then: no round waits for the answer."""
         now = asyncio.get_running_loop().time()
-        if now - self._asked < self._ask_every:
-            return self._subject
-        self._asked = now
+        is_over = self._asking is None or self._asking.done()
+        if is_over and now - self._asked >= self._ask_every:
+            self._asked = now
+            self._asking = asyncio.create_task(self.ask())
+        return self._subject
+
+    async def ask(self) -> None:
+        """Learn where lines go now; where that cannot be learnt, they go where they went."""
         try:
             entry = await read(self._connection, CONFIG_BUCKET, PARTITIONS_KEY)
             # a replica that lags tells what was; who believed it would go back and forth
@@ -65,7 +72,6 @@ class Heading:
                 self._tell(partitions)
         except (ConnectionLost, Rejected, ConfigurationError) as error:
             logger.debug("the number of partitions is as it was: %s", error)
-        return self._subject
 
 
 async def partitions_of(connection: Connection, waiting: Waiting) -> Partitions:

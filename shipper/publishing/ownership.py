@@ -8,14 +8,16 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from broker.block import Origin
 from broker.connecting.connection import ConnectionLost, Rejected
 from broker.exits import FencedError
 from broker.faults import fault
 from broker.subjects import InvalidSubject, Subject
+from broker.wire.message import Origin
 from shipper.positions import Positions
 from shipper.publishing.agent_id import AgentId
+from shipper.publishing.rebuild import rebuild
 from shipper.publishing.registry import WRONG_LAST_SEQUENCE, Registry
+from shipper.publishing.snapshots import Snapshots
 from shipper.publishing.verdict import Ruling, Stored, Verdict, review
 from shipper.publishing.waiting import Waiting
 
@@ -47,15 +49,20 @@ class Ownership:
 
 
 async def take_over(
-    registry: Registry, cached: Positions, tag: str, clock: Callable[[], int], waiting: Waiting
+    registry: Registry,
+    snapshots: Snapshots,
+    known: Positions,
+    tag: str,
+    clock: Callable[[], int],
+    waiting: Waiting,
 ) -> Ownership:
     """Claim the subject and rebuild the positions, however long the broker takes.
 
-    `cached` is what need not be read again; `tag` is eight random hex digits, `clock` nanoseconds since the epoch.
+    `known` is what counts where there is no snapshot; `tag` is eight random hex digits, `clock` nanoseconds since the epoch.
     """
     while True:
         try:
-            ownership = await _attempt(registry, cached, tag, clock)
+            ownership = await _attempt(registry, snapshots, known, tag, clock)
         except ConnectionLost as error:
             await waiting.pause(f"the broker did not answer: {error}")
             continue
@@ -67,7 +74,11 @@ async def take_over(
 
 
 async def _attempt(
-    registry: Registry, cached: Positions, tag: str, clock: Callable[[], int]
+    registry: Registry,
+    snapshots: Snapshots,
+    known: Positions,
+    tag: str,
+    clock: Callable[[], int],
 ) -> Ownership:
     agent, claim = await _claim(registry, tag, clock)
     fault("claimed")
@@ -77,10 +88,11 @@ async def _attempt(
         agent = AgentId.following(strongest, agent.start, tag)
         claim = await registry.claim(agent, clock())
     last = await _fence_elsewhere(registry, heads, agent, clock())
-    positions = await _rebuild(registry, cached)
+    positions = await rebuild(registry.all, await snapshots.read() or known)
     fault("rebuilt")
     if positions.sequence < max(claim, last):
         raise ConnectionLost("the stream did not give back all of the own lines")
+    await snapshots.begin(positions)
     return Ownership(agent, claim, positions)
 
 
@@ -128,66 +140,32 @@ def _partition_of(head: Stored) -> Subject | None:
         return None  # a plain client's, no agent's
 
 
-async def hold(registry: Registry, agent: AgentId, known: int, last: Origin, now: int) -> Verdict:
+async def hold(registry: Registry, agent: AgentId, known: int, sent: Origin) -> Verdict:
     """Claim a subject of the host for the agent that owns one: a further one, or its own after an older agent's claim.
 
-    `known` is the sequence up to which the agent knows what all subjects of the host hold, `last` the origin of its round's
-    last block, which may be stored or not. Returns whether it is; the verdict's sequence is that of the claim. Raises
+    `known` is the sequence up to which the agent knows what all subjects of the host hold, `sent` the origin of its round, which
+    may be stored or not. Returns whether it is; the verdict's sequence is that of the claim. Raises
     `FencedError` when a newer agent was there before, `OwnershipLost` when an older one stored lines meanwhile,
     `ConnectionLost`, `Rejected`: then it may be claimed or not, and is to be claimed again.
     """
     newest = await registry.newest()
     if newest is not None and newest.agent is not None and newest.agent > agent:
         raise fenced_by(newest.agent, newest.subject)
-    claim = await registry.claim(agent, now, newest.sequence if newest else 0)
+    claim = await registry.claim(agent, sent.read_at, newest.sequence if newest else 0)
     heads = await _heads(registry, claim)
     rivals = [head for head in heads if head.agent is not None and head.agent != agent]
     for head in rivals:
         if head.agent is not None and head.agent > agent:
             raise fenced_by(head.agent, head.subject)
-    await _fence_elsewhere(registry, rivals, agent, now)
+    await _fence_elsewhere(registry, rivals, agent, sent.read_at)
     seen: list[Stored] = []
     # a stream that was set back to a backup has the claim below what was known of it
     await registry.all.since(min(known + 1, claim), seen.extend)
     if not any(message.sequence == claim for message in seen):
         raise ConnectionLost("the stream does not show the claim yet")
-    verdict = review(seen, last)
+    verdict = review(seen, sent)
     if verdict.ruling is Ruling.FENCED:
         raise fenced_by(verdict.rival, registry.subject)
     if verdict.ruling is Ruling.LOST:
         raise OwnershipLost(f"agent {verdict.rival} was still at work on {registry.subject}")
     return replace(verdict, last=claim)
-
-
-async def _rebuild(registry: Registry, cached: Positions) -> Positions:
-    if cached.sequence:
-        replay = _Replay(cached)
-        await registry.all.since(cached.sequence, replay.take)
-        if replay.begins_with(cached):
-            return replay.positions
-        logger.info("the saved positions are not of this stream; reading all that it has")
-    whole = _Replay(cached)
-    await registry.all.since(1, whole.take)
-    return whole.positions
-
-
-class _Replay:
-    """Positions on their way from the cached ones to those of the stream."""
-
-    def __init__(self, cached: Positions) -> None:
-        self.positions = cached
-        self._first: Stored | None = None
-
-    def take(self, page: Sequence[Stored]) -> None:
-        self._first = self._first or page[0]
-        origins = [message.origin for message in page if message.origin is not None]
-        self.positions = self.positions.advance(origins, page[-1].sequence)
-
-    def begins_with(self, cached: Positions) -> bool:
-        first = self._first
-        return (
-            first is not None
-            and first.sequence == cached.sequence
-            and first.origin is not None
-            and first.origin.agent == cached.agent
-        )

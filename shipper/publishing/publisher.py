@@ -1,14 +1,13 @@
 """Publishes rounds, one at a time and in order: stored once, whatever has to be retried.
 
-The first message of a round names the subject's last sequence, so a round that was stored before is refused, and the
-stream then says what happened. Never sends a round while another is in flight, never gives one up.
+A round names the subject's last sequence, so one that was stored before is refused, and the stream then says what
+happened. Never sends a round while another is in flight, never gives one up.
 """
 
 import asyncio
 import logging
 import random
 import re
-from collections.abc import Awaitable, Callable
 
 from broker.connecting.answer import answer_of, stored_at
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
@@ -16,14 +15,15 @@ from broker.exits import ConfigurationError
 from broker.faults import fault
 from broker.topology import room_in
 from shipper.publishing.answers import Answers
-from shipper.publishing.fitting import fit
-from shipper.publishing.handover import hand_over, patience_for
+from shipper.publishing.compression import fitting
 from shipper.publishing.heading import Heading
 from shipper.publishing.ownership import Ownership, fenced_by, hold
 from shipper.publishing.registry import WRONG_LAST_SEQUENCE, Registry
-from shipper.publishing.rounds import MAX_BLOCKS, Round, outgoing
+from shipper.publishing.rounds import Round
+from shipper.publishing.sending import patience_for, send
 from shipper.publishing.verdict import Ruling, Stored, Verdict, judge
 from shipper.publishing.waiting import Cause, Waiting
+from shipper.settings import Compression
 
 __all__ = ["Publisher"]
 
@@ -34,7 +34,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds, where another client writes 
 _ACTUAL = re.compile(r"wrong last sequence: (\d+)")
 _MESSAGE_TOO_LARGE = 10054
 _LEAST_ROOM = 1024
-_MOST_PIECES = 2 * MAX_BLOCKS  # what servers take in a batch unless they are told otherwise
+_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 logger = logging.getLogger(__name__)
 
 
@@ -48,42 +48,47 @@ class Publisher:
         ownership: Ownership,
         heading: Heading,
         waiting: Waiting,
+        compression: Compression,
     ) -> None:
-        """Begin behind the claim of the owner."""
+        """Begin behind the claim of the owner; `compression` is for rounds that must be divided."""
         self._connection = connection
         self._registry = registry
         self._agent = ownership.agent
         self._expected = ownership.claim
         self._known = ownership.positions.sequence
         self._is_disputed = False
+        self._is_pending = (
+            False  # a round was sent to the subject, and no answer says what became of it
+        )
         self._heading = heading
         self._waiting = waiting
         self._answers = Answers(connection)
-        self._attempts = 0
+        self._compression = compression
         self._crossed = 0  # how often in a row another client's message came before the round
         self._is_stranger_named = False
         self._largest: int | None = None
         self._due = _LEAST_DUE
 
     async def publish(self, round_: Round) -> int:
-        """Return the stream sequence of the round's last message, once the round is stored and on disk.
+        """Return the stream sequence of the round's message, or of the last one if it had to be divided, once all is on disk.
 
         However long that takes; raises `FencedError`, `OwnershipLost`, or `ConfigurationError` for a message that the
         broker will never take.
         """
-        # all that went to the old subject is acknowledged by now, so what follows may go to the new one
-        await self._insist(self._steer, round_)
-        return await self._insist(self._attempt, round_)
+        left, sequence = [round_], 0
+        while left:
+            sequence = await self._insist(left)
+        return sequence
 
-    async def _insist(self, do: Callable[[Round], Awaitable[int | None]], round_: Round) -> int:
+    async def _insist(self, left: list[Round]) -> int:
         while True:
             try:
-                sequence = await do(round_)
+                sequence = await self._attempt(left)
             except ConnectionLost as error:
                 await self._waiting.pause(f"no acknowledgement from the broker: {error}")
             except Rejected as error:
                 if error.error == _MESSAGE_TOO_LARGE:
-                    self._shrink(round_, error)
+                    self._shrink(len(left[0].payload), error)
                 await self._waiting.refused(error)
             else:
                 if sequence is not None:
@@ -93,72 +98,70 @@ class Publisher:
                     self._known = max(self._known, sequence)
                     return sequence
 
-    async def _steer(self, round_: Round) -> int:
-        """Go over to the subject that the host has by now, if it is another, and return what is its last sequence."""
-        subject = await self._heading.subject()
-        if str(subject) == self._registry.subject:
-            return self._expected
-        registry = self._registry.at(subject)
-        held = await hold(registry, self._agent, self._known, round_.last, round_.last.read_at)
-        logger.warning("the number of partitions changed: lines go to %s from now on", subject)
-        self._registry = registry
-        return held.last
-
-    def _shrink(self, round_: Round, error: Rejected) -> None:
-        largest = self._largest or max(len(block.payload) for block in round_.blocks)
-        if largest <= _LEAST_ROOM:
+    def _shrink(self, size: int, error: Rejected) -> None:
+        if size <= _LEAST_ROOM:
             raise ConfigurationError(
-                f"the stream refuses a block of {largest} bytes: {error}; raise its max_msg_size"
+                f"the stream refuses a message of {size} bytes: {error}; raise its max_msg_size"
             ) from None
-        self._largest = largest // 2
+        self._largest = size // 2
 
-    async def _attempt(self, round_: Round) -> int | None:
-        if self._is_disputed:
-            return await self._resume(round_)
+    async def _attempt(self, left: list[Round]) -> int | None:
+        """Publish the first of what is left of a round, and take it away once it is stored."""
+        left[:1] = fitting(left[0], await self._room(), self._compression)
+        sequence = await self._store(left[0])
+        if sequence is not None:
+            del left[0]
+        return sequence
+
+    async def _room(self) -> int:
+        room = room_in((await self._connection.client()).max_payload)
+        if room < _LEAST_ROOM:
+            raise ConfigurationError(
+                f"the broker takes {room} bytes at a time, too few for a round; raise its max_payload"
+            )
+        return min(room, self._largest or room)
+
+    async def _store(self, round_: Round) -> int | None:
+        subject = self._heading.subject
+        has_moved = str(subject) != self._registry.subject and not self._is_pending
+        if self._is_disputed or has_moved:
+            registry = self._registry.at(subject) if has_moved else self._registry
+            return await self._claim(registry, round_)
         try:
             return await self._send(round_)
         except Rejected as error:
+            self._is_pending = False
             if error.error not in WRONG_LAST_SEQUENCE:
                 raise
             self._notice(error)
         return await self._settle(round_)
 
-    async def _resume(self, round_: Round) -> int | None:
-        """Claim the subject again; return its sequence when the round was stored before, None when it is to be sent."""
-        held = await hold(
-            self._registry, self._agent, self._known, round_.last, round_.last.read_at
-        )
+    async def _claim(self, registry: Registry, round_: Round) -> int | None:
+        """Claim a subject, the own one again or another; return its sequence when the round was stored before, else None."""
+        held = await hold(registry, self._agent, self._known, round_.origin)
+        if registry.subject != self._registry.subject:
+            logger.warning(
+                "the number of partitions changed: lines go to %s from now on", registry.subject
+            )
+        self._registry = registry
         self._is_disputed, self._expected, self._known = False, held.last, held.last
         return held.last if held.ruling is Ruling.GO_ON else None
 
     async def _send(self, round_: Round) -> int:
         reply = await self._answers.expect()
-        fitted = await self._fit(round_)
-        self._attempts += 1
-        batch = f"{self._agent}-{self._attempts}"
-        messages = outgoing(fitted, self._expected, batch)
-        subject, answers = self._registry.subject, self._answers
-        patience = patience_for(fitted.size)
+        headers = round_.headers | {_EXPECTED: str(self._expected)}
+        subject, size = self._registry.subject, len(round_.payload)
+        self._is_pending = True
         fault("sending")
-        await hand_over(
-            self._connection, subject, messages, reply, patience, lambda: answers.is_there
-        )
+        await send(self._connection, subject, round_.payload, reply, headers)
         fault("sent")
         due = self._due if self._connection.has_choice else None
-        sequence = stored_at(answer_of(await answers.wait(patience, subject, due)))
-        self._crossed = 0
+        answer = await self._answers.wait(patience_for(size), subject, due)
+        sequence = stored_at(answer_of(answer))
+        self._crossed, self._is_pending = 0, False
         fault("stored")
         self._due = max(_LEAST_DUE, 0.9 * self._due)
         return sequence
-
-    async def _fit(self, round_: Round) -> Round:
-        room = room_in((await self._connection.client()).max_payload)
-        blocks = fit(round_.blocks, min(room, self._largest or room))
-        if len(blocks) > max(_MOST_PIECES, len(round_.blocks)):
-            raise ConfigurationError(
-                f"the broker takes {room} bytes at a time, too few for a round; lower --round-size"
-            )
-        return Round(blocks)
 
     async def _settle(self, round_: Round) -> int | None:
         """Return the sequence of a refused round that is stored after all, None when it is to be sent again."""
@@ -231,14 +234,14 @@ class Publisher:
         newest = await self._registry.newest()
         # of a subject whose messages have all expired only the host's other ones can tell who took over
         seen = [newest] if newest else await self._newer_elsewhere()
-        verdict = judge(seen, round_.last, complete=False)
+        verdict = judge(seen, round_.origin, complete=False)
         if verdict.ruling is not Ruling.LOOK_BACK:
             return verdict
         self._name_stranger(seen[-1])
         every: list[Stored] = []
         await self._registry.all.since(self._expected + 1, every.extend)
         own = [message for message in every if message.subject == self._registry.subject]
-        return judge(own, round_.last, complete=True)
+        return judge(own, round_.origin, complete=True)
 
     async def _newer_elsewhere(self) -> list[Stored]:
         heads = await self._registry.all.heads()

@@ -13,10 +13,10 @@ from typing import Any
 
 import nats.errors
 
-from broker.block import MalformedBlock, Origin, decode_origin
 from broker.connecting.connection import Connection, ConnectionLost, Message, Rejected
 from broker.subjects import host_filter, registry_consumer
 from broker.topology import STREAM
+from broker.wire.message import MalformedMessage, Origin, decode_origin
 from shipper.publishing.verdict import Stored
 
 __all__ = ["ReadBack", "origin_of"]
@@ -147,7 +147,7 @@ def origin_of(message: Message) -> Origin | None:
     """Return where a message came from; None for what no agent of ours wrote, which says nothing about positions."""
     try:
         return decode_origin(message.headers)
-    except MalformedBlock:
+    except MalformedMessage:
         return None
 
 

@@ -4,11 +4,11 @@ Reads headers only and writes claims only; lines are the publisher's. Every API 
 an agent's rights can end there (research on least rights: filter in the subject of CONSUMER.CREATE).
 """
 
-from broker.block import Origin, encode_origin
 from broker.connecting.answer import stored_at
 from broker.connecting.connection import Connection
 from broker.subjects import Subject
 from broker.topology import STREAM
+from broker.wire.message import Origin, encode_origin
 from shipper.publishing.agent_id import AgentId
 from shipper.publishing.readback import ReadBack, origin_of
 from shipper.publishing.verdict import Stored
@@ -56,7 +56,7 @@ class Registry:
         `now` in nanoseconds; refused if the subject's last sequence is not `expected`, where that is given. After
         `ConnectionLost` it may be stored or not; a second claim does no harm.
         """
-        headers = encode_origin(Origin(str(agent), "", None, None, 0, now))
+        headers = encode_origin(Origin(str(agent), now))
         if expected is not None:
             headers["Nats-Expected-Last-Subject-Sequence"] = str(expected)
         return stored_at(await self._connection.ask(self.subject, b"", headers))

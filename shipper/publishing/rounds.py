@@ -1,94 +1,83 @@
-"""Rounds: the blocks that are published together, whole or not at all, and the messages that they become.
+"""Rounds: what is published at a time, one message of lines of one or more files.
 
-Cuts and labels; never sends. One round is in flight at a time, so its first message can name the subject's last sequence.
+Cuts and joins; never sends. One round is in flight at a time, so it can name the subject's last sequence.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from broker.block import Block, Origin, encode_origin
+from broker.wire.message import (
+    MAX_LINES_BYTES,
+    MAX_SPANS_BYTES,
+    Origin,
+    Section,
+    Span,
+    encode_origin,
+    most_encoded,
+)
+from shipper.block import Block
 
-__all__ = [
-    "FIRST_SIZE",
-    "LONE_SIZE",
-    "MAX_BLOCKS",
-    "Outgoing",
-    "Round",
-    "cut",
-    "next_size",
-    "outgoing",
-    "unacknowledged",
-]
-
-MAX_BLOCKS = 500
-"""The most blocks of a round: servers take 1000 messages in a batch unless they are told otherwise."""
+__all__ = ["FIRST_SIZE", "NEARBY_SIZE", "Round", "cut", "next_size", "sections_of"]
 
 FIRST_SIZE = 256 * 1024
 """Bytes of lines in the first round, and the least that a slow line brings it down to."""
 
-LONE_SIZE = 2 * 1024 * 1024
-"""Bytes of lines in a round of one block, the largest that there are: it is stored as it comes, a batch is written twice."""
+NEARBY_SIZE = 2 * 1024 * 1024
+"""Bytes of lines in a round where the broker is nearby: a larger one takes memory and is no faster."""
 
 _NEAR, _BRISK, _QUICK, _SLOW = 0.06, 0.25, 1.0, 5.0  # seconds
-_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-_BATCH_ID, _BATCH_SEQUENCE = "Nats-Batch-Id", "Nats-Batch-Sequence"
-_BATCH_COMMIT = "Nats-Batch-Commit"
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Blocks in the order in which they were read; there is at least one."""
+    """A message as it is sent, but for the sequence that it expects; it has one section or more."""
 
-    blocks: tuple[Block, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes of lines."""
-        return sum(len(block.payload) for block in self.blocks)
-
-    @property
-    def is_lone(self) -> bool:
-        """Whether all lines are of one file."""
-        return len({block.origin.file for block in self.blocks}) == 1
-
-    @property
-    def last(self) -> Origin:
-        """The origin of the last block: once that is stored, the whole round is."""
-        return self.blocks[-1].origin
-
-
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """A message as it is sent; `answered` says whether the sender wants to hear of it."""
-
-    headers: dict[str, str]
+    origin: Origin
     payload: bytes
-    answered: bool
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the message."""
+        return encode_origin(self.origin)
 
 
-def cut(blocks: Sequence[Block], most_bytes: int, most_blocks: int = MAX_BLOCKS) -> list[Round]:
-    """Cut blocks into rounds of at most `most_bytes` of payload, or of one block that is larger; keeps their order."""
-    rounds: list[Round] = []
-    taken: list[Block] = []
-    size = 0
-    for block in blocks:
-        if taken and (len(taken) == most_blocks or size + len(block.payload) > most_bytes):
-            rounds.append(Round(tuple(taken)))
-            taken, size = [], 0
-        taken.append(block)
-        size += len(block.payload)
-    return [*rounds, Round(tuple(taken))] if taken else rounds
+def cut(blocks: Sequence[Block], most_bytes: int) -> Iterator[Sequence[Block]]:
+    """Yield the blocks of one round after the other, in their order.
 
-
-def next_size(size: int, round_: Round, took: float, most: int) -> int:
-    """Return how many bytes the next round may have after one of at most `size` took `took` seconds to be acknowledged.
-
-    A round is sent again whole, so on a slow line it must stay well below the time after which a connection is given
-    up; on a quick one it grows up to `most`, twofold or, where that is sure to be quick too, fourfold, and with a broker
-    nearby to one block where only one file is read.
+    A round has at most `most_bytes` of lines, or a single block that is larger, and headers that the server takes.
     """
-    if took < _NEAR * max(1, round_.size / LONE_SIZE) and round_.is_lone:
-        most = min(most, LONE_SIZE)
+    most_bytes = min(most_bytes, MAX_LINES_BYTES)
+    start = size = headers = 0
+    for place, block in enumerate(blocks):
+        size += len(block.lines)
+        headers += most_encoded(block.section)
+        if place > start and (size > most_bytes or headers > MAX_SPANS_BYTES):
+            yield blocks[start:place]
+            start, size, headers = place, len(block.lines), most_encoded(block.section)
+    if blocks[start:]:
+        yield blocks[start:]
+
+
+def sections_of(blocks: Sequence[Block]) -> tuple[Section, ...]:
+    """Return the sections of a message of these blocks: one of those of a file that follow each other."""
+    sections: list[Section] = []
+    for block in blocks:
+        if sections and (joined := _joined(sections[-1], block.section)):
+            sections[-1] = joined
+        else:
+            sections.append(block.section)
+    return tuple(sections)
+
+
+def next_size(size: int, sent: int, took: float, most: int) -> int:
+    """Return how many bytes of lines the next round may have after one of at most `size` took `took` seconds to be acknowledged.
+
+    A round of `sent` bytes is sent again whole, so on a slow line it must stay well below the time after which a connection
+    is given up; on a quick one it grows up to `most`, twofold or, where that is sure to be quick too, fourfold, and with a
+    broker nearby to `NEARBY_SIZE`.
+    """
+    if took < _NEAR * max(1, sent / NEARBY_SIZE):
+        most = min(most, NEARBY_SIZE)
     if took > _SLOW:
         return min(most, max(FIRST_SIZE, size // 2))
     if took < _QUICK:
@@ -96,30 +85,16 @@ def next_size(size: int, round_: Round, took: float, most: int) -> int:
     return min(most, size)
 
 
-def outgoing(round_: Round, expected: int, batch: str) -> list[Outgoing]:
-    """Return the messages of a round; stored only if `expected` is still the subject's last sequence.
-
-    One block is a plain publish, more are an atomic batch (ADR-50) named `batch`, at most 64 characters. The commit's
-    answer is the round's; the first message asks for one too, since its refusal would go unheard.
-    """
-    count = len(round_.blocks)
-    messages = []
-    for number, block in enumerate(round_.blocks, start=1):
-        headers = encode_origin(block.origin)
-        if number == 1:
-            headers[_EXPECTED] = str(expected)
-        if count > 1:
-            headers[_BATCH_ID] = batch
-            headers[_BATCH_SEQUENCE] = str(number)
-        if number == count > 1:
-            headers[_BATCH_COMMIT] = "1"
-        messages.append(Outgoing(headers, block.payload, answered=number in {1, count}))
-    return messages
-
-
-def unacknowledged(round_: Round) -> list[Outgoing]:
-    """Return the messages of a round that nobody waits for."""
-    return [
-        Outgoing(encode_origin(block.origin), block.payload, answered=False)
-        for block in round_.blocks
-    ]
+def _joined(before: Section, behind: Section) -> Section | None:
+    """Return two sections as one where the second goes on where the first ends, None where it does not."""
+    first, second = before.span, behind.span
+    follows = (before.path, first.file, first.end) == (behind.path, second.file, second.start)
+    # what was left out, or added, is not known by the span any more
+    if not follows or before.filtered or behind.filtered or before.size != first.end - first.start:
+        return None
+    return replace(
+        behind,
+        span=Span(first.file, first.start, second.end),
+        size=before.size + behind.size,
+        lines=before.lines + behind.lines,
+    )

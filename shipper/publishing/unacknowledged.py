@@ -2,11 +2,12 @@
 
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.topology import room_in
-from shipper.publishing.fitting import fit
-from shipper.publishing.handover import hand_over, patience_for
+from shipper.publishing.compression import fitting
 from shipper.publishing.heading import Heading
-from shipper.publishing.rounds import Round, unacknowledged
+from shipper.publishing.rounds import Round
+from shipper.publishing.sending import patience_for, send
 from shipper.publishing.waiting import Waiting
+from shipper.settings import Compression
 
 __all__ = ["UnacknowledgedPublisher"]
 
@@ -14,8 +15,15 @@ __all__ = ["UnacknowledgedPublisher"]
 class UnacknowledgedPublisher:
     """Hands rounds to the broker, and knows no more of them."""
 
-    def __init__(self, connection: Connection, heading: Heading, waiting: Waiting) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        heading: Heading,
+        waiting: Waiting,
+        compression: Compression,
+    ) -> None:
         """Remember where to publish."""
+        self._compression = compression
         self._connection = connection
         self._heading = heading
         self._waiting = waiting
@@ -35,8 +43,8 @@ class UnacknowledgedPublisher:
 
     async def _send(self, round_: Round) -> None:
         client = await self._connection.client()
-        subject = str(await self._heading.subject())
-        fitted = Round(fit(round_.blocks, room_in(client.max_payload)))
-        patience = patience_for(fitted.size)
-        await hand_over(self._connection, subject, unacknowledged(fitted), "", patience)
+        subject = str(self._heading.subject)
+        for part in fitting(round_, room_in(client.max_payload), self._compression):
+            await send(self._connection, subject, part.payload, "", part.headers)
+        patience = patience_for(len(round_.payload))
         await self._connection.guard(client.flush(int(patience)), patience, subject)

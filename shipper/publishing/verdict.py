@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from broker.block import Origin
+from broker.wire.message import Origin
 from shipper.publishing.agent_id import AgentId
 
 __all__ = ["Ruling", "Stored", "Verdict", "judge", "review"]
@@ -47,13 +47,13 @@ class Verdict:
     rival: AgentId | None = None
 
 
-def judge(seen: Sequence[Stored], last: Origin, complete: bool) -> Verdict:
+def judge(seen: Sequence[Stored], sent: Origin, complete: bool) -> Verdict:
     """Judge a refused round by the newest messages of its subject, oldest first.
 
-    `last` is the origin of the round's last block. `complete` says that `seen` holds every message since the expected
+    `sent` is the origin of the round. `complete` says that `seen` holds every message since the expected
     one; otherwise it holds the newest only, or nothing where all have expired.
     """
-    own = AgentId.parse(last.agent)
+    own = AgentId.parse(sent.agent)
     agents = {message.agent for message in seen}
     rivals = [agent for agent in agents if agent is not None and agent != own]
     if rivals:
@@ -62,39 +62,36 @@ def judge(seen: Sequence[Stored], last: Origin, complete: bool) -> Verdict:
         return Verdict(Ruling.FENCED if fenced else Ruling.RECLAIM, seen[-1].sequence, newest)
     if not seen:
         return Verdict(Ruling.AGAIN)
-    if any(_is_same(message.origin, last) for message in seen):
+    if any(_covers(message.origin, sent) for message in seen):
         return Verdict(Ruling.GO_ON, seen[-1].sequence)
     if seen[-1].agent is None and not complete:
         return Verdict(Ruling.LOOK_BACK, seen[-1].sequence)
     return Verdict(Ruling.AGAIN, seen[-1].sequence)
 
 
-def review(seen: Sequence[Stored], last: Origin) -> Verdict:
+def review(seen: Sequence[Stored], sent: Origin) -> Verdict:
     """Judge a round after its agent claimed all subjects of the host again: `seen` is what they got since it knew them.
 
-    `last` is the origin of the round's last block, and `seen` ends with the claim. What an older agent stored concerns
-    only who follows files as well; what cannot be read again has no identity, and no other agent could store it.
+    `sent` is the origin of the round, and `seen` ends with the claim. Lines that an older agent stored may be those of the
+    round: then positions are to be rebuilt.
     """
-    verdict = judge(seen, last, complete=True)
+    verdict = judge(seen, sent, complete=True)
     if verdict.ruling is not Ruling.RECLAIM:
         return verdict
-    own = AgentId.parse(last.agent)
+    own = AgentId.parse(sent.agent)
     has_lines = any(
-        message.origin is not None and message.origin.span is not None
+        message.origin is not None and not message.origin.is_claim
         for message in seen
         if message.agent not in {None, own}
     )
-    if has_lines and last.identity is not None:
+    if has_lines:
         return Verdict(Ruling.LOST, verdict.last, verdict.rival)
-    return judge([message for message in seen if message.agent == own], last, complete=True)
+    return judge([message for message in seen if message.agent == own], sent, complete=True)
 
 
-def _is_same(found: Origin | None, last: Origin) -> bool:
-    # a round that is sent again may be cut smaller: it is the end of its last block that stays
-    if found is None or found.span is None or last.span is None:
+def _covers(found: Origin | None, sent: Origin) -> bool:
+    # a round that is sent again may be divided: no file's bytes of one agent come before those it published
+    if found is None or found.agent != sent.agent:
         return False
-    return (found.agent, found.span.file, found.span.end) == (
-        last.agent,
-        last.span.file,
-        last.span.end,
-    )
+    last = sent.sections[-1].span
+    return any(one.span.file == last.file and one.span.end >= last.end for one in found.sections)

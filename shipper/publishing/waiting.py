@@ -17,7 +17,6 @@ _SHORT_PAUSE, _ELECTION = (
     20.0,
 )  # seconds: while a new leader may be elected, nobody waits for longer than that
 _FULL = {10077, 10023, 10002, 10047}
-_NOT_ATOMIC = {10174}
 logger = logging.getLogger(__name__)
 
 
@@ -34,8 +33,6 @@ def reason_of(error: Rejected) -> str:
     """Return what a refusal means to the person who reads the log."""
     if error.error in _FULL:
         return f"the broker is full ({error}); goes on when it has room"
-    if error.error in _NOT_ATOMIC:
-        return f"the stream takes no atomic batches ({error}); run `logbroker apply`"
     if error.is_leaderless:
         return (
             "the stream or its buckets are not there, or have no leader yet, or the stream does not take this host's "

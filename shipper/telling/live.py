@@ -1,7 +1,7 @@
-"""The socket beside the saved positions on which a running agent says how it is: a JSON document to whoever connects.
+"""What a running agent says of itself on this machine: a JSON document to whoever connects and could end it anyway.
 
-Costs nothing while nobody asks, and little whatever those who ask may do. A path may be too long for a socket, so it is
-reached through a descriptor of its folder.
+An abstract unix socket, so that nothing is written to a disk and nothing stays when the agent is killed. Costs nothing
+while nobody asks, and little whatever those who ask may do.
 """
 
 import asyncio
@@ -9,49 +9,53 @@ import json
 import logging
 import os
 import socket
-import stat
+import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from broker.folder import open_folder
 from broker.running.clients import FRESH, Clients
+from broker.subjects import own_token
 from shipper.telling.report import HostReport
 
-__all__ = ["SOCKET_NAME", "Live", "ask"]
+__all__ = ["Live", "NoAnswer", "ask"]
 
-SOCKET_NAME = "agent.sock"
-_MODE = 0o660
+_PREFIX = "logship/status/"
+_SOCKETS = Path("/proc/net/unix")
 _MOST_CLIENTS = 8
 _PATIENCE = 5.0  # seconds
 _LARGEST = 256 * 1024 * 1024
+_CREDENTIALS = struct.Struct("3i")
 logger = logging.getLogger(__name__)
 
 
+class NoAnswer(Exception):
+    """An agent is there and does not answer: it is stuck, or of another version."""
+
+
 class Live:
-    """Answers while it is entered; of two agents of one folder the newer one answers."""
+    """Answers root, and whoever runs as the agent does, while it is entered."""
 
     def __init__(
-        self, folder: Path, report: Callable[[], HostReport], patience: float = _PATIENCE
+        self, host: str, report: Callable[[], HostReport], patience: float = _PATIENCE
     ) -> None:
-        """Remember where to listen, and what to say; a client has `patience` seconds to take it."""
-        self._folder = folder
+        """Remember for which host to listen, and what to say; a client has `patience` seconds to take it."""
+        self._name = f"{_prefix(host)}{os.getpid()}"
         self._report = report
         self._server: asyncio.Server | None = None
-        self._inode = 0
         self._clients = Clients(_MOST_CLIENTS, patience)
         self._document = b""
         self._made = float("-inf")
 
     async def __aenter__(self) -> "Live":
-        """Listen; an agent whose folder allows no socket ships all the same."""
+        """Listen; an agent that cannot ships all the same."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            listener = self._bind()
+            listener.bind(f"\0{self._name}")
+            listener.listen(_MOST_CLIENTS)
         except OSError as error:
-            logger.warning(
-                "no live status: cannot listen in %s: %s", self._folder, error.strerror or error
-            )
+            listener.close()
+            logger.warning("no live status: %s", error.strerror or error)
             return self
         self._server = await asyncio.start_unix_server(self._serve, sock=listener)
         return self
@@ -62,37 +66,16 @@ class Live:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop listening, and leave nothing behind."""
-        if self._server is None:
-            return
-        self._server.close()
-        self._clients.abort()
-        path = self._folder / SOCKET_NAME
-        with suppress(OSError):
-            if path.stat().st_ino == self._inode:  # else a newer agent listens there
-                path.unlink()
-
-    def _bind(self) -> socket.socket:
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        temporary = f"{SOCKET_NAME}.{os.getpid()}"
-        try:
-            with _reached(self._folder) as folder:
-                with suppress(FileNotFoundError):
-                    os.unlink(f"{folder}/{temporary}")  # noqa: PTH108 - through the descriptor
-                os.fchmod(listener.fileno(), _MODE)  # what bind(2) makes has no more than this
-                listener.bind(f"{folder}/{temporary}")
-                _widen(f"{folder}/{temporary}")  # and no less
-                listener.listen(_MOST_CLIENTS)
-                # a socket that a killed agent left, or that of an older one, is replaced without a moment between
-                os.rename(f"{folder}/{temporary}", f"{folder}/{SOCKET_NAME}")  # noqa: PTH104
-                self._inode = os.stat(f"{folder}/{SOCKET_NAME}").st_ino  # noqa: PTH116
-        except OSError:
-            listener.close()
-            raise
-        return listener
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+            self._clients.abort()
 
     async def _serve(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._clients.serve(writer, self._say)
+        if _user_of(writer.get_extra_info("socket")) in {0, os.geteuid()}:
+            await self._clients.serve(writer, self._say)
+        else:
+            writer.transport.abort()
 
     async def _say(self) -> bytes:
         now = asyncio.get_running_loop().time()
@@ -102,23 +85,56 @@ class Live:
         return self._document
 
 
-def ask(folder: Path, patience: float = _PATIENCE) -> HostReport | None:
-    """Return what the agent of a folder says of itself; None when none runs there.
+def ask(host: str = "", patience: float = _PATIENCE) -> list[HostReport]:
+    """Return what the running agents of a host on this machine say of themselves, of every host when it is empty.
 
-    Blocks, `patience` seconds at most for each piece. Raises TimeoutError when there is one and it does not answer, and
+    Blocks, `patience` seconds at most for each piece. Raises `NoAnswer` when one is there and does not answer, and
     PermissionError when it is not for us to ask.
     """
+    reports = [_ask(name, patience) for name in sorted(_names(_prefix(host) if host else _PREFIX))]
+    return [one for one in reports if one is not None and host in {"", one.host}]
+
+
+def _ask(name: str, patience: float) -> HostReport | None:
+    pid = name.rpartition("/")[2]
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(patience)
         try:
-            with _reached(folder) as reached:
-                client.connect(f"{reached}/{SOCKET_NAME}")
+            client.connect(f"\0{name}")
+            if os.geteuid() not in {
+                0,
+                _user_of(client),
+            }:  # it would not answer, or is no agent of ours
+                raise PermissionError(f"the agent with pid {pid} is another user's; ask as root")
             said = b"".join(_pieces(client))
-        except (FileNotFoundError, ConnectionError, NotADirectoryError):
-            return None  # never there, or the socket of an agent that was killed
-    if not said:
-        raise TimeoutError
-    return HostReport.from_document(json.loads(said))
+        except ConnectionError:
+            return None  # it ended meanwhile
+        except TimeoutError:
+            raise NoAnswer(f"the agent with pid {pid} does not answer; it is stuck") from None
+    try:
+        return HostReport.from_document(json.loads(said))
+    except ValueError:
+        raise NoAnswer(
+            f"the agent with pid {pid} does not answer as this program does; is it of another version?"
+        ) from None
+
+
+def _names(prefix: str) -> set[str]:
+    """Return the names of listening sockets that begin so, of all users."""
+    words = [line.split() for line in _SOCKETS.read_text("utf-8", "replace").splitlines()[1:]]
+    names = {one[-1][1:] for one in words if len(one) == 8 and one[-1].startswith("@")}
+    return {name for name in names if name.startswith(prefix)}
+
+
+def _prefix(host: str) -> str:
+    return f"{_PREFIX}{own_token(host)[:64]}/"
+
+
+def _user_of(peer: socket.socket) -> int:
+    """Return as which user the other end runs, or ran when it began to listen."""
+    told = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    user: int = _CREDENTIALS.unpack(told)[1]
+    return user
 
 
 def _pieces(client: socket.socket) -> Iterator[bytes]:
@@ -126,19 +142,3 @@ def _pieces(client: socket.socket) -> Iterator[bytes]:
     while (piece := client.recv(1 << 16)) and size < _LARGEST:
         size += len(piece)
         yield piece
-
-
-@contextmanager
-def _reached(folder: Path) -> Iterator[str]:
-    with open_folder(folder) as opened:
-        yield f"/proc/self/fd/{opened.descriptor}"
-
-
-def _widen(path: str) -> None:
-    """Give the socket at a path its mode, and nothing that somebody has put in its place."""
-    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-            os.chmod(f"/proc/self/fd/{descriptor}", _MODE)  # noqa: PTH101 - fchmod(2) takes no such one
-    finally:
-        os.close(descriptor)

@@ -1,4 +1,4 @@
-"""What an agent has done so far, counted by rounds and blocks, never by lines: a block knows how many it has.
+"""What an agent has done so far, counted by rounds, never by lines: a section knows how many it has.
 
 Only counts; what is asked about now (sizes, what is behind) is looked up when somebody asks.
 """
@@ -26,7 +26,7 @@ class Meter:
         """Begin at 0, now."""
         self._clock = clock
         self.since = clock()
-        self.lines = self.bytes = self.sent = self.blocks = self.rounds = 0
+        self.lines = self.bytes = self.sent = self.rounds = 0
         self.latency = Histogram(_BOUNDS)
         self.lost: Counter[str] = Counter()
         self.last_ack: int | None = None
@@ -47,21 +47,18 @@ class Meter:
         now = self._clock()
         if self._pending:
             self._pending.popleft()
-        self.latency.observe(max(0, now - round_.blocks[0].origin.read_at) / _SECOND)
+        self.latency.observe(max(0, now - round_.origin.read_at) / _SECOND)
         self.rounds += 1
+        self.sent += len(round_.payload)
         self.last_ack = now
         moved: dict[str, list[int]] = {}
-        for block in round_.blocks:
-            if (span := block.origin.span) is None:
-                continue
-            size = span.end - span.start
-            self.lines += block.origin.lines
+        for section in round_.origin.sections:
+            size = section.span.end - section.span.start
+            self.lines += section.lines
             self.bytes += size
-            self.sent += len(block.payload)
-            self.blocks += 1
-            sums = moved.setdefault(span.file, [0, 0])
+            sums = moved.setdefault(section.span.file, [0, 0])
             sums[0] += size
-            sums[1] += block.origin.lines
+            sums[1] += section.lines
         self._move(moved, now / _SECOND)
 
     def noticed(self, notices: Iterable[Notice]) -> None:
@@ -76,12 +73,11 @@ class Meter:
         return (0.0, 0.0) if rate is None else rate.per_second(self._clock() / _SECOND)
 
     def unacknowledged(self) -> dict[str, int]:
-        """Return when the oldest block that is gathered and not acknowledged was read, by file id."""
+        """Return when the oldest round that is gathered and not acknowledged was read, by file id."""
         oldest: dict[str, int] = {}
         for round_ in self._pending:
-            for block in round_.blocks:
-                if block.origin.span is not None:
-                    oldest.setdefault(block.origin.span.file, block.origin.read_at)
+            for section in round_.origin.sections:
+                oldest.setdefault(section.span.file, round_.origin.read_at)
         return oldest
 
     def _move(self, moved: dict[str, list[int]], now: float) -> None:

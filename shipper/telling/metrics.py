@@ -59,7 +59,6 @@ class Metrics:
             ("lines", "Lines that are acknowledged.", meter.lines),
             ("bytes", "Bytes of files that are acknowledged.", meter.bytes),
             ("sent_bytes", "Bytes of payload that are acknowledged, compressed.", meter.sent),
-            ("blocks", "Blocks that are acknowledged.", meter.blocks),
             ("rounds", "Rounds that are acknowledged.", meter.rounds),
         ):
             yield CounterMetricFamily(f"logshipper_{name}", text, value)

@@ -1,57 +1,33 @@
-"""What `logshipper check` finds on the machine itself: the state folder, the limits, the address. Changes nothing."""
+"""What `logshipper check` finds on the machine itself: an agent that runs, the limits, the address. Changes nothing."""
 
-import os
 import resource
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 from broker.address import Address
-from broker.folder import open_folder
-from shipper.cache import FILE_NAME
 from shipper.files.handles import most_open_files
-from shipper.positions import Positions, PositionsUnreadable
 from shipper.telling.finding import Finding, bad, fine
-from shipper.telling.live import ask
+from shipper.telling.live import NoAnswer, ask
 
-__all__ = ["check_address", "check_limits", "check_state"]
+__all__ = ["check_address", "check_limits", "check_running"]
 
 _GOOD_ROOM = 100
 """Open files with which any number of files can be followed well."""
 _INOTIFY = Path("/proc/sys/fs/inotify")
 
 
-def check_state(folder: Path) -> Iterator[Finding]:
-    """Say whether positions can be saved in a host's folder, and what is there already."""
-    nearest = next(path for path in (folder, *folder.parents) if path.exists())
-    if not nearest.is_dir() or not os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
-        yield bad(f"state folder {folder}: {nearest} cannot be written; check --state-dir")
-        return
-    if nearest != folder:
-        yield fine(f"state folder {folder}: will be made")
-        return
+def check_running(host: str) -> Iterator[Finding]:
+    """Say whether an agent of the host runs on this machine."""
     try:
-        with open_folder(folder) as opened:
-            positions = Positions.decode(opened.read(FILE_NAME))
-    except FileNotFoundError:
-        yield fine(f"state folder {folder}: no saved positions yet")
+        agents = ask(host)
+    except NoAnswer as error:
+        yield bad(str(error))
     except OSError as error:
-        yield bad(f"state folder {folder}: {FILE_NAME} cannot be read: {error.strerror}")
-    except PositionsUnreadable as error:
-        yield fine(f"state folder {folder}: {FILE_NAME} is {error}; rebuilt from the stream")
+        yield fine(str(error))
     else:
-        yield fine(f"state folder {folder}: positions of {len(positions.files)} files")
-    yield from _running(folder)
-
-
-def _running(folder: Path) -> Iterator[Finding]:
-    try:
-        agent = ask(folder)
-    except (OSError, ValueError):
-        yield bad(f"state folder {folder}: an agent runs there and does not answer")
-    else:
-        if agent is not None:
-            yield fine(f"state folder {folder}: an agent runs there, pid {agent.pid}")
+        for agent in agents:
+            yield fine(f"an agent of {host} runs here, pid {agent.pid}")
 
 
 def check_limits(folders: int, files: int) -> Iterator[Finding]:

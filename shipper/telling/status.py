@@ -1,108 +1,62 @@
-"""What `logshipper status` shows: what a running agent says of itself, else the saved positions beside the files."""
+"""What `logshipper status` shows: what running agents say of themselves, else what the broker has of a host beside its files."""
 
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 
+from broker.bucket import read
+from broker.connecting.connection import Connection
 from broker.exits import OperatorError
-from broker.folder import open_folder
 from broker.printable import printable
 from broker.sizes import format_size
-from shipper.cache import FILE_NAME
+from broker.topology import POSITIONS_BUCKET, positions_key
 from shipper.cursor import Cursor
 from shipper.positions import Positions, PositionsUnreadable
-from shipper.telling.live import SOCKET_NAME, ask
-from shipper.telling.report import FileReport, HostReport, Trouble
+from shipper.publishing.readback import ReadBack
+from shipper.publishing.rebuild import rebuild
+from shipper.telling.live import NoAnswer, ask
+from shipper.telling.report import FileReport, HostReport
 from shipper.telling.view import rfc3339
 
-__all__ = ["render", "render_json", "survey"]
+__all__ = ["render", "render_json", "running", "stored"]
 
 
-def survey(state_dir: Path, host: str) -> list[HostReport]:
-    """Return how `host` stands, or every host in the folder when it is empty.
+def running(host: str) -> list[HostReport]:
+    """Return how the agents that run on this machine stand, of one host or, when it is empty, of all.
 
-    Raises `OperatorError` when no agent runs and nothing was saved there, or nothing of it can be read; of several hosts
-    those that can be are returned, and the others as troubles.
+    Raises `OperatorError` when one does not answer.
     """
     try:
-        folders = sorted(path for path in state_dir.iterdir() if host in {"", path.name})
-    except FileNotFoundError:
-        folders = []
-    except OSError as error:
-        raise OperatorError(f"cannot read {state_dir}: {error.strerror}") from None
-    found: list[HostReport] = []
-    failed: list[HostReport] = []
-    for folder in folders:
-        try:
-            found += [] if (report := _host(folder)) is None else [report]
-        except OperatorError as error:
-            if folder == folders[-1] and not found:
-                raise
-            failed.append(_failed(folder, error))
-    if not found:
-        pattern = f"{host or '*'}/{FILE_NAME}"
+        return ask(host)
+    except (NoAnswer, OSError) as error:
+        raise OperatorError(str(error)) from None
+
+
+async def stored(connection: Connection, host: str) -> HostReport:
+    """Return the positions of a host as the broker has them, with what was shipped since the snapshot, beside the files of this machine.
+
+    Raises `OperatorError` where it has none that can be read, `Rejected`, `ConnectionLost`.
+    """
+    entry = await read(connection, POSITIONS_BUCKET, positions_key(host))
+    if entry is None:
         raise OperatorError(
-            f"no saved positions at {state_dir / pattern}; check --state-dir and --host"
+            f"no agent of {host} runs here, and the broker has no positions of it; check --host"
         )
-    return found + failed
-
-
-def _failed(folder: Path, error: OperatorError) -> HostReport:
-    troubles = (Trouble(str(folder), str(error)),)
-    return HostReport(folder.name, "", 0, running=False, files=(), troubles=troubles)
-
-
-def _host(folder: Path) -> HostReport | None:
     try:
-        live = ask(folder)
-        if live is not None and live.agent:
-            return live
-        saved = _saved(folder / FILE_NAME)
-    except (TimeoutError, ValueError):
-        raise OperatorError(
-            f"an agent runs and does not answer at {folder / SOCKET_NAME}; it is stuck, or of another version"
-        ) from None
-    except OSError as error:
-        raise OperatorError(f"cannot read {error.filename or folder}: {error.strerror}") from None
-    return saved if live is None else _starting(live, saved)
-
-
-def _starting(live: HostReport, saved: HostReport | None) -> HostReport:
-    # before its subject is claimed an agent knows no files, and where it will go on is what was saved
-    if saved is None:
-        return live
-    files = tuple(replace(file, reason=live.waiting_for) for file in saved.files)
-    return replace(live, sequence=saved.sequence, saved=saved.saved, files=files)
-
-
-def _saved(path: Path) -> HostReport | None:
-    try:
-        data, written = _read(path)
-        positions = Positions.decode(data)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        positions = await rebuild(ReadBack(connection, host), Positions.decode(entry.value))
     except PositionsUnreadable as error:
         raise OperatorError(
-            f"{path}: {error}; the next start of the shipper rebuilds it from the stream"
+            f"the snapshot {POSITIONS_BUCKET}/{positions_key(host)} cannot be read: {error}; "
+            "the next start of the shipper rebuilds it from the stream"
         ) from None
     return HostReport(
-        host=path.parent.name,
+        host=host,
         agent=positions.agent,
         sequence=positions.sequence,
         running=False,
         files=tuple(map(_file, positions.files.values())),
-        saved=rfc3339(written),
+        saved=entry.time,
     )
-
-
-def _read(path: Path) -> tuple[bytes, int]:
-    """Return what a regular file holds, and when it was written; raises OSError, also for a link, pipe or device."""
-    with open_folder(path.parent) as folder:
-        descriptor = folder.open(path.name, os.O_RDONLY)
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(), os.fstat(descriptor).st_mtime_ns
 
 
 def _file(cursor: Cursor) -> FileReport:

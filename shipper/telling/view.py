@@ -6,15 +6,17 @@ Reads what the rooms of the agent know and changes nothing; the wiring says whic
 import asyncio
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from broker.connecting.connection import Connection
 from broker.sizes import format_size
 from shipper.crew import Crew
 from shipper.filestate import FileState
+from shipper.following.follower import Follower
 from shipper.publishing.waiting import Waiting
 from shipper.shipping import Shipping
-from shipper.source import Source
+from shipper.spool import PATH, Spool
 from shipper.telling.health import Vitals
 from shipper.telling.meter import Meter
 from shipper.telling.report import FileReport, HostReport, Trouble, behind, reason_for
@@ -26,7 +28,7 @@ _SECOND = 1_000_000_000
 
 
 class View:
-    """One agent; `crew`, `source` and `shipping` are None while it starts."""
+    """One agent; `crew`, `source` and `shipping` are None while it starts, `spool` where standard input is not read."""
 
     def __init__(
         self,
@@ -40,13 +42,14 @@ class View:
         self.meter = meter
         self.waiting = waiting
         self.crew: Crew | None = None
-        self.source: Source | None = None
+        self.source: Follower | None = None
         self.shipping: Shipping | None = None
+        self.spool: Spool | None = None
         self._host = host
         self._connection = connection
         self._clock = clock
 
-    def at_work(self, crew: Crew, source: Source, shipping: Shipping) -> None:
+    def at_work(self, crew: Crew, source: Follower, shipping: Shipping) -> None:
         """Take note of what works from now on."""
         self.crew, self.source, self.shipping = crew, source, shipping
 
@@ -87,6 +90,7 @@ class View:
             is_following=self.is_following,
             waiting_for=self.waiting_for,
             unacknowledged=None if read is None else self._ago(read),
+            trouble=self._trouble,
         )
 
     def status(self) -> str:
@@ -94,32 +98,45 @@ class View:
         waiting = f"waiting for the broker: {self.waiting_for}" if self.waiting_for else ""
         if self.source is None or self.shipping is None:
             return waiting or "reading back the positions"
-        states = self.source.states()
+        states = self._states()
         total = sum(behind(state, self._position(state)) for state in states)
         count = f"{len(states)} file{'' if len(states) == 1 else 's'}"
         line = f"{count}, {format_size(total)} behind"
-        return f"{line}, {waiting}" if waiting else line
+        return ", ".join(filter(None, [line, waiting, self._trouble]))
 
     def report(self) -> HostReport:
         """Return the whole of it."""
         positions = None if self.shipping is None else self.shipping.positions
-        states = [] if self.source is None else self.source.states()
         unacknowledged = self.meter.unacknowledged()
         troubles = [] if self.source is None else self.source.troubles()
+        shown = [Trouble(trouble.path, trouble.text) for trouble in troubles]
+        shown += [Trouble(PATH, self._trouble)] if self._trouble else []
         return HostReport(
             host=self._host,
             agent="" if self.crew is None else str(self.crew.agent),
             sequence=0 if positions is None else positions.sequence,
             running=True,
-            files=tuple(self._file(state, unacknowledged.get(state.file)) for state in states),
+            files=tuple(
+                self._file(state, unacknowledged.get(state.file)) for state in self._states()
+            ),
             pid=os.getpid(),
             up_since=rfc3339(self.meter.since),
             last_ack=None if self.meter.last_ack is None else rfc3339(self.meter.last_ack),
             waiting_for=self.waiting_for,
             lost_bytes=dict(self.meter.lost),
-            troubles=tuple(Trouble(trouble.path, trouble.text) for trouble in troubles),
+            troubles=tuple(shown),
             passed_over=() if self.source is None else tuple(self.source.passed_over()),
         )
+
+    @property
+    def _trouble(self) -> str:
+        return "" if self.spool is None else self.spool.trouble
+
+    def _states(self) -> list[FileState]:
+        states = [] if self.source is None else self.source.states()
+        if self.spool is None:
+            return states
+        return [replace(state, size=state.size + self.spool.ahead) for state in states]
 
     def _file(self, state: FileState, read: int | None) -> FileReport:
         position = self._position(state)

@@ -79,7 +79,7 @@ def test_where_time_goes_is_told_by_stage(measured: Measured) -> None:
     stages = {name: used for name, used in figures.items() if name != "CPU s/GB"}
     assert figures["CPU s/GB"] == pytest.approx(sum(stages.values()))
     assert stages["agent start"] > stages["agent cut"] >= 0
-    assert min(stages["agent fold"], stages["worker unfold"], stages["broker"]) > 0
+    assert min(stages["agent compress"], stages["worker decompress"], stages["broker"]) > 0
 
 
 def test_memory_is_looked_at_while_lines_come(measured: Measured) -> None:

@@ -33,13 +33,12 @@ def empty(server: Contender) -> Contender:
     "rounds",
     [
         pytest.param(Rounds("", 10), id="a message"),
-        pytest.param(Rounds("", 10, messages=3), id="a batch"),
-        pytest.param(Rounds("", 20_000, messages=2), id="a batch of larger ones"),
-        pytest.param(Rounds("", 10, messages=3, hosts=4), id="batches of some hosts"),
+        pytest.param(Rounds("", 20_000), id="a larger one"),
+        pytest.param(Rounds("", 10, hosts=4), id="of some hosts"),
     ],
 )
 async def test_every_round_is_stored_and_can_be_pulled(empty: Contender, rounds: Rounds) -> None:
-    count = 5 * rounds.messages * rounds.hosts
+    count = 5 * rounds.hosts
 
     with Publisher(empty.port, rounds) as publisher:
         await asyncio.to_thread(publisher.publish, 5)
@@ -53,7 +52,7 @@ async def test_every_round_is_stored_and_can_be_pulled(empty: Contender, rounds:
 
 
 def test_a_round_says_what_it_expects(empty: Contender) -> None:
-    rounds = Rounds("", 10, messages=2)
+    rounds = Rounds("", 10)
     with Publisher(empty.port, rounds) as publisher:
         publisher.publish(1)
 
@@ -65,13 +64,13 @@ def test_a_round_says_what_it_expects(empty: Contender) -> None:
 
 
 def test_a_contest_tells_of_each_in_turn_what_it_took(server: Contender) -> None:
-    rounds = Rounds("batches", 100, messages=2)
+    rounds = Rounds("rounds", 100, hosts=2)
 
     taken = contest([server, server], [rounds], 1_000, 2, *What)
 
     assert [one.what for one in taken] == [What.PUBLISH, What.PULL] * 4
     assert {(one.who, one.case, one.size, one.rounds) for one in taken} == {
-        ("bare", "batches", 1_000, 5)
+        ("bare", "rounds", 1_000, 5)
     }
     assert all(one.seconds > 0 and one.cpu > 0 for one in taken)
 

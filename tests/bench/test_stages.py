@@ -4,7 +4,11 @@ import pytest
 
 from bench.stages import parts
 
-STAGES = (("start", ("<frozen importlib",)), ("fold", ("compression.py",)), ("send", ("nats/",)))
+STAGES = (
+    ("start", ("<frozen importlib",)),
+    ("compress", ("compression.py",)),
+    ("send", ("nats/",)),
+)
 
 
 def test_a_stack_is_of_the_first_stage_that_one_of_its_frames_belongs_to() -> None:
@@ -15,13 +19,13 @@ def test_a_stack_is_of_the_first_stage_that_one_of_its_frames_belongs_to() -> No
         "main (a.py:1) 1\n"
     )
 
-    assert parts(raw, STAGES) == {"start": 0.2, "fold": 0.6, "send": 0.1, "rest": 0.1}
+    assert parts(raw, STAGES) == {"start": 0.2, "compress": 0.6, "send": 0.1, "rest": 0.1}
 
 
 def test_who_waits_is_not_at_work() -> None:
     raw = "run (a.py:1);select (selectors.py:468) 90\nrun (a.py:1);write (nats/b.py:2) 10\n"
 
-    assert parts(raw, STAGES) == pytest.approx({"start": 0, "fold": 0, "send": 1, "rest": 0})
+    assert parts(raw, STAGES) == pytest.approx({"start": 0, "compress": 0, "send": 1, "rest": 0})
 
 
 def test_of_nothing_there_are_no_parts() -> None:

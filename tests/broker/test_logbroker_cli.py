@@ -253,6 +253,7 @@ def test_the_configuration_goes_out_as_files_and_comes_back(
     assert sorted(path.name for path in folder.iterdir()) == [
         "KV_LOGS_CONFIG.json",
         "KV_LOGS_OFFSETS.json",
+        "KV_LOGS_POSITIONS.json",
         "LOGS.json",
         "LOGS_CONFIG.partitions",
     ]

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from broker import bucket
 from broker.connecting.connection import Connection
+from broker.topology import POSITIONS_BUCKET
 from tests.receiver.partition import ours
 
 pytestmark = pytest.mark.nats
@@ -16,7 +18,7 @@ Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def url(logs_url: str) -> str:
-    """Return a broker that holds three blocks of web01 and one of db01."""
+    """Return a broker that holds three messages of web01 and one of db01."""
 
     async def store() -> None:
         connection = Connection([logs_url], "tests")
@@ -48,6 +50,31 @@ def test_a_purge_shows_what_goes_and_asks_first(logbroker_inside: Call, url: str
     assert "removed 2 messages" in done.stdout
     assert "STAYS: 1 messages that match, with 1 lines" in dry.stdout
     assert again.stdout.startswith("nothing would be removed\nSTAYS: 1 messages")
+
+
+def test_a_purge_of_everything_leaves_the_positions_of_shippers(
+    logbroker_inside: Call, logs_url: str
+) -> None:
+    async def store() -> None:
+        connection = Connection([logs_url], "tests")
+        await connection.ask("logs.p0.web01", b"line\n")
+        await bucket.write(connection, POSITIONS_BUCKET, "web01", b"{}", 0)
+        await connection.close()
+
+    async def left() -> tuple[int, bucket.Entry | None]:
+        connection = Connection([logs_url], "tests")
+        info = await connection.api("STREAM.INFO.LOGS")
+        entry = await bucket.read(connection, POSITIONS_BUCKET, "web01")
+        await connection.close()
+        return info["state"]["messages"], entry
+
+    asyncio.run(store())
+
+    purged = logbroker_inside("purge", "--server", logs_url, "--everything", "--yes")
+
+    messages, entry = asyncio.run(left())
+    assert (purged.returncode, messages) == (0, 0)
+    assert entry is not None
 
 
 def test_a_purge_that_spares_the_only_block_of_a_host_says_so(

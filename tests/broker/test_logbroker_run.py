@@ -230,6 +230,21 @@ def test_receivers_can_commit_while_the_stream_is_full(start_broker: Any) -> Non
     assert asyncio.run(commit()) == 1
 
 
+def test_a_store_that_lacks_the_bucket_of_positions_gets_it_at_the_next_start(
+    start_broker: Any,
+) -> None:
+    broker = start_broker()
+    url = broker.wait_ready()["server"]
+    assert fill(url, 5) == 5
+    ask(url, "STREAM.DELETE.KV_LOGS_POSITIONS")
+    broker.end()
+
+    url = start_broker().wait_ready()["server"]
+
+    assert ask(url, "STREAM.INFO.KV_LOGS_POSITIONS")["state"]["messages"] == 0
+    assert ask(url, "STREAM.INFO.LOGS")["state"]["messages"] == 5
+
+
 def test_a_disk_with_less_room_than_before_is_no_reason_not_to_start(start_broker: Any) -> None:
     broker = start_broker("--max-store", "40MB")
     assert fill(broker.wait_ready()["server"], 20, size=500_000) == 20

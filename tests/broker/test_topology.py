@@ -1,4 +1,4 @@
-from broker.topology import Topology, offset_key
+from broker.topology import MAX_PAYLOAD, Topology, offset_key
 
 
 def test_one_message_is_hardly_ever_taken_for_the_duplicate_of_another_host() -> None:
@@ -14,10 +14,10 @@ def test_a_limit_that_nobody_asked_for_is_not_declared() -> None:
     assert Topology(max_bytes=9).streams()[0]["max_bytes"] == 9
 
 
-def test_the_stream_takes_atomic_batches_and_direct_reads_on_disk() -> None:
+def test_the_stream_takes_direct_reads_on_disk_and_no_atomic_publish() -> None:
     logs = Topology().streams()[0]
 
-    assert (logs["allow_atomic"], logs["allow_direct"], logs["storage"]) == (True, True, "file")
+    assert (logs["allow_atomic"], logs["allow_direct"], logs["storage"]) == (False, True, "file")
 
 
 def test_offsets_are_never_expired_or_pushed_out_by_other_keys() -> None:
@@ -25,6 +25,20 @@ def test_offsets_are_never_expired_or_pushed_out_by_other_keys() -> None:
         assert "max_age" not in bucket
         assert bucket["discard"] == "new"
         assert bucket["max_msgs_per_subject"] >= 1
+
+
+def test_a_host_holds_one_message_of_positions_whatever_it_writes() -> None:
+    bucket = Topology().streams()[3]
+
+    assert bucket["name"] == "KV_LOGS_POSITIONS"
+    assert (bucket["max_msgs_per_subject"], bucket["max_msg_size"]) == (1, MAX_PAYLOAD)
+    assert not bucket["allow_rollup_hdrs"]
+
+
+def test_a_site_that_copies_another_one_copies_positions_and_no_offsets() -> None:
+    copied = [one["name"] for one in Topology(mirror="hub").streams() if one.get("mirror")]
+
+    assert copied == ["LOGS", "KV_LOGS_CONFIG", "KV_LOGS_POSITIONS"]
 
 
 def test_each_partition_has_a_consumer_of_its_own_filter() -> None:

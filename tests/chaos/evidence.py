@@ -26,7 +26,7 @@ import zstandard
 
 from bench.processes import TookTooLong
 from broker.connecting.connection import Connection
-from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, STREAM
+from broker.topology import STREAM, Topology
 from tests.chaos.world import World
 
 __all__ = ["ROOM", "dump_destroyed", "dump_streams", "look_around", "pack"]
@@ -34,9 +34,9 @@ __all__ = ["ROOM", "dump_destroyed", "dump_streams", "look_around", "pack"]
 ROOM = 1 << 30
 """How many bytes are packed at most, counted unpacked."""
 _BALLAST = ".ballast"
-_STREAMS = (STREAM, f"KV_{OFFSETS_BUCKET}", f"KV_{CONFIG_BUCKET}")
+_STREAMS = tuple(one["name"] for one in Topology().streams())
 _PATIENCE = 60.0  # seconds for a stream
-_PARTS = ("hosts/*/state", "central/state", "central/out", "written", "hosts/*/logs", "brokers/*")
+_PARTS = ("central/state", "central/out", "written", "hosts/*/logs", "brokers/*")
 
 
 def look_around(world: World) -> None:

@@ -13,12 +13,11 @@ __all__ = ["Host"]
 
 @dataclass(slots=True)
 class Host:
-    """One host; `logs` is the folder of its log files, `state` that of its shipper, `machine` where it runs."""
+    """One host; `logs` is the folder of its log files, `machine` where it runs."""
 
     name: str
     machine: str
     logs: Path
-    state: Path
     writing: Writing
     shipper: Program | None = None
 

@@ -110,7 +110,6 @@ class Leaks:
             world.folder / "tmp",
             world.output,
             world.receiver_state,
-            *(host.state for host in world.hosts),
         )
         for log in sorted((world.folder / "logs").glob("*.log")):
             self.findings += outbursts(log)

@@ -30,7 +30,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Destroyed:
-    """A block that was taken out of the stream before any receiver had committed it."""
+    """Lines of a file that were taken out of the stream before any receiver had committed it."""
 
     host: str
     file: str

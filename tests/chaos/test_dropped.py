@@ -2,12 +2,29 @@
 
 from dataclasses import replace
 
-from broker.looking.message import Held
+from broker.looking.message import Held, held
 from broker.subjects import Subject
-from tests.chaos.faults.stream import carried_out, differences
+from broker.wire.message import Origin, Section, Span, encode_origin
+from tests.chaos.faults.stream import carried_out, destroyed_with, differences
+from tests.chaos.losses import Destroyed
+from tests.chaos.ranges import Range
 
 GONE = Held("logs.p0.web01", 7, 0, {}, b"line\n", Subject(0, "web01"), None, "")
 SAID = {"subject": "logs.p0.web01", "first": 7, "until": 9, "messages": 1}
+
+
+def test_what_is_destroyed_with_a_message_is_told_section_by_section() -> None:
+    sections = (
+        Section("/a", Span("1-1", 5, 9), 4, 1),
+        Section("/b", Span("1-2", 0, 2), 2, 1),
+    )
+    headers = encode_origin(Origin("1-00000001", 1, sections))
+    message = held("logs.p0.web01", 7, 0, headers, b"abc\nd\n")
+
+    assert destroyed_with([GONE, message]) == [
+        Destroyed("web01", "/a", "1-1", Range(5, 9), b"abc\n"),
+        Destroyed("web01", "/b", "1-2", Range(0, 2), b"d\n"),
+    ]
 
 
 def test_what_is_gone_and_said_is_no_difference() -> None:

@@ -26,12 +26,12 @@ def put(path: Path, content: bytes) -> None:
 def test_disks_are_packed_with_their_states_first(tmp_path: Path) -> None:
     put(tmp_path / "brokers/b1/store/1.blk", b"block")
     put(tmp_path / "hosts/web/logs/app.log", b"line\n")
-    put(tmp_path / "hosts/web/state/positions.json", b"{}")
+    put(tmp_path / "central/state/p0.gaps", b"{}")
 
     found = packed(tmp_path, 100)
 
     assert list(found.items()) == [
-        ("hosts/web/state/positions.json", b"{}"),
+        ("central/state/p0.gaps", b"{}"),
         ("hosts/web/logs/app.log", b"line\n"),
         ("brokers/b1/store/1.blk", b"block"),
     ]

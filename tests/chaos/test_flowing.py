@@ -25,7 +25,7 @@ def world(tmp_path: Path) -> World:
     for _ in range(20):
         writing.tick(0.1)
     writing.finish()
-    world.hosts.append(Host("web01", "h1", logs, tmp_path / "state", writing))
+    world.hosts.append(Host("web01", "h1", logs, writing))
     return world
 
 

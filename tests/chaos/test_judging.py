@@ -32,7 +32,7 @@ def world(tmp_path: Path) -> World:
         for _ in range(20):
             writing.tick(0.1)
         writing.finish()
-        host = Host(name, "h1", folder / "logs", folder / "state", writing)
+        host = Host(name, "h1", folder / "logs", writing)
         world.hosts.append(host)
         received = b"".join(host.sources()).splitlines(keepends=True)
         (world.output / f"{name}.log.000001").write_bytes(b"".join(received[:9]))

@@ -56,12 +56,12 @@ def test_half_made_files_are_left_over_and_finished_ones_are_not(tmp_path: Path)
     scratch, state = tmp_path / "tmp", tmp_path / "state"
     for path in (scratch / "receiver" / "logreceiver-1", state / ".owners"):
         path.mkdir(parents=True)
-    for name in ("p0.journal", "web.log", ".web.log.000001.zst.new", "positions.json.1a.tmp"):
+    for name in ("p0.journal", "web.log", ".web.log.000001.zst.new", "lengths.1a.tmp"):
         (state / name).touch()
 
     found = {words.split()[0].rpartition("/")[2] for words in left_over(scratch, state)}
 
-    assert found == {"logreceiver-1", ".web.log.000001.zst.new", "positions.json.1a.tmp"}
+    assert found == {"logreceiver-1", ".web.log.000001.zst.new", "lengths.1a.tmp"}
 
 
 def test_a_traceback_in_a_log_is_found_with_its_words(tmp_path: Path) -> None:

@@ -157,7 +157,6 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         receiver += ["--rotate-size", "20kB", "--compress", "zstd"]
         files = {host: tmp_path / "hosts" / host / "app.log" for host in (CALM, KILLED)}
         victim: list[str | Path] = ["--file", files[KILLED], "--host", KILLED, *where]
-        victim += ["--state-dir", tmp_path / "state" / "shipper"]
         programs = {}
         for role, words in (("receiver", receiver), ("shipper", victim)):
             faults = tmp_path / "faults" / role

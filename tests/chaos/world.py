@@ -1,6 +1,6 @@
 """A whole suite in one folder, each program on a machine of its own, looked after as a service manager would.
 
-folder/hosts/<host>/logs, state     the host's disk
+folder/hosts/<host>/logs            the host's disk
 folder/brokers/<name>               a broker's disk
 folder/central/out, state           the receivers' disk
 folder/credentials                  what is carried to each program, where the brokers are secured
@@ -365,13 +365,11 @@ class World:
         machine = self.machines[_HOST_MACHINES[number % len(_HOST_MACHINES)]]
         folder = self.folder / "hosts" / name
         self._mount(f"host-{name}", folder, "host")
-        logs, state = folder / "logs", folder / "state"
-        for path in (logs, state):
-            path.mkdir()
-        host = Host(name, machine.name, logs, state, self.writing(name, number, logs))
+        logs = folder / "logs"
+        logs.mkdir()
+        host = Host(name, machine.name, logs, self.writing(name, number, logs))
         seed = self.shape.seed + number
         words: list[str | Path] = ["--file", logs / _SHOWN[seed % len(_SHOWN)], "--grace", "30s"]
-        words += ["--state-dir", state]
         host.shipper = self.start_program(
             "logshipper",
             f"shipper-{name}",

@@ -21,6 +21,7 @@ from tests.raw import Heard, Raw
 __all__ = ["OPERATIONS", "Attack", "Operation", "Outcome"]
 
 BAD = "evil"
+_POSITIONS = f"$KV.LOGS_POSITIONS.{BAD}"
 MEBIBYTE = 1024 * 1024
 
 
@@ -82,16 +83,22 @@ def _message(subject: str, payload: bytes, headers: dict[str, str]) -> bytes:
     return f"HPUB {subject} {sizes}\r\n".encode() + head + payload + b"\r\n"
 
 
-def _ours(file: str = "/var/log/app.log", span: str = "f:0-7", **more: str) -> dict[str, str]:
-    """Return the headers of a shipper's message."""
-    return {
-        "Log-Agent": "evil-agent",
-        "Log-Lines": "1",
-        "Log-Read-At": "1",
-        "Log-File": file,
-        "Log-Span": span,
-        **more,
-    }
+def _ours(**section: object) -> dict[str, str]:
+    """Return the headers of a shipper's message of 7 bytes; `section` is what its only section says otherwise."""
+    entry = {"file": "/var/log/app.log", "id": "f", "start": 0, "end": 7, "size": 7, "lines": 1}
+    return _with_spans(json.dumps([entry | section]))
+
+
+def _with_spans(text: str) -> dict[str, str]:
+    return {"Log-Agent": "evil-agent", "Log-Read-At": "1", "Log-Spans": text}
+
+
+def _many_sections(files: int) -> dict[str, str]:
+    sections = (
+        {"file": "", "id": f"{number}", "start": 0, "end": 2, "size": 2, "lines": 1}
+        for number in range(files)
+    )
+    return _with_spans(json.dumps(list(sections), separators=(",", ":")))
 
 
 def _many(attack: Attack, headers: Sequence[dict[str, str]], payload: bytes) -> list[Heard]:
@@ -177,6 +184,11 @@ def _slow_reader(attack: Attack) -> list[Heard]:
     return []
 
 
+def _large_positions(attack: Attack) -> list[Heard]:
+    payload = bytes(8_000_000)
+    return [attack.connection().publish(_POSITIONS, payload) for _ in range(20)]
+
+
 OPERATIONS = (
     # what it has no right to
     Operation(
@@ -225,6 +237,25 @@ OPERATIONS = (
         Outcome.DENIED,
     ),
     Operation(
+        "another host's positions",
+        lambda a: _ask(
+            a,
+            *(f"$KV.LOGS_POSITIONS.{one}" for one in ("web01", "web02", "*", ">", f"{BAD}.web01")),
+            f"{API}.DIRECT.GET.KV_LOGS_POSITIONS",
+            *(
+                f"{API}.DIRECT.GET.KV_LOGS_POSITIONS.$KV.LOGS_POSITIONS.{one}"
+                for one in ("web01", "web02", "*", ">")
+            ),
+            *(
+                f"{prefix}.STREAM.{one}.KV_LOGS_POSITIONS"
+                for prefix in (API, "$JS.API")
+                for one in ("PURGE", "DELETE", "UPDATE", "INFO", "MSG.GET", "MSG.DELETE")
+            ),
+            f"{API}.CONSUMER.CREATE.KV_LOGS_POSITIONS",
+        ),
+        Outcome.DENIED,
+    ),
+    Operation(
         "what others hear",
         lambda a: _subscribe(
             a, ">", "logs.>", "_INBOX.>", "_INBOX_web01.>", "$SYS.>", "$JS.>", "$KV.>"
@@ -241,7 +272,7 @@ OPERATIONS = (
     ),
     Operation(
         "an empty message with a shipper's headers",
-        lambda a: a.publish(b"", **_ours(span="f:0-0")),
+        lambda a: a.publish(b"", **_ours()),
         Outcome.QUARANTINED,
         1,
     ),
@@ -274,26 +305,42 @@ OPERATIONS = (
         lambda a: _many(
             a,
             [
-                _ours(span="no span"),
-                _ours(span="f:9-1"),
-                _ours(span=f"f:0-{'9' * 30_000}"),
-                {"Log-Span": "f:0-7"},
-                _ours(Log_Identity="none"),
+                _with_spans("no JSON"),
+                _with_spans("[" * 60_000),
+                _with_spans("[]"),
+                _with_spans('[{"file":"\\ud800"}]'),
+                _ours(start=9, end=1),
+                _ours(end=10**4000),
+                _ours(end=8, size=8),
+                _ours(lines=True),
+                {"Log-Spans": "[]"},
+                _ours(identity="none"),
             ],
             b"a line\n",
         ),
         Outcome.QUARANTINED,
-        5,
+        10,
+    ),
+    Operation(
+        "a claim that has lines",
+        lambda a: a.publish(b"a line\n", Log_Agent="evil-agent", Log_Read_At="1"),
+        Outcome.QUARANTINED,
+        1,
     ),
     Operation(
         "file ids of 60 KB",
-        lambda a: _many(a, [_ours(span=f"{one:x<60000}:0-7") for one in range(50)], b"a line\n"),
+        lambda a: _many(a, [_ours(id=f"{one:x<60000}") for one in range(50)], b"a line\n"),
         Outcome.QUARANTINED,
         50,
     ),
     Operation(
         "1,000 messages, each with a file id of its own",
-        lambda a: _many(a, [_ours(span=f"id{one}:0-2") for one in range(1_000)], b"x\n"),
+        lambda a: _many(a, [_ours(id=f"id{one}", end=2, size=2) for one in range(1_000)], b"x\n"),
+        Outcome.TAKEN,
+    ),
+    Operation(
+        "a message of 800 files",
+        lambda a: _many(a, [_many_sections(800)], b"x\n" * 800),
         Outcome.TAKEN,
     ),
     Operation(
@@ -301,7 +348,7 @@ OPERATIONS = (
         lambda a: _many(
             a,
             [
-                _ours(span=f"gap{one}:{begin}-{begin + 2}")
+                _ours(id=f"gap{one}", start=begin, end=begin + 2, size=2)
                 for begin in (0, 9)
                 for one in range(1_500)
             ],
@@ -314,7 +361,9 @@ OPERATIONS = (
         lambda a: _many(
             a,
             [
-                _ours("/" + "/".join(f"{one}d{depth}" for depth in range(495)), f"deep{one}:0-7")
+                _ours(
+                    file="/" + "/".join(f"{one}d{depth}" for depth in range(495)), id=f"deep{one}"
+                )
                 for one in range(100)
             ],
             b"a line\n",
@@ -326,14 +375,14 @@ OPERATIONS = (
         lambda a: _many(
             a,
             [
-                _ours(path, f"path{number}:0-7")
+                _ours(file=path, id=f"path{number}")
                 for number, path in enumerate(
                     (
                         "../../../../escaped",
                         "/../escaped",
                         "%2e%2e/escaped",
                         "/x/%00/escaped",
-                        "/" + "y" * 5_000,
+                        "/" + "y" * 4_000,
                         "/.quarantine/escaped",
                         "/web01.log/%1b[31mescaped",
                     )
@@ -355,7 +404,7 @@ OPERATIONS = (
                 {"KV-Operation": "PURGE"},
                 {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "logs.p0.web01"},
                 {"Nats-Expected-Stream": "KV_LOGS_OFFSETS"},
-                {"Nats-Batch-Id": "never", "Nats-Batch-Sequence": "1"},
+                {"Nats-Batch-Id": "refused", "Nats-Batch-Sequence": "1"},
             )
             for heard in a.publish(b"a line\n", **headers)
         ],
@@ -365,7 +414,7 @@ OPERATIONS = (
         "the claim of an agent, again and again",
         lambda a: _many(
             a,
-            [{"Log-Agent": f"a{one}", "Log-Lines": "0", "Log-Read-At": "1"} for one in range(200)],
+            [{"Log-Agent": f"a{one}", "Log-Read-At": "1"} for one in range(200)],
             b"",
         ),
         Outcome.TAKEN,
@@ -376,6 +425,25 @@ OPERATIONS = (
         Outcome.TAKEN,
     ),
     Operation("8 MB of empty lines", lambda a: a.publish(b"\n" * (8_000_000)), Outcome.TAKEN),
+    Operation(
+        "its own positions, as large as they can be, 20 times", _large_positions, Outcome.TAKEN
+    ),
+    Operation(
+        "its own positions, with headers of JetStream",
+        lambda a: [
+            a.connection().publish(_POSITIONS, b"{}", header=header)
+            for header in (
+                "Nats-Rollup: all",
+                "Nats-Rollup: sub",
+                "Nats-TTL: 1s",
+                "Nats-Msg-Id: the same",
+                "KV-Operation: DEL",
+                "KV-Operation: PURGE",
+                "Nats-Expected-Last-Subject-Sequence-Subject: $KV.LOGS_POSITIONS.web01",
+            )
+        ],
+        Outcome.TAKEN,
+    ),
     # what it does to the server
     Operation(
         "the server's own words in a handshake",
@@ -399,6 +467,11 @@ OPERATIONS = (
     Operation(
         "a consumer that pushes to a receiver's offset",
         lambda a: _push(a, "$KV.LOGS_OFFSETS.p0"),
+        Outcome.TAKEN,
+    ),
+    Operation(
+        "a consumer that pushes to another host's positions",
+        lambda a: _push(a, "$KV.LOGS_POSITIONS.web01"),
         Outcome.TAKEN,
     ),
     Operation(

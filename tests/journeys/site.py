@@ -42,8 +42,8 @@ class Site:
         return self.programs.start(name, command, folder=ROOT)
 
     def ship(self, name: str, file: str, *options: object) -> Process:
-        state = ("--state-dir", self.folder / name, "--file", self.folder / "app.log")
-        return self.start(name, "shipper", "--config", self.folder / file, *state, *options)
+        log = ("--file", self.folder / "app.log")
+        return self.start(name, "shipper", "--config", self.folder / file, *log, *options)
 
     def publish(
         self, host: str, subject: str, *messages: tuple[bytes, dict[str, str] | None]

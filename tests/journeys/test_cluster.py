@@ -34,7 +34,6 @@ class Stage:
             [
                 str(Path(sys.executable).with_name("logshipper")),
                 *("--file", self.files[host], "--host", host, *servers),
-                *("--state-dir", self.folder / "state" / host),
             ],
         )
 

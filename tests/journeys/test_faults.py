@@ -1,5 +1,4 @@
 import os
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -9,6 +8,8 @@ import pytest
 from bench.processes import wait_until
 from bench.stage import Stage
 from bench.traffic import Traffic
+from tests.positions import delete_positions, has_positions
+from tests.receiver.partition import ask
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(360)]
 
@@ -52,10 +53,14 @@ def test_lost_positions_are_rebuilt_from_the_stream(stage: Stage) -> None:
     shipper = stage.suite.start_shipper("lost01", files)
 
     with Traffic(files, 1000) as traffic:
-        state = stage.suite.shipper_state("lost01")
-        wait_until("positions are kept", lambda: any(state.rglob("positions.json")), 90, [shipper])
+        wait_until(
+            "positions are kept",
+            lambda: ask(stage.suite.url, lambda c: has_positions(c, "lost01")),
+            90,
+            [shipper],
+        )
         shipper.kill()
-        shutil.rmtree(state)
+        ask(stage.suite.url, lambda c: delete_positions(c, "lost01"))
         shipper.start()
         time.sleep(1)
 
@@ -120,16 +125,14 @@ def test_source_files_that_are_rotated_under_load_are_read_to_their_end(stage: S
 
 
 def test_the_older_of_two_shippers_of_a_host_is_stopped_and_nothing_is_stored_twice(
-    stage: Stage, tmp_path: Path
+    stage: Stage,
 ) -> None:
     file = stage.host_folder("twice01") / "app.log"
     older = stage.suite.start_shipper("twice01", [file])
 
     with Traffic([file], 500) as traffic:
         wait_until("lines arrive", lambda: stage.received_size("twice01") > 0, 60, [older])
-        newer = stage.suite.start_shipper(
-            "twice01", [file], "--state-dir", str(tmp_path), "--take-over"
-        )
+        newer = stage.suite.start_shipper("twice01", [file], "--take-over")
         code = older.wait(60)
 
     assert code == 78

@@ -144,9 +144,8 @@ class Besieged(Site):
     def _ship(self, host: str) -> Honest:
         log = self.folder / f"{host}.log"
         log.touch()
-        options = ("--file", log, "--state-dir", self.folder / f"at-{host}")
         config = self.folder / f"host-{host}.toml"
-        self.start(f"shipper-{host}", "shipper", "--config", config, *options)
+        self.start(f"shipper-{host}", "shipper", "--config", config, "--file", log)
         return Honest(host, log, self.output / host / str(log).lstrip("/"))
 
 

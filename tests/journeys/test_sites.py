@@ -11,9 +11,10 @@ from bench.ports import free_port
 from bench.processes import Process, Processes, wait_until
 from bench.stored import judge_stored
 from bench.suite import Suite
+from broker import bucket
 from broker.connecting.access import Access
 from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
-from broker.topology import STREAM
+from broker.topology import POSITIONS_BUCKET, STREAM
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats]
 
@@ -38,12 +39,14 @@ def append(log: Path, first: int, until: int) -> None:
         )
 
 
-def ask(suite: Suite) -> dict[str, Any]:
+def connected(suite: Suite) -> Connection:
     key = suite.folder / "admin.toml"
+    return Connection([suite.url], "test", access=Access(nkey=key if key.exists() else None))
 
+
+def ask(suite: Suite) -> dict[str, Any]:
     async def ask() -> dict[str, Any]:
-        access = Access(nkey=key if key.exists() else None)
-        connection = Connection([suite.url], "test", access=access)
+        connection = connected(suite)
         try:
             await connection.once()
             return await connection.api(f"STREAM.INFO.{STREAM}", {"subjects_filter": ">"})
@@ -59,6 +62,29 @@ def held(suite: Suite, host: str) -> int:
     """How many messages of a host are there."""
     found = ask(suite)["state"].get("subjects") or {}
     return sum(count for subject, count in found.items() if subject.endswith(f".{host}"))
+
+
+def write_positions(suite: Suite, host: str, value: bytes, revision: int) -> int:
+    async def write() -> int:
+        connection = connected(suite)
+        try:
+            return await bucket.write(connection, POSITIONS_BUCKET, host, value, revision)
+        finally:
+            await connection.close()
+
+    return asyncio.run(write())
+
+
+def positions(suite: Suite, host: str) -> bytes | None:
+    async def read() -> bytes | None:
+        connection = connected(suite)
+        try:
+            entry = await bucket.read(connection, POSITIONS_BUCKET, host)
+        finally:
+            await connection.close()
+        return entry.value if entry else None
+
+    return asyncio.run(read())
 
 
 def has_all(suite: Suite, other: Suite, host: str, seconds: float, *watched: Process) -> None:
@@ -156,12 +182,15 @@ def test_a_second_site_holds_a_copy_and_goes_on_with_it_when_the_first_is_lost(
     ship(first, "web01", log, "--config", str(first.folder / "host.toml"))
     has_all(second, first, "web01", 60, broker, copy)
     assert ask(second)["state"]["last_seq"] == ask(first)["state"]["last_seq"]
+    revision = write_positions(first, "web09", b"at first", 0)
+    wait_until("positions are copied", lambda: positions(second, "web09") == b"at first", 60)
 
     broker.kill()
     said = logbroker(second, "promote", "--server", second.url, "--yes")
     assert "copy of site first's" in said
+    write_positions(second, "web09", b"at second", revision)
     append(log, 3000, 6000)
-    ship(second, "web01", log, "--state-dir", str(first.shipper_state("web01")))
+    ship(second, "web01", log)
 
     verdict = asyncio.run(judge_stored(second.url, "web01", PARTITIONS, [log]))
     assert verdict.is_perfect, verdict

@@ -78,7 +78,6 @@ def test_a_shipper_refuses_a_host_name_that_is_not_allowed(
     file.write_bytes(b"a line\n")
     before = stage.suite.last_sequence()
 
-    state = stage.suite.folder / "state" / "refused"
     shipper = stage.suite.start_program(
         "logshipper",
         f"refused-{tmp_path.name}",
@@ -89,8 +88,6 @@ def test_a_shipper_refuses_a_host_name_that_is_not_allowed(
             stage.suite.url,
             "--host",
             host,
-            "--state-dir",
-            str(state),
         ],
     )
     code = shipper.wait(60)

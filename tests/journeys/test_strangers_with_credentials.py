@@ -55,9 +55,9 @@ def test_what_strangers_publish_stops_no_partition_and_no_shipper(site: Site) ->
         (b"", None),
         (b"not zstd", ZSTD),
         (zstandard.compress(bytes(60 * 1024 * 1024)), ZSTD),
-        (b"", {"Log-Agent": "1-1", "Log-Lines": "0", "Log-Read-At": "1"}),
+        (b"", {"Log-Agent": "1-1", "Log-Read-At": "1"}),
         (b"", {"Status": "404"}),
-        (b"another", {"Log-Span": "x"}),
+        (b"another", {"Log-Spans": "x"}),
         (b"", None),
     )
     with log.open("ab") as file:

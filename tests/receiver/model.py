@@ -18,7 +18,7 @@ __all__ = ["Folder", "Model", "Sent"]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A message of the stream. `lines` as they are written; `span` is that of a shipper's block, of one host's `file`.
+    """A section of a message of the stream. `lines` as they are written; of a shipper's, `start` and `end` are its span in `file`.
 
     What `is_bad` belongs into quarantine.
     """
@@ -52,7 +52,7 @@ class Folder:
         return self.path / "out"
 
     def take(self, sent: Sent, live: str) -> tuple[int, int]:
-        """Take a message in, as the receiver must; return its lines and bytes that are new."""
+        """Take a section in, as the receiver must; return its lines and bytes that are new."""
         if sent.is_bad:
             self.bad.add(sent.sequence)
             return 0, 0
@@ -148,7 +148,7 @@ class Model:
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self.sent: dict[int, Sent] = {}
+        self.sent: dict[int, tuple[Sent, ...]] = {}
         self.next = {0: 1, 1: 1}
         self.totals = {0: [0, 0], 1: [0, 0]}
 
@@ -159,11 +159,11 @@ class Model:
         if until > self.next[partition]:
             folder.committed[partition] = until
         for sequence in range(self.next[partition], until):
-            sent = self.sent.get(sequence)
-            if sent and sent.partition == partition:
-                lines, size = folder.take(sent, live(sent))
-                self.totals[partition][0] += lines
-                self.totals[partition][1] += size
+            for sent in self.sent.get(sequence, ()):
+                if sent.partition == partition:
+                    lines, size = folder.take(sent, live(sent))
+                    self.totals[partition][0] += lines
+                    self.totals[partition][1] += size
         self.next[partition] = max(until, self.next[partition])
 
     def purge(self, first: int) -> None:

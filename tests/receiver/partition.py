@@ -14,12 +14,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import zstandard
+
 from broker import bucket
-from broker.block import MAX_ID_BYTES, Identity, Origin, Span, encode_origin
 from broker.connecting.connection import Connection
 from broker.faults import VARIABLE
 from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
+from broker.wire.message import MAX_ID_BYTES, Identity, Origin, Section, Span, encode_origin
 from receiver import task
 from receiver.assignment import Assignment, Destination, Stay, Turn
 from receiver.outcome import Blocked, Cause, Done, Ending, Report, Superseded
@@ -262,24 +264,40 @@ def ask(url: str, question: Callable[[Connection], Awaitable[Answer]]) -> Answer
     return asyncio.run(connected())
 
 
-def ours(
-    host: str, file: str, start: int, payload: bytes, **changes: Any
+def lines_of(
+    file: str, start: int, payload: bytes, *, end: int | None = None, filtered: bool = False
+) -> tuple[Section, bytes]:
+    """Return lines of a file below /var/log and the section that says so; by themselves they end where the span does."""
+    is_plain = file.isascii() and file.isprintable() and " " not in file
+    span = Span(
+        file
+        if is_plain and len(file) <= MAX_ID_BYTES
+        else hashlib.sha256(file.encode()).hexdigest(),
+        start,
+        start + len(payload) if end is None else end,
+    )
+    identity = Identity(1, 0, "", 0, "")
+    count = payload.count(b"\n")
+    section = Section(f"/var/log/{file}", span, len(payload), count, identity, filtered)
+    return section, payload
+
+
+def message(
+    host: str, *parts: tuple[Section, bytes], compressed: bool = False
 ) -> tuple[str, bytes, dict[str, str]]:
-    """Return a message of partition 0 as a shipper makes it: subject, payload, headers."""
-    file_id = (
-        file if len(file.encode()) <= MAX_ID_BYTES else hashlib.sha256(file.encode()).hexdigest()
-    )
-    span = Span(file_id, start, changes.pop("end", start + len(payload)))
-    origin = Origin(
-        "1-00000001",
-        f"/var/log/{file}",
-        span,
-        Identity(1, 0, "", 0, ""),
-        payload.count(b"\n"),
-        1_000,
-        **changes,
-    )
-    return f"logs.p0.{host}", payload, encode_origin(origin)
+    """Return a message of partition 0 as a shipper makes it of lines of several files: subject, payload, headers."""
+    origin = Origin("1-00000001", 1_000, tuple(section for section, _ in parts), compressed)
+    payload = b"".join(lines for _, lines in parts)
+    data = zstandard.compress(payload) if compressed else payload
+    return f"logs.p0.{host}", data, encode_origin(origin)
+
+
+def ours(
+    host: str, file: str, start: int, payload: bytes, *, end: int | None = None, **changes: bool
+) -> tuple[str, bytes, dict[str, str]]:
+    """Return a message of partition 0 with lines of one file."""
+    compressed = changes.pop("compressed", False)
+    return message(host, lines_of(file, start, payload, end=end, **changes), compressed=compressed)
 
 
 def blocked(outcome: object, cause: Cause, *words: str) -> None:

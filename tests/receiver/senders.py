@@ -11,10 +11,10 @@ from typing import NamedTuple, TypeVar
 
 import zstandard
 
-from broker.block import Identity, Origin, Span, encode_origin
 from broker.connecting.access import Access
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.topology import STREAM, Topology
+from broker.wire.message import Identity, Origin, Section, Span, encode_origin
 from receiver.reading import background
 from tests.conftest import Server, apply_topology
 from tests.receiver.flaky import Flaky
@@ -88,6 +88,14 @@ class Source(NamedTuple):
     file: str
 
 
+class _Run(NamedTuple):
+    """Lines of a file from a byte on."""
+
+    source: Source
+    start: int
+    payload: bytes
+
+
 @dataclass(slots=True)
 class Senders:
     """All of them. What they have sent the model knows."""
@@ -106,21 +114,27 @@ class Senders:
             if self.chance.random() < 0.25:
                 self._plain(source)
             else:
-                self._ship(source, self._some_lines(source))
+                sources = [source, *self._beside(source)]
+                self._store(*(self._next(one, self._some_lines(one)) for one in sources))
 
     def publish_bad(self, amount: int) -> None:
-        partition, host, _ = self._any()
+        """Send what is no zstd, what nobody can decompress, or sections that do not make up the lines."""
+        source = self._any()
         headers = {"Content-Encoding": ("zstd", "br")[amount % 2]}
-        sequence = self._send(f"logs.p{partition}.{host}", b"no zstd", headers)
-        self.model.sent[sequence] = Sent(sequence, partition, host, b"", is_bad=True)
+        if amount == 2:
+            origin = Origin("1-00000001", 1_000, (_section(source.file, 10**6, b"12345678"),))
+            headers = encode_origin(origin)
+        sequence = self._send(f"logs.p{source.partition}.{source.host}", b"no zstd", headers)
+        self.model.sent[sequence] = (Sent(sequence, *source[:2], b"", is_bad=True),)
 
     def leave_a_gap(self, amount: int) -> None:
         source = self._any()
         self.positions[source] = self.positions.get(source, 0) + 10 + amount
-        self._ship(source, self._some_lines(source))
+        sources = [*self._beside(source), source]
+        self._store(*(self._next(one, self._some_lines(one)) for one in sources))
 
     def repeat(self, amount: int) -> None:
-        """Send once more what was sent, which may end in something new."""
+        """Send once more what was sent, which may end in something new, or have something new of another file behind it."""
         source = self._any()
         shipped = self.shipped.get(source)
         if not shipped:
@@ -128,32 +142,43 @@ class Senders:
         start, payload = shipped[-1 - amount % len(shipped)]
         if start + len(payload) == self.positions[source] and self.chance.random() < 0.5:
             payload += self._some_lines(source)
-        self._store(source, start, payload)
+        beside = [self._next(one, self._some_lines(one)) for one in self._beside(source)]
+        self._store(_Run(source, start, payload), *beside)
 
     def tear(self, amount: int) -> None:
         """Send a piece of a line; its rest comes with the next lines of the file, or never."""
         source = self._any()
         payload = self._some_lines(source)
-        self._ship(source, payload[: -2 - amount])
+        torn = self._next(source, payload[: -2 - amount])
+        self._store(torn, *(self._next(one, self._some_lines(one)) for one in self._beside(source)))
         if amount:
             self.rests[source] = payload[-2 - amount :]
 
-    def _ship(self, source: Source, payload: bytes) -> None:
-        self._store(source, self.positions.get(source, 0), self.rests.pop(source, b"") + payload)
+    def _next(self, source: Source, payload: bytes) -> "_Run":
+        rest = self.rests.pop(source, b"")
+        return _Run(source, self.positions.get(source, 0), rest + payload)
 
-    def _store(self, source: Source, start: int, payload: bytes) -> None:
-        partition, host, file = source
-        self.shipped.setdefault(source, []).append((start, payload))
-        end = start + len(payload)
-        self.positions[source] = max(end, self.positions.get(source, 0))
+    def _beside(self, source: Source) -> list[Source]:
+        """Return other files of a host that are shipped in the same message: none, as a rule."""
+        others = [source._replace(file=file) for file in FILES if file != source.file]
+        return others if self.chance.random() < 0.3 else []
+
+    def _store(self, *runs: "_Run") -> None:
+        """Send one message of runs of lines, all of one host."""
+        for source, start, payload in runs:
+            self.shipped.setdefault(source, []).append((start, payload))
+            self.positions[source] = max(start + len(payload), self.positions.get(source, 0))
         is_packed = self.chance.random() < 0.3
-        origin = Origin(
-            *("1-00000001", file, Span(f"id{file}", start, end), Identity(1, 0, "", 0, "")),
-            *(payload.count(b"\n"), 1_000, is_packed),
-        )
-        data = zstandard.compress(payload) if is_packed else payload
+        sections = (_section(run.source.file, run.start, run.payload) for run in runs)
+        origin = Origin("1-00000001", 1_000, tuple(sections), is_packed)
+        lines = b"".join(run.payload for run in runs)
+        data = zstandard.compress(lines) if is_packed else lines
+        partition, host, _ = runs[0].source
         sequence = self._send(f"logs.p{partition}.{host}", data, encode_origin(origin))
-        self.model.sent[sequence] = Sent(sequence, partition, host, payload, file, start, end)
+        self.model.sent[sequence] = tuple(
+            Sent(sequence, *source[:2], payload, source.file, start, start + len(payload))
+            for source, start, payload in runs
+        )
 
     def _plain(self, source: Source) -> None:
         partition, host, _ = source
@@ -162,7 +187,7 @@ class Senders:
         sequence = self._send(
             f"logs.p{partition}.{host}", payload if is_finished else payload[:-1], None
         )
-        self.model.sent[sequence] = Sent(sequence, partition, host, payload)
+        self.model.sent[sequence] = (Sent(sequence, partition, host, payload),)
 
     def _send(self, subject: str, data: bytes, headers: dict[str, str] | None) -> int:
         answer = self.broker.ask(lambda connection: connection.ask(subject, data, headers))
@@ -178,3 +203,8 @@ class Senders:
     def _any(self) -> Source:
         partition = self.chance.choice([0, 0, 1])
         return Source(partition, self.chance.choice(HOSTS[partition]), self.chance.choice(FILES))
+
+
+def _section(file: str, start: int, payload: bytes) -> Section:
+    span = Span(f"id{file}", start, start + len(payload))
+    return Section(file, span, len(payload), payload.count(b"\n"), Identity(1, 0, "", 0, ""))

@@ -69,6 +69,7 @@ def test_all_workers_the_master_and_the_driver_are_killed_and_no_line_is_lost_or
     scene.wait_for_all(receiver, seconds=PATIENCE)
     receiver.kill()
     scene.publish(300)
+    cluster.wait_for_workers(len(cluster.workers))
     second = started(scene, cluster, "second")
     scene.wait_for_all(second, seconds=PATIENCE)
 

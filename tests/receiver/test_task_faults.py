@@ -8,19 +8,22 @@ import pytest
 from receiver.assignment import Stay
 from receiver.faults import IN_BATCH
 from receiver.outcome import Done, Ending
-from tests.receiver.partition import Partition, ours
+from tests.receiver.partition import Partition, lines_of, message
 
 pytestmark = pytest.mark.nats
 
 _HOSTS = ("web01", "db.example.net", "new")
 
 
-def blocks(first: int, count: int) -> list[tuple[str, bytes, dict[str, str]]]:
+def messages(first: int, count: int) -> list[tuple[str, bytes, dict[str, str]]]:
     made = []
     for number in range(first, first + count):
         host = _HOSTS[number % 2] if first == 0 else _HOSTS[number % 3]
         payload = f"{number:06d} line of {host}\nand another ".encode().ljust(99, b".") + b"\n"
-        made.append(ours(host, f"file-{host}", number * 100, payload, end=number * 100 + 100))
+        place = number * 100
+        other = lines_of(f"other-{host}", place // 10, f"{number:09d}\n".encode())
+        section = lines_of(f"file-{host}", place, payload)
+        made.append(message(host, *([section, other] if number % 4 else [other, section])))
     return made
 
 
@@ -34,9 +37,9 @@ def reference(partition: Partition, tmp_path: Path) -> tuple[int, Partition]:
     """Receive two batches without a fault; return where the second begins."""
     twin = partition.with_folder(tmp_path / "reference")
     twin.claim()
-    between = twin.publish(*blocks(0, 7)) + 1
+    between = twin.publish(*messages(0, 7)) + 1
     first = twin.run(1)
-    twin.publish(*blocks(7, 20))
+    twin.publish(*messages(7, 20))
     second = twin.run(between)
     assert isinstance(first, Done)
     assert isinstance(second, Done)
@@ -61,7 +64,7 @@ def test_a_task_killed_at_any_point_leaves_nothing_behind_that_the_next_does_not
     own.move(1)
     if batch == "second":
         assert isinstance(own.run(1), Done)
-        begin = own.publish(*blocks(27, 20)) - 19
+        begin = own.publish(*messages(27, 20)) - 19
         twin.move(begin)
         assert isinstance(twin.run(begin), Done)
         own.move(begin)
@@ -80,7 +83,7 @@ def test_a_file_that_a_killed_task_was_writing_anew_is_gone_though_nothing_is_wr
     partition: Partition,
 ) -> None:
     partition.claim()
-    partition.publish(*blocks(0, 7))
+    partition.publish(*messages(0, 7))
     partition.run_apart(1, fault="lengths_written")
     left = list(partition.state.glob("*.tmp"))
     next_ = partition.offset().next
@@ -161,7 +164,7 @@ def test_a_batch_that_was_committed_before_the_driver_died_is_not_written_again(
     partition: Partition,
 ) -> None:
     partition.claim()
-    partition.publish(*blocks(0, 10))
+    partition.publish(*messages(0, 10))
     done = partition.run(1)
     assert isinstance(done, Done)
     before = partition.files()
@@ -175,7 +178,7 @@ def test_a_batch_that_was_committed_before_the_driver_died_is_not_written_again(
 
 def test_a_task_whose_report_was_lost_is_not_written_again(partition: Partition) -> None:
     partition.claim()
-    partition.publish(*blocks(0, 10))
+    partition.publish(*messages(0, 10))
     once = partition.run(1)
     before = partition.files()
 
@@ -188,9 +191,9 @@ def test_a_task_whose_report_was_lost_is_not_written_again(partition: Partition)
 
 def test_a_batch_written_anew_may_take_in_more_than_at_first(partition: Partition) -> None:
     partition.claim()
-    partition.publish(*blocks(0, 10))
+    partition.publish(*messages(0, 10))
     partition.run_apart(1, fault="ended")
-    partition.publish(*blocks(10, 10))
+    partition.publish(*messages(10, 10))
 
     done = partition.run(1)
 

@@ -13,7 +13,7 @@ from receiver.reading import fetch
 from receiver.writing.gaps import Missing, missing
 from receiver.writing.received import MOST_OF_HOST
 from receiver.writing.spans import Kind
-from tests.receiver.partition import Partition, ours
+from tests.receiver.partition import Partition, lines_of, message, ours
 
 pytestmark = pytest.mark.nats
 
@@ -28,9 +28,9 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
 def test_claims_are_skipped_and_what_nobody_can_write_is_set_aside(partition: Partition) -> None:
     broken = ours("web01", "a", 0, b"one\n")[2]
     partition.publish(
-        ("logs.p0.web01", b"", {"Log-Agent": "1-1", "Log-Lines": "0", "Log-Read-At": "1"}),
+        ("logs.p0.web01", b"", {"Log-Agent": "1-1", "Log-Read-At": "1"}),
         ("logs.p0.a/b", b"evil\n", None),
-        ("logs.p0.web01", b"no span", {**broken, "Log-Span": "x"}),
+        ("logs.p0.web01", b"no span", {**broken, "Log-Spans": "x"}),
         ("logs.p0.web01", b"not zstd", {"Content-Encoding": "zstd"}),
         ("logs.p0.web01", zstandard.compress(b"a\n") + b"more", {"Content-Encoding": "zstd"}),
         ("logs.p0.web01", b"x", {"Content-Encoding": "br"}),
@@ -150,6 +150,31 @@ def test_gaps_and_repeats_are_found_across_batches_and_not_invented_by_an_undo(
     assert gap["since"] <= gap["until"]
 
 
+def test_sections_are_judged_each_by_itself_across_batches_and_an_undo(
+    partition: Partition,
+) -> None:
+    partition.publish(message("web01", lines_of("a", 0, b"a1\n"), lines_of("b", 0, b"b1\n")))
+    first = partition.receive()
+    parts = lines_of("a", 3, b"a2\n"), lines_of("b", 0, b"b1\n"), lines_of("c", 7, b"piece, ")
+    partition.publish(message("web01", *parts))
+    partition.run_apart(first.until, fault="ended")
+    partition.publish(
+        message("web01", lines_of("b", 9, b"b2\n"), lines_of("c", 14, b"rest\n"), compressed=True)
+    )
+
+    done = partition.run(first.until)
+
+    assert isinstance(done, Done)
+    assert [(f.kind, f.file_id, f.start, f.end) for f in done.findings] == [
+        (Kind.REPEAT, "b", 0, 3),
+        (Kind.GAP, "b", 3, 9),
+    ]
+    assert partition.read("web01") == b"a1\nb1\na2\npiece, \nb2\nrest\n"
+    partition.run(done.until)
+    [told] = (partition.output / ".gaps.jsonl").read_text().splitlines()
+    assert json.loads(told)["file"] == "/var/log/b"
+
+
 def test_ids_without_end_of_one_host_hide_no_gap_of_another(
     partition: Partition,
 ) -> None:
@@ -196,7 +221,7 @@ def test_headers_fill_a_batch_too(partition: Partition, monkeypatch: pytest.Monk
     assert done.messages == 8
 
 
-def test_lines_left_out_of_a_block_are_no_gap_and_it_is_never_cut_at_a_wrong_place(
+def test_lines_left_out_of_a_section_are_no_gap_and_it_is_never_cut_at_a_wrong_place(
     partition: Partition,
 ) -> None:
     partition.publish(

@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures.thread  # noqa: F401 - cannot be imported any more once the rights are gone
 import os
 import resource
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +16,8 @@ from shipper.files.selection import Selection
 from shipper.host_lock import HostLock
 from shipper.notice import NoticeKind
 from shipper.telling.check import check_files, seen_by
-from shipper.telling.finding import Mark, bad
-from shipper.telling.premises import check_state
+from shipper.telling.finding import bad
+from shipper.telling.status import running
 from tests.shipper.host import Host
 
 __all__ = ["run_child"]
@@ -43,16 +44,12 @@ def without_rights(folder: str) -> None:
 def told_without_rights(folder: str) -> None:
     """Have `logshipper check` find what a user may not do who is bound by permissions."""
     _become_nobody()
-    file, state = Path(folder) / "a.log", Path(folder) / "state"
+    file = Path(folder) / "a.log"
     file.write_text("line\n")
     file.chmod(0)
-    state.mkdir(mode=0o500)
     selection = Selection.of([str(file)])
     (found,) = check_files(selection, seen_by(selection), 0)
     assert found == bad(f"{file}: cannot be read; check its permissions"), found
-    (kept,) = check_state(state / "web01")
-    assert kept.mark is Mark.BAD, kept
-    state.chmod(0o700)
 
 
 def _become_nobody() -> None:
@@ -91,6 +88,23 @@ async def _without_rights(folder: Path) -> None:
     assert sorted(taken.split()) == [b"2", b"a2"], taken  # each once, whether it was open or not
     assert len({state.file for state in host.follower.states()}) == 2
     await host.follower.close()
+
+
+def asked_by_a_stranger(folder: str) -> None:
+    """Ask, as another user, an agent of the parent's, who runs as root: it tells him nothing, and he is told why.
+
+    The host is called like the folder.
+    """
+    _become_nobody()
+    try:
+        running(Path(folder).name)
+    except OperatorError as error:
+        assert str(error) == f"the agent with pid {os.getppid()} is another user's; ask as root"  # noqa: PT017 - there is no pytest in here
+    else:
+        raise AssertionError("it was told")
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(f"\0logship/status/{Path(folder).name}/{os.getppid()}")
+        assert client.recv(1) == b""  # nor is one who does not mind
 
 
 def beside_a_stranger(folder: str) -> None:

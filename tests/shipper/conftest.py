@@ -1,4 +1,4 @@
-"""What the shipper's tests share: the stream read back, blocks made by hand, a line that can be cut, nobody's folder."""
+"""What the shipper's tests share: the stream read back, rounds made by hand, a line that can be cut, nobody's folder."""
 
 import asyncio
 import json
@@ -6,17 +6,21 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
-from broker.block import Block, Identity, Origin, Span, decode_origin, decode_payload
 from broker.bucket import write
 from broker.connecting.connection import Connection
 from broker.subjects import Subject
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, Topology
+from broker.wire.message import Identity, Origin, Section, Span, decode_origin, decode_payload
+from shipper.block import Block
+from shipper.publishing import compression
+from shipper.publishing.rounds import Round
 from tests.shipper.children import NOBODY
+from tests.shipper.shipped import blocks_of
 
 HOST = "web01"
 IDENTITY = Identity(7, 4, "ab", 0, "")
@@ -27,6 +31,11 @@ class Read:
     sequence: int
     origin: Origin | None
     lines: bytes
+
+    @property
+    def blocks(self) -> list[Block]:
+        """What it holds, a block for each of its sections."""
+        return blocks_of(replace(self.origin, compressed=False), self.lines) if self.origin else []
 
 
 @pytest.fixture
@@ -40,15 +49,24 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.fixture
+def own_host(tmp_path: Path) -> str:
+    """Return a host whose agent nobody else on this machine asks how it stands."""
+    return f"{tmp_path.name[-40:].replace('_', '-')}-{os.getpid()}"
+
+
+@pytest.fixture
 def web01() -> Subject:
     return Subject.for_host(HOST, 2)
 
 
 @pytest.fixture
-def make_block() -> Callable[..., Block]:
-    def make(agent: str, start: int, lines: bytes, file: str = "f1") -> Block:
+def make_round() -> Callable[..., Round]:
+    """Return a function that makes a round of the lines of one file, not compressed."""
+
+    def make(agent: str, start: int, lines: bytes, file: str = "f1") -> Round:
         span = Span(file, start, start + len(lines))
-        return Block(Origin(agent, "/log/a", span, IDENTITY, lines.count(b"\n"), 1), lines)
+        section = Section("/log/a", span, len(lines), lines.count(b"\n"), IDENTITY)
+        return compression.make([Block(section, lines, 1)], agent, "none")
 
     return make
 

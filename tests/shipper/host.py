@@ -13,13 +13,14 @@ from typing import Any
 
 import zstandard
 
-from broker.block import Block
-from shipper.cursor import Cursor, after
+from shipper.block import Block
+from shipper.cursor import Cursor
 from shipper.files.packing import Packing
 from shipper.files.selection import Selection
 from shipper.following.follower import Follower
 from shipper.notice import Notice, NoticeKind
 from shipper.positions import Positions
+from tests.shipper.shipped import origins
 
 __all__ = ["SECOND", "Host", "packed"]
 
@@ -73,7 +74,6 @@ class Host:
         return Follower(
             self.selection,
             known,
-            agent="agent-1",
             new_id=lambda: next(self._ids),
             clock=self.clock,
             grace=self._grace,
@@ -90,7 +90,7 @@ class Host:
     async def retarget(self, *patterns: str, **options: Any) -> None:
         """Follow other patterns, as after SIGHUP."""
         self.selection = replace(self.select(*patterns), **options)
-        await self.follower.retarget(self.selection, self._grace, self._hold)
+        await self.follower.retarget(self.selection)
 
     def clock(self) -> int:
         return time.time_ns() + self.later
@@ -103,13 +103,11 @@ class Host:
     async def restart_with_saved_positions(self) -> None:
         """Stop the agent and start it as one whose positions file survived: with files that were only found, too."""
         await self.follower.close()
-        origins = [block.origin for block in self.blocks]
-        self.positions = self.positions.advance(origins, len(origins))
+        self.positions = self.positions.advance(origins(self.blocks), len(self.blocks))
         self.follower = self._start(list(self.positions.files.values()))
 
     def cursors(self) -> list[Cursor]:
-        cursors = {c.file: c for block in self.blocks if (c := after(block.origin))}
-        return list(cursors.values())
+        return list(Positions().advance(origins(self.blocks), 0).files.values())
 
     def write(self, name: str, data: bytes) -> None:
         with (self.folder / name).open("ab") as file:
@@ -144,7 +142,7 @@ class Host:
         while blocks := await self.follower.gather(budget):
             got += blocks
         self.blocks += got
-        return b"".join(block.payload for block in got)
+        return b"".join(block.lines for block in got)
 
     async def ship(self) -> bytes:
         """Look and gather."""
@@ -153,7 +151,7 @@ class Host:
 
     @property
     def shipped(self) -> bytes:
-        return b"".join(block.payload for block in self.blocks)
+        return b"".join(block.lines for block in self.blocks)
 
     def said(self, kind: NoticeKind) -> list[Notice]:
         return [notice for notice in self.notices if notice.kind is kind]

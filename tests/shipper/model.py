@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.block import Block
+from shipper.block import Block
 from shipper.files.packing import Packing
 from tests.shipper.host import packed
 from tests.shipper.shipped import Verdict, contents, shown
@@ -307,7 +307,4 @@ class Model:
 
 
 def _begins(block: Block, generation: Generation) -> bool:
-    span = block.origin.span
-    return (
-        span is not None and span.start == 0 and generation.content.startswith(block.payload[:-1])
-    )
+    return block.section.span.start == 0 and generation.content.startswith(block.lines[:-1])

@@ -3,9 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from broker.block import Block
+from broker.wire.message import Origin, decode_payload, encode_origin, split
+from shipper.block import Block
 
-__all__ = ["Verdict", "contents", "shown"]
+__all__ = ["AGENT", "Verdict", "blocks_of", "contents", "origins", "shown"]
+
+AGENT = "1-aaaaaaaa"
 
 
 @dataclass(slots=True)
@@ -28,12 +31,22 @@ class Verdict:
         return "\n  ".join([counts, *(s for sentences in found.values() for s in sentences)])
 
 
+def blocks_of(origin: Origin, payload: bytes) -> list[Block]:
+    """Return what a message holds, a block for each of its sections."""
+    lines = decode_payload(encode_origin(origin), payload)
+    return [Block(section, part, origin.read_at) for section, part in split(origin, lines)]
+
+
+def origins(blocks: Iterable[Block]) -> list[Origin]:
+    """Return where blocks came from, as if each of them were sent in a message of its own."""
+    return [Origin(AGENT, block.read_at, (block.section,)) for block in blocks]
+
+
 def contents(blocks: Iterable[Block], verdict: Verdict) -> dict[str, bytes]:
     """Return what was shipped of each file, by its id and in the order of their first blocks."""
     found: dict[str, bytes] = {}
     for block in blocks:
-        if (span := block.origin.span) is None:
-            continue
+        span = block.section.span
         known = len(found.setdefault(span.file, b""))
         if span.start < known:
             verdict.repeated.append(f"{span}, of which {known} bytes had come")
@@ -41,9 +54,9 @@ def contents(blocks: Iterable[Block], verdict: Verdict) -> dict[str, bytes]:
         if span.start > known:
             verdict.missing.append(f"a hole before {span}: {known} bytes had come")
         length = span.end - span.start
-        found[span.file] += block.payload[:length]
-        if block.payload[length:] not in {b"", b"\n"}:
-            verdict.torn.append(f"{span} carries more: {shown(block.payload)}")
+        found[span.file] += block.lines[:length]
+        if block.lines[length:] not in {b"", b"\n"}:
+            verdict.torn.append(f"{span} carries more: {shown(block.lines)}")
     return found
 
 

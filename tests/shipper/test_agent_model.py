@@ -2,7 +2,7 @@
 
 What is said of them is `tests/shipper/model.py`; the follower alone, made to look at chosen moments, is put through the
 same in `test_follower_model.py`. Agents live on the test's own loop: to kill one is to cancel it and to put back the
-positions file as it was at that moment.
+snapshot of the positions as it was at that moment.
 """
 
 import asyncio
@@ -10,22 +10,24 @@ import itertools
 import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.processes import Processes
-from broker.block import Block, decode_origin, decode_payload
+from broker.bucket import Conflict
 from broker.connecting.connection import Connection, ConnectionLost, Message
 from broker.subjects import Subject
 from broker.topology import Topology
+from broker.wire.message import decode_origin
 from shipper.agent import Agent
-from shipper.cache import FILE_NAME
+from shipper.block import Block
 from shipper.crew import pace_for
 from shipper.pace import Pace
 from shipper.settings import ShipperSettings
@@ -33,6 +35,8 @@ from tests.conftest import Server, apply_topology, start_server
 from tests.shipper.host import SECOND
 from tests.shipper.model import FILE_ACTIONS, PATTERNS, Model
 from tests.shipper.programs import STEP, Step, as_many_as, programs
+from tests.shipper.saved import Saved
+from tests.shipper.shipped import blocks_of
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(3600)]
 
@@ -48,6 +52,7 @@ ACTIONS = {
     "lose_positions": 1,
     "restart_broker": 1,
 }
+Answer = TypeVar("Answer")
 BREATHS = (0.001, 0.003, 0.01, 0.03, 0.06)
 PARTITIONS = 2
 TOGETHER = 20
@@ -78,15 +83,15 @@ class Broker:
         async with self.restarting:  # several programs may want to at the same time
             await asyncio.to_thread(self.server.kill_and_restart)
 
-    async def read(self, subject: Subject, first: int) -> list[tuple[int, Block]]:
-        """Return the blocks of a subject from a sequence on, each with its own."""
+    async def read(self, subject: Subject, first: int) -> list[tuple[int, list[Block]]]:
+        """Return what the messages of a subject hold, from a sequence on, each with its own."""
         while True:
             try:
                 return await self.connection.guard(self._read(subject, first), 2.0)
             except ConnectionLost:
                 await self.connection.client()
 
-    async def _read(self, subject: Subject, first: int) -> list[tuple[int, Block]]:
+    async def _read(self, subject: Subject, first: int) -> list[tuple[int, list[Block]]]:
         answers: asyncio.Queue[Message] = asyncio.Queue()
         inbox = self.connection.new_inbox()
         subscription = await self.connection.subscribe(inbox, answers.put)
@@ -96,8 +101,7 @@ class Broker:
         while "Status" not in (headers := (message := await answers.get()).headers or {}):
             origin = decode_origin(headers)
             assert origin is not None
-            block = Block(origin, decode_payload(headers, message.data))
-            found.append((int(headers["Nats-Sequence"]), block))
+            found.append((int(headers["Nats-Sequence"]), blocks_of(origin, message.data)))
         await subscription.unsubscribe()
         return found
 
@@ -109,7 +113,6 @@ class Program:
         self.broker = broker
         self.host = f"host{next(broker.numbers)}"
         self.subject = Subject.for_host(self.host, PARTITIONS)
-        self.state = folder / "state"
         self.logs = folder / "logs"
         self.logs.mkdir(parents=True)
         self.later = 0
@@ -138,9 +141,10 @@ class Program:
                 await self.settle()
         finally:
             await self.kill()
-        blocks = [block for _, block in await self.broker.read(self.subject, 1)]
+        messages = await self.broker.read(self.subject, 1)
+        blocks = [block for _, blocks in messages for block in blocks]
         logs = str(self.logs / "probe-")
-        verdict = self.model.judge([b for b in blocks if not b.origin.file.startswith(logs)])
+        verdict = self.model.judge([b for b in blocks if not b.section.path.startswith(logs)])
         assert verdict.is_perfect, f"{verdict}\n  after {steps}"
 
     async def copy_slowly_and_truncate(self, amount: int) -> None:
@@ -170,6 +174,7 @@ class Program:
             async with asyncio.timeout(PATIENCE):
                 await self._shipped(str(probe), probe.stat().st_size)
         self.model.looked()
+        self.saved = True  # before the probe was read, the snapshot had all that was found
 
     async def start(self, _: int = 0) -> None:
         if self.task is None:
@@ -188,21 +193,26 @@ class Program:
 
     async def kill(self, amount: int = 0) -> None:
         if self.task is not None:
-            path = self.state / FILE_NAME
-            positions = path.read_bytes() if path.exists() else None
+            value = await self._saved(Saved.value)
+            was_saved = self.saved
             await self.stop(amount)
-            path.unlink(missing_ok=True)
-            if positions is not None:
-                path.write_bytes(positions)
-            self.saved = False
+            self.saved = was_saved
+            await self._saved(lambda saved: saved.put(value))
 
     async def lose_positions(self, _: int) -> None:
-        (self.state / FILE_NAME).unlink(missing_ok=True)
+        await self._saved(lambda saved: saved.put(None))
         self.saved = False
 
     async def restart_broker(self, amount: int) -> None:
         if amount == 0:
             await self.broker.restart()
+
+    async def _saved(self, work: Callable[[Saved], Answer]) -> Answer:
+        while True:
+            try:
+                return await asyncio.to_thread(work, Saved(self.broker.server.url, self.host))
+            except (ConnectionLost, Conflict):
+                await asyncio.sleep(0.05)  # it is being restarted, or the agent has just written
 
     async def _ship(self) -> None:
         settings = ShipperSettings(
@@ -214,13 +224,13 @@ class Program:
             round_size=64 * 1024,
             grace="2s",
         )
-        agent = Agent(settings, self.host, self.state, self.clock, _pace)
+        agent = Agent(settings, self.host, self.clock, _pace)
         await agent.work()
 
     async def _shipped(self, path: str, size: int) -> None:
         def is_there() -> bool:
-            origins = (block.origin for block in self.blocks)
-            return any(o.file == path and o.span and o.span.end == size for o in origins)
+            sections = (block.section for block in self.blocks)
+            return any(one.path == path and one.span.end == size for one in sections)
 
         while not is_there():
             if self.task is not None and self.task.done():
@@ -229,8 +239,8 @@ class Program:
             await self._read()
 
     async def _read(self) -> None:
-        for sequence, block in await self.broker.read(self.subject, self.next):
-            self.blocks.append(block)
+        for sequence, blocks in await self.broker.read(self.subject, self.next):
+            self.blocks += blocks
             self.next = sequence + 1
 
 

@@ -4,7 +4,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from bench.oracle import judge
 from bench.processes import Process, Processes, wait_until
+from tests.shipper.saved import Saved
 
 pytestmark = pytest.mark.nats
 
@@ -23,8 +24,8 @@ Received = Callable[[], bytes]
 def ship(processes: Processes, tmp_path: Path) -> Iterator[Ship]:
     numbers = iter(range(1000))
 
-    def start(url: str, *options: object, host: str = "web01", state: str = "state") -> Process:
-        arguments = ["--server", url, "--host", host, "--state-dir", tmp_path / state, *options]
+    def start(url: str, *options: object, host: str = "web01") -> Process:
+        arguments = ["--server", url, "--host", host, *options]
         return processes.start(
             f"shipper-{next(numbers)}",
             [sys.executable, "-m", "shipper", *map(str, arguments)],
@@ -95,22 +96,27 @@ def test_lines_are_followed_while_they_are_written(
 
 
 def test_sigterm_saves_the_positions_that_status_shows(
-    logs_url: str, ship: Ship, received: Received, tmp_path: Path, processes: Processes
+    logs_url: str,
+    ship: Ship,
+    received: Received,
+    tmp_path: Path,
+    processes: Processes,
+    own_host: str,
 ) -> None:
     log = tmp_path / "a.log"
     append(log, lines(0, 100))
-    process = ship(logs_url, "--file", log)
+    process = ship(logs_url, "--file", log, host=own_host)
     wait_for(received, lines(0, 100), process)
 
     assert process.stop(10) == 0
 
     status = processes.start(
         "status",
-        [sys.executable, "-m", "shipper", "status", "--state-dir", str(tmp_path / "state")],
+        [sys.executable, "-m", "shipper", "status", "--server", logs_url, "--host", own_host],
         folder=Path(__file__).parents[2],
     )
     assert status.wait(10) == 0
-    assert "host web01" in status.said()
+    assert f"host {own_host}: not running" in status.said()
     assert f"{len(lines(0, 100))}     0 B" in status.said()
 
 
@@ -193,12 +199,12 @@ def test_a_shipper_killed_at_random_moments_loses_nothing_and_repeats_nothing(
             written += count
             time.sleep(chance.uniform(0, 0.02))
         process.kill()
-        state = tmp_path / "state/web01/positions.json"
+        saved = Saved(logs_url)
         match chance.randrange(4):
             case 0:
-                state.unlink(missing_ok=True)
-            case 1 if state.exists():
-                state.write_bytes(state.read_bytes()[: chance.randrange(60)])
+                saved.put(None)
+            case 1 if value := saved.value():
+                saved.put(value[: chance.randrange(60)])
             case _:
                 pass
         process.start()
@@ -231,7 +237,7 @@ def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
             time.sleep(chance.uniform(0, 0.03))
         process.kill()
         if chance.random() < 0.5:
-            (tmp_path / "state/web01/positions.json").unlink(missing_ok=True)
+            Saved(logs_url).put(None)
         if chance.random() < 0.5:
             append(log, lines(written, written + 100))
             written += 100
@@ -252,16 +258,16 @@ def rotate(log: Path) -> None:
     log.touch()
 
 
-def test_an_older_positions_file_repeats_nothing(
+def test_an_older_snapshot_repeats_nothing(
     logs_url: str, ship: Ship, received: Received, tmp_path: Path
 ) -> None:
-    log, state = tmp_path / "a.log", tmp_path / "state/web01/positions.json"
+    log, saved = tmp_path / "a.log", Saved(logs_url)
     append(log, lines(0, 100))
     assert ship(logs_url, "--file", log, "--once").wait(60) == 0
-    older = state.read_bytes()
+    older = saved.value()
     append(log, lines(100, 200))
     assert ship(logs_url, "--file", log, "--once").wait(60) == 0
-    state.write_bytes(older)
+    saved.put(older)
     append(log, lines(200, 300))
 
     assert ship(logs_url, "--file", log, "--once").wait(60) == 0
@@ -276,7 +282,7 @@ def test_an_agent_that_takes_over_ends_the_first_with_78(
     append(log, lines(0, 10))
     first = ship(logs_url, "--file", log)
     wait_for(received, lines(0, 10), first)
-    second = ship(logs_url, "--file", log, "--take-over", state="other")
+    second = ship(logs_url, "--file", log, "--take-over")
     wait_until("ships", lambda: "ships on" in second.said(), 30, [second])
 
     append(log, lines(10, 20))
@@ -310,6 +316,20 @@ def test_several_files_in_one_round_keep_the_order_of_each(
 
     verdict = judge(contents, received())
     assert verdict.is_perfect, str(verdict)
+
+
+async def test_lines_of_many_files_are_one_message(
+    logs_url: str, ship: Ship, tmp_path: Path, stream: Callable[[], Awaitable[list[Any]]]
+) -> None:
+    expected = {str(tmp_path / f"{number}.log"): lines(number, number + 1) for number in range(50)}
+    for path, content in expected.items():
+        append(Path(path), content)
+
+    assert ship(logs_url, "--file", tmp_path / "*.log", "--once").wait(60) == 0
+
+    _claim, message = await stream()
+    assert {block.section.path: block.lines for block in message.blocks} == expected
+    assert len(message.blocks) == 50
 
 
 def test_an_interrupt_from_the_keyboard_ends_it_as_sigterm_does(

@@ -40,7 +40,7 @@ async def test_every_content_is_in_the_stream_byte_for_byte(
     for name, content in CONTENTS.items():
         (tmp_path / f"{name}.log").write_bytes(content)
     words = ["--file", str(tmp_path / "*.log"), "--server", logs_url, "--host", "web01"]
-    words += ["--state-dir", str(tmp_path / "state"), "--once", *options]
+    words += ["--once", *options]
 
     done = await asyncio.to_thread(
         subprocess.run,
@@ -54,8 +54,8 @@ async def test_every_content_is_in_the_stream_byte_for_byte(
     assert done.returncode == 0, done.stderr
     got: dict[str, bytes] = {}
     for message in await stream():
-        if message.origin.span is not None:
-            name = Path(message.origin.file).stem
-            assert message.origin.span.start == len(got.get(name, b""))
-            got[name] = got.get(name, b"") + message.lines
+        for block in message.blocks:
+            name = Path(block.section.path).stem
+            assert block.section.span.start == len(got.get(name, b""))
+            got[name] = got.get(name, b"") + block.lines
     assert got == CONTENTS

@@ -25,7 +25,7 @@ def start(processes: Processes, tmp_path: Path) -> Start:
     numbers = iter(range(100))
 
     def run(*options: object) -> Process:
-        state = ["--state-dir", str(tmp_path / "state"), "--host", "web01"]
+        state = ["--host", "web01"]
         return processes.start(
             f"shipper-{next(numbers)}",
             [sys.executable, "-m", "shipper", *state, *map(str, options)],
@@ -45,6 +45,11 @@ def silent(own_server: Any, apply_logs: Callable[[str], None]) -> Iterator[Any]:
 
 def hush(server: Any) -> None:
     os.kill(server.process.pid, signal.SIGSTOP)
+
+
+def listens(process: Process) -> bool:
+    """Whether it would tell its status."""
+    return f"@logship/status/web01/{process.pid}\n" in Path("/proc/net/unix").read_text()
 
 
 def seconds_to_end(process: Process) -> float:
@@ -89,10 +94,9 @@ def test_while_a_broker_is_silent_in_the_middle_of_the_start(
     silent: Any, start: Start, tmp_path: Path, after: float
 ) -> None:
     (tmp_path / "a.log").write_bytes(b"a line\n")
-    socket = tmp_path / "state/web01/agent.sock"
     process = start("--file", tmp_path / "a.log", "--server", silent.url)
     deadline = time.monotonic() + 20
-    while not socket.exists() and time.monotonic() < deadline:
+    while not listens(process) and time.monotonic() < deadline:
         time.sleep(0.001)  # it connects, claims and reads back in some milliseconds from here
     time.sleep(after)
     hush(silent)
@@ -109,8 +113,7 @@ def test_while_it_follows_ten_thousand_files(logs_url: str, start: Start, tmp_pa
     wait_until("runs", lambda: looking.catches(signal.SIGTERM), 40, [looking])
     while_it_looks = seconds_to_end(looking)
     following = start(*options)
-    socket = tmp_path / "state/web01/agent.sock"
-    wait_until("runs", socket.exists, 40, [following])
+    wait_until("runs", lambda: listens(following), 40, [following])
     time.sleep(1)
     while_it_follows = seconds_to_end(following)
 

@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from broker.block import Identity
+from broker.wire.message import Identity
 from shipper.cursor import Cursor
 from shipper.forgetting import forgettable
 from shipper.positions import Positions

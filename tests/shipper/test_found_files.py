@@ -6,18 +6,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from broker.block import Block, Identity, Origin, Span
-from shipper.cache import Cache
+from broker.wire.message import Identity, Origin, Section, Span
+from shipper.block import Block
 from shipper.cursor import Cursor
 from shipper.files.selection import Selection
 from shipper.following.follower import Follower
-from shipper.keeper import Keeper
 from shipper.notice import Notice, NoticeKind
 from shipper.pace import Pace
 from shipper.positions import Positions
 from shipper.publishing.rounds import Round
 from shipper.shipping import Shipping
 from shipper.telling.meter import Meter
+from tests.shipper.shipped import AGENT
 
 IDENTITY = Identity(1, 4, "ab", 0, "")
 
@@ -27,10 +27,14 @@ def follower(logs: Path, positions: Positions, prefix: str, *, from_end: bool = 
     return Follower(
         replace(Selection.of([str(logs / "app.log")]), from_end=from_end),
         positions.files.values(),
-        agent="1-aaaaaaaa",
         new_id=lambda: f"{prefix}{next(numbers)}",
         clock=time.time_ns,
     )
+
+
+def saved(positions: Positions) -> Positions:
+    """Return positions as the next start reads them from the broker."""
+    return Positions.decode(positions.encode())
 
 
 async def ship_to_a_silent_broker(follower: Follower) -> Positions:
@@ -42,7 +46,9 @@ async def ship_to_a_silent_broker(follower: Follower) -> Positions:
         return 0
 
     pace = Pace(1 << 20, "none", once=False, patience=None)
-    shipping = Shipping(follower, never, Positions(), pace, asyncio.Event(), Meter(time.time_ns))
+    shipping = Shipping(
+        follower, AGENT, never, Positions(), pace, asyncio.Event(), Meter(time.time_ns)
+    )
 
     async def run() -> None:
         async with asyncio.TaskGroup() as group:
@@ -59,30 +65,27 @@ async def ship_to_a_silent_broker(follower: Follower) -> Positions:
 async def test_a_backlog_that_no_broker_took_is_found_again_after_a_rotation_and_a_crash(
     tmp_path: Path,
 ) -> None:
-    logs, cache = tmp_path / "logs", Cache(tmp_path / "state")
+    logs = tmp_path / "logs"
     logs.mkdir()
-    cache.load()
     (logs / "app.log").write_bytes(b"one\n")
 
-    cache.save(await ship_to_a_silent_broker(follower(logs, Positions(), "first")))
+    loaded = saved(await ship_to_a_silent_broker(follower(logs, Positions(), "first")))
     (logs / "app.log").rename(logs / "app.log.1")
     (logs / "app.log").write_bytes(b"two\n")
-    loaded = cache.load()
     again = follower(logs, loaded, "second")
     await again.look()
     blocks = await again.gather(1 << 20)
     await again.close()
 
     assert [cursor.offset for cursor in loaded.files.values()] == [0]
-    assert b"".join(block.payload for block in blocks) == b"one\ntwo\n"
+    assert b"".join(block.lines for block in blocks) == b"one\ntwo\n"
 
 
 async def test_where_a_file_was_begun_at_its_end_is_saved_before_a_line_of_it_is_read(
     tmp_path: Path,
 ) -> None:
     """Were it not, a crash would begin it anew at an end that lies behind lines that nobody shipped."""
-    cache, read = Cache(tmp_path / "state"), asyncio.Event()
-    cache.load()
+    snapshots, read = [Positions()], asyncio.Event()
     (tmp_path / "app.log").write_bytes(b"old\n")
 
     class Read(Follower):
@@ -92,31 +95,82 @@ async def test_where_a_file_was_begun_at_its_end_is_saved_before_a_line_of_it_is
             await asyncio.Event().wait()
             return blocks
 
+    async def save(positions: Positions) -> None:
+        snapshots.append(saved(positions))
+
     async def never(_: Round) -> int:
         return 0
 
     source = Read(
         replace(Selection.of([str(tmp_path / "app.log")]), from_end=True),
         [],
-        agent="1-aaaaaaaa",
         new_id=lambda: "first",
         clock=time.time_ns,
     )
     pace = Pace(1 << 20, "none", once=False, patience=None)
-    shipping = Shipping(source, never, Positions(), pace, asyncio.Event(), Meter(time.time_ns))
+    shipping = Shipping(
+        source, AGENT, never, Positions(), pace, asyncio.Event(), Meter(time.time_ns)
+    )
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(shipping.run(group, Keeper(cache, time.time_ns).save))
+        running = group.create_task(shipping.run(group, save))
         await read.wait()
         running.cancel()
     await source.close()
     with (tmp_path / "app.log").open("ab") as log:
         log.write(b"new\n")
-    again = follower(tmp_path, cache.load(), "second", from_end=True)
+    again = follower(tmp_path, snapshots[-1], "second", from_end=True)
     await again.look()
     blocks = await again.gather(1 << 20)
     await again.close()
 
-    assert b"".join(block.payload for block in blocks) == b"new\n"
+    assert b"".join(block.lines for block in blocks) == b"new\n"
+
+
+async def test_no_line_is_read_before_the_snapshot_is_there_while_looks_and_deletions_go_on(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "app.log").write_bytes(b"one\n")
+    asked, answer, told = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    looks, rounds = 0, list[Round]()
+
+    class Looking(Follower):
+        async def look(self) -> list[Notice]:
+            nonlocal looks
+            looks += 1
+            notices = await super().look()
+            if any(notice.kind is NoticeKind.GONE for notice in notices):
+                told.set()
+            return notices
+
+    async def save(_: Positions) -> None:
+        asked.set()
+        await answer.wait()
+
+    async def publish(round_: Round) -> int:
+        rounds.append(round_)
+        stopping.set()
+        return 2
+
+    stopping = asyncio.Event()
+    selection = Selection.of([str(tmp_path / name) for name in ("app.log", "gone.log")])
+    (tmp_path / "gone.log").write_bytes(b"two\n")
+    source = Looking(
+        selection, [], new_id=map(str, itertools.count()).__next__, clock=time.time_ns, hold=0
+    )
+    pace = Pace(1 << 20, "none", once=False, patience=None, look_after=0.01, look_every=0.1)
+    shipping = Shipping(source, AGENT, publish, Positions(), pace, stopping, Meter(time.time_ns))
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(shipping.run(group, save))
+        await asked.wait()
+        (tmp_path / "gone.log").unlink()
+        await told.wait()
+        seen, read = looks, len(rounds)
+        answer.set()
+    await source.close()
+
+    assert seen > 1
+    assert read == 0
+    assert b"".join(round_.payload for round_ in rounds) == b"one\n"
 
 
 async def test_a_file_found_and_not_begun_is_not_forgotten_by_a_look_that_failed(
@@ -137,12 +191,11 @@ async def test_a_file_found_and_not_begun_is_not_forgotten_by_a_look_that_failed
     source = Failing(
         Selection.of([str(tmp_path / "app.log")]),
         found.files.values(),
-        agent="1-aaaaaaaa",
         new_id=lambda: "second",
         clock=time.time_ns,
     )
     pace = Pace(1 << 20, "none", once=False, patience=None)
-    shipping = Shipping(source, never, found, pace, stopping, Meter(time.time_ns))
+    shipping = Shipping(source, AGENT, never, found, pace, stopping, Meter(time.time_ns))
     async with asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group))
         await looked.wait()
@@ -153,7 +206,7 @@ async def test_a_file_found_and_not_begun_is_not_forgotten_by_a_look_that_failed
 
 
 def test_found_files_stand_at_0_until_something_is_stored_and_go_when_they_are_gone() -> None:
-    origin = Origin("1-aaaaaaaa", "/a", Span("a", 0, 10), IDENTITY, 1, 5)
+    origin = Origin("1-aaaaaaaa", 5, (Section("/a", Span("a", 0, 10), 10, 1, IDENTITY),))
     starts = {name: Cursor(name, f"/{name}", 0, IDENTITY, 3) for name in ("a", "b")}
 
     found = Positions().found(starts.values())

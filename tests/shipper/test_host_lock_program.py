@@ -27,8 +27,7 @@ def ship(processes: Processes, tmp_path: Path) -> Ship:
 
     def start(url: str, *options: object, host: str = "web01") -> Process:
         number = next(numbers)
-        folder = tmp_path / f"state{number}"
-        words = ["--server", url, "--host", host, "--state-dir", folder, *options]
+        words = ["--server", url, "--host", host, *options]
         command = [sys.executable, "-m", "shipper", *map(str, words)]
         return processes.start(f"shipper-{number}", command, folder=ROOT)
 

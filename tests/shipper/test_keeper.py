@@ -1,4 +1,4 @@
-"""What the keeper of the positions forgets, and when. Real files and a real positions file."""
+"""What the keeper of the positions forgets, and when. Real files and a real bucket."""
 
 import asyncio
 import itertools
@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.block import Block
-from shipper.cache import Cache
+from bench.processes import wait_until
+from broker import bucket
+from broker.connecting.connection import Connection
+from broker.exits import FencedError
+from broker.topology import POSITIONS_BUCKET
+from shipper.block import Block
 from shipper.files.selection import Selection
 from shipper.following.follower import Follower
 from shipper.keeper import Keeper
@@ -18,14 +22,20 @@ from shipper.notice import Notice
 from shipper.pace import Pace
 from shipper.positions import Positions
 from shipper.publishing.rounds import Round
+from shipper.publishing.snapshots import Snapshots
+from shipper.publishing.waiting import Waiting
 from shipper.shipping import Shipping
 from shipper.telling.meter import Meter
+from tests.shipper.saved import Saved
+from tests.shipper.shipped import origins
+
+pytestmark = pytest.mark.nats
 
 ROTATED = 100
 PACE = Pace(1 << 20, "none", once=False, patience=None)
 
 
-class Waiting(Follower):
+class Slow(Follower):
     """A follower of a file system that takes its time until `is_answering`."""
 
     is_answering: asyncio.Event
@@ -35,12 +45,11 @@ class Waiting(Follower):
         return await super().look()
 
 
-def follower(folder: Path, positions: Positions, prefix: str) -> Waiting:
+def follower(folder: Path, positions: Positions, prefix: str) -> Slow:
     numbers = itertools.count()
-    follower = Waiting(
+    follower = Slow(
         Selection.of([str(folder / "app.log*")]),
         positions.files.values(),
-        agent="1-aaaaaaaa",
         new_id=lambda: f"{prefix}{next(numbers)}",
         clock=time.time_ns,
     )
@@ -52,7 +61,13 @@ def shipping(source: Follower, positions: Positions) -> Shipping:
     async def publish(_: Round) -> int:
         return 1
 
-    return Shipping(source, publish, positions, PACE, asyncio.Event(), Meter(time.time_ns))
+    return Shipping(
+        source, "1-aaaaaaaa", publish, positions, PACE, asyncio.Event(), Meter(time.time_ns)
+    )
+
+
+def keeper(snapshots: Snapshots) -> Keeper:
+    return Keeper(snapshots, Waiting(), time.time_ns, every=0.1)
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -70,7 +85,7 @@ async def rotated(tmp_path: Path) -> Positions:
         (tmp_path / "app.log").write_bytes(b"%d\n" % number)
         await source.look()
         blocks = await gathered(source)
-        positions = positions.advance([block.origin for block in blocks], number + 1)
+        positions = positions.advance(origins(blocks), number + 1)
         (tmp_path / "app.log").rename(tmp_path / f"app.log.{number}")
     await source.close()
     return positions
@@ -84,35 +99,36 @@ async def gathered(source: Follower) -> list[Block]:
 
 
 async def test_nothing_is_forgotten_before_a_look_has_told_which_files_are_there(
-    tmp_path: Path, rotated: Positions
+    tmp_path: Path, rotated: Positions, connection: Connection, logs_url: str
 ) -> None:
-    cache, source = Cache(tmp_path / "state"), follower(tmp_path, rotated, "second")
-    cache.load()
+    source, saved = follower(tmp_path, rotated, "second"), Saved(logs_url)
+    snapshots = Snapshots(connection, "web01")
 
-    keeping = asyncio.create_task(Keeper(cache, time.time_ns).run(shipping(source, rotated)))
-    await until((tmp_path / "state" / "positions.json").exists)
+    keeping = asyncio.create_task(keeper(snapshots).run(shipping(source, rotated)))
+    while not (found := await asyncio.to_thread(saved.positions)).files:  # noqa: ASYNC110 - the broker is polled
+        await asyncio.sleep(0.05)
     keeping.cancel()
     await source.close()
-    again = follower(tmp_path, cache.load(), "third")
+    again = follower(tmp_path, found, "third")
     again.is_answering.set()
     await again.look()
 
-    assert cache.load().files == rotated.files
+    assert found.files == rotated.files
     assert await gathered(again) == []
     await again.close()
 
 
 async def test_files_that_a_look_did_not_show_are_forgotten_but_the_last_64_of_a_path(
-    tmp_path: Path, rotated: Positions
+    tmp_path: Path, rotated: Positions, connection: Connection
 ) -> None:
     for number in range(ROTATED - 1):
         (tmp_path / f"app.log.{number}").unlink()
-    cache, source = Cache(tmp_path / "state"), follower(tmp_path, rotated, "second")
+    source = follower(tmp_path, rotated, "second")
     loop = shipping(source, rotated)
     source.is_answering.set()
     await source.look()
 
-    keeping = asyncio.create_task(Keeper(cache, time.time_ns).run(loop))
+    keeping = asyncio.create_task(keeper(Snapshots(connection, "web01")).run(loop))
     await until(lambda: len(loop.positions.files) < ROTATED)
     keeping.cancel()
     await source.close()
@@ -120,31 +136,96 @@ async def test_files_that_a_look_did_not_show_are_forgotten_but_the_last_64_of_a
     assert [*loop.positions.files] == [*rotated.files][-65:]
 
 
-async def test_a_file_that_stands_where_it_was_last_seen_is_not_forgotten(tmp_path: Path) -> None:
+async def test_a_file_that_stands_where_it_was_last_seen_is_not_forgotten(
+    tmp_path: Path, connection: Connection
+) -> None:
     (tmp_path / "gone.log").write_bytes(b"1\n")
     (tmp_path / "kept.log").write_bytes(b"2\n")
     source = Follower(
         Selection.of([str(tmp_path / "*.log")]),
         [],
-        agent="1-aaaaaaaa",
         new_id=map(str, itertools.count()).__next__,
         clock=time.time_ns,
     )
     await source.look()
-    origins = [block.origin for block in await gathered(source)]
+    read = origins(await gathered(source))
     await source.close()
     (tmp_path / "gone.log").unlink()
-    positions = Positions().advance(origins, 1)
+    positions = Positions().advance(read, 1)
     old = {name: replace(cursor, seen=0) for name, cursor in positions.files.items()}
     other = follower(tmp_path, Positions(), "other")
     other.is_answering.set()
     await other.look()
     loop = shipping(other, replace(positions, files=old))
 
-    keeping = asyncio.create_task(Keeper(Cache(tmp_path / "state"), time.time_ns).run(loop))
+    keeping = asyncio.create_task(keeper(Snapshots(connection, "web01")).run(loop))
     await until(lambda: len(loop.positions.files) < 2)
     keeping.cancel()
     await other.close()
 
     paths = [cursor.path for cursor in loop.positions.files.values()]
     assert paths == [str(tmp_path / "kept.log")]
+
+
+async def test_unchanged_positions_are_not_written_again(
+    tmp_path: Path, connection: Connection, rotated: Positions
+) -> None:
+    source, snapshots = follower(tmp_path, rotated, "second"), Snapshots(connection, "web01")
+
+    keeping = asyncio.create_task(keeper(snapshots).run(shipping(source, rotated)))
+    await asyncio.sleep(1)
+    keeping.cancel()
+    entry = await bucket.read(connection, POSITIONS_BUCKET, "web01")
+
+    assert entry is not None
+    assert entry.revision == 1
+
+
+@pytest.mark.parametrize("refused", ["full", "away"])
+async def test_a_snapshot_that_cannot_be_written_is_warned_of_once_until_it_can(
+    tmp_path: Path,
+    connection: Connection,
+    logs_url: str,
+    rotated: Positions,
+    refused: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    name = f"STREAM.INFO.KV_{POSITIONS_BUCKET}"
+    config = (await connection.api(name))["config"]
+    source, snapshots = follower(tmp_path, rotated, "second"), Snapshots(connection, "web01")
+    if refused == "full":
+        update = {**config, "max_bytes": 10, "discard": "new"}
+        await connection.api(f"STREAM.UPDATE.KV_{POSITIONS_BUCKET}", update)
+    else:
+        await connection.api(f"STREAM.DELETE.KV_{POSITIONS_BUCKET}")
+
+    loop = shipping(source, rotated)
+    keeping = asyncio.create_task(keeper(snapshots).run(loop))
+    await asyncio.sleep(1)
+    assert not keeping.done()
+    warned = [one for one in caplog.messages if "cannot write the snapshot" in one]
+    verb = "UPDATE" if refused == "full" else "CREATE"
+    await connection.api(f"STREAM.{verb}.KV_{POSITIONS_BUCKET}", config)
+    await asyncio.to_thread(
+        wait_until, "it is written", lambda: bool(Saved(logs_url).positions().files), 20
+    )
+    keeping.cancel()
+    await source.close()
+
+    assert len(warned) == 1
+
+
+async def test_a_newer_agents_snapshot_fences_an_older_agent_and_an_older_ones_is_written_over(
+    connection: Connection, rotated: Positions
+) -> None:
+    newer = replace(rotated, agent="2-aaaaaaaa")
+    first, second = (keeper(Snapshots(connection, "web01")) for _ in range(2))
+
+    await first.try_save(rotated)
+    await second.try_save(newer)
+    with pytest.raises(FencedError, match="2-aaaaaaaa"):
+        await first.try_save(replace(rotated, sequence=7))
+
+    entry = await bucket.read(connection, POSITIONS_BUCKET, "web01")
+    assert entry is not None
+    assert Positions.decode(entry.value) == newer

@@ -23,7 +23,7 @@ ReadBack = Callable[[str], bytes]
 @pytest.fixture
 def start(processes: Processes, tmp_path: Path, logs_url: str) -> Callable[[str, str], Process]:
     def start(file: str, redirection: str) -> Process:
-        words = f"--server '{logs_url}' --host web01 --state-dir '{tmp_path}/state'"
+        words = f"--server '{logs_url}' --host web01"
         return processes.start(
             "shipper",
             ["sh", "-c", f"exec {sys.executable} -m shipper --file '{file}' {words} {redirection}"],

@@ -20,16 +20,14 @@ def test_least_rights_suffice_to_ship_and_to_rebuild(
     log = tmp_path / "a.log"
     lines = b"".join(b"line %d\n" % number for number in range(100_000))
     cut = 600_000 + lines[600_000:].index(b"\n") + 1
-    options = ["--server", server.url(host), "--host", host, "--once"]
+    options = ["--server", server.url(host), "--host", host, "--once", "--file", str(log)]
 
     for number, part in enumerate((lines[:cut], lines[cut:])):
         with log.open("ab") as file:
             file.write(part)
-        # a new state folder each time: what is known comes from the stream alone
-        state = ["--file", str(log), "--state-dir", str(tmp_path / f"state{number}")]
         process = processes.start(
             f"shipper{number}",
-            [sys.executable, "-m", "shipper", *options, *state],
+            [sys.executable, "-m", "shipper", *options],
             folder=Path(__file__).parents[2],
         )
         assert process.wait(90) == 0, process.last_words()
@@ -45,8 +43,7 @@ def test_a_check_finds_that_these_rights_are_enough(processes: Processes, tmp_pa
 
     options = ["--server", server.url("web01"), "--host", "web01", "--file", str(log)]
     command = [sys.executable, "-m", "shipper", "check", *options]
-    state = ["--state-dir", str(tmp_path / "state")]
-    process = processes.start("check", [*command, *state], folder=Path(__file__).parents[2])
+    process = processes.start("check", command, folder=Path(__file__).parents[2])
 
     assert process.wait(90) == 0, process.last_words()
     assert "Violation" not in server.said()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.block import Block, decode_origin, encode_origin
 from receiver.writing.spans import judge
+from shipper.block import Block
 from shipper.expression import Expression
 from shipper.files.selection import Selection
 from shipper.following.follower import Follower
@@ -20,6 +20,7 @@ from shipper.publishing.rounds import Round
 from shipper.shipping import Shipping
 from shipper.sieve import Rules
 from shipper.telling.meter import Meter
+from tests.shipper.shipped import AGENT, blocks_of, origins
 
 
 @dataclass
@@ -37,7 +38,6 @@ class Host:
         follower = Follower(
             Selection.of([str(self.folder / "*.log")]),
             self.positions.files.values(),
-            agent="1-aaaaaaaa",
             new_id=lambda: f"id{next(self.numbers)}",
             clock=time.time_ns,
             block_size=100,
@@ -47,17 +47,23 @@ class Host:
         rules = Rules(exclude=tuple(map(Expression, exclude)))
         pace = Pace(1 << 20, "none", once=True, patience=10.0, rules=rules)
         shipping = Shipping(
-            follower, self._publish, self.positions, pace, asyncio.Event(), Meter(time.time_ns)
+            follower,
+            AGENT,
+            self._publish,
+            self.positions,
+            pace,
+            asyncio.Event(),
+            Meter(time.time_ns),
         )
         async with asyncio.TaskGroup() as group:
             await shipping.run(group)
         self.read = sum(cursor.offset for cursor in follower.cursors()) - began
         await follower.close()
         self.positions = Positions.decode(shipping.positions.encode())
-        return b"".join(block.payload for block in self.blocks[before:])
+        return b"".join(block.lines for block in self.blocks[before:])
 
     async def _publish(self, round_: Round) -> int:
-        self.blocks += round_.blocks
+        self.blocks += blocks_of(round_.origin, round_.payload)
         return len(self.blocks)
 
     def write(self, name: str, data: bytes) -> None:
@@ -65,18 +71,16 @@ class Host:
             file.write(data)
 
     def received(self) -> bytes:
-        """Return what a receiver makes of the blocks; every one follows the one before."""
+        """Return what a receiver makes of the sections; every one follows the one before."""
         reached: dict[str, int] = {}
         lines = b""
         for block in self.blocks:
-            origin = decode_origin(encode_origin(block.origin))
-            assert origin is not None
-            assert origin.span is not None
-            judged = judge(reached.get(origin.span.file), origin, "web01", 1, len(block.payload))
+            section, file = block.section, block.section.span.file
+            judged = judge(reached.get(file), section, "web01", 1)
             assert judged.finding is None
             assert judged.skip == 0
-            reached[origin.span.file] = origin.span.end
-            lines += block.payload
+            reached[file] = section.span.end
+            lines += block.lines
         return lines
 
 
@@ -119,7 +123,7 @@ async def test_a_file_of_which_every_line_is_left_out_is_passed_over_too(host: H
     assert (cursor.offset, cursor.covered) == (600, 0)
     host.write("a.log", b"error\n")
     assert await host.ship("debug") == b"error\n"
-    assert [str(block.origin.span) for block in host.blocks] == ["id0:0-606"]
+    assert [str(block.section.span) for block in host.blocks] == ["id0:0-606"]
 
 
 async def test_what_was_passed_over_stays_so_when_the_patterns_change(host: Host) -> None:
@@ -137,8 +141,7 @@ async def test_a_tail_is_read_and_left_out_again_when_the_positions_are_lost(hos
     await host.ship("debug")
     host.write("a.log", b"debug\n")
     await host.ship("debug")
-    origins = [block.origin for block in host.blocks]
-    host.positions = Positions().advance(origins, len(origins))
+    host.positions = Positions().advance(origins(host.blocks), len(host.blocks))
     host.write("a.log", b"error 2\n")
 
     assert await host.ship("debug") == b"error 2\n"

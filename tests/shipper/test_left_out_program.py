@@ -1,5 +1,6 @@
 """The real program leaves out lines, is killed in the middle, and the stream shows neither a gap nor a repeat."""
 
+import asyncio
 import json
 import random
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from bench.processes import Processes, wait_until
 from receiver.writing.spans import judge
+from tests.shipper.saved import Saved
 
 pytestmark = pytest.mark.nats
 
@@ -31,7 +33,7 @@ def append(path: Path, data: bytes) -> None:
 @pytest.fixture
 def command(logs_url: str, tmp_path: Path) -> list[str]:
     words = ["--file", str(tmp_path / "a.log"), "--server", logs_url, "--host", "web01"]
-    words += ["--state-dir", str(tmp_path / "state"), "--exclude-lines", "[13579] the"]
+    words += ["--exclude-lines", "[13579] the"]
     return [sys.executable, "-m", "shipper", *words]
 
 
@@ -42,24 +44,33 @@ def shipped(messages: list[Any]) -> bytes:
 def has_no_gap_and_no_repeat(messages: list[Any]) -> bool:
     reached = 0
     for message in messages:
-        if message.origin.span is not None:
-            judged = judge(reached, message.origin, "web01", message.sequence, len(message.lines))
+        for section in message.origin.sections:
+            judged = judge(reached, section, "web01", message.sequence)
             if judged.finding or judged.skip:
                 return False
-            reached = message.origin.span.end
+            reached = section.span.end
     return True
 
 
 def test_a_tail_of_lines_left_out_keeps_once_from_nothing_and_is_not_behind(
-    command: list[str], tmp_path: Path, logs_url: str, read_back: Callable[[str], bytes]
+    command: list[str],
+    tmp_path: Path,
+    logs_url: str,
+    read_back: Callable[[str], bytes],
+    own_host: str,
 ) -> None:
     append(tmp_path / "a.log", lines(0, 10_000) + lines(10_001, 90_001, 2))
 
-    assert subprocess.run([*command, "--once"], cwd=ROOT, timeout=180, check=False).returncode == 0
+    assert (
+        subprocess.run(
+            [*command, "--host", own_host, "--once"], cwd=ROOT, timeout=180, check=False
+        ).returncode
+        == 0
+    )
 
-    state = ["--state-dir", str(tmp_path / "state")]
+    options = ["--server", logs_url, "--host", own_host]
     shown = subprocess.run(
-        [sys.executable, "-m", "shipper", "status", "--json", *state],
+        [sys.executable, "-m", "shipper", "status", "--json", *options],
         cwd=ROOT,
         timeout=180,
         capture_output=True,
@@ -74,6 +85,7 @@ def test_a_tail_of_lines_left_out_keeps_once_from_nothing_and_is_not_behind(
 async def test_killed_at_random_moments_it_ships_every_other_line_once(
     command: list[str],
     tmp_path: Path,
+    logs_url: str,
     processes: Processes,
     stream: Callable[[], Awaitable[list[Any]]],
 ) -> None:
@@ -91,7 +103,7 @@ async def test_killed_at_random_moments_it_ships_every_other_line_once(
             time.sleep(chance.uniform(0, 0.02))  # noqa: ASYNC251 - nothing else runs on this loop
         process.kill()
         if chance.random() < 0.5:
-            (tmp_path / "state/web01/positions.json").unlink(missing_ok=True)
+            await asyncio.to_thread(Saved(logs_url).put, None)
         process.start()
     append(log, lines(written, written + 1))
 

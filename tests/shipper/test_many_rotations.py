@@ -16,10 +16,10 @@ import pytest
 
 from bench.oracle import judge
 from bench.processes import Process, Processes
-from broker.block import decode_payload
 from broker.connecting.connection import Connection
 from broker.subjects import Subject
-from shipper.cache import Cache
+from broker.wire.message import decode_payload
+from tests.shipper.saved import Saved
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(1800)]
 
@@ -122,8 +122,6 @@ def test_a_day_of_rotations_leaves_every_line_once_and_the_agent_as_it_was(
             "-m",
             "shipper",
             *map(str, options),
-            "--state-dir",
-            str(tmp_path / "state"),
         ],
         folder=Path(__file__).parents[2],
     )
@@ -142,7 +140,7 @@ def test_a_day_of_rotations_leaves_every_line_once_and_the_agent_as_it_was(
     after_files, after_memory = open_files(agent), resident(agent)
     log.close()
     agent.stop()
-    positions = Cache(tmp_path / "state" / "web01").load().files
+    positions = Saved(logs_url).positions().files
 
     verdict = judge([bytes(log.written)], read_back(logs_url))
     assert verdict.is_perfect, verdict

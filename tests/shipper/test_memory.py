@@ -17,8 +17,8 @@ from bench.suite import Suite
 from broker.connecting.connection import Connection
 from shipper.positions import Positions
 from shipper.publishing.allowance import LEAST_MEMORY, round_bytes
-from shipper.publishing.rounds import MAX_BLOCKS
 from tests.shipper.host import Host
+from tests.shipper.shipped import origins
 
 MIB = 1024 * 1024
 BOUND = 64 * MIB
@@ -149,7 +149,7 @@ def test_a_broker_that_stops_answering_and_then_goes_away_costs_no_memory(
 async def test_what_is_known_of_a_file_takes_less_than_5_kib_and_a_round_of_many_few_blocks(
     tmp_path: Path,
 ) -> None:
-    files = 2 * MAX_BLOCKS
+    files = 1000
     for number in range(files):
         path = tmp_path / f"application-{number:05d}.log"
         path.write_bytes(b"%04d %b\n" % (number, b"x" * 100) * 20)
@@ -160,7 +160,7 @@ async def test_what_is_known_of_a_file_takes_less_than_5_kib_and_a_round_of_many
     await host.follower.look()
     while blocks := await host.follower.gather(8 * MIB):
         most = max(most, len(blocks))
-        positions = positions.advance([block.origin for block in blocks], 1)
+        positions = positions.advance(origins(blocks), 1)
     del blocks
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -168,7 +168,7 @@ async def test_what_is_known_of_a_file_takes_less_than_5_kib_and_a_round_of_many
 
     assert len(positions.files) == files
     assert held / files < 5 * 1024
-    assert most <= MAX_BLOCKS
+    assert most <= 400
 
 
 def test_a_stream_that_is_full_costs_no_memory(suite: Suite, begun: int, tmp_path: Path) -> None:

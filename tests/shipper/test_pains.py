@@ -22,11 +22,11 @@ file stand in the one that is named, here or in a folder below.
 | 6 | many files cost processor and descriptors | otel#27404, vector#3567, vector#26332 | test_a_thousand_idle_files_cost_nothing_when_one_is_busy |
 | 6 | | vector#14818, loki#15115 | test_follower.py::test_few_descriptors_are_enough_for_many_files |
 | 7 | the registry grows, is written all the time, makes the start slow | beats#16076, beats#13140 | test_positions_of_many_thousand_files_are_read_in_a_moment |
-| 7 | | beats#30279 | test_cache.py::test_unchanged_positions_are_not_written_again |
+| 7 | | beats#30279 | test_keeper.py::test_unchanged_positions_are_not_written_again |
 | 7 | | beats#45600, rsyslog#4186 | test_positions.py::test_only_files_that_are_neither_followed_nor_recently_read_are_forgettable |
 | 8 | lines come twice after a restart or a rotation | beats#36541, fluent-bit#1330, vector#17240 | test_agent_program.py::test_a_shipper_killed_at_random_moments_loses_nothing_and_repeats_nothing |
 | 8 | | otel#40523 | test_follower_compressed.py::test_a_file_read_to_its_end_and_then_compressed_is_not_read_again |
-| 8 | | vector#6761 | test_agent_program.py::test_an_older_positions_file_repeats_nothing |
+| 8 | | vector#6761 | test_agent_program.py::test_an_older_snapshot_repeats_nothing |
 | 9 | files with the same heading are taken for one | vector#25079, otel#19765 | test_contents.py::test_files_with_the_same_first_kilobyte_are_each_read_whole |
 | 9 | small files are never read | beats#44780, vector#11537, vector#1065 | test_contents.py::test_a_small_file_is_read_at_once_and_recognised_after_a_restart |
 | 10 | the end is slow, or loses lines | vector#9739, vector#5414, fluent-bit#2715 | test_agent_program.py::test_sigterm_ends_it_within_ten_seconds_while_the_broker_is_away |
@@ -47,7 +47,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.block import Block, Identity
+from broker.wire.message import Identity
+from shipper.block import Block
 from shipper.cursor import Cursor
 from shipper.files.selection import Selection
 from shipper.following.follower import Follower
@@ -57,6 +58,7 @@ from shipper.publishing.rounds import Round
 from shipper.shipping import Shipping
 from shipper.telling.meter import Meter
 from tests.shipper.host import Host
+from tests.shipper.shipped import AGENT, blocks_of
 
 
 def test_every_test_that_is_named_above_is_there() -> None:
@@ -113,7 +115,7 @@ async def test_lines_that_were_read_and_not_acknowledged_are_read_again_after_a_
     await host.ship()
 
     for name in names:
-        shipped = [b.payload for b in host.blocks if b.origin.file.endswith(f"{name}.log")]
+        shipped = [b.lines for b in host.blocks if b.section.path.endswith(f"{name}.log")]
         assert b"".join(shipped) == b"1 acknowledged\n2 in the pipeline\n3 written since\n"
     await host.follower.close()
 
@@ -171,7 +173,7 @@ class Broker:
     async def publish(self, round_: Round) -> int:
         self.asked.set()
         await self.takes.wait()
-        self.blocks += round_.blocks
+        self.blocks += blocks_of(round_.origin, round_.payload)
         return len(self.blocks)
 
 
@@ -182,13 +184,12 @@ def shipping(
     follower = Follower(
         Selection.of([str(folder / "*.log")]),
         positions.files.values(),
-        agent="1-aaaaaaaa",
         new_id=lambda: f"id{next(numbers)}",
         clock=time.time_ns,
     )
     pace = Pace(1 << 20, "none", once=once, patience=None)
     meter = Meter(time.time_ns)
-    return follower, Shipping(follower, broker.publish, positions, pace, stopping, meter)
+    return follower, Shipping(follower, AGENT, broker.publish, positions, pace, stopping, meter)
 
 
 async def test_no_more_than_two_rounds_are_read_while_the_broker_takes_nothing(
@@ -209,7 +210,7 @@ async def test_no_more_than_two_rounds_are_read_while_the_broker_takes_nothing(
         broker.takes.set()
         await running
 
-    assert sum(len(block.payload) for block in broker.blocks) == 2 * len(content)
+    assert sum(len(block.lines) for block in broker.blocks) == 2 * len(content)
     await follower.close()
 
 
@@ -227,7 +228,7 @@ async def test_lines_that_came_before_a_stop_are_shipped_before_or_after_it_once
         broker.takes.set()
         await running
     await follower.close()
-    before = sum(len(block.payload) for block in broker.blocks)
+    before = sum(len(block.lines) for block in broker.blocks)
     assert 0 < before < len(content)
 
     follower, loop = shipping(tmp_path, broker, loop.positions, asyncio.Event(), once=True)
@@ -235,4 +236,4 @@ async def test_lines_that_came_before_a_stop_are_shipped_before_or_after_it_once
         await loop.run(group)
     await follower.close()
 
-    assert b"".join(block.payload for block in broker.blocks) == content
+    assert b"".join(block.lines for block in broker.blocks) == content

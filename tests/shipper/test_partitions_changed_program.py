@@ -25,7 +25,7 @@ def start(processes: Processes, url: str, host: str, folder: Path, name: str) ->
     options = ["--server", url, "--host", host, "--file", str(folder / f"{host}.log")]
     return processes.start(
         f"{host}-{name}",
-        [sys.executable, "-m", "shipper", *options, "--state-dir", str(folder / "state")],
+        [sys.executable, "-m", "shipper", *options],
         folder=Path(__file__).parents[2],
     )
 

@@ -32,7 +32,7 @@ def test_what_is_written_and_renamed_is_shipped(
     listens: bool,
 ) -> None:
     log = tmp_path / "app.log"
-    arguments = ["--server", logs_url, "--host", "web01", "--state-dir", str(tmp_path / "state")]
+    arguments = ["--server", logs_url, "--host", "web01"]
     arguments += ["--file", str(log), *options]
     shipper = processes.start(
         "shipper",

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.nats
 
 SECRET = "s3cret"
 ALL = 'publish: ">"'
-NOT_LOGS = 'publish: { allow: ["$JS.>"] }'
+NOT_LOGS = 'publish: { allow: ["$JS.>", "$KV.>"] }'
 OTHER_HOST = 'publish: { allow: ["$JS.>", "$SYS.REQ.USER.INFO", "logs.p0.Web02"] }'
 DEAF = 'publish: ">", subscribe: { allow: ["none"] }'
 
@@ -90,8 +90,6 @@ def ship(
                 "-m",
                 "shipper",
                 *settings,
-                "--state-dir",
-                str(tmp_path / "s"),
                 *options,
             ],
             folder=Path(__file__).parents[2],

@@ -29,7 +29,7 @@ class Running:
             "shipper",
             [
                 *(sys.executable, "-m", "shipper", "--config", str(self._config)),
-                *("--host", "web01", "--state-dir", str(folder / "state")),
+                *("--host", "web01"),
             ],
             folder=ROOT,
         )

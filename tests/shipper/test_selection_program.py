@@ -15,7 +15,7 @@ def test_a_run_goes_on_where_one_before_began_at_the_end_and_shipped_nothing(
     logs_url: str, processes: Processes, tmp_path: Path, read_back: Callable[[str], bytes]
 ) -> None:
     def ship_once(number: int) -> None:
-        options = ["--server", logs_url, "--host", "web01", "--state-dir", tmp_path / "state"]
+        options = ["--server", logs_url, "--host", "web01"]
         options += ["--file", tmp_path / "logs/**/*.log", "--exclude", tmp_path / "logs/debug.log"]
         options += ["--from", "end", "--ignore-older", "1d", "--once"]
         command = [sys.executable, "-m", "shipper", *map(str, options)]

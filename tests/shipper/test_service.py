@@ -37,7 +37,7 @@ def start(processes: Processes, tmp_path: Path, manager: Manager) -> Start:
             "shipper",
             [
                 *(sys.executable, "-m", "shipper", "--host", "web01"),
-                *("--state-dir", str(tmp_path / "state"), *map(str, options)),
+                *map(str, options),
             ],
             environment=environment,
             folder=ROOT,

@@ -1,6 +1,5 @@
 """The command line: one line for whatever a person must mend, the right exit code, and quick help."""
 
-import json
 import os
 import subprocess
 import sys
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-SAVED = '{"version": 1, "agent": "1-aaaaaaaa", "sequence": 7, "files": {}}'  # no checksum, as older programs
 ROOT = Path(__file__).parents[2]
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -180,18 +178,6 @@ def test_once_with_a_folder_for_a_file_fails(call: Call, tmp_path: Path, logs_ur
     assert_one_line(done, 1, "folder.log")
 
 
-def test_a_state_folder_that_cannot_be_used_is_a_configuration_error(
-    call: Call, tmp_path: Path
-) -> None:
-    (tmp_path / "state").touch()
-
-    assert_one_line(call("--file", "x", "--host", "web01"), 78, "--state-dir")
-
-
-def test_status_without_positions_says_where_it_looked(call: Call, tmp_path: Path) -> None:
-    assert_one_line(call("status"), 1, str(tmp_path / "state"))
-
-
 @pytest.mark.nats
 def test_check_names_the_files_and_the_broker(call: Call, tmp_path: Path, logs_url: str) -> None:
     (tmp_path / "a.log").write_text("line\n")
@@ -218,27 +204,3 @@ def test_check_without_a_broker_fails(
 
     assert done.returncode == 1
     assert "BAD no broker at" in done.stdout
-
-
-def test_a_version_of_the_positions_that_is_not_ours_is_named(call: Call, tmp_path: Path) -> None:
-    folder = tmp_path / "state/web01"
-    folder.mkdir(parents=True)
-    (folder / "positions.json").write_text('{"version": 0}')
-
-    assert_one_line(call("status"), 1, "version 0", "rebuilds")
-
-
-def test_a_host_that_cannot_be_read_hides_no_other(call: Call, tmp_path: Path) -> None:
-    for host, content in (("web01", '{"version": 0}'), ("web02", SAVED), ("web03", "")):
-        folder = tmp_path / "state" / host
-        folder.mkdir(parents=True)
-        (folder / "positions.json").write_text(content)
-
-    shown, document = call("status"), call("status", "--json")
-
-    assert shown.returncode == 0, shown.stderr
-    assert "sequence 7" in shown.stdout
-    assert "version 0" in shown.stdout
-    hosts = {host["host"]: host for host in json.loads(document.stdout)}
-    assert not hosts["web02"]["troubles"]
-    assert "damaged" in hosts["web03"]["troubles"][0]["reason"]

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from bench.backlog import LINE_BYTES, write_backlog
-from broker.block import Block, decode_payload
 from broker.exits import OperatorError
+from broker.wire.message import decode_payload
+from shipper.block import Block
 from shipper.cursor import Cursor
 from shipper.files.identity import identify
 from shipper.files.selection import Selection
@@ -27,17 +28,20 @@ from shipper.publishing.rounds import Round
 from shipper.shipping import Shipping
 from shipper.telling.meter import Meter
 from tests.shipper.seams import amid
+from tests.shipper.shipped import AGENT
 
 
 async def ship_once(follower: Follower) -> bytes:
     taken: list[bytes] = []
 
     async def publish(round_: Round) -> int:
-        taken.extend(block.payload for block in round_.blocks)
+        taken.append(round_.payload)
         return len(taken)
 
     pace = Pace(1 << 20, "none", once=True, patience=10.0)
-    shipping = Shipping(follower, publish, Positions(), pace, asyncio.Event(), Meter(time.time_ns))
+    shipping = Shipping(
+        follower, AGENT, publish, Positions(), pace, asyncio.Event(), Meter(time.time_ns)
+    )
     async with asyncio.TaskGroup() as group:
         await shipping.run(group)
     try:
@@ -56,7 +60,6 @@ async def test_once_does_not_end_while_files_wait_for_the_rest_of_an_over_long_l
     follower = Follower(
         Selection.of([str(tmp_path / "*.log")]),
         [],
-        agent="1-aaaaaaaa",
         new_id=lambda: f"id{next(numbers)}",
         clock=time.time_ns,
         block_size=100,
@@ -82,13 +85,12 @@ async def test_a_reading_that_does_not_return_is_known_by_when_it_began(tmp_path
     follower = Hung(
         Selection.of([str(tmp_path / "a.log")]),
         [],
-        agent="1-aaaaaaaa",
         new_id=lambda: "id",
         clock=time.time_ns,
     )
     pace = Pace(1 << 20, "none", once=False, patience=None)
     meter = Meter(time.time_ns)
-    shipping = Shipping(follower, publish, Positions(), pace, asyncio.Event(), meter)
+    shipping = Shipping(follower, AGENT, publish, Positions(), pace, asyncio.Event(), meter)
     before = shipping.reading_since
 
     async with asyncio.TaskGroup() as group:
@@ -116,7 +118,6 @@ async def test_once_says_what_was_lost_in_a_damaged_file_before_it_ends(
     follower = Follower(
         Selection.of([str(tmp_path / "app.log")]),
         [known],
-        agent="1-aaaaaaaa",
         new_id=lambda: "id0",
         clock=time.time_ns,
     )
@@ -133,7 +134,6 @@ def follower_of(*paths: Path) -> Follower:
     return Follower(
         Selection.of([str(path) for path in paths]),
         [],
-        agent="1-aaaaaaaa",
         new_id=map(str, itertools.count()).__next__,
         clock=time.time_ns,
     )
@@ -148,7 +148,9 @@ async def test_once_does_not_fail_for_a_trouble_that_was_over_at_its_end(tmp_pat
 
     follower = follower_of(tmp_path / "a.log", tmp_path / "late.log", tmp_path / "never.log")
     pace = Pace(1 << 20, "none", once=True, patience=10.0)
-    shipping = Shipping(follower, publish, Positions(), pace, asyncio.Event(), Meter(time.time_ns))
+    shipping = Shipping(
+        follower, AGENT, publish, Positions(), pace, asyncio.Event(), Meter(time.time_ns)
+    )
     async with asyncio.TaskGroup() as group:
         await shipping.run(group)
 
@@ -179,7 +181,6 @@ def disturbed(folder: Path) -> Disturbed:
     return Disturbed(
         Selection.of([str(folder / "*.log")]),
         [],
-        agent="1-aaaaaaaa",
         new_id=map(str, itertools.count()).__next__,
         clock=time.time_ns,
         open_files=1,
@@ -280,7 +281,6 @@ async def backlog(tmp_path: Path) -> AsyncIterator[Watched]:
     follower = Watched(
         Selection.of([str(tmp_path / "a.log")]),
         [],
-        agent="1-aaaaaaaa",
         new_id=lambda: "id",
         clock=time.time_ns,
     )
@@ -294,17 +294,17 @@ async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
 ) -> None:
     """One round is in flight, one in hand and one read ahead; looks go on beside it, and all is shipped in the end."""
     is_answering, stopping = asyncio.Event(), asyncio.Event()
-    taken: list[Block] = []
+    taken: list[Round] = []
 
     async def publish(round_: Round) -> int:
         await is_answering.wait()
-        taken.extend(round_.blocks)
+        taken.append(round_)
         if len(lines_of(taken)) == 8_000_000:
             stopping.set()
         return len(taken)
 
     pace = Pace(1 << 20, "auto", once, None, look_after=0.01, look_every=0.01)
-    shipping = Shipping(backlog, publish, Positions(), pace, stopping, Meter(time.time_ns))
+    shipping = Shipping(backlog, AGENT, publish, Positions(), pace, stopping, Meter(time.time_ns))
     async with asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group))
         async with asyncio.timeout(20):
@@ -322,16 +322,16 @@ async def test_what_was_read_ahead_when_the_end_comes_is_not_counted_as_shipped(
     tmp_path: Path, backlog: Watched
 ) -> None:
     stopping = asyncio.Event()
-    taken: list[Block] = []
+    taken: list[Round] = []
 
     async def publish(round_: Round) -> int:
-        taken.extend(round_.blocks)
+        taken.append(round_)
         if len(taken) > 2:
             stopping.set()
         return len(taken)
 
     pace = Pace(1 << 20, "auto", once=False, patience=None)
-    shipping = Shipping(backlog, publish, Positions(), pace, stopping, Meter(time.time_ns))
+    shipping = Shipping(backlog, AGENT, publish, Positions(), pace, stopping, Meter(time.time_ns))
     async with asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group))
 
@@ -340,9 +340,5 @@ async def test_what_was_read_ahead_when_the_end_comes_is_not_counted_as_shipped(
     assert (tmp_path / "a.log").read_bytes().startswith(shipped)
 
 
-def lines_of(blocks: list[Block]) -> bytes:
-    encoding = {"Content-Encoding": "zstd"}
-    return b"".join(
-        decode_payload(encoding if block.origin.compressed else None, block.payload)
-        for block in blocks
-    )
+def lines_of(rounds: list[Round]) -> bytes:
+    return b"".join(decode_payload(one.headers, one.payload) for one in rounds)

@@ -1,12 +1,15 @@
 """Leaving out lines: which are left, and how the blocks that are left cover the others."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import shipper.files.blocks
-from broker.block import Block, Identity, Origin, Span
+from broker.wire.message import Identity, Section, Span
 from receiver.writing.spans import judge
+from shipper.block import Block
 from shipper.expression import Expression
 from shipper.sieve import Rules, Sieve
 
@@ -15,16 +18,15 @@ def rules(include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> Rules
     return Rules(tuple(map(Expression, include)), tuple(map(Expression, exclude)))
 
 
-def block(start: int, payload: bytes, continues: bool = False, file: str = "f1") -> Block:
-    span = Span(file, start, start + len(payload))
+def block(start: int, lines: bytes, continues: bool = False, file: str = "f1") -> Block:
+    span = Span(file, start, start + len(lines))
     identity = Identity(7, 0, "", 0, "")
-    origin = Origin("1-a", "/log/a", span, identity, payload.count(b"\n"), 1)
-    return Block(origin, payload, continues)
+    section = Section("/log/a", span, len(lines), lines.count(b"\n"), identity)
+    return Block(section, lines, 1, continues)
 
 
 def span_of(block: Block) -> tuple[int, int]:
-    assert block.origin.span is not None
-    return block.origin.span.start, block.origin.span.end
+    return block.section.span.start, block.section.span.end
 
 
 RUN = b"GET /\r\nPUT /a\n\nDEBUG GET x\n\xff\xfe\0\n"
@@ -58,10 +60,10 @@ def test_a_block_covers_what_was_left_out_of_it_and_before_it() -> None:
 
     left = sieve.sift([block(0, b"x\n"), block(2, b"x\n"), block(4, b"x\na\n"), block(8, b"b\n")])
 
-    assert [b.payload for b in left] == [b"a\n", b"b\n"]
+    assert [b.lines for b in left] == [b"a\n", b"b\n"]
     assert [span_of(b) for b in left] == [(0, 8), (8, 10)]
-    assert [b.origin.filtered for b in left] == [True, False]
-    assert [b.origin.lines for b in left] == [1, 1]
+    assert [b.section.filtered for b in left] == [True, False]
+    assert [b.section.lines for b in left] == [1, 1]
 
 
 def test_a_whole_block_that_covers_others_is_marked_as_its_bytes_are_not_those_of_its_span() -> (
@@ -71,7 +73,7 @@ def test_a_whole_block_that_covers_others_is_marked_as_its_bytes_are_not_those_o
 
     left = sieve.sift([block(0, b"x\n"), block(2, b"a\n")])
 
-    assert [(span_of(b), b.payload, b.origin.filtered) for b in left] == [((0, 4), b"a\n", True)]
+    assert [(span_of(b), b.lines, b.section.filtered) for b in left] == [((0, 4), b"a\n", True)]
 
 
 def test_each_file_covers_its_own() -> None:
@@ -95,7 +97,7 @@ def test_the_first_piece_of_a_long_line_decides_on_all_of_it(
     sieve = Sieve(rules(exclude=exclude), [])
     pieces = [block(0, b"xxxx"), block(4, b"zzzz", True), block(8, b"\nx\ny\n", True)]
 
-    got = b"".join(b.payload for piece in pieces for b in sieve.sift([piece]))
+    got = b"".join(b.lines for piece in pieces for b in sieve.sift([piece]))
 
     assert got == left
 
@@ -105,7 +107,7 @@ def test_what_goes_on_with_a_line_that_was_shipped_before_a_restart_stays() -> N
 
     left = sieve.sift([block(4, b"xx\nx\n", True)])
 
-    assert [(span_of(b), b.payload) for b in left] == [((4, 9), b"xx\n")]
+    assert [(span_of(b), b.lines) for b in left] == [((4, 9), b"xx\n")]
 
 
 def test_what_was_passed_over_is_known_up_to_the_last_whole_line() -> None:
@@ -132,13 +134,13 @@ def test_what_was_passed_over_before_a_restart_is_covered_by_the_next_block_what
 
 def test_the_newline_added_to_a_last_line_is_in_no_span_whether_the_line_stays_or_goes() -> None:
     last = block(2, b"x")
-    finished = Block(last.origin, b"x\n")
+    finished = replace(last, section=replace(last.section, size=2, lines=1), lines=b"x\n")
 
     kept = Sieve(rules(exclude=("y",)), []).sift([block(0, b"y\n"), finished])
     gone = Sieve(rules(exclude=("x",)), [])
 
-    assert [(span_of(b), b.payload) for b in kept] == [((0, 3), b"x\n")]
-    assert gone.sift([block(0, b"y\n"), finished])[0].payload == b"y\n"
+    assert [(span_of(b), b.lines) for b in kept] == [((0, 3), b"x\n")]
+    assert gone.sift([block(0, b"y\n"), finished])[0].lines == b"y\n"
     assert [(c.covered, c.offset) for c in gone.passed()] == [(2, 3)]
 
 
@@ -165,10 +167,10 @@ def test_any_cutting_leaves_the_same_lines_and_blocks_that_follow_each_other(
 
     first = [line if len(line) < 12 else line[:12] for line in lines]
     kept = [line for line, piece in zip(lines, first, strict=True) if b"x" not in piece]
-    assert b"".join(b.payload for b in left) == b"".join(line + b"\n" for line in kept)
+    assert b"".join(b.lines for b in left) == b"".join(line + b"\n" for line in kept)
     reached = 0
     for b in left:
-        judged = judge(reached, b.origin, "web01", 1, len(b.payload))
+        judged = judge(reached, b.section, "web01", 1)
         assert judged.skip == 0
         assert judged.finding is None
         reached = span_of(b)[1]

@@ -2,16 +2,22 @@
 
 import fcntl
 import itertools
-import json
 import os
+import random
+import resource
 import shlex
 import struct
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -20,16 +26,21 @@ from bench.processes import Process, Processes, wait_until
 pytestmark = pytest.mark.nats
 
 Start = Callable[..., Process]
+ReadBack = Callable[[str], bytes]
 
 
 @pytest.fixture
-def start(processes: Processes, tmp_path: Path) -> Start:
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def start(processes: Processes, state: Path) -> Start:
     numbers = itertools.count()
 
     def start(url: str, redirection: str, *options: str) -> Process:
-        state = str(tmp_path / "state")
-        words = ["--file", "-", "--server", url, "--host", "web01", "--state-dir", state, *options]
-        command = shlex.join([sys.executable, "-m", "shipper", *words])
+        words = ["--server", url, "--host", "web01", "--state-dir", str(state)]
+        command = shlex.join([sys.executable, "-m", "shipper", "--file", "-", *words, *options])
         return processes.start(
             f"shipper-{next(numbers)}",
             ["sh", "-c", f"exec {command} {redirection}"],
@@ -50,23 +61,27 @@ def lines(first: int, until: int) -> bytes:
     return b"".join(b"%08d the quick brown fox\r\n" % number for number in range(first, until))
 
 
+def spooled(state: Path) -> int:
+    """Return how many bytes are in the segments."""
+    return sum(path.stat().st_size for path in (state / "web01").glob("stdin-*"))
+
+
 def test_lines_arrive_while_they_are_written_and_it_ends_with_its_input(
-    logs_url: str, start: Start, pipe: Path, read_back: Callable[[str], bytes], tmp_path: Path
+    logs_url: str, start: Start, pipe: Path, read_back: ReadBack, state: Path
 ) -> None:
     process = start(logs_url, f"< {pipe}")
     with pipe.open("wb", buffering=0) as writer:
         writer.write(lines(0, 10))
         wait_until("they arrive", lambda: read_back(logs_url) == lines(0, 10), 40, [process])
-        writer.write(lines(10, 200_000) + b"\n\0\xff\xfe\nunfinished")
+        writer.write(lines(10, 600_000) + b"\n\0\xff\xfe\nunfinished")
 
     assert process.wait(90) == 0, process.last_words()
 
-    assert read_back(logs_url) == lines(0, 200_000) + b"\n\0\xff\xfe\nunfinished\n"
-    saved = json.loads((tmp_path / "state/web01/positions.json").read_bytes())
-    assert saved["files"] == {}
+    assert read_back(logs_url) == lines(0, 600_000) + b"\n\0\xff\xfe\nunfinished\n"
+    assert spooled(state) == 0
 
 
-async def test_its_blocks_name_no_file_and_follow_each_other(
+async def test_its_sections_name_no_file_and_follow_each_other(
     logs_url: str, start: Start, pipe: Path, stream: Callable[[], Any]
 ) -> None:
     process = start(logs_url, f"< {pipe}", "--exclude-lines", "[13579] the")
@@ -74,22 +89,18 @@ async def test_its_blocks_name_no_file_and_follow_each_other(
         writer.write(lines(0, 5000))
     assert process.wait(90) == 0, process.last_words()
 
-    found = [one for one in await stream() if one.origin.span]
+    found = [block for message in await stream() for block in message.blocks]
 
     even = [b"%08d the quick brown fox\r\n" % number for number in range(0, 5000, 2)]
     assert b"".join(one.lines for one in found) == b"".join(even)
-    assert {(one.origin.file, one.origin.identity) for one in found} == {("-", None)}
-    ends = [0, *(one.origin.span.end for one in found)]
-    assert [one.origin.span.start for one in found] == ends[:-1]
+    assert {one.section.path for one in found} == {"-"}
+    ends = [0, *(one.section.span.end for one in found)]
+    assert [one.section.span.start for one in found] == ends[:-1]
 
 
 @pytest.mark.parametrize("content", [b"", lines(0, 100_000), b"no newline"])
 def test_a_file_that_is_redirected_is_read_to_its_end(
-    logs_url: str,
-    start: Start,
-    tmp_path: Path,
-    read_back: Callable[[str], bytes],
-    content: bytes,
+    logs_url: str, start: Start, tmp_path: Path, read_back: ReadBack, content: bytes
 ) -> None:
     (tmp_path / "redirected").write_bytes(content)
 
@@ -99,35 +110,103 @@ def test_a_file_that_is_redirected_is_read_to_its_end(
     assert read_back(logs_url).removesuffix(b"\n") == content.removesuffix(b"\n")
 
 
-def waiting_in(pipe: IO[bytes]) -> int:
-    """Return how many bytes of a pipe nobody has read yet."""
+def is_empty(pipe: IO[bytes]) -> bool:
+    """Whether all that was written to a pipe has been read."""
     answer = fcntl.ioctl(pipe.fileno(), termios.FIONREAD, struct.pack("i", 0))
-    return int(struct.unpack("i", answer)[0])
+    return not struct.unpack("i", answer)[0]
 
 
-def test_sigterm_ships_what_was_read_and_does_not_wait_for_the_writer(
-    logs_url: str, start: Start, pipe: Path, read_back: Callable[[str], bytes]
+@pytest.mark.parametrize("seed", range(2))
+def test_kill_9_at_any_point_costs_no_line_that_was_spooled_and_repeats_none(
+    logs_url: str, start: Start, pipe: Path, read_back: ReadBack, state: Path, seed: int
 ) -> None:
-    process = start(logs_url, f"< {pipe}")
-    with pipe.open("wb", buffering=0) as writer:
-        writer.write(b"one\n")
-        wait_until("it arrives", lambda: read_back(logs_url) == b"one\n", 40, [process])
-        writer.write(b"two\nthr")
-        wait_until("it is read", lambda: waiting_in(writer) == 0, 40, [process])
-        began = time.monotonic()
+    chance = random.Random(seed)
+    number, wanted = 0, b""
+    for _ in range(4):
+        process = start(logs_url, f"< {pipe}")
+        with pipe.open("wb", buffering=0) as writer:
+            until = time.monotonic() + chance.uniform(0.2, 1.5)
+            while time.monotonic() < until:
+                writer.write(some := lines(number, number + chance.choice([1, 900])))
+                number += some.count(b"\n")
+                wanted += some
+            # what only was in the pipe is lost with its reader
+            wait_until("it is read", partial(is_empty, writer), 60, [process], every=0)
+            process.kill()
+        assert process.wait(10) != 0
+    last = start(logs_url, "< /dev/null")
 
-        assert process.stop(10) == 0, process.last_words()
+    assert last.wait(90) == 0, last.last_words()
+    assert read_back(logs_url) == wanted
+    assert spooled(state) == 0
 
-    assert time.monotonic() - began < 8
-    assert read_back(logs_url) == b"one\ntwo\nthr\n"
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_pipe_that_outlives_its_readers_is_read_on_where_they_were_killed(
+    logs_url: str, start: Start, pipe: Path, read_back: ReadBack, state: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    wanted = lines(0, 250_000)
+    with pipe.open("r+b", buffering=0) as kept:
+        writer = threading.Thread(target=_write_slowly, args=(kept, wanted))
+        writer.start()
+        while writer.is_alive():
+            process = start(logs_url, f"< {pipe}")
+            time.sleep(chance.uniform(0.5, 2.5))
+            process.kill()
+        last = start(logs_url, f"< {pipe}")
+        wait_until("it ships", lambda: "ships on" in last.said(), 60, [last])
+        wait_until("it is read", partial(is_empty, kept), 60, [last])
+
+    assert last.wait(90) == 0, last.last_words()
+    # a line that was read in part is finished there, and its rest is another one
+    assert read_back(logs_url).replace(b"\n", b"") == wanted.replace(b"\n", b"")
+    assert spooled(state) == 0
 
 
-def test_a_broker_that_comes_back_gets_every_line_once_and_the_writer_waits_meanwhile(
+def _write_slowly(pipe: IO[bytes], content: bytes) -> None:
+    for start in range(0, len(content), 10_000):
+        pipe.write(content[start : start + 10_000])
+        time.sleep(0.005)
+
+
+def test_what_no_broker_takes_before_sigterm_is_shipped_at_the_next_start(
     own_server: Any,
     start: Start,
     pipe: Path,
     apply_logs: Callable[[str], None],
-    read_back: Callable[[str], bytes],
+    read_back: ReadBack,
+    state: Path,
+) -> None:
+    apply_logs(own_server.url)
+    process = start(own_server.url, f"< {pipe}")
+    with pipe.open("wb", buffering=0) as writer:
+        writer.write(b"one\n")
+        wait_until("it arrives", lambda: read_back(own_server.url) == b"one\n", 40, [process])
+        own_server.stop()
+        writer.write(b"two\nthr")
+        wait_until("it is spooled", lambda: spooled(state) >= 7, 40, [process])
+        began = time.monotonic()
+
+        assert process.stop(12) == 0
+
+    assert time.monotonic() - began < 10
+    assert "7 bytes of standard input" in process.said()
+    assert "next start with --file -" in process.said()
+    own_server.start()
+    again = start(own_server.url, "< /dev/null")
+    assert again.wait(60) == 0, again.last_words()
+    assert read_back(own_server.url) == b"one\ntwo\nthr\n"
+    assert spooled(state) == 0
+
+
+def test_it_waits_for_a_broker_that_is_away_at_the_end_and_the_writer_does_not(
+    own_server: Any,
+    start: Start,
+    pipe: Path,
+    apply_logs: Callable[[str], None],
+    read_back: ReadBack,
+    state: Path,
 ) -> None:
     apply_logs(own_server.url)
     process = start(own_server.url, f"< {pipe}")
@@ -135,43 +214,68 @@ def test_a_broker_that_comes_back_gets_every_line_once_and_the_writer_waits_mean
         writer.write(lines(0, 1000))
         wait_until("ships", lambda: len(read_back(own_server.url)) > 0, 40, [process])
         own_server.stop()
-        os.set_blocking(writer.fileno(), False)
-        sent, written = memoryview(lines(1000, 400_000)), 0
-        deadline = time.monotonic() + 2
-        while time.monotonic() < deadline:
-            written += writer.write(sent[written : written + 65536]) or 0
-            time.sleep(0.001)
-        assert written < 8 * 1024 * 1024 < len(sent)
-        own_server.start()
-        os.set_blocking(writer.fileno(), True)
-        while written < len(sent):
-            written += writer.write(sent[written:]) or 0
+        writer.write(lines(1000, 700_000))
+    wait_until("it is spooled", lambda: spooled(state) > 18_000_000, 60, [process])
+    assert process.is_running()
+    own_server.start()
 
     assert process.wait(180) == 0, process.last_words()
-    assert read_back(own_server.url) == lines(0, 400_000)
+    assert read_back(own_server.url) == lines(0, 700_000)
+    assert spooled(state) == 0
 
 
-def test_lines_that_no_broker_takes_before_the_end_are_said_to_be_lost(
-    own_server: Any, start: Start, pipe: Path, apply_logs: Callable[[str], None]
+def test_with_once_patience_has_an_end_and_the_lines_are_kept(
+    own_server: Any,
+    start: Start,
+    pipe: Path,
+    apply_logs: Callable[[str], None],
+    read_back: ReadBack,
 ) -> None:
     apply_logs(own_server.url)
-    process = start(own_server.url, f"< {pipe}")
+    process = start(own_server.url, f"< {pipe}", "--once", "--patience", "3s")
     with pipe.open("wb", buffering=0) as writer:
         wait_until("ships", lambda: "ships on" in process.said(), 40, [process])
         own_server.stop()
         writer.write(b"one\n")
-        wait_until("it is read", lambda: waiting_in(writer) == 0, 40, [process])
-        began = time.monotonic()
+    assert process.wait(40) == 1
+    assert "shipped the next time" in process.said()
 
-        assert process.stop(12) == 1
+    own_server.start()
+    again = start(own_server.url, "< /dev/null", "--once")
+    assert again.wait(60) == 0, again.last_words()
+    assert read_back(own_server.url) == b"one\n"
 
-    assert time.monotonic() - began < 10
-    assert "the rest is lost" in process.said()
-    assert "Traceback" not in process.said()
+
+def test_a_disk_that_takes_no_more_is_said_and_costs_no_line(
+    logs_url: str,
+    start: Start,
+    pipe: Path,
+    read_back: ReadBack,
+    free_port: Callable[[], int],
+) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    process = start(logs_url, f"< {pipe}", "--listen", address)
+    with pipe.open("wb", buffering=0) as writer:
+        writer.write(lines(0, 10))
+        wait_until("they arrive", lambda: read_back(logs_url) == lines(0, 10), 40, [process])
+        _, most = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (100_000, most))
+        writer.write(lines(10, 4000))
+        wait_until("it is said", lambda: "File too large" in process.said(), 40, [process])
+        with pytest.raises(HTTPError) as unhealthy:
+            urlopen(f"http://{address}/healthz", timeout=10)
+        assert b"File too large" in unhealthy.value.read()
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, most))
+        writer.write(lines(4000, 9000))
+
+    assert process.wait(60) == 0, process.last_words()
+    assert "standard input is read again" in process.said()
+    assert process.said().count("File too large") == 1
+    assert read_back(logs_url) == lines(0, 9000)
 
 
-def test_a_second_shipper_of_the_host_ends_it_and_what_is_lost_is_said(
-    logs_url: str, start: Start, pipe: Path, read_back: Callable[[str], bytes]
+def test_a_second_shipper_of_the_host_ends_it_and_its_lines_are_shipped_later(
+    logs_url: str, start: Start, pipe: Path, read_back: ReadBack
 ) -> None:
     first = start(logs_url, f"< {pipe}")
     with pipe.open("wb", buffering=0) as writer:
@@ -180,11 +284,13 @@ def test_a_second_shipper_of_the_host_ends_it_and_what_is_lost_is_said(
         second = start(logs_url, "< /dev/null", "--take-over")
         assert second.wait(60) == 0, second.last_words()
 
-        writer.write(b"two\n")
+        with suppress(BrokenPipeError):
+            writer.write(b"two\n")
 
         assert first.wait(60) == 78, first.last_words()
-    assert "not acknowledged are lost" in first.said()
-    assert read_back(logs_url) == b"one\n"
+    third = start(logs_url, "< /dev/null")
+    assert third.wait(60) == 0, third.last_words()
+    assert read_back(logs_url) == b"one\ntwo\n"
 
 
 @pytest.mark.parametrize(
@@ -194,6 +300,7 @@ def test_a_second_shipper_of_the_host_ends_it_and_what_is_lost_is_said(
         pytest.param("< /dev/null", [], 0, "", id="nothing"),
         pytest.param("", ["--file", "a.log"], 2, "cannot be combined", id="with a file"),
         pytest.param("", ["--file", "-"], 2, "cannot be combined", id="twice"),
+        pytest.param("", ["--state-dir", "/dev/null/x"], 1, "check --state-dir", id="no folder"),
     ],
 )
 def test_an_input_that_gives_nothing_is_an_end_and_one_that_cannot_is_said(

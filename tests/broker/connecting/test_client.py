@@ -13,7 +13,20 @@ from broker.connecting.connection import Connection, ConnectionLost
 from tests.conftest import Server
 
 PIECES = st.sampled_from(
-    [b"Log-Span", b"A", b":", b": ", b"\r\n", b"\r", b"\n", b" ", b"\t", "ü".encode(), b"\xff", b""]
+    [
+        b"Log-Spans",
+        b"A",
+        b":",
+        b": ",
+        b"\r\n",
+        b"\r",
+        b"\n",
+        b" ",
+        b"\t",
+        "ü".encode(),
+        b"\xff",
+        b"",
+    ]
 )
 
 

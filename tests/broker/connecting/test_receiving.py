@@ -10,7 +10,7 @@ from nats.errors import ProtocolError
 from broker.connecting.connection import Arrived, Connection, Message
 from broker.connecting.receiving import ReceivingClient
 
-HEAD = b"NATS/1.0\r\nLog-File: /a: b\r\nLog-Lines: 2\r\n\r\n"
+HEAD = b"NATS/1.0\r\nLog-Agent: a: b\r\nLog-Read-At: 2\r\n\r\n"
 
 
 def wire(head: bytes, data: bytes, reply: bytes = b"") -> bytes:
@@ -79,7 +79,7 @@ async def test_nonsense_ends_the_line(text: bytes) -> None:
     [
         (b"", None),
         (b"NATS/1.0\r\n\r\n", None),
-        (HEAD, {"Log-File": "/a: b", "Log-Lines": "2"}),
+        (HEAD, {"Log-Agent": "a: b", "Log-Read-At": "2"}),
         (b"NATS/1.0 404\r\n\r\n", {"Status": "404", "Description": ""}),
         (
             b"NATS/1.0 409 Message Size Exceeds MaxBytes\r\nA:b\r\n\r\n",

@@ -34,8 +34,10 @@ def test_files_hold_everything_in_any_order() -> None:
     found = sum((read(name, parts[name]) for name in sorted(parts)), Document(()))
 
     assert (set(map(repr, found.wanted)), found.partitions) == (set(map(repr, WHOLE.wanted)), 2)
-    assert [one.kind for one in found.wanted] == [Kind.STREAM] * 3 + [Kind.CONSUMER] * 2
-    assert sorted(parts)[:2] == ["KV_LOGS_CONFIG.json", "KV_LOGS_OFFSETS.json"]
+    assert [one.kind for one in found.wanted] == [Kind.STREAM] * 4 + [Kind.CONSUMER] * 2
+    assert sorted(parts)[:3] == [
+        f"KV_LOGS_{name}.json" for name in ("CONFIG", "OFFSETS", "POSITIONS")
+    ]
     assert "LOGS.receiver-p1.json" in parts
 
 

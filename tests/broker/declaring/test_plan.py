@@ -68,6 +68,7 @@ def test_an_empty_server_gets_everything_and_the_number_of_partitions_last() -> 
         "LOGS",
         "KV_LOGS_OFFSETS",
         "KV_LOGS_CONFIG",
+        "KV_LOGS_POSITIONS",
         "receiver-p0",
         "receiver-p1",
         "LOGS_CONFIG/partitions",

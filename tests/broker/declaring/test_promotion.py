@@ -12,6 +12,10 @@ def test_a_copy_that_is_promoted_takes_lines_of_its_partitions_only() -> None:
             "name": "KV_LOGS_CONFIG",
             "mirror": {"name": "KV_LOGS_CONFIG", **MIRROR},
         },
+        "KV_LOGS_POSITIONS": {
+            "name": "KV_LOGS_POSITIONS",
+            "mirror": {"name": "KV_LOGS_POSITIONS", **MIRROR},
+        },
     }
 
     changed = {step.name: step.config["subjects"] for step in promotion(configs, 2).steps}
@@ -19,4 +23,5 @@ def test_a_copy_that_is_promoted_takes_lines_of_its_partitions_only() -> None:
     assert changed == {
         "LOGS": ["logs.p0.>", "logs.p1.>"],
         "KV_LOGS_CONFIG": ["$KV.LOGS_CONFIG.>"],
+        "KV_LOGS_POSITIONS": ["$KV.LOGS_POSITIONS.>"],
     }

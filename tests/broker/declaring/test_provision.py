@@ -12,9 +12,9 @@ import pytest
 
 from bench.processes import wait_until
 from broker import bucket
-from broker.connecting.connection import Connection
+from broker.connecting.connection import Connection, Rejected
 from broker.declaring.provision import apply, consumers_of
-from broker.declaring.steps import Action, Plan
+from broker.declaring.steps import Action, Change, Plan
 from broker.exits import ConfigurationError
 from broker.subjects import Subject
 from broker.topology import Topology
@@ -50,6 +50,22 @@ async def test_what_was_applied_is_what_a_real_server_tells(
     entry = await bucket.read(connection, "LOGS_CONFIG", "partitions")
     assert entry is not None
     assert entry.value.decode() == str(topology.partitions)
+
+
+async def test_a_stream_that_takes_atomic_batches_is_named_in_the_plan_and_takes_none_afterwards(
+    connection: Connection,
+) -> None:
+    batch = {"Nats-Batch-Id": "1", "Nats-Batch-Sequence": "1", "Nats-Batch-Commit": "1"}
+    await apply(connection, Topology(partitions=1))
+    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
+    await connection.api("STREAM.UPDATE.LOGS", {**config, "allow_atomic": True})
+    await connection.ask("logs.p0.web01", b"taken\n", batch)
+
+    (step,) = (await apply(connection, Topology(partitions=1))).steps
+
+    assert (step.name, step.changes) == ("LOGS", (Change("allow_atomic", True, False),))
+    with pytest.raises(Rejected, match="atomic publish"):
+        await connection.ask("logs.p0.web01", b"refused\n", batch)
 
 
 def test_a_server_that_is_slow_is_waited_for(own_server: Server, tmp_path: Path) -> None:
@@ -120,6 +136,21 @@ async def test_subjects_that_another_stream_has_are_one_line(connection: Connect
 
     with pytest.raises(ConfigurationError, match=r"refuses to create stream LOGS: .*overlap"):
         await apply(connection, Topology())
+
+
+async def test_a_broker_that_lacks_the_bucket_of_positions_gets_it_and_nothing_else_changes(
+    connection: Connection,
+) -> None:
+    await apply(connection, Topology(partitions=2))
+    await connection.ask("logs.p0.web01", b"line\n")
+    await connection.api("STREAM.DELETE.KV_LOGS_POSITIONS")
+
+    done = await apply(connection, Topology(partitions=2))
+
+    assert [(step.action, step.name) for step in done.steps] == [
+        (Action.CREATE, "KV_LOGS_POSITIONS")
+    ]
+    assert await bucket.write(connection, "LOGS_POSITIONS", "web01", b"{}", 0) == 1
 
 
 async def test_a_damaged_number_of_partitions_is_mended_under_stored_lines(

@@ -5,21 +5,24 @@ from collections.abc import Iterator
 import pytest
 
 from bench.processes import Processes
+from broker.topology import positions_key
 from tests import secured
-from tests.broker.granting.forbidden import IDENTITIES
+from tests.broker.granting.forbidden import HOSTS, IDENTITIES
 from tests.raw import Raw
 from tests.secured import OWN, Secured
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """Start a server with a line of each host, an offset of each partition, and a consumer of each kind."""
+    """Start a server with a line and positions of each host, an offset of each partition, and a consumer of each kind."""
     folder = tmp_path_factory.mktemp("forbidden")
     with Processes(folder) as processes:
         started = secured.start_secured(processes, folder, *IDENTITIES)
         with Raw(started.port, OWN) as own:
             for subject in ("logs.p0.web01", "logs.p0.web02", "logs.p1.web01.example.net"):
                 own.ask(subject, f"a line of {subject}")
+            for host in HOSTS:
+                own.ask(f"$KV.LOGS_POSITIONS.{positions_key(host)}", f"positions of {host}")
             for partition in (0, 1):
                 own.ask(f"$KV.LOGS_OFFSETS.p{partition}", {"partition": partition})
                 for name in (f"receiver-p{partition}", f"wake-p{partition}-0"):

@@ -3,13 +3,16 @@
 import hashlib
 
 from broker.granting.permissions import API
+from broker.topology import positions_key
 from tests import secured
 
 LIKE_A_HASH = hashlib.sha256(b"web01.example.net").hexdigest()[:32]
 """A host that is called like the hash of another one's name."""
 
+HOSTS = ("web01", "web02", "web01.example.net", LIKE_A_HASH)
+
 IDENTITIES = (
-    *map(secured.host, ("web01", "web02", "web01.example.net", LIKE_A_HASH)),
+    *map(secured.host, HOSTS),
     secured.receiver("r0", 0),
     secured.receiver("r1", 1),
     secured.receiver("everything"),
@@ -29,6 +32,14 @@ OTHER_HOSTS = (
     f"{API}.DIRECT.GET.LOGS.logs.p0.web02",
     f"{API}.DIRECT.GET.LOGS.logs.>",
     f"{API}.DIRECT.GET.LOGS",
+    *(f"$KV.LOGS_POSITIONS.{key}" for key in ("web02", "WEB01", "web01.x", "web01x", "*", ">")),
+    f"$KV.LOGS_POSITIONS.{positions_key('web01.example.net')}",
+    f"{API}.DIRECT.GET.KV_LOGS_POSITIONS",
+    f"{API}.DIRECT.GET.KV_LOGS_POSITIONS.$KV.LOGS_POSITIONS.web02",
+    f"{API}.DIRECT.GET.KV_LOGS_POSITIONS.$KV.LOGS_POSITIONS.*",
+    f"{API}.DIRECT.GET.KV_LOGS_POSITIONS.$KV.LOGS_POSITIONS.>",
+    f"{API}.STREAM.MSG.GET.KV_LOGS_POSITIONS",
+    f"{API}.CONSUMER.CREATE.KV_LOGS_POSITIONS.shipper-web01.$KV.LOGS_POSITIONS.web01",
     f"{API}.CONSUMER.CREATE.LOGS.shipper-web01.logs.p0.web02",
     f"{API}.CONSUMER.CREATE.LOGS.shipper-web01.logs.>",
     f"{API}.CONSUMER.CREATE.LOGS.shipper-web01",
@@ -63,9 +74,11 @@ STREAMS = tuple(
         "STREAM.SNAPSHOT.LOGS",
         "STREAM.RESTORE.MINE",
         "CONSUMER.LIST.LOGS",
-        "STREAM.INFO.KV_LOGS_OFFSETS",
-        "STREAM.PURGE.KV_LOGS_OFFSETS",
-        "STREAM.MSG.DELETE.KV_LOGS_OFFSETS",
+        *(
+            f"STREAM.{call}.KV_LOGS_{bucket}"
+            for call in ("INFO", "PURGE", "MSG.DELETE", "UPDATE", "DELETE")
+            for bucket in ("OFFSETS", "POSITIONS")
+        ),
     )
 )
 
@@ -126,16 +139,30 @@ OTHER_PARTITIONS = (
 
 LINES = ("logs.p0.web01", "logs.p0.*", "logs.>")
 
+POSITIONS = (
+    "$KV.LOGS_POSITIONS.web01",
+    "$KV.LOGS_POSITIONS.>",
+    f"{API}.DIRECT.GET.KV_LOGS_POSITIONS",
+    f"{API}.DIRECT.GET.KV_LOGS_POSITIONS.$KV.LOGS_POSITIONS.web01",
+)
+
 WIDE = (">", "*", "*.>", "_INBOX.>", "_R_.>", "logs.>", "$JS.>", "$KV.>", "$SYS.>", "logship.>")
 
 PUBLISHED = {
     "web01": (*OTHER_HOSTS, *OF_NO_RECEIVER, *STREAMS, *SYSTEM),
-    "r0": (*OTHER_PARTITIONS, *STREAMS, *SYSTEM),
-    "everything": (*LINES, *STREAMS, *SYSTEM),
+    "r0": (*OTHER_PARTITIONS, *POSITIONS, *STREAMS, *SYSTEM),
+    "everything": (*LINES, *POSITIONS, *STREAMS, *SYSTEM),
 }
 
 SUBSCRIBED = {
-    "web01": (*WIDE, "_INBOX_web02.>", "_INBOX_*.>", "_INBOX_web01*.>", "logs.*.web01"),
+    "web01": (
+        *WIDE,
+        "_INBOX_web02.>",
+        "_INBOX_*.>",
+        "_INBOX_web01*.>",
+        "logs.*.web01",
+        "$KV.LOGS_POSITIONS.web01",
+    ),
     "r0": (*WIDE, "_INBOX_r1.>", "logship.receiver.r1.*", "logship.receiver.>", "logship.leave.>"),
     "everything": (*WIDE, "_INBOX_r0.>", "logship.receiver.r0.*"),
 }

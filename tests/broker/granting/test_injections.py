@@ -20,6 +20,7 @@ TARGETS = (
     "logs.p0.web02",
     "$KV.LOGS_OFFSETS.p0",
     "$KV.LOGS_CONFIG.partitions",
+    "$KV.LOGS_POSITIONS.web02",
     "$JS.API.STREAM.PURGE.LOGS",
     "$JS.API.CONSUMER.DELETE.LOGS.receiver-p0",
     f"{API}.CONSUMER.DELETE.LOGS.shipper-web02",

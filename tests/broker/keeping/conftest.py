@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import pytest
 
 from broker import bucket
-from broker.block import Identity, Origin, Span, encode_origin
 from broker.connecting.connection import Connection, Rejected
 from broker.keeping.room import OnFull, Policy, RoomKeeper
 from broker.offset import Offset
 from broker.topology import OFFSETS_BUCKET, STREAM, Topology, offset_key
+from broker.wire.message import Origin, Section, Span, encode_origin
 from tests.conftest import PARTITIONS, apply_topology
 
 Answer = TypeVar("Answer")
@@ -45,11 +45,11 @@ class Stream:
         return asyncio.run(connected())
 
     def publish(self, subject: str, file: str = "a", payload: bytes = LINES) -> int:
-        """Store a block as a shipper makes it; return its sequence. Raises `Rejected` when there is no room."""
+        """Store a message as a shipper makes it; return its sequence. Raises `Rejected` when there is no room."""
         return self.ask(lambda connection: self._store(connection, subject, file, payload))
 
     def fill(self, *subjects: str, most: int = 200) -> list[int]:
-        """Store blocks, one of each subject in turn, until the stream is full."""
+        """Store messages, one of each subject in turn, until the stream is full."""
 
         async def store(connection: Connection) -> list[int]:
             sequences: list[int] = []
@@ -66,8 +66,8 @@ class Stream:
     async def _store(self, connection: Connection, subject: str, file: str, payload: bytes) -> int:
         start = self.ends.get((subject, file), 0)
         end = start + len(payload)
-        span, identity = Span(file, start, end), Identity(1, 0, "", 0, "")
-        origin = Origin("1-00000001", f"/var/log/{file}", span, identity, 1, 1)
+        section = Section(f"/var/log/{file}", Span(file, start, end), len(payload), 1)
+        origin = Origin("1-00000001", 1, (section,))
         answer = await connection.ask(subject, payload, encode_origin(origin))
         self.ends[subject, file] = end
         return int(answer["seq"])

@@ -25,7 +25,7 @@ from broker.keeping.outlook import Change, outlook
 from broker.keeping.restore import restore, there
 from broker.looking.feed import Feed, at_sequence
 from broker.offset import Offset
-from broker.topology import OFFSETS_BUCKET, Topology
+from broker.topology import OFFSETS_BUCKET, POSITIONS_BUCKET, Topology, positions_key
 from tests.conftest import Server
 from tests.receiver.partition import ours
 
@@ -46,7 +46,7 @@ async def broker(url: str, partitions: int = 2) -> Connection:
 
 
 async def ship(connection: Connection, number: int) -> int:
-    """Publish a block of one of five hosts."""
+    """Publish a message of one of five hosts."""
     payload = b"%d " % number + base64.b64encode(os.urandom(45_000)) + b"\n"
     _, data, headers = ours(f"host{number % 5}", "a", number * 100, payload)
     subject = f"logs.p{number % 5 % 2}.host{number % 5}"
@@ -154,6 +154,34 @@ async def test_a_backup_under_load_is_restored_with_equal_content(
     assert partitions.value == b"2"
     assert await ship(target, 1) == logs.until
     assert (await apply(target, Topology(partitions=2))).steps == ()
+
+
+async def test_positions_come_back_and_never_point_beyond_the_lines_that_came_back_with_them(
+    source: Connection, target: Connection, tmp_path: Path
+) -> None:
+    key, done, has_begun = positions_key("web01"), asyncio.Event(), asyncio.Event()
+
+    async def load() -> None:
+        revision = 0
+        while not done.is_set():
+            stored = await source.ask("logs.p0.web01", b"line\n" * 1000)
+            said = b"%d" % stored["seq"]
+            revision = await bucket.write(source, POSITIONS_BUCKET, key, said, revision)
+            has_begun.set()
+
+    loading = asyncio.ensure_future(load())
+    await has_begun.wait()
+    backup = await taken(source, tmp_path)
+    done.set()
+    await loading
+
+    await restore(target, tmp_path, backup.archives, KEEP)
+
+    entry = await bucket.read(target, POSITIONS_BUCKET, key)
+    last = (await there(target, ["LOGS"]))["LOGS"]["state"]["last_seq"]
+    assert entry is not None
+    assert 0 < int(entry.value) <= last
+    await bucket.write(target, POSITIONS_BUCKET, key, b"newer", entry.revision)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.9])

@@ -27,11 +27,12 @@ def info(stream: str, last: int, messages: int = 3, **config: Any) -> dict[str, 
     return {"created": "now", "config": {"name": stream, **config}, "state": state}
 
 
-ALL = (archive("KV_LOGS_OFFSETS"), archive("LOGS"), archive("KV_LOGS_CONFIG"))
+ALL = tuple(map(archive, ("KV_LOGS_OFFSETS", "KV_LOGS_POSITIONS", "LOGS", "KV_LOGS_CONFIG")))
 HALF = restoring({"name": "LOGS", "subjects": ["logs.>"]}, Ancestor("then", 10))
 EMPTY = {
     "LOGS": info("LOGS", 0, 0),
     "KV_LOGS_OFFSETS": info("KV_LOGS_OFFSETS", 0, 0),
+    "KV_LOGS_POSITIONS": info("KV_LOGS_POSITIONS", 0, 0),
     "KV_LOGS_CONFIG": info("KV_LOGS_CONFIG", 1, 1),
 }
 
@@ -61,6 +62,11 @@ EMPTY = {
             EMPTY | {"KV_LOGS_OFFSETS": info("KV_LOGS_OFFSETS", 7)},
             ["KV_LOGS_OFFSETS", "KV_LOGS_CONFIG"],
             id="receivers were there",
+        ),
+        pytest.param(
+            EMPTY | {"KV_LOGS_POSITIONS": info("KV_LOGS_POSITIONS", 7)},
+            ["KV_LOGS_POSITIONS", "KV_LOGS_CONFIG"],
+            id="shippers were there",
         ),
     ],
 )

@@ -20,11 +20,11 @@ ALL = Wanted(2**63)
 
 @pytest.fixture
 def partition(logs_url: str, tmp_path: Path) -> Partition:
-    """Blocks of two hosts, in turn: sequences 1, 3, 5, 7 of web01 and 2, 4, 6, 8 of db01."""
+    """Messages of two hosts, in turn: sequences 1, 3, 5, 7 of web01 and 2, 4, 6, 8 of db01."""
     partition = Partition(logs_url, tmp_path)
     for number in range(4):
-        block = b"line %d\n" % number
-        partition.publish(*(ours(host, "a", number * 7, block) for host in ("web01", "db01")))
+        lines = b"line %d\n" % number
+        partition.publish(*(ours(host, "a", number * 7, lines) for host in ("web01", "db01")))
     return partition
 
 

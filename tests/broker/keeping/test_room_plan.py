@@ -1,15 +1,14 @@
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.block import Identity, Origin, Span
 from broker.keeping.room_dropped import dropped
 from broker.keeping.room_marks import Amount
 from broker.keeping.room_plan import Memory, Removal, Seen, Sweep
 from broker.keeping.room_received import Frontier, Hold, Received
-from shipper.positions import Positions
-from shipper.publishing.agent_id import AgentId
+from broker.wire.message import Origin, Section, Span
 
 ALL = Amount(10**9, 10**9)
 SUBJECTS = ("logs.p0.web01", "logs.p0.web02", "logs.p1.db")
@@ -22,12 +21,20 @@ def seen(
     end: int | None = 0,
     agent: str | None = "1-00000001",
 ) -> Seen:
-    """Return a block of a file that ends at `end` (None: a claim), or a plain client's message."""
-    if agent is None:
-        return Seen(sequence, subject, 100, sequence, None)
-    span = None if end is None else Span(file, 0, end or sequence)
-    identity = None if span is None else Identity(1, 0, "", 0, "")
-    origin = Origin(agent, f"/{file}", span, identity, 1, sequence)
+    """Return a message of a file up to `end` (None: a claim), or a plain client's message."""
+    ends = [] if end is None else [(file, end or sequence)]
+    return told(sequence, ends, subject, agent)
+
+
+def told(
+    sequence: int,
+    ends: Iterable[tuple[str, int]],
+    subject: str = "logs.p0.web01",
+    agent: str | None = "1-00000001",
+) -> Seen:
+    """Return a message with sections of files up to these ends, or a plain client's message."""
+    sections = tuple(Section(f"/{file}", Span(file, 0, end), end, 1) for file, end in ends)
+    origin = None if agent is None else Origin(agent, sequence, sections)
     return Seen(sequence, subject, 100, sequence, origin)
 
 
@@ -64,13 +71,28 @@ def test_the_last_message_of_every_subject_stays() -> None:
     assert sequences(swept(messages, Sweep(ALL, Memory.FILES, received(100)))) == [1, 2, 3, 4, 5, 6]
 
 
-def test_the_last_block_of_each_file_stays_for_a_shipper_that_loses_its_positions() -> None:
+def test_the_last_message_of_each_file_stays_for_a_shipper_that_loses_its_positions() -> None:
     messages = [seen(1, file="a"), seen(2, file="b"), seen(3, file="a"), seen(4, file="c"), seen(5)]
 
     sweep = swept(messages, Sweep(ALL, Memory.FILES, received(100)))
 
     assert sequences(sweep) == [1, 3]
     assert sequences(swept(messages, Sweep(ALL, Memory.OWNERS, received(100)))) == [1, 2, 3, 4]
+
+
+def test_a_message_stays_where_any_of_its_sections_is_the_last_of_its_file() -> None:
+    messages = [
+        told(1, [("a", 1), ("b", 9), ("c", 1)]),
+        told(2, [("a", 2), ("c", 2)]),
+        told(3, [("c", 3), ("a", 2), ("a", 4)]),
+        told(4, [("b", 9), ("b", 3)]),
+        told(5, [("c", 4), ("a", 5)]),
+    ]
+
+    sweep = swept(messages, Sweep(ALL, Memory.FILES, received(100)))
+
+    assert sequences(sweep) == [2, 3, 4]
+    assert [one.sequence for one in sweep.kept()] == [1, 5]
 
 
 def test_where_nothing_is_to_be_remembered_all_that_is_chosen_goes() -> None:
@@ -149,42 +171,48 @@ def test_a_range_that_is_dropped_holds_nothing_that_stays() -> None:
     assert [(one.file, one.start, one.end) for one in ranges[0].files] == [("/a", 0, 3)]
 
 
+def test_files_of_a_range_that_is_dropped_are_those_of_all_sections() -> None:
+    messages = [told(1, [("a", 3), ("b", 5)]), told(2, [("b", 7), ("a", 4), ("b", 8)])]
+
+    (gone,) = dropped(messages, {})
+
+    assert [(one.file, one.file_id, one.start, one.end) for one in gone.files] == [
+        ("/a", "a", 0, 4),
+        ("/b", "b", 0, 8),
+    ]
+    assert gone.lines == 5
+
+
 @dataclass(frozen=True, slots=True)
 class Remembered:
     """What shippers of all subjects find in the stream."""
 
     positions: dict[str, dict[str, tuple[int, str]]]
     newest: dict[str, int]
-    agents: dict[str, AgentId | None]
+    agents: dict[str, str]
 
 
 def remembered(messages: list[Seen]) -> Remembered:
-    positions: dict[str, Positions] = {}
+    positions: dict[str, dict[str, tuple[int, str]]] = {one.subject: {} for one in messages}
     for one in messages:
-        known = positions.get(one.subject, Positions())
-        origins = [one.origin] if one.origin else []
-        positions[one.subject] = known.advance(origins, one.sequence)
+        known = positions[one.subject]
+        for section in one.origin.sections if one.origin else ():
+            span = section.span
+            if known.get(span.file, (-1, ""))[0] < span.end:
+                known[span.file] = (span.end, section.path)
     return Remembered(
-        {
-            subject: {name: (cursor.offset, cursor.path) for name, cursor in known.files.items()}
-            for subject, known in positions.items()
-        },
+        positions,
         {one.subject: one.sequence for one in messages},
-        {
-            one.subject: AgentId.parse(one.origin.agent)
-            for one in messages
-            if one.origin is not None
-        },
+        {one.subject: one.origin.agent for one in messages if one.origin is not None},
     )
 
 
 MESSAGES = st.lists(
     st.builds(
-        seen,
+        told,
         st.just(0),
+        st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9)), max_size=4),
         st.sampled_from(SUBJECTS),
-        st.sampled_from("abc"),
-        st.one_of(st.none(), st.integers(1, 9)),
         st.sampled_from([None, "1-00000001", "2-00000002"]),
     ),
     max_size=30,
@@ -250,6 +278,13 @@ def test_a_sweep_ends_when_it_has_chosen_enough_to_go_about_at_once() -> None:
 
     assert sweep.is_done
     assert len(sweep.chosen) == 10_000
+
+
+def test_a_sweep_of_messages_with_many_sections_ends_sooner() -> None:
+    many = [("a", 1)] * 200
+    messages = [told(n, many) for n in range(1, 1_000)]
+
+    assert len(swept(messages, Sweep(ALL, Memory.NOTHING)).chosen) == 500
 
 
 def test_what_means_more_than_itself_to_the_server_is_taken_out_by_sequence() -> None:

@@ -1,6 +1,7 @@
 """What the tests of looking share: a stream with a few hosts' lines in it."""
 
 import logging
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -10,11 +11,11 @@ import pytest
 import zstandard
 from faker import Faker
 
-from broker.block import Origin, Span, encode_origin
 from broker.cli import group
 from broker.connecting.connection import Connection
+from broker.wire.message import Origin, Section, Span, encode_origin
 
-NOW = 1_790_000_000_000_000_000  # when shippers say that they read a block, in nanoseconds
+NOW = 1_790_000_000_000_000_000  # when shippers say that they read a round, in nanoseconds
 
 Publish = Callable[..., Awaitable[int]]
 
@@ -64,27 +65,29 @@ def log_lines() -> Callable[[int], bytes]:
     ).encode()
 
 
-def block(
-    lines: bytes, file: str = "/var/log/app.log", compressed: bool = False, agent: str = "agent-1"
+def message(
+    lines: bytes,
+    file: str = "/var/log/app.log",
+    compressed: bool = False,
+    agent: str = "1-0000000a",
+    more: tuple[tuple[str, bytes], ...] = (),
 ) -> tuple[bytes, dict[str, str]]:
-    """Return payload and headers as a shipper sends them."""
-    origin = Origin(
-        agent,
-        file,
-        Span(f"id{file}", 0, len(lines)),
-        None,
-        lines.count(b"\n"),
-        NOW,
-        compressed,
-    )
-    payload = zstandard.ZstdCompressor().compress(lines) if compressed else lines
-    return payload, encode_origin(origin)
+    """Return payload and headers as a shipper sends them; `more` are sections of other files, as path and lines."""
+    parts = ((file, lines), *more)
+    origin = Origin(agent, NOW, tuple(_section(*part) for part in parts), compressed)
+    payload = b"".join(part for _, part in parts)
+    return zstandard.compress(payload) if compressed else payload, encode_origin(origin)
+
+
+def _section(path: str, lines: bytes) -> Section:
+    file_id = f"1-{zlib.crc32(path.encode()):x}"
+    return Section(path, Span(file_id, 0, len(lines)), len(lines), lines.count(b"\n"))
 
 
 @pytest.fixture
 def publish(connection: Connection) -> Publish:
     async def one(host: str, lines: bytes, partition: int = 0, **how: object) -> int:
-        payload, headers = block(lines, **how)  # type: ignore[arg-type]
+        payload, headers = message(lines, **how)  # type: ignore[arg-type]
         answer = await connection.ask(f"logs.p{partition}.{host}", payload, headers, 60)
         return int(answer["seq"])
 

@@ -2,19 +2,19 @@ import pytest
 
 from broker.looking.census import Census, HostTraffic
 from broker.looking.hosts_view import Order, as_table, sorted_by
+from broker.wire.message import Origin, Section, Span, encode_origin
 
 _SECOND = 1_000_000_000
 
 
-def _headers(size: int, lines: int | None, file: str = "/var/log/app.log") -> dict[str, str]:
-    ours = {
-        "Log-Lines": str(lines),
-        "Log-File": file,
-        "Log-Span": f"1:0-{size}",
-        "Log-Read-At": "1",
-        "Log-Agent": "1-a",
-    }
-    return {"Nats-Msg-Size": str(size), **({} if lines is None else ours)}
+def _headers(size: int, lines: int | None, *files: str) -> dict[str, str]:
+    """Return the headers of a message with a section of each file, of so many bytes and lines; None: another client's."""
+    sections = [
+        Section(file, Span("1", 0, size), size, lines or 0)
+        for file in files or ("/var/log/app.log",)
+    ]
+    ours = {} if lines is None else encode_origin(Origin("1-a", 1, tuple(sections)))
+    return ours | {"Nats-Msg-Size": str(size * len(sections))}
 
 
 def _census() -> Census:
@@ -63,9 +63,27 @@ def test_a_host_in_two_partitions_is_one_host_with_the_younger_of_its_last_messa
 
 def test_a_path_is_shown_as_it_is_on_its_host() -> None:
     census = _census()
-    census.count("logs.p0.web01", 1, _headers(1, 1, "/a%0Ab%25"))
+    census.count("logs.p0.web01", 1, _headers(1, 1, "/a\nb%"))
 
     assert census.hosts(whole=False)[1].files == ("/a\nb%",)
+
+
+def test_lines_and_files_are_those_of_all_sections() -> None:
+    census = _census()
+    census.count("logs.p0.web01", 50 * _SECOND, _headers(10, 2, "/b", "/c", "/a"))
+    census.last("logs.p0.web01", 50 * _SECOND, _headers(10, 2, "/b", "/c", "/a"))
+
+    web = census.hosts(whole=True)[1]
+
+    assert (web.lines, web.bytes) == (6, 30)
+    assert (web.file, web.files) == ("/a", ("/a", "/b", "/c"))
+
+
+def test_files_are_those_of_the_last_message_where_no_other_was_read() -> None:
+    census = _census()
+    census.last("logs.p0.web01", 50 * _SECOND, _headers(10, 2, "/b", "/a"))
+
+    assert census.hosts(whole=False)[1].files == ("/a", "/b")
 
 
 def test_subjects_of_nobody_are_no_hosts() -> None:
@@ -80,11 +98,11 @@ def test_subjects_of_nobody_are_no_hosts() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"Log-Lines": "9" * 19},
-        {"Log-Lines": "nine"},
-        {"Log-Span": "1:0-7"},
+        {"Nats-Msg-Size": "99"},
+        {"Log-Spans": "nine"},
+        {"Log-Spans": "[]"},
+        {"Log-Agent": ""},
         {"Log-Read-At": ""},
-        {"Log-Identity": "x"},
         {"Content-Encoding": "gzip"},
     ],
 )
@@ -92,7 +110,7 @@ def test_what_a_receiver_sets_aside_tells_only_when_it_was_stored(wrong: dict[st
     census = Census()
     census.holds("logs.p0.web01", 2)
     good = _headers(100, 2)
-    bad = _headers(100, 2, "/forged") | {"Log-Agent": "forged"} | wrong
+    bad = {**_headers(100, 2, "/forged"), "Log-Agent": "forged", **wrong}
     census.count("logs.p0.web01", 1, good)
     census.last("logs.p0.web01", 2, bad)
     census.count("logs.p0.web01", 2, bad)

@@ -9,7 +9,7 @@ import pytest
 
 from broker.connecting.connection import Arrived, Connection
 from broker.report import SUBJECT
-from tests.broker.looking.conftest import block
+from tests.broker.looking.conftest import message
 from tests.hostile import ACTIVE, GARBAGE, GOOD, ODD, acts_on_a_terminal
 from tests.partitions import add_subjects
 
@@ -77,11 +77,13 @@ def test_garbage_in_one_offset_is_shown_as_such_and_the_others_as_usual(
 def test_what_others_wrote_reaches_no_terminal_as_it_is(
     logbroker_inside: Logbroker, provisioned: str
 ) -> None:
-    _, headers = block(b"a\n", file=f"/var/{ACTIVE}", agent="a\x9b")
+    _, headers = message(b"a\n", file=f"/var/{ACTIVE}")
 
     async def write(connection: Connection) -> None:
         await connection.ask("$KV.LOGS_OFFSETS.p0", ODD)
         await connection.ask("logs.p0.web01", b"a\n", headers | {"Nats-Time-Stamp": ACTIVE})
+        await connection.ask("logs.p0.web01", b"a\n", headers | {"Log-Agent": "a\x9b"})
+        await connection.ask("logs.p0.web01", b"a\n", headers | {"Log-Spans": f'[{{"{ACTIVE}'})
         await connection.ask("logs.p1.web02", b"a\n", {"Nats-Time-Stamp": "never"})
         await add_subjects(connection, "logs.q0.>")
         await connection.ask("logs.q0.\x1b[2J\x9b", b"\x1b[2J\n")
@@ -104,6 +106,9 @@ def test_what_others_wrote_reaches_no_terminal_as_it_is(
         ("hosts", "--exact"),
         ("get", "last"),
         ("get", "1"),
+        ("get", "2"),
+        ("get", "3"),
+        ("tail", "--since", "1", "--no-follow"),
         ("export",),
         ("export", "--format", "terraform"),
         ("apply", "--dry-run", "--partitions", "2"),

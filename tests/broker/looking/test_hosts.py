@@ -9,7 +9,7 @@ from broker.connecting.connection import Connection
 from broker.looking import hosts
 from broker.looking.hosts import ask, last_seen, rates, subjects
 from broker.topology import STREAM
-from tests.broker.looking.conftest import Call, Publish, block
+from tests.broker.looking.conftest import Call, Publish, message
 
 pytestmark = pytest.mark.nats
 
@@ -21,8 +21,8 @@ async def test_hosts_are_what_was_published(
 ) -> None:
     lines = log_lines(6)
     await publish("web01", lines)
-    await publish("web01", b"x\n", file="/var/log/auth.log")
-    await publish("db01.example.net", b"y\n", partition=1, agent="agent-2")
+    await publish("web01", b"", more=(("/var/log/auth.log", b"x\n"),))
+    await publish("db01.example.net", b"y\n", partition=1, agent="2-0000000b")
     await connection.ask("logs.p0.plain", b"of another client")
 
     found = (await ask(connection, count_all=True)).hosts
@@ -31,7 +31,7 @@ async def test_hosts_are_what_was_published(
     db, plain, web = found
     assert (web.messages, web.lines, web.bytes, web.exact) == (2, 7, len(lines) + 2, True)
     assert (web.files, web.file) == (("/var/log/app.log", "/var/log/auth.log"), "/var/log/auth.log")
-    assert (db.partitions, db.agent) == ((1,), "agent-2")
+    assert (db.partitions, db.agent) == ((1,), "2-0000000b")
     assert (plain.lines, plain.bytes, plain.files) == (1, 17, ())
     assert web.first_seen is not None
     assert 0 < web.first_seen < web.last_seen < db.last_seen < plain.last_seen
@@ -116,10 +116,10 @@ async def test_messages_that_a_receiver_sets_aside_do_not_change_what_is_shown_o
     before = json.loads(
         (await asyncio.to_thread(called, "hosts", "--server", logs_url, "--json")).stdout
     )
-    _, headers = block(b"c\n", file="/forged", agent="forged")
+    _, headers = message(b"c\n", file="/forged", agent="forged")
     for _ in range(3):
-        await connection.ask("logs.p0.web01", b"c\n", headers | {"Log-Lines": "9" * 19})
-    await connection.ask("logs.p1.web01", b"c\n", headers | {"Log-Lines": "-1"})
+        await connection.ask("logs.p0.web01", b"c\n", headers | {"Log-Spans": "9" * 19})
+    await connection.ask("logs.p1.web01", b"c\nd\n", headers)
     await connection.ask("logs.p0.nobody", b"c\n", headers | {"Log-Read-At": "now"})
 
     after = json.loads(

@@ -5,9 +5,9 @@ from broker.looking.lines import Run, last_lines, safe
 
 def test_without_prefixes_bytes_are_what_they_were() -> None:
     run = Run(prefixed=False, for_terminal=False)
-    blocks = [b"a\nb\n", b"\xff\x1b[2J\n", b"", b"c\r\n"]
+    parts = [b"a\nb\n", b"\xff\x1b[2J\n", b"", b"c\r\n"]
 
-    assert b"".join(run.add("web01", "f", lines) for lines in blocks) == b"".join(blocks)
+    assert b"".join(run.add("web01", "f", lines) for lines in parts) == b"".join(parts)
 
 
 def test_every_line_names_its_host_and_none_is_added() -> None:

@@ -12,7 +12,7 @@ from broker.exits import OperatorError
 from broker.looking.message import held, nanoseconds, rfc3339
 from broker.looking.one import as_json, as_text, fetch
 from tests.broker.conftest import LOGBROKER
-from tests.broker.looking.conftest import Publish, block
+from tests.broker.looking.conftest import Publish, message
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_time_that_no_calendar_has_is_shown_as_it_is() -> None:
 
 
 def test_lines_that_are_no_text_come_as_base64() -> None:
-    payload, headers = block(b"\xff\n", compressed=True)
+    payload, headers = message(b"\xff\n", compressed=True)
 
     found = json.loads(as_json(held("logs.p0.web01", 1, 0, headers, payload)))
 
@@ -38,14 +38,63 @@ def test_lines_that_are_no_text_come_as_base64() -> None:
 
 
 def test_a_message_that_a_receiver_sets_aside_says_why() -> None:
-    _, headers = block(b"x\n", compressed=True)
-    message = held("logs.p0.web01", 1, 0, headers, b"no frame \x1b[2J")
+    _, headers = message(b"x\n", compressed=True)
+    found = held("logs.p0.web01", 1, 0, headers, b"no frame \x1b[2J")
 
-    shown = as_text(message)
+    shown = as_text(found)
 
     assert b"TROUBLE" in shown
     assert b"\x1b" not in shown
-    assert json.loads(as_json(message))["trouble"]
+    assert json.loads(as_json(found))["trouble"]
+
+
+@pytest.mark.parametrize("payload", [b"a\nb", b"a\nb\nc\n", b""])
+def test_a_message_whose_sections_are_not_its_payload_is_shown_as_it_is_and_says_so(
+    payload: bytes,
+) -> None:
+    _, headers = message(b"a\n", more=(("/b", b"b\n"),))
+    found = held("logs.p0.web01", 1, 0, headers, payload)
+
+    shown = json.loads(as_json(found))
+
+    assert (shown["text"], shown["trouble"]) == (
+        payload.decode(),
+        f"sections of 4 bytes, lines of {len(payload)}",
+    )
+    assert b"TROUBLE" in as_text(found)
+
+
+def test_every_section_of_a_message_is_shown_with_its_file_and_span() -> None:
+    payload, headers = message(b"a\n", more=(("/b c", b"d\ne\n"), ("/var/log/app.log", b"")))
+    found = held("logs.p0.web01", 1, 0, headers, payload)
+
+    spans = json.loads(as_json(found))["spans"]
+    text = as_text(found).decode()
+
+    assert [(one["file"], one["start"], one["end"], one["lines"]) for one in spans] == [
+        ("/var/log/app.log", 0, 2, 1),
+        ("/b c", 0, 4, 2),
+        ("/var/log/app.log", 0, 0, 0),
+    ]
+    assert spans[1] | {"id": ""} == {
+        **{"file": "/b c", "id": "", "start": 0, "end": 4, "size": 4, "lines": 2},
+        "filtered": False,
+    }
+    assert [line.split()[1] for line in text.splitlines() if line.startswith("span ")] == [
+        "/var/log/app.log",
+        "/b",
+        "/var/log/app.log",
+    ]
+    assert "Log-Spans" not in text
+    assert text.endswith("\n\na\nd\ne\n")
+
+
+def test_a_claim_has_no_spans() -> None:
+    headers = {"Log-Agent": "1-0000000a", "Log-Read-At": "5"}
+
+    shown = json.loads(as_json(held("logs.p0.web01", 1, 0, headers, b"")))
+
+    assert (shown["agent"], shown["spans"], shown["trouble"]) == ("1-0000000a", [], None)
 
 
 def test_a_header_does_not_act_on_a_terminal_by_its_name() -> None:
@@ -65,8 +114,9 @@ async def test_a_message_is_shown_with_its_origin_and_its_lines(
     assert found.lines() == b"one\ntwo\n"
     shown = json.loads(as_json(found))
     assert (shown["text"], shown["host"], shown["partition"]) == ("one\ntwo\n", "web01", 0)
-    assert shown["file"] == "/var/log/app.log"
-    assert shown["headers"]["Log-Lines"] == "2"
+    (span,) = shown["spans"]
+    assert (span["file"], span["size"], span["lines"]) == ("/var/log/app.log", 8, 2)
+    assert shown["headers"]["Log-Agent"] == shown["agent"] == "1-0000000a"
     assert as_text(found).endswith(b"\n\none\ntwo\n")
 
 
@@ -88,7 +138,7 @@ async def test_a_message_that_is_not_there_says_what_is(
 
 @pytest.mark.nats
 async def test_raw_is_the_payload_as_it_is_stored(logs_url: str, publish: Publish) -> None:
-    payload, _ = block(b"one\ntwo\n", compressed=True)
+    payload, _ = message(b"one\ntwo\n", compressed=True)
     await publish("web01", b"one\ntwo\n", compressed=True)
 
     ended = await asyncio.to_thread(

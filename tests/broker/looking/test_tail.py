@@ -16,7 +16,7 @@ from broker.looking.tail import Wanted, tail
 from broker.selection import Selection
 from broker.topology import Topology
 from tests.broker.conftest import LOGBROKER
-from tests.broker.looking.conftest import Publish, block
+from tests.broker.looking.conftest import Publish, message
 from tests.conftest import Server, apply_topology
 
 pytestmark = pytest.mark.nats
@@ -29,17 +29,17 @@ async def _shown(connection: Connection, wanted: Wanted, prefixed: bool = False)
     return b"".join([lines async for lines in tail(connection, wanted, run)])
 
 
-async def test_everything_is_shown_in_order_unfolded_and_byte_for_byte(
+async def test_everything_is_shown_in_order_decompressed_and_byte_for_byte(
     connection: Connection, publish: Publish, log_lines: Lines
 ) -> None:
-    blocks = [log_lines(3), b"\xff\x00\n", log_lines(200)]
-    for number, lines in enumerate(blocks):
+    messages = [log_lines(3), b"\xff\x00\n", log_lines(200)]
+    for number, lines in enumerate(messages):
         await publish("web01", lines, compressed=number == 2)
 
-    assert await _shown(connection, Wanted(since=0, follow=False)) == b"".join(blocks)
+    assert await _shown(connection, Wanted(since=0, follow=False)) == b"".join(messages)
 
 
-async def test_blocks_that_unfold_to_much_are_shown_a_part_at_a_time(
+async def test_messages_that_decompress_to_much_are_shown_a_part_at_a_time(
     connection: Connection, publish: Publish
 ) -> None:
     for _ in range(6):
@@ -101,6 +101,62 @@ async def test_only_what_was_asked_for_is_shown(
     assert await _shown(connection, once, prefixed=True) == shown
 
 
+MIXED = {"lines": b"a1\na2\n", "file": "/a", "more": (("/b", b"b1\n"), ("/a", b"a3\n"))}
+
+
+@pytest.mark.parametrize(
+    ("files", "lines", "shown"),
+    [
+        pytest.param((), 10, b"a1\na2\nb1\na3\n", id="all"),
+        pytest.param(("/a",), 10, b"a1\na2\na3\n", id="a file"),
+        pytest.param(("/a",), 2, b"a2\na3\n", id="the last lines of a file"),
+        pytest.param(("/b",), 10, b"b1\n", id="another"),
+        pytest.param(("/c",), 10, b"", id="none of them"),
+        pytest.param((), 2, b"b1\na3\n", id="the last lines"),
+    ],
+)
+@pytest.mark.parametrize("compressed", [False, True])
+async def test_each_section_is_shown_that_is_of_a_wanted_file(
+    connection: Connection,
+    publish: Publish,
+    files: tuple[str, ...],
+    lines: int,
+    shown: bytes,
+    compressed: bool,
+) -> None:
+    await publish("web01", compressed=compressed, **MIXED)
+
+    wanted = Wanted(Selection(files=files), lines=lines, follow=False)
+
+    assert await _shown(connection, wanted) == shown
+
+
+async def test_lines_of_other_files_do_not_count_as_the_last_ones(
+    connection: Connection, publish: Publish
+) -> None:
+    await publish("web01", b"first\n", file="/a")
+    for _ in range(3):
+        await publish("web01", b"x\n" * 9, file="/b", more=(("/a", b"a\n"),))
+
+    wanted = Wanted(Selection(files=("/a",)), lines=4, follow=False)
+
+    assert await _shown(connection, wanted) == b"first\na\na\na\n"
+
+
+async def test_sections_that_are_not_the_payload_are_named_and_passed(
+    connection: Connection, publish: Publish, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, headers = message(b"x\n", more=(("/b", b"y\n"),))
+    await connection.ask("logs.p0.web01", b"x\ny\nz\n", headers)
+    await publish("web01", b"good\n")
+
+    with caplog.at_level(logging.WARNING):
+        shown = await _shown(connection, Wanted(follow=False))
+
+    assert shown == b"good\n"
+    assert "message 1 is no lines: sections of 4 bytes, lines of 6" in caplog.text
+
+
 async def test_a_time_is_a_place_to_begin(connection: Connection, publish: Publish) -> None:
     await publish("web01", b"before\n")
     await asyncio.sleep(0.01)
@@ -114,7 +170,7 @@ async def test_a_time_is_a_place_to_begin(connection: Connection, publish: Publi
 async def test_a_message_that_is_no_lines_is_named_and_passed(
     connection: Connection, publish: Publish, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _, headers = block(b"x\n", compressed=True)
+    _, headers = message(b"x\n", compressed=True)
     await connection.ask("logs.p0.web01", b"no frame", headers)
     await publish("web01", b"good\n")
 

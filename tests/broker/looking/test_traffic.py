@@ -7,6 +7,7 @@ import pytest
 from broker.looking.message import nanoseconds
 from broker.looking.top_view import KEYS, By, Layout, screen
 from broker.looking.traffic import Picture, Traffic
+from broker.wire.message import Origin, Section, Span, encode_origin
 from tests.broker.looking.test_sight import NOW, seen
 
 _STORED = nanoseconds(NOW)
@@ -14,14 +15,9 @@ _SECOND = 10**9
 
 
 def _headers(lines: int, size: int, waited: float = 0.0) -> dict[str, str]:
-    read_at = str(_STORED - int(waited * _SECOND))
-    return {
-        "Log-Lines": str(lines),
-        "Nats-Msg-Size": str(size),
-        "Log-Read-At": read_at,
-        "Log-Agent": "1-a",
-        "Log-Span": f"1:0-{size}",
-    }
+    section = Section("/var/log/app.log", Span("1", 0, size), size, lines)
+    origin = Origin("1-a", _STORED - int(waited * _SECOND), (section,))
+    return encode_origin(origin) | {"Nats-Msg-Size": str(size)}
 
 
 def _steady(seconds: int = 60) -> Traffic:
@@ -63,7 +59,7 @@ def test_a_host_s_clock_that_is_anywhere_tells_no_delay() -> None:
 def test_what_a_receiver_sets_aside_has_bytes_but_no_lines_and_no_host() -> None:
     traffic = Traffic(0.0)
     for step in range(600):
-        bad = _headers(10**18, 1000)
+        bad = _headers(5, 900) | {"Nats-Msg-Size": "1000"}
         traffic.arrived("logs.p0.web01", _STORED, bad, step / 10)
 
     picture = traffic.picture(seen(), 60.0)

@@ -63,3 +63,16 @@ def test_the_stream_never_fills_the_store_so_that_offsets_can_be_committed(
 
     assert 0 < limit < store
     assert asked is None or limit <= asked
+
+
+@pytest.mark.parametrize(
+    ("store", "hosts"),
+    [
+        pytest.param(10 * 1024**3, 100, id="a small disk"),
+        pytest.param(10**12, 10_000, id="a large disk"),
+    ],
+)
+def test_hosts_can_keep_their_positions_beside_a_full_stream(store: int, hosts: int) -> None:
+    offsets = 32 * 1024**2 + 10 * 16 * 1024
+
+    assert store - stream_limit(store, 10, None) - offsets >= hosts * 100_000

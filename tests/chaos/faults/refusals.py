@@ -60,13 +60,6 @@ def _slow_syncs(control: Control, under: Path, chance: random.Random) -> None:
     control.refuse(Calls.SYNC, under, delay=chance.choice((0.002, 0.02, 0.1, 0.5)))
 
 
-def _shippers(world: "World", chance: random.Random) -> list[tuple[Control, Path]]:
-    host = chance.choice(world.hosts)
-    if host.shipper is None:
-        raise CannotStrike(f"{host.name} has no shipper")
-    return [(world.control(host.shipper), host.state)]
-
-
 def _receivers(world: "World", chance: random.Random) -> list[tuple[Control, Path]]:
     programs = [*world.receivers, *world.spark_programs]
     return [(world.control(program), world.output.parent) for program in programs]
@@ -176,7 +169,7 @@ _REFUSALS: dict[str, Refuse] = {
     "read-only": _forbid_changes,
     "slow-sync": _slow_syncs,
 }
-_CHOICES = {"shipper": _shippers, "receiver": _receivers, "logbroker": _logbrokers}
+_CHOICES = {"receiver": _receivers, "logbroker": _logbrokers}
 
 KINDS = (
     *(

@@ -20,9 +20,10 @@ __all__ = ["KINDS"]
 
 _SECONDS = 90.0  # one of two has found out by then, whatever else happens
 _SECONDS_ON_SPARK = 240.0  # where a second one has to be given executors first
+_KEPT_OUT = "on this machine; stop it, or use --take-over"
 _FENCED = (
     "ships for the same host since then",
-    "on this machine; stop it, or use --take-over",
+    _KEPT_OUT,
     "has taken it over",
     "; this receiver stops",
 )
@@ -30,25 +31,19 @@ _LOST = "; this one goes on with its others"
 _STANDBY = "--standby"
 
 
-def _second_shipper(*, same_state: bool) -> Act:
-    def act(world: "World", chance: random.Random) -> End:
-        """Start a second shipper of a host: one of the two ends with 78, and is put back."""
-        host = chance.choice(world.hosts)
-        first = host.shipper
-        if first is None or not first.is_running():
-            raise CannotStrike("the host has no shipper just now")
-        name = _name(first, chance)
-        state = host.state if same_state else host.state.with_name(f"state of {name}")
-        second = _beside(world, first, name, {"--state-dir": state}, "--take-over")
+def _second_shipper(world: "World", chance: random.Random) -> End:
+    """Start a second shipper of a host: one of the two ends with 78, and is put back."""
+    first = chance.choice(world.hosts).shipper
+    if first is None or not first.is_running():
+        raise CannotStrike("the host has no shipper just now")
+    second = _beside(world, first, _name(first, chance), {}, "--take-over")
 
-        def end() -> None:
-            _wait_for_one(world, first, second)
-            world.supervisor.dismiss(second)
-            _put_back(first)
+    def end() -> None:
+        _wait_for_one(world, first, second)
+        world.supervisor.dismiss(second)
+        _put_back(first)
 
-        return end
-
-    return act
+    return end
 
 
 def _second_receiver(world: "World", chance: random.Random) -> End:
@@ -194,8 +189,17 @@ def _wait_for_one(
 ) -> None:
     world.supervisor.wait(
         f"one of {first.name} and {second.name} ends with 78",
-        lambda: bool(first.refused or second.refused) or share(),
+        lambda: bool(first.refused or second.refused) or _is_kept_out(first) or share(),
         _SECONDS_ON_SPARK if world.spark_programs else _SECONDS,
+    )
+
+
+def _is_kept_out(program: Program) -> bool:
+    """Whether it has died of another fault, and is not let in again beside the other one."""
+    return (
+        not program.is_running()
+        and bool(program.endings)
+        and _KEPT_OUT in program.endings[-1].words
     )
 
 
@@ -210,8 +214,7 @@ def _kind(name: str, act: Act, lasts: tuple[float, float] = (0.0, 0.0), *needs: 
 
 
 KINDS = (
-    _kind("second-shipper", _second_shipper(same_state=False), (0.5, 6.0)),
-    _kind("second-shipper-same-state", _second_shipper(same_state=True), (0.5, 6.0)),
+    _kind("second-shipper", _second_shipper, (0.5, 6.0)),
     _kind("second-receiver", _second_receiver, (0.5, 12.0)),
     _kind("misplaced-receiver", _misplaced_receiver, (0.5, 6.0)),
     _kind("third-receiver", _third_receiver, (2.0, 15.0), "standby"),

@@ -1,12 +1,11 @@
 """Faults of what programs remember: files and entries deleted, cut, changed by a bit, or set back to what they were.
 
-There is no checkpoint among it: offsets live in KV. Most of it heals by itself; the rest has to be told, and is mended by
+There is no checkpoint among it: offsets and positions live in KV. Most of it heals by itself; the rest has to be told, and is mended by
 doing what was told (`tests.chaos.operating`). Nothing may be wrong in silence.
 """
 
 import os
 import random
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,7 +16,15 @@ from typing import TYPE_CHECKING
 from broker import bucket
 from broker.offset import Offset
 from broker.subjects import consumer_name, partition_filter
-from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, offset_key
+from broker.topology import (
+    CONFIG_BUCKET,
+    OFFSETS_BUCKET,
+    PARTITIONS_KEY,
+    POSITIONS_BUCKET,
+    STREAM,
+    offset_key,
+    positions_key,
+)
 from tests.chaos.commands import insist
 from tests.chaos.faults.fault import Act, CannotStrike, End, FaultKind
 from tests.chaos.schedule import Kind
@@ -48,6 +55,10 @@ def _flipped(content: bytes, chance: random.Random) -> bytes:
     changed = bytearray(content)
     changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
     return bytes(changed)
+
+
+def _garbled(content: bytes, chance: random.Random) -> bytes:
+    return chance.randbytes(len(content))
 
 
 def _damage(path: Path, harm: Harm, chance: random.Random) -> None:
@@ -171,41 +182,43 @@ def _put(path: Path, content: bytes) -> None:
     fresh.replace(path)
 
 
-def _shipper(harm: Callable[["Host", random.Random], None]) -> Act:
-    """Do harm to what a shipper remembers, while it runs or while it is dead; it is started again in both cases."""
+def _shipper(harm: Callable[["World", "Host", random.Random], None]) -> Act:
+    """Do harm to the snapshot of a host's positions, while its shipper runs or is dead; it is started again in both cases."""
 
     def act(world: "World", chance: random.Random) -> None:
-        """Harm what a shipper remembers, while it runs or is dead, and start it again."""
+        """Harm the snapshot of a host's positions, while its shipper runs or is dead, and start the shipper again."""
         host = chance.choice([host for host in world.hosts if host.shipper])
         assert host.shipper
         with host.shipper.held():
             if chance.random() < 0.5:
-                harm(host, chance)
+                harm(world, host, chance)
                 host.shipper.process.kill()
             else:
                 host.shipper.process.kill()
-                harm(host, chance)
+                harm(world, host, chance)
 
     return act
 
 
-def _positions(host: "Host") -> Path:
-    found = sorted(host.state.glob("**/positions.json"))
-    if not found:
+def _positions(world: "World", host: "Host") -> bytes:
+    entry = world.ask(lambda c: bucket.read(c, POSITIONS_BUCKET, positions_key(host.name)))
+    if entry is None:
         raise CannotStrike("there are no positions yet")
-    return found[0]
+    return entry.value
 
 
-def _older_positions(host: "Host", chance: random.Random) -> None:
-    path = _positions(host)
-    older = path.read_bytes()
+def _harmed_positions(harm: Harm) -> Callable[["World", "Host", random.Random], None]:
+    def change(world: "World", host: "Host", chance: random.Random) -> None:
+        left = harm(_positions(world, host), chance)
+        _write(world, POSITIONS_BUCKET, positions_key(host.name), left)
+
+    return change
+
+
+def _older_positions(world: "World", host: "Host", chance: random.Random) -> None:
+    older = _positions(world, host)
     time.sleep(chance.uniform(*_MEANWHILE))
-    _put(path, older)
-
-
-def _no_state(host: "Host", _: random.Random) -> None:
-    for path in host.state.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    _write(world, POSITIONS_BUCKET, positions_key(host.name), older)
 
 
 def _entry(change: Callable[["World", int, random.Random], None]) -> Act:
@@ -277,15 +290,18 @@ def _configured(value: bytes | None) -> Act:
     return act
 
 
-def _no_bucket(world: "World", _: random.Random) -> End:
-    """Delete the bucket of all offsets; an operator has `logbroker apply` make it again."""
-    world.operator.on_duty.set()
-    world.ask(lambda c: c.api(f"STREAM.DELETE.KV_{OFFSETS_BUCKET}"))
+def _no_bucket(name: str) -> Act:
+    def act(world: "World", _: random.Random) -> End:
+        """Delete the bucket of all offsets, or of all positions; an operator has `logbroker apply` make it again."""
+        world.operator.on_duty.set()
+        world.ask(lambda c: c.api(f"STREAM.DELETE.KV_{name}"))
 
-    def end() -> None:
-        insist("logbroker", "apply", "--yes", *world.admin_words)
+        def end() -> None:
+            insist("logbroker", "apply", "--yes", *world.admin_words)
 
-    return end
+        return end
+
+    return act
 
 
 def _consumer(change: Callable[["World", str, random.Random], None]) -> Act:
@@ -333,6 +349,8 @@ def _there_is_none() -> Iterator[None]:
 
 
 _DAMAGES: dict[str, Harm] = {"deleted": _gone, "truncated": _cut, "flipped": _flipped}
+_DAMAGES_OF_POSITIONS: dict[str, Harm] = {"deleted": _gone, "truncated": _cut, "garbled": _garbled}
+"""None that only changes a number: the broker's own checksums keep what it stores from that."""
 _FILES: dict[str, Find] = {
     "journal": _of_partition("journal"),
     "spans": _of_partition("spans"),
@@ -356,10 +374,10 @@ def _acts() -> Iterator[tuple[str, Act, bool]]:
         yield f"{what}-older", _older_while_dead(_FILES[what]), False
         yield f"{what}-older-live", _older_while_alive(_FILES[what]), True
     for damage, harm in _DAMAGES.items():
-        yield f"positions-{damage}", _shipper(_harmed_positions(harm)), False
         yield f"entry-{damage}", _entry(_harmed_entry(harm)), False
+    for damage, harm in _DAMAGES_OF_POSITIONS.items():
+        yield f"positions-{damage}", _shipper(_harmed_positions(harm)), False
     yield "positions-older", _shipper(_older_positions), False
-    yield "shipper-state-removed", _shipper(_no_state), False
     yield "entry-older", _entry(_older_entry), False
     yield "entry-moved", _entry(_moved_entry), False
     yield "consumer-deleted", _consumer(_delete_consumer), False
@@ -367,14 +385,11 @@ def _acts() -> Iterator[tuple[str, Act, bool]]:
     yield "consumer-paused", _consumer(_pause_consumer), False
 
 
-def _harmed_positions(harm: Harm) -> Callable[["Host", random.Random], None]:
-    return lambda host, chance: _damage(_positions(host), harm, chance)
-
-
 _LATER = {
     "partitions-deleted": _configured(None),
     "partitions-garbled": _configured(b"\x03\xff"),
-    "offsets-bucket-deleted": _no_bucket,
+    "offsets-bucket-deleted": _no_bucket(OFFSETS_BUCKET),
+    "positions-bucket-deleted": _no_bucket(POSITIONS_BUCKET),
 }
 
 KINDS = (

@@ -29,7 +29,7 @@ from tests.chaos.schedule import Kind
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["KINDS", "carried_out", "differences"]
+__all__ = ["KINDS", "carried_out", "destroyed_with", "differences"]
 
 _TURNS = threading.Lock()
 _ROOM_PATIENCE = 60.0  # seconds
@@ -53,7 +53,7 @@ def purge_host(world: "World", chance: random.Random) -> None:
         words = ("purge", "--host", host, "--until-seq", str(until), "--yes", *world.admin_words)
         insist("logbroker", *words)
         left = {message.sequence for message in _unreceived(world)}
-        world.destroyed += _as_destroyed(m for m in before if m.sequence not in left)
+        world.destroyed += destroyed_with(m for m in before if m.sequence not in left)
 
 
 def purge_part(world: "World", chance: random.Random) -> None:
@@ -72,7 +72,7 @@ def remove_some(world: "World", chance: random.Random) -> None:
         for message in chance.sample(waiting, k=min(len(waiting), chance.randint(1, 4))):
             words = ("rm", "--seq", str(message.sequence), "--yes", *world.admin_words)
             insist("logbroker", *words)
-            world.destroyed += _as_destroyed([message])
+            world.destroyed += destroyed_with([message])
 
 
 def overtake(world: "World", chance: random.Random) -> None:
@@ -83,7 +83,7 @@ def overtake(world: "World", chance: random.Random) -> None:
         words = ("--yes", "--max-msgs", str(kept), "--discard", "old", *world.admin_words)
         insist("logbroker", "apply", *words)
         left = {message.sequence for message in _unreceived(world)}
-        world.destroyed += _as_destroyed(m for m in waiting if m.sequence not in left)
+        world.destroyed += destroyed_with(m for m in waiting if m.sequence not in left)
         lifted = ("--yes", "--max-msgs", "-1", "--discard", "new", *world.admin_words)
         insist("logbroker", "apply", *lifted)
 
@@ -99,7 +99,7 @@ def expire(world: "World", chance: random.Random) -> None:
         )
         insist("logbroker", "apply", "--yes", "--max-age", "1d", *world.admin_words)
         left = {message.sequence for message in _unreceived(world)}
-        world.destroyed += _as_destroyed(m for m in waiting if m.sequence not in left)
+        world.destroyed += destroyed_with(m for m in waiting if m.sequence not in left)
 
 
 def drop_oldest(world: "World", chance: random.Random) -> None:
@@ -119,7 +119,7 @@ def drop_oldest(world: "World", chance: random.Random) -> None:
         insist("logbroker", "apply", "--yes", "--max-msgs", "-1", *world.admin_words)
         left = {message.sequence for message in _unreceived(world)}
         gone = [message for message in waiting if message.sequence not in left]
-        world.destroyed += _as_destroyed(gone)
+        world.destroyed += destroyed_with(gone)
         world.supervisor.wait(
             "what became of all drops is said",
             lambda: _is_ended(_entries(book)[said:]),
@@ -276,16 +276,16 @@ def _destroy(
     world: "World", doomed: list[Held], how: Callable[[Connection], Coroutine[Any, Any, Any]]
 ) -> None:
     world.ask(how)
-    world.destroyed += _as_destroyed(doomed)
+    world.destroyed += destroyed_with(doomed)
 
 
-def _as_destroyed(messages: Iterable[Held]) -> list[Destroyed]:
+def destroyed_with(messages: Iterable[Held]) -> list[Destroyed]:
+    """Return what is destroyed with messages, section by section."""
     return [
-        Destroyed(
-            message.host, message.file, span.file, Range(span.start, span.end), message.lines()
-        )
+        Destroyed(message.host, path, one.span.file, Range(one.span.start, one.span.end), lines)
         for message in messages
-        if message.origin and (span := message.origin.span)
+        if message.sections  # no claim, nor a plain client's
+        for one, (path, lines) in zip(message.sections, message.parts(), strict=True)
     ]
 
 

@@ -75,7 +75,7 @@ class PeerWorld:
             path.mkdir()
         server = Address(world.receiver_machine.address, _PORT)
         told = self.peer.client(Client(name, logs, state, server))
-        host = Host(name, machine.name, logs, state, world.writing(name, number, logs))
+        host = Host(name, machine.name, logs, world.writing(name, number, logs))
         host.shipper = self._start(world, f"client-{name}", machine, told, state, "shipper")
         return host
 

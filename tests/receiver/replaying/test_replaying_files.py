@@ -22,7 +22,7 @@ from receiver.replaying.sink import HostFiles, Standard
 from receiver.replaying.units import Unit
 from receiver.writing.folders import walk
 from receiver.writing.layout import DEFAULT, Layout
-from tests.receiver.partition import Partition, ours
+from tests.receiver.partition import Partition, lines_of, message, ours
 
 pytestmark = pytest.mark.nats
 
@@ -56,7 +56,8 @@ def set_aside(folder: Path) -> list[bytes]:
 
 
 def publish_odd_messages(partition: Partition) -> int:
-    """Publish all that a receiver has to judge: repeats, a trimmed one, gaps, strangers, damage."""
+    """Publish all that a receiver has to judge: repeats, a trimmed one, gaps, torn lines, strangers, damage."""
+    subject, payload, headers = message("web01", lines_of("new.log", 99, b"no\n"))
     return partition.publish(
         ours("web01", "app.log", 0, b"one\ntwo\n"),
         ours("web02", "app.log", 100, b"other\n"),
@@ -64,10 +65,17 @@ def publish_odd_messages(partition: Partition) -> int:
         ours("web01", "app.log", 4, b"two\nthree\n"),
         ours("web01", "app.log", 50, b"after a gap\n"),
         ("logs.p0.web01", b"a stranger's, without an end", None),
-        ("logs.p0.web02", b"x", {"Log-Agent": "1-1", "Log-Lines": "one"}),
+        ("logs.p0.web02", b"x", {"Log-Agent": "1-1", "Log-Read-At": "one"}),
         ("logs.p0.web01", b"not zstd", {"Content-Encoding": "zstd"}),
         ours("web01", "other.log", 0, b"another file's\n"),
         ours("web01", "app.log", 50, b"after a\n", end=70, filtered=True),
+        message(
+            "web01",
+            *(lines_of("app.log", 70, b"piece, "), lines_of("other.log", 0, b"another file's\n")),
+            *(lines_of("new.log", 7, b"new\n"), lines_of("other.log", 99, b"behind a gap\n")),
+        ),
+        message("web01", lines_of("app.log", 77, b"rest\n"), lines_of("new.log", 11, b"2\n")),
+        (subject, payload + b"more\n", headers),
     )
 
 
@@ -135,8 +143,42 @@ def test_hosts_files_and_ranges_are_chosen(partition: Partition) -> None:
     _, of_range = written(Unit(0, 2, 4), order(partition))
 
     assert of_host == {"web02.log": b"other\n"}
-    assert of_file == {"web01.log": b"another file's\n"}
+    assert of_file == {"web01.log": b"another file's\nbehind a gap\n"}
     assert of_range == {"web02.log": b"other\n", "web01.log": b"one\ntwo\n"}
+
+
+def test_of_a_message_only_the_sections_of_chosen_files_are_taken_and_judged(
+    partition: Partition,
+) -> None:
+    parts = [lines_of(file, 0, b"%b 1\n" % file.encode()) for file in ("a", "b", "c")]
+    gaps = [lines_of(file, 50, b"%b 2\n" % file.encode()) for file in ("a", "b", "c")]
+    until = partition.publish(message("web01", *parts), message("web01", *gaps)) + 1
+
+    outcome, files = written(Unit(0, 1, until), order(partition, files=("b",)))
+    path = partition.folder / "stream"
+    with path.open("wb") as file:
+        taken = feed_into(
+            Standard(file.fileno(), prefixed=False), partition, until, 1, Selection(files=("b",))
+        )
+
+    assert files == {"web01.log": b"b 1\nb 2\n"}
+    assert path.read_bytes() == b"b 1\nb 2\n"
+    assert (outcome.findings, taken.findings) == (1, 1)
+
+
+def test_lines_on_standard_output_stand_as_in_a_file(partition: Partition) -> None:
+    until = 1 + partition.publish(
+        message("web01", lines_of("a", 0, b"piece, "), lines_of("b", 0, b"other\n")),
+        message("web02", lines_of("a", 0, b"1\n")),
+        message("web01", lines_of("a", 7, b"more, ")),
+        message("web01", lines_of("a", 13, b"rest\n")),
+    )
+    path = partition.folder / "stream"
+
+    with path.open("wb") as file:
+        feed_into(Standard(file.fileno(), prefixed=False), partition, until, 1)
+
+    assert path.read_bytes() == b"piece, \nother\n1\nmore, rest\n"
 
 
 def test_rotation_and_compression_are_there_when_wanted(partition: Partition) -> None:
@@ -174,8 +216,14 @@ def test_a_folder_that_takes_nothing_is_an_answer_not_an_exception(partition: Pa
     assert str(wanted.stage) in outcome.detail
 
 
-def feed_into(sink: HostFiles | Standard, partition: Partition, until: int, at_once: int) -> Taken:
-    reader = Reader((partition.url,), Access(), Selection())
+def feed_into(
+    sink: HostFiles | Standard,
+    partition: Partition,
+    until: int,
+    at_once: int,
+    selection: Selection = Selection(),  # noqa: B008 - a frozen value
+) -> Taken:
+    reader = Reader((partition.url,), Access(), selection)
 
     def job(slices: Sequence[Slice]) -> list[Fetched | Failed]:
         return [fetch(item, reader) for item in slices]

@@ -1,5 +1,6 @@
 """A replay into Parquet: a row per line, in folders by date and host."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -7,14 +8,14 @@ import pytest
 import zstandard
 from pyspark.sql import SparkSession
 
-from broker.block import MAX_LINES_BYTES
 from broker.connecting.access import Access
 from broker.selection import Selection
-from receiver.replaying.again import MOST_UNFOLDED, Reader
+from broker.wire.message import MAX_LINES_BYTES
+from receiver.replaying.again import MOST_HELD, Reader
 from receiver.replaying.folder import finish, prepare, publish_table
 from receiver.replaying.table import write_table
 from receiver.replaying.units import Unit, cut_evenly
-from tests.receiver.partition import Partition, ours
+from tests.receiver.partition import Partition, lines_of, message, ours
 
 
 @pytest.mark.nats
@@ -28,6 +29,11 @@ def test_every_line_is_a_row_and_a_repeat_is_none(
         ours("web01", "app.log", 0, b"one\n\nthree\n"),
         ("logs.p0.web02", b"\xff plain", None),
         ("logs.p1.web03", b"x", {"Content-Encoding": "zstd"}),
+        message(
+            "web02",
+            *(lines_of("a.log", 0, b"1\n2\n"), lines_of("b.log", 0, b"3\n")),
+            *(lines_of("a.log", 0, b"1\n2\n"), lines_of("a.log", 4, b"4\n")),
+        ),
     )
     out = tmp_path / "table"
     stage = prepare(out)
@@ -48,25 +54,31 @@ def test_every_line_is_a_row_and_a_repeat_is_none(
         ("web01", "/var/log/app.log", ""),
         ("web01", "/var/log/app.log", "three"),
         ("web02", None, "\ufffd plain"),
+        ("web02", "/var/log/a.log", "1"),
+        ("web02", "/var/log/a.log", "2"),
+        ("web02", "/var/log/b.log", "3"),
+        ("web02", "/var/log/a.log", "4"),
     ]
+    assert [row["number"] for row in rows] == [0, 1, 2, 0, *range(4)]
     assert all(isinstance(row["date"], date) and (today - row["date"]).days <= 1 for row in rows)
-    assert (count, refused, (out / "_SUCCESS").exists()) == (4, 1, True)
+    assert (count, refused, (out / "_SUCCESS").exists()) == (8, 1, True)
     assert list(out.glob("date=*/host=web02/*.parquet"))
 
 
 @pytest.mark.nats
 @pytest.mark.spark
-def test_lines_that_a_few_bytes_unfold_to_are_read_a_part_at_a_time(
+def test_lines_that_a_few_bytes_decompress_to_are_read_a_part_at_a_time(
     spark: SparkSession, logs_url: str, tmp_path: Path
 ) -> None:
     partition = Partition(logs_url, tmp_path)
     zstd = {"Content-Encoding": "zstd"}
     long, short = b"x" * (MAX_LINES_BYTES - 1) + b"\n", b"\n" * 1_000_000
     too_much = zstandard.compress(bytes(60 * 1024 * 1024))
-    subject, _, headers = ours("web01", "app.log", 0, short, compressed=True)
+    section, _ = lines_of("app.log", 0, short)
+    of_long_path = replace(section, path="/" + "x" * 4000), short
     until = 1 + partition.publish(
         *[("logs.p0.web01", zstandard.compress(long), zstd)] * 20,
-        (subject, zstandard.compress(short), {**headers, "Log-File": "/" + "x" * 4000}),
+        message("web01", of_long_path, compressed=True),
         ("logs.p0.web01", too_much, zstd),
     )
     stage = prepare(tmp_path / "table")
@@ -80,6 +92,6 @@ def test_lines_that_a_few_bytes_unfold_to_are_read_a_part_at_a_time(
         stage / "table",
     )
 
-    assert most <= MOST_UNFOLDED
+    assert most < MOST_HELD + MAX_LINES_BYTES
     assert count == 20 + 1_000_000
     assert len(list(stage.glob("**/.quarantine/*"))) == 1

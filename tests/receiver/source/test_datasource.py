@@ -11,18 +11,20 @@ import zstandard
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from broker.block import Identity, Origin, Span, encode_origin
 from broker.topology import Topology
+from broker.wire.message import Identity, Origin, Section, Span, encode_origin
 from receiver.source.datasource import JetStreamSource
+from tests.receiver.partition import lines_of, message
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
 
 IDENTITY = Identity(7, 5, "ab", 5, "cd")
 
 
-def block(start: int, lines: bytes, compressed: bool = False) -> tuple[bytes, dict[str, str]]:
+def shipped(start: int, lines: bytes, compressed: bool = False) -> tuple[bytes, dict[str, str]]:
     span = Span("f1", start, start + len(lines))
-    origin = Origin("1-aa", "/var/log/app.log", span, IDENTITY, 1, 99, compressed)
+    section = Section("/var/log/app.log", span, len(lines), lines.count(b"\n"), IDENTITY)
+    origin = Origin("1-aa", 99, (section,), compressed)
     return zstandard.compress(lines) if compressed else lines, encode_origin(origin)
 
 
@@ -43,8 +45,8 @@ def scanned_rows(frame: DataFrame) -> int:
 
 
 def test_rows_are_what_was_published(spark: SparkSession, logs_url: str, store: Any) -> None:
-    claim = encode_origin(Origin("1-aa", "", None, None, 0, 99))
-    plain, packed = block(0, b"one\ntwo\n"), block(8, b"three\n" * 500, compressed=True)
+    claim = encode_origin(Origin("1-aa", 99))
+    plain, packed = shipped(0, b"one\ntwo\n"), shipped(8, b"three\n" * 500, compressed=True)
     store(
         logs_url,
         ("logs.p0.web1", b"", claim),
@@ -73,6 +75,29 @@ def test_rows_are_what_was_published(spark: SparkSession, logs_url: str, store: 
     assert rows[2].headers == {}
 
 
+def test_the_files_of_a_message_are_rows_that_can_be_put_in_order(
+    spark: SparkSession, logs_url: str, store: Any
+) -> None:
+    parts = [lines_of(f"f{n}", 0, b"%d\na\n" % n) for n in range(3)]
+    subject, payload, headers = message("web1", *parts, compressed=True)
+    store(logs_url, (subject, payload, headers), ("logs.p0.web1", b"plain", None))
+
+    rows = load(spark, logs_url).orderBy("sequence", "section").collect()
+    lines = load(spark, logs_url, explode="true").orderBy("sequence", "pos").collect()
+
+    files = [f"/var/log/f{n}" for n in range(3)]
+    assert [(row.sequence, row.section, row.file) for row in rows] == [
+        *((1, n, file) for n, file in enumerate(files)),
+        (2, 0, None),
+    ]
+    assert b"".join(bytes(row.payload) for row in rows) == b"0\na\n1\na\n2\na\nplain\n"
+    assert rows[0].headers == rows[2].headers == headers
+    assert [(row.sequence, row.pos, row.line, row.file) for row in lines] == [
+        *((1, 2 * n + m, (str(n), "a")[m], file) for n, file in enumerate(files) for m in (0, 1)),
+        (2, 0, "plain", None),
+    ]
+
+
 def test_sql_counts_lines_per_host(
     spark: SparkSession, logs_url: str, store: Any, call: Any
 ) -> None:
@@ -80,7 +105,7 @@ def test_sql_counts_lines_per_host(
     load(spark, logs_url).createOrReplaceTempView("logs")
 
     rows = spark.sql(
-        "SELECT host, count(*) AS blocks, sum(lines) AS lines FROM logs GROUP BY host ORDER BY host"
+        "SELECT host, count(*) AS messages, sum(lines) AS lines FROM logs GROUP BY host ORDER BY host"
     ).collect()
 
     assert [tuple(row) for row in rows] == [("web0", 10, 20), ("web1", 10, 20), ("web2", 10, 20)]

@@ -8,7 +8,7 @@ from typing import Any
 import zstandard
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from broker.block import Identity, Origin, Span, encode_origin
+from broker.wire.message import Identity, Origin, Section, Span, encode_origin
 from receiver.source.options import Show
 from receiver.source.rows import record_batches
 from receiver.source.schema import columns
@@ -17,7 +17,14 @@ from receiver.source.stored import Stored
 AS_WRITTEN = "2026-11-20T12:00:00.123456789Z"
 TIME = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
 IDENTITY = Identity(7, 5, "ab", 5, "cd")
-ORIGIN = Origin("1-aa", "/var/log/ü.log", Span("f1", 10, 15), IDENTITY, 2, 99)
+ORIGIN = Origin("1-aa", 99, (Section("/var/log/ü.log", Span("f1", 10, 15), 5, 2, IDENTITY),))
+
+
+def several(count: int, size: int = 2) -> tuple[dict[str, str], bytes]:
+    """Return headers and payload of a message of so many files, with lines of `size` bytes of each."""
+    lines = [b"%d" % (n % 10) + b"x" * (size - 2) + b"\n" for n in range(count)]
+    sections = (Section(f"/f{n}", Span(f"f{n}", 0, size), size, 1) for n in range(count))
+    return encode_origin(Origin("1-aa", 99, tuple(sections))), b"".join(lines)
 
 
 def rows(*messages: Stored, include_headers: bool = False) -> list[dict[str, Any]]:
@@ -41,7 +48,7 @@ def test_the_batches_are_exactly_what_spark_makes_of_the_columns() -> None:
         assert batch.schema.equals(to_arrow_schema(columns(show), timezone="UTC"))
 
 
-def test_a_block_shows_its_origin() -> None:
+def test_a_message_of_one_file_is_a_row_that_says_which() -> None:
     (row,) = rows(stored(encode_origin(ORIGIN), b"a\nbc\n"))
 
     assert row == {
@@ -51,13 +58,14 @@ def test_a_block_shows_its_origin() -> None:
         "subject": "logs.p3.web1.example",
         "host": "web1.example",
         "file": "/var/log/ü.log",
+        "section": 0,
         "span": {"file": "f1", "start": 10, "end": 15},
         "lines": 2,
         "payload": b"a\nbc\n",
     }
 
 
-def test_a_compressed_block_is_unfolded() -> None:
+def test_a_compressed_message_is_decompressed() -> None:
     headers = {**encode_origin(ORIGIN), "Content-Encoding": "zstd"}
 
     (row,) = rows(stored(headers, zstandard.compress(b"a\nbc\n")), include_headers=True)
@@ -78,8 +86,46 @@ def test_a_piece_of_a_long_line_gets_no_newline() -> None:
     assert (row["payload"], row["lines"]) == (b"abcde", 0)
 
 
+def test_a_message_of_several_files_is_a_row_for_each_section_in_their_order() -> None:
+    headers, payload = several(3)
+
+    found = rows(stored(headers, payload), stored({}, b"plain"))
+
+    assert [(row["sequence"], row["section"], row["file"], row["payload"]) for row in found] == [
+        *((8, n, f"/f{n}", b"%d\n" % n) for n in range(3)),
+        (8, 0, None, b"plain\n"),
+    ]
+    assert [row["span"] for row in found[:2]] == [
+        {"file": f"f{n}", "start": 0, "end": 2} for n in range(2)
+    ]
+
+
+def test_sections_that_do_not_make_up_the_payload_are_shown_as_they_were_sent() -> None:
+    headers, payload = several(3)
+
+    (row,) = rows(stored(headers, payload + b"more\n"))
+
+    assert (row["payload"], row["lines"], row["file"]) == (payload + b"more\n", None, None)
+
+
+def test_headers_are_beside_each_section_and_count_where_they_are_wanted() -> None:
+    headers, payload = several(700)
+    size = sum(map(len, headers.values()))
+
+    plain = list(record_batches([stored(headers, payload)] * 5, Show(headers=False)))
+    shown = list(record_batches([stored(headers, payload)] * 5, Show(headers=True)))
+
+    assert [batch.num_rows for batch in plain] == [3500]
+    assert sum(batch.num_rows for batch in shown) == 3500
+    assert {dict(row["headers"])["Log-Spans"] for batch in shown for row in batch.to_pylist()} == {
+        headers["Log-Spans"]
+    }
+    assert size > 30_000
+    assert max(batch.nbytes for batch in shown) < 6 * 1024 * 1024
+
+
 def test_a_claim_has_no_row() -> None:
-    claim = encode_origin(Origin("1-aa", "", None, None, 0, 99))
+    claim = encode_origin(Origin("1-aa", 99))
 
     assert rows(stored(claim, b"")) == []
 
@@ -99,7 +145,7 @@ def test_a_host_that_may_not_be_one_is_none() -> None:
 
 
 def test_a_path_that_is_no_text_does_no_harm() -> None:
-    origin = Origin("1-aa", "/var/\udcff", Span("f1", 0, 2), IDENTITY, 1, 99)
+    origin = Origin("1-aa", 99, (Section("/var/\udcff", Span("f1", 0, 2), 2, 1, IDENTITY),))
 
     (row,) = rows(stored(encode_origin(origin), b"x\n"))
 
@@ -123,7 +169,38 @@ def lines(*messages: Stored, as_text: bool = True) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_exploded_blocks_are_their_lines_numbered_in_their_block() -> None:
+def test_lines_are_numbered_over_all_sections_of_their_message() -> None:
+    sections = [
+        Section("/a", Span("a", 0, 8), 8, 2),
+        Section("/b", Span("b", 0, 90), 0, 0, filtered=True),
+        Section("/b", Span("b", 90, 95), 5, 0),
+        Section("/a", Span("a", 8, 10), 2, 2),
+    ]
+    headers = encode_origin(Origin("1-aa", 99, tuple(sections)))
+
+    found = lines(stored(headers, b"one\ntwo\npiece\n\n"), stored({}, b"c\n"))
+
+    host = "web1.example"
+    assert found == [
+        *((8, host, pos, line) for pos, line in enumerate(["one", "two", "piece", "", ""])),
+        (8, host, 0, "c"),
+    ]
+
+
+def test_lines_of_a_large_message_come_in_parts_and_are_numbered_on() -> None:
+    payload = b"".join(b"%07d\n" % n for n in range(2**20)) * 2
+
+    message = stored({"Content-Encoding": "zstd"}, zstandard.compress(payload))
+    found = list(record_batches([message], Show(headers=False, explode=True)))
+
+    assert max(batch.nbytes for batch in found) < 32 * 1024 * 1024
+    assert len(found) > 4
+    assert [n for batch in found for n in batch["pos"].to_pylist()] == list(range(2**21))
+    texts = (text for batch in found for text in batch["line"].to_pylist())
+    assert all(text == f"{n % 2**20:07d}" for n, text in enumerate(texts))
+
+
+def test_exploded_messages_are_their_lines_numbered_in_their_message() -> None:
     blocks = [
         Stored(n, AS_WRITTEN, f"logs.p0.web{n}", {}, payload)
         for n, payload in enumerate([b"a\n\nb\r\n", b"c", b"", b"\n", "ü\n".encode()])
@@ -190,7 +267,8 @@ def test_only_the_partitions_that_are_named_are_shown() -> None:
 
 
 def test_short_lines_of_a_long_path_come_in_parts() -> None:
-    origin = Origin("1-a", "/" + "x" * 4000, Span("f", 0, 100_000), None, 100_000, 1)
+    section = Section("/" + "x" * 4000, Span("f", 0, 100_000), 100_000, 100_000)
+    origin = Origin("1-a", 1, (section,))
     block = Stored(1, AS_WRITTEN, "logs.p0.web", encode_origin(origin), b"\n" * 100_000)
 
     found = list(record_batches([block], Show(headers=True, explode=True, as_text=True)))

@@ -15,7 +15,7 @@ from receiver.replaying.again import Reader
 from receiver.replaying.units import Unit
 from receiver.verifying.examination import examine
 from receiver.verifying.outcome import Examined, Failed, HostReport, Order
-from tests.receiver.partition import Partition, ours
+from tests.receiver.partition import Partition, lines_of, message, ours
 
 pytestmark = pytest.mark.nats
 
@@ -208,7 +208,13 @@ def test_odd_messages_are_judged_as_the_receiver_judged_them(partition: Partitio
         ("logs.p0.web01", b"without an end", None),
         ("logs.p0.web01", b"not zstd", {"Content-Encoding": "zstd"}),
         ours("web01", "app.log", 50, b"after a\n", end=70, filtered=True),
-        ("logs.p0.web03", b"", {"Log-Agent": "1-1", "Log-Lines": "0", "Log-Read-At": "1"}),
+        message(
+            "web01",
+            *(lines_of("app.log", 70, b"piece, "), lines_of("other.log", 0, b"other\n")),
+            *(lines_of("other.log", 90, b"9\n"), lines_of("app.log", 77, b"rest\n")),
+        ),
+        message("web01", lines_of("app.log", 70, b"piece, "), lines_of("other.log", 92, b"10\n")),
+        ("logs.p0.web03", b"", {"Log-Agent": "1-1", "Log-Read-At": "1"}),
     )
     partition.claim()
     partition.receive()
@@ -221,8 +227,12 @@ def test_odd_messages_are_judged_as_the_receiver_judged_them(partition: Partitio
 def test_files_of_another_layout_are_found(partition: Partition) -> None:
     template = "{host}/{date}/{file}"
     last = partition.publish(
-        *(ours("web01", "app.log", 10 * n, b"line %04d\n" % n) for n in range(9)),
-        ours("web01", "other.log", 0, b"another file's\n"),
+        *(ours("web01", "app.log", 10 * n, b"line %04d\n" % n) for n in range(4)),
+        message(
+            "web01",
+            *(lines_of("app.log", 10 * n, b"line %04d\n" % n) for n in range(4, 9)),
+            lines_of("other.log", 0, b"another file's\n"),
+        ),
         ("logs.p0.web01", b"nobody knows of what file", None),
     )
     partition.claim()

@@ -1,5 +1,6 @@
 """A batch against anything that a client may send: each message is written or set aside whole, and tears no other's."""
 
+import json
 import os
 import tempfile
 from collections.abc import Sequence
@@ -11,9 +12,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.block import MAX_LINES_BYTES
 from broker.connecting.receiving import Arrived
 from broker.delivery import Delivery
+from broker.wire.message import MAX_LINES_BYTES
 from receiver.assignment import Assignment, Destination
 from receiver.outcome import Done
 from receiver.reading.fetch import Chunk
@@ -21,25 +22,47 @@ from receiver.writing.batch import Batch
 from receiver.writing.files import Output
 from receiver.writing.logbook import Logbook
 from receiver.writing.spanbook import SpanBook
-from tests.receiver.partition import Partition, ours
+from receiver.writing.spans import Kind
+from tests.receiver.partition import Partition, lines_of, message, ours
 
 NOON = 1_700_000_000_000_000_000
-_NUMBERS = st.sampled_from(["0", "1", "7", "-1", "9" * 19, "9" * 40, "1e3", "٣", "", "x"])
+_NUMBERS = st.sampled_from([0, 1, 5, 7, -1, 10**19, True, 1e3, "1", None])
+_SECTIONS = st.one_of(
+    st.sampled_from([0, "x", None, []]),
+    st.fixed_dictionaries(
+        {"file": st.sampled_from(["/var/log/a", "%ff%00", "../../etc", "", 1])},
+        optional={
+            "id": st.sampled_from(["id", "", "a:b", "id 1", 7]),
+            "start": _NUMBERS,
+            "end": _NUMBERS,
+            "size": _NUMBERS,
+            "lines": _NUMBERS,
+            "identity": st.sampled_from(["1:0::0:", "1:2", "x" * 300, 1]),
+            "filtered": st.sampled_from([True, False, 1]),
+        },
+    ),
+    st.integers(0, 30).map(
+        lambda start: {
+            "file": "/var/log/a",
+            "id": "id",
+            "start": start,
+            "end": start + 5,
+            "size": 5,
+            "lines": 1,
+        }
+    ),
+)
 _SPANS = st.one_of(
     st.text(max_size=12),
-    st.builds("{}:{}-{}".format, st.sampled_from(["id", "", "a:b"]), _NUMBERS, _NUMBERS),
-    st.integers(0, 30).map(lambda start: f"id:{start}-{start + 5}"),
+    st.lists(_SECTIONS, max_size=3).map(json.dumps),
+    st.just("[" * 20_000),
 )
 _HEADERS = st.fixed_dictionaries(
     {},
     optional={
-        "Log-Agent": st.sampled_from(["1-00000001", "", "\udcff"]),
-        "Log-File": st.sampled_from(["/var/log/a", "%", "%ff%00", "\udcfe", "../../etc"]),
-        "Log-Span": _SPANS,
-        "Log-Identity": st.sampled_from(["1:0::0:", "1:2", "x" * 300]),
-        "Log-Lines": _NUMBERS,
-        "Log-Read-At": _NUMBERS,
-        "Log-Filtered": st.just("1"),
+        "Log-Agent": st.sampled_from(["1-00000001", "1-00000001", "", "\udcff"]),
+        "Log-Spans": _SPANS,
+        "Log-Read-At": st.sampled_from(["0", "1", "7", "-1", "9" * 40, "1e3", "٣", "", "x"]),
         "Content-Encoding": st.sampled_from(["zstd", "zstd", "gzip", "", "\udcff"]),
     },
 )
@@ -47,6 +70,7 @@ _FRAME = zstandard.compress(b"line\n")
 _PAYLOADS = st.one_of(
     st.binary(max_size=20),
     st.just(b"line\n"),
+    st.just(b"line\nmore\n"),
     st.just(_FRAME),
     st.integers(0, len(_FRAME)).map(lambda length: _FRAME[:length]),
     st.just(_FRAME + b"more"),
@@ -71,9 +95,10 @@ def write(
     chunk: int = 10_000,
     noon: int = NOON,
     before: Done | None = None,
+    template: str = "{host}.log",
 ) -> Done:
     """Write messages as one batch of partition 0, in chunks of so many, by day where another was written before it."""
-    template = "{date}/{host}.log" if before else "{host}.log"
+    template = "{date}/{host}.log" if before else template
     destination = Destination(folder / "out", folder / "state", 0, (), path_template=template)
     passed = before.latest if before else 0
     for path in (destination.output, destination.state):
@@ -102,8 +127,8 @@ def test_whatever_comes_is_written_or_set_aside_whole_and_tears_no_line_of_other
     messages: list[tuple[str, bytes, dict[str, str]]],
 ) -> None:
     sent: list[tuple[str, bytes, dict[str, Any] | None]] = []
-    for number, message in enumerate(messages):
-        sent += [message, ("logs.p0.good", b"line %d" % number, None)]
+    for number, one in enumerate(messages):
+        sent += [one, ("logs.p0.good", b"line %d" % number, None)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         done = write(folder, sent, chunk=5)
@@ -120,19 +145,47 @@ def test_whatever_comes_is_written_or_set_aside_whole_and_tears_no_line_of_other
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"end": 4}, id="a span that is too short"),
+        pytest.param({"end": 90}, id="a span that is too long"),
+        pytest.param({"start": 2**63, "end": 2**63 + 9}, id="beyond any file"),
+        pytest.param({"start": 9, "end": 0}, id="end before start"),
+        pytest.param({"start": -9, "end": 0}, id="negative"),
+        pytest.param({"id": "x" * 50_000}, id="an id of 50 KB"),
+        pytest.param({"size": 10, "end": 10}, id="more than there is"),
+        pytest.param({"size": 8, "end": 8}, id="less than there is"),
+        pytest.param({"lines": 10}, id="more lines than bytes"),
+        pytest.param({"lines": "1"}, id="no number of lines"),
+        pytest.param({"lines": None}, id="no lines"),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_message_one_of_whose_sections_cannot_be_true_is_set_aside_whole_and_moves_nothing(
+    tmp_path: Path, change: dict[str, object], place: int
+) -> None:
+    parts = lines_of("id", 0, b"12345678\n"), lines_of("other", 7, b"87654321\n")
+    subject, payload, true = message("web01", *parts)
+    sections = json.loads(true["Log-Spans"])
+    sections[place] |= change
+    changed = {**true, "Log-Spans": json.dumps(sections)}
+
+    done = write(tmp_path, [(subject, payload, changed), (subject, payload, true)])
+
+    assert (done.quarantined, done.findings) == (1, ())
+    assert (tmp_path / "out" / "web01.log").read_bytes() == payload
+    ((about, kept),) = Partition("", tmp_path).set_aside()
+    assert (about["headers"], kept) == (changed, payload)
+
+
+@pytest.mark.parametrize(
     ("headers", "payload"),
     [
-        pytest.param({"Log-Span": "id:0-4"}, b"12345678\n", id="a span that is too short"),
-        pytest.param({"Log-Span": "id:0-90"}, b"12345678\n", id="a span that is too long"),
-        pytest.param({"Log-Span": f"id:{2**63}-{2**63 + 9}"}, b"12345678\n", id="beyond any file"),
-        pytest.param({"Log-Span": "id:9-0"}, b"12345678\n", id="end before start"),
-        pytest.param({"Log-Span": "id:-9-0"}, b"12345678\n", id="negative"),
-        pytest.param({"Log-Span": f"{'x' * 60_000}:0-9"}, b"12345678\n", id="an id of 60 KB"),
-        pytest.param({"Log-Lines": "10"}, b"12345678\n", id="more lines than bytes"),
-        pytest.param({"Log-Lines": "one"}, b"12345678\n", id="no number of lines"),
         pytest.param({"Log-Read-At": ""}, b"12345678\n", id="no time"),
         pytest.param({"Log-Agent": None}, b"12345678\n", id="no agent"),
-        pytest.param({"Log-Lines": None}, b"12345678\n", id="no lines"),
+        pytest.param({"Log-Spans": None}, b"12345678\n", id="a claim with lines"),
+        pytest.param({"Log-Spans": "[]"}, b"12345678\n", id="no section"),
+        pytest.param({"Log-Spans": "id:0-9"}, b"12345678\n", id="no JSON"),
     ],
 )
 def test_headers_that_cannot_be_true_are_set_aside_and_move_nothing(
@@ -147,13 +200,86 @@ def test_headers_that_cannot_be_true_are_set_aside_and_move_nothing(
     assert (tmp_path / "out" / "web01.log").read_bytes() == b"12345678\n"
 
 
+def test_of_three_files_in_a_message_the_one_received_before_is_left_out(tmp_path: Path) -> None:
+    first = message("web01", lines_of("b", 0, b"b1\n"))
+    parts = lines_of("a", 0, b"a1\na2\n"), lines_of("b", 0, b"b1\n"), lines_of("c", 0, b"c1\n")
+
+    done = write(tmp_path, [first, message("web01", *parts, compressed=True)])
+
+    assert (tmp_path / "out" / "web01.log").read_bytes() == b"b1\na1\na2\nc1\n"
+    assert (done.messages, done.lines, done.size) == (2, 4, 12)
+    assert [(f.kind, f.file, f.sequence) for f in done.findings] == [(Kind.REPEAT, "/var/log/b", 2)]
+
+
+def test_a_gap_in_one_of_two_sections_is_named_by_its_file(tmp_path: Path) -> None:
+    first = message("web01", lines_of("a", 0, b"a1\n"), lines_of("b", 0, b"b1\n"))
+    second = message("web01", lines_of("a", 3, b"a2\n"), lines_of("b", 33, b"b9\n"))
+
+    done = write(tmp_path, [first, second])
+
+    assert (tmp_path / "out" / "web01.log").read_bytes() == b"a1\nb1\na2\nb9\n"
+    (gap,) = done.findings
+    assert (gap.kind, gap.file, gap.start, gap.end) == (Kind.GAP, "/var/log/b", 3, 33)
+
+
+def test_a_template_with_the_file_puts_each_section_where_its_file_is(tmp_path: Path) -> None:
+    parts = lines_of("a", 0, b"a1\n"), lines_of("b", 0, b"b1\n"), lines_of("a", 3, b"a2\n")
+
+    write(tmp_path, [message("web01", *parts)], template="{host}/{file}")
+
+    folder = tmp_path / "out" / "web01" / "var" / "log"
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        "a": b"a1\na2\n",
+        "b": b"b1\n",
+    }
+
+
+@pytest.mark.parametrize(
+    ("sections", "written"),
+    [
+        pytest.param(
+            [("a", 0, b"piece, "), ("b", 0, b"other\n"), ("a", 7, b"rest\n")],
+            b"piece, \nother\nrest\n",
+            id="another file's line between",
+        ),
+        pytest.param(
+            [("a", 0, b"piece, "), ("a", 7, b"rest\n"), ("b", 0, b"other\n")],
+            b"piece, rest\nother\n",
+            id="its rest in a section of its own",
+        ),
+        pytest.param(
+            [("a", 0, b"piece, "), ("a", 9, b"later\n"), ("a", 15, b"next\n")],
+            b"piece, \nlater\nnext\n",
+            id="a gap behind it",
+        ),
+        pytest.param(
+            [("b", 0, b"1\n"), ("a", 0, b"piece, "), ("b", 9, b"9\n"), ("a", 7, b"rest\n")],
+            b"1\npiece, \n9\nrest\n",
+            id="another file's gap between",
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_one", [True, False])
+def test_a_piece_of_a_line_is_gone_on_with_by_its_rest_alone_in_one_message_as_in_many(
+    tmp_path: Path, sections: list[tuple[str, int, bytes]], written: bytes, is_one: bool
+) -> None:
+    parts = [lines_of(*section) for section in sections]
+    sent = [message("web01", *parts)] if is_one else [message("web01", part) for part in parts]
+
+    write(tmp_path, sent)
+
+    assert (tmp_path / "out" / "web01.log").read_bytes() == written
+
+
 def test_an_unfinished_last_line_has_a_byte_more_than_its_span(tmp_path: Path) -> None:
     done = write(tmp_path, [ours("web01", "id", 0, b"12345678\n", end=8)])
 
     assert (done.quarantined, done.lines) == (0, 1)
 
 
-def test_a_block_that_unfolds_without_end_takes_no_memory_and_is_set_aside(tmp_path: Path) -> None:
+def test_a_frame_that_claims_more_than_a_message_may_hold_is_set_aside_unread(
+    tmp_path: Path,
+) -> None:
     bomb = zstandard.compress(bytes(MAX_LINES_BYTES + 1))
 
     done = write(tmp_path, [("logs.p0.web01", bomb, {"Content-Encoding": "zstd"})])
@@ -162,7 +288,7 @@ def test_a_block_that_unfolds_without_end_takes_no_memory_and_is_set_aside(tmp_p
     assert not (tmp_path / "out" / "web01.log").exists()
 
 
-def test_lines_of_a_pull_that_unfold_to_too_much_are_written_as_they_come(
+def test_lines_of_a_pull_that_decompress_to_too_much_are_written_as_they_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("receiver.writing.batch._MOST_HELD", 50)

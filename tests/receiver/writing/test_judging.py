@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.block import MalformedBlock, Origin, decode_origin
+from broker.wire.message import MalformedMessage, decode_origin
 from receiver.writing.judging import Book, Judge
 from receiver.writing.rebuild import Rebuilder
 from receiver.writing.spanbook import SpanBook
 from receiver.writing.spans import Kind
-from tests.receiver.partition import ours
+from tests.receiver.partition import lines_of, message, ours
 
 STORED = 10**18
-BLOCKS = [
+SENT = [
     ours("web01", "a", 0, b"one\ntwo\n"),
     ours("web01", "a", 4, b"two\nthree\n"),
     ours("web01", "a", 0, b"one\ntwo\n"),
@@ -23,19 +23,20 @@ BLOCKS = [
 @pytest.fixture(params=["book", "memory"])
 def judge(request: pytest.FixtureRequest, tmp_path: Path) -> Judge:
     book: Book = SpanBook(tmp_path / "p0.spans")
-    return Judge(book) if request.param == "book" else Rebuilder()._judge
+    return Judge(book) if request.param == "book" else Rebuilder(lambda _: True)._judge
 
 
-def judged(judge: Judge, message: tuple[str, bytes, dict[str, str]]) -> bytes:
-    return judge.lines("web01", decode_origin(message[2]), message[1], 1, STORED)
+def judged(judge: Judge, sent: tuple[str, bytes, dict[str, str]], sequence: int = 1) -> list[bytes]:
+    found = judge.lines("web01", decode_origin(sent[2]), sent[1], sequence, STORED)
+    return [lines.payload for lines in found]
 
 
 def test_repeats_are_left_out_and_gaps_are_found_with_the_time_before(judge: Judge) -> None:
-    assert [judged(judge, block) for block in BLOCKS] == [
-        b"one\ntwo\n",
-        b"three\n",
-        b"",
-        b"behind a gap\n",
+    assert [judged(judge, sent) for sent in SENT] == [
+        [b"one\ntwo\n"],
+        [b"three\n"],
+        [],
+        [b"behind a gap\n"],
     ]
     assert [finding.kind for finding in judge.findings] == [Kind.REPEAT, Kind.REPEAT, Kind.GAP]
     gap = judge.findings[-1]
@@ -44,36 +45,94 @@ def test_repeats_are_left_out_and_gaps_are_found_with_the_time_before(judge: Jud
 
 @pytest.mark.parametrize("payload", [b"a stranger's", b"a stranger's\n"])
 def test_a_strangers_lines_are_whole_ones(judge: Judge, payload: bytes) -> None:
-    assert judge.lines("web01", None, payload, 1, STORED) == b"a stranger's\n"
+    (lines,) = judge.lines("web01", None, payload, 1, STORED)
+
+    assert (lines.payload, lines.section, lines.count) == (b"a stranger's\n", None, 1)
 
 
 def test_an_empty_message_holds_no_line(judge: Judge) -> None:
-    assert judge.lines("web01", None, b"", 1, STORED) == b""
+    assert judge.lines("web01", None, b"", 1, STORED) == []
 
 
-def test_a_span_that_cannot_be_true_is_refused_and_not_remembered(judge: Judge) -> None:
-    _, payload, headers = ours("web01", "a", 0, b"one\n", end=400)
-    origin = decode_origin(headers)
-    assert isinstance(origin, Origin)
+def test_sections_that_do_not_make_up_the_payload_are_refused_and_none_is_remembered(
+    judge: Judge,
+) -> None:
+    subject, payload, headers = message(
+        "web01", lines_of("a", 0, b"one\n"), lines_of("b", 0, b"two\n")
+    )
 
-    with pytest.raises(MalformedBlock, match="does not go with"):
-        judge.lines("web01", origin, payload, 1, STORED)
+    for wrong in (payload[:-1], payload + b"x", b""):
+        with pytest.raises(MalformedMessage, match="sections of 8 bytes"):
+            judged(judge, (subject, wrong, headers))
 
-    assert judged(judge, BLOCKS[0]) == b"one\ntwo\n"
+    assert judged(judge, (subject, payload, headers)) == [b"one\n", b"two\n"]
     assert judge.findings == []
+
+
+def test_each_section_is_judged_by_itself(judge: Judge) -> None:
+    judged(judge, message("web01", lines_of("a", 0, b"one\n"), lines_of("b", 0, b"1\n")), 1)
+
+    sections = [
+        *(lines_of("a", 0, b"one\n"), lines_of("b", 9, b"9\n"), lines_of("c", 7, b"new\n")),
+        *(lines_of("a", 2, b"e\ntwo\n"), lines_of("b", 11, b"11\n")),
+    ]
+    _, payload, headers = message("web01", *sections)
+    found = judge.lines("web01", decode_origin(headers), payload, 2, STORED)
+
+    assert [(one.file_id, one.payload, one.follows) for one in found] == [
+        ("b", b"9\n", False),
+        ("c", b"new\n", True),
+        ("a", b"two\n", True),
+        ("b", b"11\n", True),
+    ]
+    assert [(f.kind, f.file_id, f.start, f.end) for f in judge.findings] == [
+        (Kind.REPEAT, "a", 0, 4),
+        (Kind.GAP, "b", 2, 9),
+        (Kind.REPEAT, "a", 2, 4),
+    ]
+
+
+def test_the_payload_of_a_single_section_is_not_copied(judge: Judge) -> None:
+    _, payload, headers = ours("web01", "a", 0, b"one\ntwo\n")
+
+    (lines,) = judge.lines("web01", decode_origin(headers), payload, 1, STORED)
+
+    assert lines.payload is payload
+
+
+def test_a_message_whose_gap_is_in_any_of_its_sections_tells_no_loss_of_its_host(
+    judge: Judge,
+) -> None:
+    first = message("web01", lines_of("a", 0, b"one\n"), lines_of("b", 0, b"1\n"))
+    second = message("web01", lines_of("a", 8, b"three\n"), lines_of("b", 0, b"1\n"))
+    for sequence, sent, before in [(1, first, 0), (5, second, 4), (9, first, 8)]:
+        judged(judge, sent, sequence)
+        judge.follow("web01", before, sequence, STORED)
+
+    kinds = [finding.kind for finding in judge.findings if finding.kind is not Kind.REPEAT]
+    assert kinds == [Kind.GAP, Kind.LOSS]
+
+
+def test_files_that_nobody_wants_are_neither_returned_nor_judged(tmp_path: Path) -> None:
+    judge = Judge(SpanBook(tmp_path / "p0.spans"), lambda path: path == "/var/log/b")
+    judged(judge, message("web01", lines_of("a", 0, b"one\n"), lines_of("b", 0, b"1\n")))
+
+    lines = judged(judge, message("web01", lines_of("a", 9, b"x\n"), lines_of("b", 2, b"2\n")))
+
+    assert (lines, judge.findings) == ([b"2\n"], [])
 
 
 def test_repeats_are_one_finding_of_each_file_as_long_as_they_follow_on_each_other(
     judge: Judge,
 ) -> None:
-    blocks = [(file, ours("web01", file, n * 4, b"%3d\n" % n)) for n in range(100) for file in "ab"]
-    again = [block for file, block in blocks if (file, block) != blocks[101]]
-    for _, block in blocks:
-        judged(judge, block)
+    sections = [lines_of(file, n * 4, b"%3d\n" % n) for n in range(100) for file in "ab"]
+    again = sections[:101] + sections[102:]
+    for section in sections:
+        judged(judge, message("web01", section))
 
-    lines = [judged(judge, block) for block in again]
+    lines = [judged(judge, message("web01", *again[n : n + 2])) for n in range(0, 200, 2)]
 
-    assert set(lines) == {b""}
+    assert lines == [[]] * 100
     assert [(f.file_id, f.start, f.end, f.blocks) for f in judge.findings] == [
         ("a", 0, 400, 100),
         ("b", 0, 200, 50),
@@ -87,10 +146,10 @@ def test_what_is_found_of_a_host_beyond_the_most_is_one_of_each_kind(tmp_path: P
     for number in range(50):
         for sequence, start in ((2 * number, 0), (2 * number + 1, 9)):
             _, payload, headers = ours("evil", f"f{number}", start, b"x\n")
-            judge.lines("evil", decode_origin(headers), payload, sequence, STORED)
-            assert judge.follows(sequence) is (start == 0)
+            (lines,) = judge.lines("evil", decode_origin(headers), payload, sequence, STORED)
+            assert lines.follows is (start == 0)
     for _ in range(2):
-        judged(judge, BLOCKS[0])
+        judged(judge, SENT[0])
 
     *named, rest, repeat = judge.findings
 

@@ -1,38 +1,40 @@
-"""What a block means in the light of what its file has brought, judged over any history of blocks."""
+"""What a section means in the light of what its file has brought, judged over any history of sections."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.block import Origin, Span
 from broker.delivery import Delivery, parse
+from broker.wire.message import Section, Span
 from receiver.writing.spans import Kind, judge
 
 CONTENT = bytes(range(256))
 
 
-def origin(start: int, end: int, filtered: bool = False) -> Origin:
-    return Origin("1-1", "/var/log/a", Span("id", start, end), None, 1, 1, filtered=filtered)
+def section(start: int, end: int, size: int | None = None) -> Section:
+    length = end - start
+    filtered = size is not None
+    return Section("/var/log/a", Span("id", start, end), size or length, 0, filtered=filtered)
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 30)), max_size=20))
 def test_every_byte_is_written_once_in_order_and_gaps_are_named(
-    blocks: list[tuple[int, int]],
+    sections: list[tuple[int, int]],
 ) -> None:
     reached: int | None = None
     written: list[int] = []
     missing: set[int] = set()
-    for start, length in blocks:
+    for start, length in sections:
         payload = CONTENT[start : start + length]
-        found = judge(reached, origin(start, start + length), "web01", 1, length)
+        found = judge(reached, section(start, start + length), "web01", 1)
         written += payload[found.skip :]
         if found.finding and found.finding.kind is Kind.GAP:
             missing |= set(range(found.finding.start, found.finding.end))
         reached = max(start + length, reached or 0)
 
     assert written == sorted(set(written))
-    if blocks:
-        assert set(written) | missing == set(range(blocks[0][0], reached or 0))
+    if sections:
+        assert set(written) | missing == set(range(sections[0][0], reached or 0))
 
 
 @pytest.mark.parametrize(
@@ -46,10 +48,10 @@ def test_every_byte_is_written_once_in_order_and_gaps_are_named(
         pytest.param(55, 50, 60, 5, Kind.REPEAT, id="its beginning had come"),
     ],
 )
-def test_a_block_is_judged_by_its_span(
+def test_a_section_is_judged_by_its_span(
     reached: int | None, start: int, end: int, skip: int, kind: Kind | None
 ) -> None:
-    found = judge(reached, origin(start, end), "web01", 7, end - start)
+    found = judge(reached, section(start, end), "web01", 7)
 
     assert found.skip == skip
     assert (found.finding.kind if found.finding else None) is kind
@@ -65,10 +67,10 @@ def test_a_block_is_judged_by_its_span(
         pytest.param(90, 7, Kind.REPEAT, id="all of it had come"),
     ],
 )
-def test_a_block_with_lines_left_out_is_written_whole_or_not_at_all(
+def test_a_section_with_lines_left_out_is_written_whole_or_not_at_all(
     reached: int | None, skip: int, kind: Kind | None
 ) -> None:
-    found = judge(reached, origin(50, 90, filtered=True), "web01", 7, 7)
+    found = judge(reached, section(50, 90, size=7), "web01", 7)
 
     assert found.skip == skip
     assert (found.finding.kind if found.finding else None) is kind

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.block import Block
+from shipper.block import Block
 from tests.shipper.host import SECOND, Host
 
 BLOCK, LINE = 100, 300
@@ -52,14 +52,14 @@ def by_file(blocks: Iterable[Block]) -> dict[str, bytes]:
     got: dict[str, bytes] = {}
     reached: dict[str, int] = {}
     for block in blocks:
-        span = block.origin.span
+        span = block.section.span
         assert span is not None
         assert span.start == reached.get(span.file, 0)
-        assert len(block.payload) - (span.end - span.start) in {0, 1}
-        assert block.origin.lines == block.payload.count(b"\n")
+        assert len(block.lines) - (span.end - span.start) in {0, 1}
+        assert block.section.lines == block.lines.count(b"\n")
         reached[span.file] = span.end
-        name = Path(block.origin.file).name
-        got[name] = got.get(name, b"") + block.payload
+        name = Path(block.section.path).name
+        got[name] = got.get(name, b"") + block.lines
     return got
 
 
@@ -87,7 +87,7 @@ async def test_lines_about_as_long_as_what_is_read_at_a_time_come_whole(
     assert await host.ship() == content
 
     pieces = 1 if length <= 2 * READ else 2
-    assert len([b for b in host.blocks if b"x" in b.payload or b.payload == b"\n"]) == pieces
+    assert len([b for b in host.blocks if b"x" in b.lines or b.lines == b"\n"]) == pieces
     await host.follower.close()
 
 

@@ -12,6 +12,7 @@ from shipper.shipping import Shipping
 from shipper.telling.meter import Meter
 from tests.descriptors import held_by
 from tests.shipper.host import SECOND, Host
+from tests.shipper.shipped import AGENT
 
 
 def held(path: Path) -> bool:
@@ -97,7 +98,7 @@ async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(tmp_
         return 0
 
     pace = Pace(1 << 20, "none", once=False, patience=None, look_every=0.02)
-    shipping = Shipping(host.follower, never, Positions(), pace, asyncio.Event(), meter)
+    shipping = Shipping(host.follower, AGENT, never, Positions(), pace, asyncio.Event(), meter)
 
     async def run() -> None:
         async with asyncio.TaskGroup() as group:

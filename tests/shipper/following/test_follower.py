@@ -33,14 +33,14 @@ async def test_a_block_says_where_its_lines_came_from(host: Host) -> None:
     host.write("app.log", b"two\nthree\n")
     await host.ship()
 
-    origin = host.blocks[-1].origin
+    section, read_at = host.blocks[-1].section, host.blocks[-1].read_at
 
-    assert origin.file == str(host.folder / "app.log")
-    assert origin.span is not None
-    assert (origin.span.start, origin.span.end, origin.lines) == (4, 14, 2)
-    assert origin.identity is not None
-    assert origin.identity.inode == (host.folder / "app.log").stat().st_ino
-    assert after(origin) == host.follower.cursors()[0]
+    assert section.path == str(host.folder / "app.log")
+    assert (section.span.start, section.span.end) == (4, 14)
+    assert (section.size, section.lines) == (10, 2)
+    assert section.identity is not None
+    assert section.identity.inode == (host.folder / "app.log").stat().st_ino
+    assert after(section, read_at) == host.follower.cursors()[0]
 
 
 async def test_nothing_new_gives_nothing(host: Host) -> None:
@@ -60,25 +60,40 @@ async def test_a_gathering_keeps_to_its_budget_and_is_fair(tmp_path: Path) -> No
 
     blocks = await host.follower.gather(10_000)
 
-    assert sum(len(block.payload) for block in blocks) <= 12_000
-    assert b"quiet\n" in [block.payload for block in blocks]
+    assert sum(len(block.lines) for block in blocks) <= 12_000
+    assert b"quiet\n" in [block.lines for block in blocks]
     await host.follower.close()
 
 
-async def test_what_a_file_has_alone_is_one_block_and_many_files_share(tmp_path: Path) -> None:
+async def test_a_file_alone_has_the_whole_budget_and_many_files_share_it(tmp_path: Path) -> None:
     host = Host(tmp_path, "*.log", block_size=4 * LEAST_SHARE)
     host.write("a.log", b"a line\n" * 2 * LEAST_SHARE)
     await host.look()
 
     (alone,) = await host.follower.gather(4 * LEAST_SHARE)
-    far = await host.follower.gather(8 * LEAST_SHARE)
     host.write("b.log", b"b line\n" * LEAST_SHARE)
     await host.look()
     shared = await host.follower.gather(4 * LEAST_SHARE)
 
-    assert 4 * LEAST_SHARE - 7 < len(alone.payload) <= 4 * LEAST_SHARE
-    assert all(len(block.payload) <= LEAST_SHARE for block in (*far, *shared))
-    assert {block.payload[:1] for block in shared} == {b"a", b"b"}
+    assert 4 * LEAST_SHARE - 7 < len(alone.lines) <= 4 * LEAST_SHARE
+    assert [block.lines[:1] for block in shared] == [b"a", b"b"]
+    assert all(2 * LEAST_SHARE - 7 < len(block.lines) <= 2 * LEAST_SHARE for block in shared)
+    await host.follower.close()
+
+
+async def test_a_gathering_takes_the_line_of_every_file_although_there_are_many(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "*.log")
+    expected = {b"a line of file %02d\n" % number for number in range(50)}
+    for number, line in enumerate(sorted(expected)):
+        host.write(f"{number:02}.log", line)
+    await host.look()
+
+    blocks = await host.follower.gather(LEAST_SHARE // 4)
+
+    assert len(blocks) == 50
+    assert {block.lines for block in blocks} == expected
     await host.follower.close()
 
 
@@ -89,7 +104,7 @@ async def test_a_restart_goes_on_exactly_where_the_cursors_say(host: Host) -> No
     host.write("app.log", b"three\n")
 
     assert await host.ship() == b"three\n"
-    assert len({block.origin.span.file for block in host.blocks if block.origin.span}) == 1
+    assert len({block.section.span.file for block in host.blocks}) == 1
 
 
 async def test_a_missing_file_is_said_once_and_again_when_it_goes_missing_again(host: Host) -> None:

@@ -23,7 +23,7 @@ async def host(tmp_path: Path) -> AsyncIterator[Host]:
 
 
 def spans(host: Host) -> list[str]:
-    return [str(block.origin.span) for block in host.blocks]
+    return [str(block.section.span) for block in host.blocks]
 
 
 @forms
@@ -47,8 +47,8 @@ async def test_the_rest_of_a_file_compressed_while_the_agent_was_down_comes_befo
     assert host.shipped == read + b"2\n3\n"
     length = len(read)
     assert spans(host) == [f"id0:0-{length}", f"id0:{length}-{length + 2}", "id1:0-2"]
-    assert host.blocks[1].origin.identity is not None
-    assert host.blocks[1].origin.identity.inode == path.stat().st_ino
+    assert host.blocks[1].section.identity is not None
+    assert host.blocks[1].section.identity.inode == path.stat().st_ino
 
 
 @forms
@@ -211,7 +211,7 @@ async def test_an_original_removed_while_it_is_open_is_read_from_there(
         host.later += 6 * SECOND
 
     assert host.shipped == b"1\n" + LONG + b"3\n"
-    assert {str(b.origin.span).partition(":")[0] for b in host.blocks} == {"id0", "id1"}
+    assert {str(b.section.span).partition(":")[0] for b in host.blocks} == {"id0", "id1"}
 
 
 async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_once(

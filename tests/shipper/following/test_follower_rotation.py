@@ -113,7 +113,7 @@ async def test_an_empty_file_is_not_taken_for_another_one_that_got_its_inode(
     await host.restart_with_saved_positions()
     shipped = await host.ship()
 
-    labels = [block.origin.file for block in host.blocks[1:]]
+    labels = [block.section.path for block in host.blocks[1:]]
     expected = [] if name.endswith(".gz") else [str(tmp_path / name)]
     assert labels == expected
     assert shipped == b"other\n" * len(expected)

@@ -60,7 +60,7 @@ async def test_a_hole_left_by_a_truncation_that_was_seen_is_skipped(
 
     length = len(first)
     assert host.shipped == first + b"2\n3\n"
-    assert str(host.blocks[-2].origin.span) == f"id1:{length}-{length + 2}"
+    assert str(host.blocks[-2].section.span) == f"id1:{length}-{length + 2}"
     holes = [notice for notice in host.said(NoticeKind.FOUND) if "hole" in notice.text]
     assert [notice.path for notice in holes] == [str(host.folder / "app.log")]
     assert f"a hole of {length} bytes" in holes[0].text

@@ -26,7 +26,7 @@ async def test_a_truncated_file_is_read_anew_under_a_new_id(host: Host) -> None:
     await host.ship()
 
     assert host.shipped == b"1\n2\n3\n"
-    spans = [str(block.origin.span) for block in host.blocks]
+    spans = [str(block.section.span) for block in host.blocks]
     assert spans == ["id0:0-4", "id1:0-2"]
     assert host.said(NoticeKind.TRUNCATED)
 
@@ -89,7 +89,7 @@ async def test_the_unread_rest_of_a_truncated_file_is_taken_from_its_copy(
     await host.ship()
 
     assert host.shipped == b"1\n2\n3\n4\n5\n"
-    assert [str(b.origin.span) for b in host.blocks][:2] == ["id0:0-2", "id0:2-4"]
+    assert [str(b.section.span) for b in host.blocks][:2] == ["id0:0-2", "id0:2-4"]
 
 
 async def test_a_copy_is_not_shipped_before_the_truncation_nor_after_it(host: Host) -> None:

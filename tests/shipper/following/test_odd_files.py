@@ -131,15 +131,12 @@ async def test_lines_beyond_4_gib_are_read_with_their_true_offsets(tmp_path: Pat
     inode = (tmp_path / "app.log").stat().st_ino
     identity = identify(inode, bytes(1024), bytes(60) + b"end\n")
     known = Cursor("big", str(tmp_path / "app.log"), 1 << 32, identity, 1)
-    host.follower = Follower(
-        host.selection, [known], agent="a", new_id=lambda: "another", clock=host.clock
-    )
+    host.follower = Follower(host.selection, [known], new_id=lambda: "another", clock=host.clock)
     host.write("app.log", b"beyond\n")
 
     assert await host.ship() == b"beyond\n"
 
-    span = host.blocks[-1].origin.span
-    assert span is not None
+    span = host.blocks[-1].section.span
     assert (span.file, span.start, span.end) == ("big", 1 << 32, (1 << 32) + 7)
     await host.restart_with_saved_positions()
     host.write("app.log", b"and on\n")

@@ -43,7 +43,7 @@ def files() -> Files:
 
 def read(tailer: Tailer, run: bytes, size: int, now: int = 0, rest: bytes = b"") -> None:
     runs = (run,) if run else ()
-    tailer.accept(Reading(True, size, now, runs, rest), now, "agent", LIMITS)
+    tailer.accept(Reading(True, size, now, runs, rest), now, LIMITS)
 
 
 def rounds_of(turns: Turns, files: Files, times: int) -> list[str]:

@@ -47,8 +47,7 @@ async def test_lines_that_end_after_the_start_are_shipped_whole(tmp_path: Path) 
     host.write("app.log", b" and ended after\nnew\n")
 
     assert await host.ship() == b"begun before and ended after\nnew\n"
-    assert host.blocks[0].origin.span is not None
-    assert host.blocks[0].origin.span.start == 4
+    assert host.blocks[0].section.span.start == 4
     await host.follower.close()
 
 

@@ -7,8 +7,6 @@ import pytest
 
 from broker.connecting.connection import Connection, ConnectionLost
 from shipper.publishing.answers import Answers
-from shipper.publishing.handover import hand_over
-from shipper.publishing.rounds import Outgoing
 
 pytestmark = pytest.mark.nats
 
@@ -47,27 +45,3 @@ async def test_an_answer_that_comes_in_time_is_taken(connection: Connection) -> 
     await connection.publish(reply, b"here it is")
 
     assert await asyncio.wait_for(waiting, 20) == b"here it is"
-    assert answers.is_there
-
-
-async def test_what_is_answered_already_is_not_sent_to_its_end(connection: Connection) -> None:
-    sent = 0
-
-    def messages() -> list[Outgoing]:
-        return [Outgoing({}, b"block", answered=False) for _ in range(5)]
-
-    def is_answered() -> bool:
-        nonlocal sent
-        sent += 1
-        return sent > 2
-
-    received: list[object] = []
-
-    async def count(message: object) -> None:
-        received.append(message)
-
-    await connection.subscribe("rounds", count)
-    await hand_over(connection, "rounds", messages(), "", 10.0, is_answered)
-    await (await connection.client()).flush()
-
-    assert len(received) == 2

@@ -3,13 +3,13 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench.processes import Process, Processes
-from broker.block import Block
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.subjects import Subject
 from broker.topology import Topology
@@ -19,6 +19,7 @@ from shipper.publishing.ownership import take_over
 from shipper.publishing.publisher import Publisher
 from shipper.publishing.registry import Registry
 from shipper.publishing.rounds import Round
+from shipper.publishing.snapshots import Snapshots
 from shipper.publishing.waiting import Waiting
 
 pytestmark = pytest.mark.nats
@@ -45,8 +46,8 @@ def servers(processes: Processes, tmp_path: Path, free_port: Callable[[], int]) 
 
 
 async def apply(connection: Connection) -> None:
-    stream = Topology(replicas=3).streams()[0]
-    await insist(lambda: connection.api(f"STREAM.CREATE.{stream['name']}", stream))
+    for stream in Topology(replicas=3).streams():
+        await insist(partial(connection.api, f"STREAM.CREATE.{stream['name']}", stream))
 
 
 async def insist(ask: Callable[[], Awaitable[Any]]) -> None:
@@ -61,24 +62,29 @@ async def insist(ask: Callable[[], Awaitable[Any]]) -> None:
 
 
 async def test_a_server_killed_in_mid_round_costs_no_line_and_repeats_none(
-    servers: Servers, web01: Subject, make_block: Callable[..., Block]
+    servers: Servers, web01: Subject, make_round: Callable[..., Round]
 ) -> None:
     connection, waiting = Connection(list(servers), "test"), Waiting()
     await apply(connection)
     leader = await connect_to_leader(connection, servers)
     registry = Registry(connection, web01)
-    owner = await take_over(registry, Positions(), "aaaaaaaa", lambda: 10**18, waiting)
-    publisher = Publisher(connection, registry, owner, Heading(connection, web01), waiting)
+    owner = await take_over(
+        registry,
+        Snapshots(connection, web01.host),
+        Positions(),
+        "aaaaaaaa",
+        lambda: 10**18,
+        waiting,
+    )
+    publisher = Publisher(connection, registry, owner, Heading(connection, web01), waiting, "none")
     lines = [b"line %05d\n" % number for number in range(3000)]
 
     a_third = asyncio.Event()
 
     async def publish_all() -> None:
         for first in range(0, len(lines), 10):
-            part = enumerate(lines[first : first + 10], start=first)
-            await publisher.publish(
-                Round(tuple(make_block(str(owner.agent), 11 * n, line) for n, line in part))
-            )
+            part = b"".join(lines[first : first + 10])
+            await publisher.publish(make_round(str(owner.agent), 11 * first, part))
             if first == len(lines) // 3:
                 a_third.set()  # and the next round is sent before anybody else has a turn
 
@@ -89,10 +95,17 @@ async def test_a_server_killed_in_mid_round_costs_no_line_and_repeats_none(
     await publishing
     leader.start()
 
-    ownership = await take_over(registry, Positions(), "bbbbbbbb", lambda: 10**18, waiting)
+    ownership = await take_over(
+        registry,
+        Snapshots(connection, web01.host),
+        Positions(),
+        "bbbbbbbb",
+        lambda: 10**18,
+        waiting,
+    )
     stored = await stream(connection)
     await connection.close()
-    assert stored == lines
+    assert b"".join(stored) == b"".join(lines)
     assert [c.offset for c in ownership.positions.files.values()] == [11 * len(lines)]
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from broker.block import Block
 from broker.bucket import read, write
 from broker.subjects import Subject
 from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
@@ -16,6 +15,7 @@ from shipper.publishing.ownership import Ownership, take_over
 from shipper.publishing.publisher import Publisher
 from shipper.publishing.registry import Registry
 from shipper.publishing.rounds import Round
+from shipper.publishing.snapshots import Snapshots
 from shipper.publishing.waiting import Waiting
 from tests.lagging import Lagging
 
@@ -32,7 +32,14 @@ async def replica(logs_url: str) -> AsyncIterator[Lagging]:
 
 
 async def take(replica: Lagging, subject: Subject, tag: str, now: int) -> Ownership:
-    return await take_over(Registry(replica, subject), Positions(), tag, lambda: now, Waiting())
+    return await take_over(
+        Registry(replica, subject),
+        Snapshots(replica, subject.host),
+        Positions(),
+        tag,
+        lambda: now,
+        Waiting(),
+    )
 
 
 @pytest.mark.parametrize("lags", [1, 2])
@@ -62,12 +69,10 @@ async def test_a_replica_that_stays_behind_keeps_nobody_from_shipping(
 
 @pytest.mark.parametrize("lags", [0, 1, 3])
 async def test_a_round_whose_answer_was_lost_is_found_although_a_replica_has_not_got_it_yet(
-    replica: Lagging, web01: Subject, make_block: Callable[..., Block], stream: Any, lags: int
+    replica: Lagging, web01: Subject, make_round: Callable[..., Round], stream: Any, lags: int
 ) -> None:
     owner = await take(replica, web01, "aaaaaaaa", EARLY)
-    first, second, third = (
-        Round((make_block(str(owner.agent), 4 * n, b"%03d\n" % n),)) for n in range(3)
-    )
+    first, second, third = (make_round(str(owner.agent), 4 * n, b"%03d\n" % n) for n in range(3))
     publishers = [publisher(replica, web01, owner) for _ in range(2)]
     await publishers[0].publish(first)
     await publishers[1].publish(first)  # stored already: it is at the same place now
@@ -84,7 +89,9 @@ async def test_a_round_whose_answer_was_lost_is_found_although_a_replica_has_not
 
 def publisher(replica: Lagging, subject: Subject, owner: Ownership) -> Publisher:
     waiting = Waiting()
-    return Publisher(replica, Registry(replica, subject), owner, Heading(replica, subject), waiting)
+    return Publisher(
+        replica, Registry(replica, subject), owner, Heading(replica, subject), waiting, "none"
+    )
 
 
 async def test_a_number_of_partitions_that_was_does_not_come_back(
@@ -95,8 +102,10 @@ async def test_a_number_of_partitions_that_was_does_not_come_back(
     assert entry is not None
     await replica.remember(f"KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}.{PARTITIONS_KEY}")
     await write(replica, CONFIG_BUCKET, PARTITIONS_KEY, b"5", entry.revision)
-    now = await heading.subject()
+    await heading.ask()
+    now = heading.subject
 
     replica.lags = 1
+    await heading.ask()
 
-    assert await heading.subject() == now != web01
+    assert heading.subject == now != web01

@@ -7,7 +7,6 @@ from contextlib import suppress
 
 import pytest
 
-from broker.block import Block
 from broker.connecting.connection import Connection, ConnectionLost, Rejected
 from broker.subjects import Subject
 from shipper.positions import Positions
@@ -17,12 +16,14 @@ from shipper.publishing.publisher import Publisher
 from shipper.publishing.readback import ReadBack
 from shipper.publishing.registry import Registry
 from shipper.publishing.rounds import Round
+from shipper.publishing.snapshots import Snapshots
 from shipper.publishing.verdict import Stored
 from shipper.publishing.waiting import Waiting
+from tests.shipper.saved import put
 
 pytestmark = pytest.mark.nats
 
-Make = Callable[..., Block]
+Make = Callable[..., Round]
 
 
 def clock() -> int:
@@ -30,64 +31,73 @@ def clock() -> int:
 
 
 async def take(
-    connection: Connection, subject: Subject, cached: Positions, tag: str = "bbbbbbbb"
+    connection: Connection, subject: Subject, saved: Positions | None, tag: str = "bbbbbbbb"
 ) -> Ownership:
-    return await take_over(Registry(connection, subject), cached, tag, clock, Waiting())
+    """Take over where the broker has saved these positions, None: none at all."""
+    await put(connection, subject.host, saved and saved.encode())
+    snapshots = Snapshots(connection, subject.host)
+    return await take_over(
+        Registry(connection, subject), snapshots, Positions(), tag, clock, Waiting()
+    )
 
 
 async def fill(
-    connection: Connection, subject: Subject, make: Make, rounds: int, start: int = 0
+    connection: Connection,
+    subject: Subject,
+    make: Make,
+    rounds: int,
+    start: int = 0,
+    tag: str = "aaaaaaaa",
 ) -> Positions:
-    """Publish rounds of ten blocks, two files in turn, and return the positions that they leave."""
-    owner = await take(connection, subject, Positions(), "aaaaaaaa")
+    """Publish rounds of 100 bytes of two files in turn, and return the positions that they leave."""
+    owner = await take(connection, subject, None, tag)
     heading = Heading(connection, subject)
-    publisher = Publisher(connection, Registry(connection, subject), owner, heading, Waiting())
+    publisher = Publisher(
+        connection, Registry(connection, subject), owner, heading, Waiting(), "none"
+    )
     positions = owner.positions
     for number in range(start, start + rounds):
-        blocks = [
-            make(str(owner.agent), 100 * number + 10 * i, b"123456789\n", f"f{number % 2}")
-            for i in range(10)
-        ]
-        sequence = await publisher.publish(Round(tuple(blocks)))
-        positions = positions.advance([b.origin for b in blocks], sequence)
+        round_ = make(str(owner.agent), 100 * number, b"123456789\n" * 10, f"f{number % 2}")
+        sequence = await publisher.publish(round_)
+        positions = positions.advance([round_.origin], sequence)
     return positions
 
 
 async def test_an_empty_stream_gives_no_positions(connection: Connection, web01: Subject) -> None:
-    ownership = await take(connection, web01, Positions())
+    ownership = await take(connection, web01, None)
 
     assert ownership.positions.files == {}
     assert ownership.positions.sequence == ownership.claim == 1
 
 
 async def test_lost_positions_are_rebuilt_from_thousands_of_headers(
-    connection: Connection, web01: Subject, make_block: Make
+    connection: Connection, web01: Subject, make_round: Make
 ) -> None:
-    positions = await fill(connection, web01, make_block, 230)
+    positions = await fill(connection, web01, make_round, 2300)
 
-    ownership = await take(connection, web01, Positions())
+    ownership = await take(connection, web01, None)
 
     assert ownership.positions.files == positions.files
-    assert {c.offset for c in ownership.positions.files.values()} == {22900, 23000}
+    assert {c.offset for c in ownership.positions.files.values()} == {229_900, 230_000}
 
 
 @pytest.mark.parametrize("headers", [None, {"Status": "404"}, {"Status": "409"}])
 async def test_a_strangers_message_does_not_pass_for_a_word_of_the_broker(
-    connection: Connection, web01: Subject, make_block: Make, headers: dict[str, str] | None
+    connection: Connection, web01: Subject, make_round: Make, headers: dict[str, str] | None
 ) -> None:
-    positions = await fill(connection, web01, make_block, 3)
+    positions = await fill(connection, web01, make_round, 3)
     await connection.ask(str(web01), b"", headers)
 
-    ownership = await take(connection, web01, Positions())
+    ownership = await take(connection, web01, None)
 
     assert ownership.positions.files == positions.files
 
 
-async def test_older_positions_are_brought_up_to_date(
-    connection: Connection, web01: Subject, make_block: Make
+async def test_headers_behind_an_older_snapshot_count(
+    connection: Connection, web01: Subject, make_round: Make
 ) -> None:
-    older = await fill(connection, web01, make_block, 3)
-    newer = await fill(connection, web01, make_block, 4, start=3)
+    older = await fill(connection, web01, make_round, 3)
+    newer = await fill(connection, web01, make_round, 4, start=3)
 
     ownership = await take(connection, web01, older)
 
@@ -95,24 +105,24 @@ async def test_older_positions_are_brought_up_to_date(
 
 
 async def test_positions_of_a_stream_that_was_recreated_are_kept_and_its_sequence_is_not_believed(
-    connection: Connection, web01: Subject, make_block: Make
+    connection: Connection, web01: Subject, make_round: Make
 ) -> None:
-    old = await fill(connection, web01, make_block, 2)
+    old = await fill(connection, web01, make_round, 2)
     config = (await connection.api("STREAM.INFO.LOGS"))["config"]
     await connection.api("STREAM.DELETE.LOGS")
     await connection.api("STREAM.CREATE.LOGS", config)
-    new = await fill(connection, web01, make_block, 3, start=2)
-    assert new.sequence > old.sequence
+    new = await fill(connection, web01, make_round, 2, start=2, tag="cccccccc")
+    assert new.sequence == old.sequence
 
     ownership = await take(connection, web01, old)
 
-    assert {f: c.offset for f, c in ownership.positions.files.items()} == {"f0": 500, "f1": 400}
+    assert {f: c.offset for f, c in ownership.positions.files.items()} == {"f0": 300, "f1": 400}
 
 
 async def test_positions_whose_lines_have_expired_are_kept(
-    connection: Connection, web01: Subject, make_block: Make
+    connection: Connection, web01: Subject, make_round: Make
 ) -> None:
-    saved = await fill(connection, web01, make_block, 3)
+    saved = await fill(connection, web01, make_round, 3)
     await connection.api("STREAM.PURGE.LOGS")
 
     ownership = await take(connection, web01, saved)
@@ -121,34 +131,34 @@ async def test_positions_whose_lines_have_expired_are_kept(
 
 
 async def test_other_hosts_and_plain_clients_leave_no_trace_in_the_positions(
-    connection: Connection, web01: Subject, make_block: Make
+    connection: Connection, web01: Subject, make_round: Make
 ) -> None:
-    await fill(connection, Subject.for_host("web02.example.net", 2), make_block, 2)
+    await fill(connection, Subject.for_host("web02.example.net", 2), make_round, 2)
     await connection.ask(str(web01), b"hello\n")
-    await connection.ask(str(web01), b"x", {"Log-Agent": "1-aaaaaaaa", "Log-Span": "broken"})
+    await connection.ask(str(web01), b"x", {"Log-Agent": "1-aaaaaaaa", "Log-Spans": "broken"})
 
-    ownership = await take(connection, web01, Positions())
+    ownership = await take(connection, web01, None)
 
     assert ownership.positions.files == {}
 
 
 async def test_a_host_with_dots_rebuilds_as_any_other(
-    connection: Connection, make_block: Make
+    connection: Connection, make_round: Make
 ) -> None:
     dotted = Subject.for_host("web02.example.net", 2)
-    positions = await fill(connection, dotted, make_block, 2)
+    positions = await fill(connection, dotted, make_round, 2)
 
-    ownership = await take(connection, dotted, Positions())
+    ownership = await take(connection, dotted, None)
 
     assert ownership.positions.files == positions.files
 
 
 async def test_reading_back_leaves_no_consumer_behind(
-    connection: Connection, web01: Subject, make_block: Make
+    connection: Connection, web01: Subject, make_round: Make
 ) -> None:
-    await fill(connection, web01, make_block, 1)
+    await fill(connection, web01, make_round, 1)
 
-    await take(connection, web01, Positions())
+    await take(connection, web01, None)
 
     async with asyncio.timeout(20):  # its removal is not waited for
         while (await connection.api("STREAM.INFO.LOGS"))["state"]["consumer_count"]:  # noqa: ASYNC110 - the server's doing is waited for
@@ -161,9 +171,9 @@ class Killed(Exception):
 
 @pytest.mark.parametrize("ends", [True, False], ids=["that ends", "that is killed"])
 async def test_headers_that_another_agent_of_the_host_took_away_are_missed(
-    connection: Connection, logs_url: str, web01: Subject, make_block: Make, ends: bool
+    connection: Connection, logs_url: str, web01: Subject, make_round: Make, ends: bool
 ) -> None:
-    await fill(connection, web01, make_block, 230)
+    await fill(connection, web01, make_round, 2300)
     found: list[Stored] = []
 
     async def read_as_another() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from bench.processes import Process, Processes
-from broker.block import Block, encode_origin
 from broker.connecting.connection import Connection
 from broker.exits import FencedError
 from broker.subjects import Subject
@@ -22,17 +21,20 @@ from shipper.publishing.publisher import Publisher
 from shipper.publishing.readback import ReadBack
 from shipper.publishing.registry import Registry
 from shipper.publishing.rounds import Round
+from shipper.publishing.snapshots import Snapshots
 from shipper.publishing.verdict import Stored
 from shipper.publishing.waiting import Waiting
 from tests.partitions import add_subjects, change_partitions
+from tests.shipper.saved import put
 
 pytestmark = pytest.mark.nats
 
-Make = Callable[..., Block]
+Make = Callable[..., Round]
 Stream = Callable[[], Awaitable[list[Any]]]
 MANY = 5
 OLD, NEW = (Subject.for_host("web01", partitions) for partitions in (2, MANY))
 SECONDS = 1_700_000_000
+HEADINGS: list[Heading] = []
 
 
 def clock() -> int:
@@ -41,31 +43,36 @@ def clock() -> int:
 
 @pytest.fixture(autouse=True)
 async def _takes_lines_of_both_numbers(connection: Connection) -> None:
+    HEADINGS.clear()
     await add_subjects(connection, *subjects_of(MANY))
 
 
 async def change(connection: Connection, partitions: int = MANY) -> None:
+    """Change the number, and have those who ask all the time hear of it now rather than a round later."""
     await change_partitions(connection, partitions)
+    for heading in HEADINGS:
+        await heading.ask()
 
 
 async def own(
     connection: Connection,
     subject: Subject = OLD,
     tag: str = "aaaaaaaa",
-    cached: Positions | None = None,
     ask_every: float = 0.0,
 ) -> tuple[Publisher, Ownership]:
     registry, waiting = Registry(connection, subject), Waiting()
-    ownership = await take_over(registry, cached or Positions(), tag, clock, waiting)
+    ownership = await take_over(
+        registry, Snapshots(connection, subject.host), Positions(), tag, clock, waiting
+    )
     heading = Heading(connection, subject, ask_every)
-    return Publisher(connection, registry, ownership, heading, waiting), ownership
+    if not ask_every:
+        HEADINGS.append(heading)
+    return Publisher(connection, registry, ownership, heading, waiting, "none"), ownership
 
 
 def round_of(make: Make, owner: Ownership, number: int) -> Round:
-    lines = [b"line %d.%d\n" % (number, n) for n in range(3)]
-    return Round(
-        tuple(make(str(owner.agent), 100 * number + 9 * n, x) for n, x in enumerate(lines))
-    )
+    lines = b"".join(b"line %d.%d\n" % (number, n) for n in range(3))
+    return make(str(owner.agent), 100 * number, lines)
 
 
 def lines_of(messages: list[Any]) -> list[bytes]:
@@ -77,79 +84,80 @@ def test_the_host_of_these_tests_changes_its_subject() -> None:
 
 
 async def test_a_running_agent_goes_over_between_two_rounds(
-    connection: Connection, make_block: Make, stream: Stream
+    connection: Connection, make_round: Make, stream: Stream
 ) -> None:
     publisher, owner = await own(connection)
-    rounds = [round_of(make_block, owner, number) for number in range(4)]
+    rounds = [round_of(make_round, owner, number) for number in range(4)]
 
     for number, r in enumerate(rounds):
         if number == 2:
             await change(connection)
         await publisher.publish(r)
 
-    assert lines_of(await stream()) == [b.payload for r in rounds for b in r.blocks]
+    assert lines_of(await stream()) == [r.payload for r in rounds]
     found: list[Stored] = []
     await ReadBack(connection, "web01").since(1, found.extend)
-    at = [m.subject for m in found if m.origin and m.origin.span]
-    assert at == [str(OLD)] * 6 + [str(NEW)] * 6
+    at = [m.subject for m in found if m.origin and not m.origin.is_claim]
+    assert at == [str(OLD)] * 2 + [str(NEW)] * 2
 
 
 async def test_a_bucket_that_is_away_changes_nothing(
-    connection: Connection, make_block: Make, stream: Stream
+    connection: Connection, make_round: Make, stream: Stream
 ) -> None:
     publisher, owner = await own(connection)
     await connection.api(f"STREAM.DELETE.KV_{CONFIG_BUCKET}")
-    r = round_of(make_block, owner, 1)
+    r = round_of(make_round, owner, 1)
 
     await publisher.publish(r)
 
-    assert lines_of(await stream()) == [b.payload for b in r.blocks]
+    assert lines_of(await stream()) == [r.payload]
 
 
 @pytest.mark.parametrize("saved", [True, False], ids=["saved positions", "lost positions"])
 async def test_an_agent_that_starts_after_the_change_knows_what_was_shipped_before(
-    connection: Connection, make_block: Make, saved: bool
+    connection: Connection, make_round: Make, saved: bool
 ) -> None:
     publisher, owner = await own(connection)
-    r = round_of(make_block, owner, 1)
-    positions = owner.positions.advance([b.origin for b in r.blocks], await publisher.publish(r))
+    r = round_of(make_round, owner, 1)
+    positions = owner.positions.advance([r.origin], await publisher.publish(r))
 
-    _, after = await own(connection, NEW, "bbbbbbbb", positions if saved else None)
+    await put(connection, "web01", positions.encode() if saved else None)
+    _, after = await own(connection, NEW, "bbbbbbbb")
 
     assert after.positions.files == positions.files
     assert after.agent > owner.agent
 
 
 async def test_an_older_agent_on_the_old_subject_is_fenced(
-    connection: Connection, make_block: Make, stream: Stream
+    connection: Connection, make_round: Make, stream: Stream
 ) -> None:
     older, first = await own(connection, ask_every=1000)
-    await older.publish(round_of(make_block, first, 1))
+    await older.publish(round_of(make_round, first, 1))
     newer, second = await own(connection, NEW, "bbbbbbbb")
     await change(connection)
 
     with pytest.raises(FencedError, match=str(second.agent)):
-        await older.publish(round_of(make_block, first, 2))
-    await newer.publish(round_of(make_block, second, 3))
+        await older.publish(round_of(make_round, first, 2))
+    await newer.publish(round_of(make_round, second, 3))
 
-    assert len(lines_of(await stream())) == 6
+    assert len(lines_of(await stream())) == 2
 
 
 async def test_an_older_agent_whose_subject_has_expired_is_fenced_all_the_same(
-    connection: Connection, make_block: Make, stream: Stream
+    connection: Connection, make_round: Make, stream: Stream
 ) -> None:
     older, first = await own(connection, ask_every=1000)
     await connection.api("STREAM.PURGE.LOGS")
     _, second = await own(connection, NEW, "bbbbbbbb")
 
     with pytest.raises(FencedError, match=str(second.agent)):
-        await older.publish(round_of(make_block, first, 2))
+        await older.publish(round_of(make_round, first, 2))
 
     assert lines_of(await stream()) == []
 
 
 async def test_an_older_agent_that_goes_over_finds_the_newer_one_there(
-    connection: Connection, make_block: Make
+    connection: Connection, make_round: Make
 ) -> None:
     older, first = await own(connection)
     await connection.api("STREAM.PURGE.LOGS")
@@ -157,83 +165,83 @@ async def test_an_older_agent_that_goes_over_finds_the_newer_one_there(
     await change(connection)
 
     with pytest.raises(FencedError, match=str(second.agent)):
-        await older.publish(round_of(make_block, first, 2))
+        await older.publish(round_of(make_round, first, 2))
 
 
 async def test_lines_that_came_to_the_new_subject_meanwhile_make_an_agent_start_over(
-    connection: Connection, make_block: Make
+    connection: Connection, make_round: Make
 ) -> None:
     ghost, first = await own(connection, NEW, "00000000", ask_every=1000)
     await connection.api("STREAM.PURGE.LOGS")
     newer, second = await own(connection)
     await connection.ask(str(OLD), b"hello\n")
     # it has not heard of the newer one, since nothing of its own is left
-    late = round_of(make_block, first, 1)
-    await connection.ask(str(NEW), late.blocks[0].payload, encode_origin(late.blocks[0].origin))
+    late = round_of(make_round, first, 1)
+    await connection.ask(str(NEW), late.payload, late.headers)
     await change(connection)
 
     with pytest.raises(OwnershipLost, match=str(first.agent)):
-        await newer.publish(round_of(make_block, second, 2))
+        await newer.publish(round_of(make_round, second, 2))
     assert ghost is not None
 
 
 async def test_a_claim_of_an_older_agent_on_the_new_subject_hinders_nothing(
-    connection: Connection, make_block: Make, stream: Stream
+    connection: Connection, make_round: Make, stream: Stream
 ) -> None:
     publisher, owner = await own(connection)
     await Registry(connection, NEW).claim(AgentId(1, "ffffffff"), clock())
     await change(connection)
-    r = round_of(make_block, owner, 1)
+    r = round_of(make_round, owner, 1)
 
     await publisher.publish(r)
 
-    assert lines_of(await stream()) == [b.payload for b in r.blocks]
+    assert lines_of(await stream()) == [r.payload]
 
 
 async def test_lines_on_the_new_subject_are_seen_though_the_answer_to_the_claim_on_it_was_lost(
-    connection: Connection, line: Any, make_block: Make
+    connection: Connection, line: Any, make_round: Make
 ) -> None:
     far = Connection([line.url], "test")
     newer, second = await own(far)
-    late = make_block("1-ffffffff", 100, b"late\n")
-    await connection.ask(str(NEW), late.payload, encode_origin(late.origin))
+    late = make_round("1-ffffffff", 100, b"late\n")
+    await connection.ask(str(NEW), late.payload, late.headers)
     await change(connection)
     line.cut_after = b'"seq"'
 
     with pytest.raises(OwnershipLost, match="1-ffffffff"):
-        await newer.publish(round_of(make_block, second, 2))
+        await newer.publish(round_of(make_round, second, 2))
     assert line.seen == 1
     await far.close()
 
 
 async def test_a_number_that_goes_to_and_fro_keeps_the_order(
-    connection: Connection, make_block: Make, stream: Stream
+    connection: Connection, make_round: Make, stream: Stream
 ) -> None:
     publisher, owner = await own(connection)
-    rounds = [round_of(make_block, owner, number) for number in range(6)]
+    rounds = [round_of(make_round, owner, number) for number in range(6)]
 
     for number, r in enumerate(rounds):
         await change(connection, MANY if number % 2 else 2)
         await publisher.publish(r)
 
-    assert lines_of(await stream()) == [b.payload for r in rounds for b in r.blocks]
+    assert lines_of(await stream()) == [r.payload for r in rounds]
     _, after = await own(connection, NEW, "bbbbbbbb")
     assert {cursor.offset for cursor in after.positions.files.values()} == {527}
 
 
 async def test_plain_clients_on_other_subjects_of_the_host_are_nobody(
-    connection: Connection, make_block: Make, stream: Stream
+    connection: Connection, make_round: Make, stream: Stream
 ) -> None:
     await add_subjects(connection, "logs.any.>")
     await connection.ask("logs.p4.web01", b"hello\n")
     await connection.ask("logs.any.web01", b"hello\n")
     publisher, owner = await own(connection)
     await change(connection)
-    r = round_of(make_block, owner, 1)
+    r = round_of(make_round, owner, 1)
 
     await publisher.publish(r)
 
-    assert lines_of(await stream())[2:] == [b.payload for b in r.blocks]
+    assert lines_of(await stream())[2:] == [r.payload]
 
 
 def test_two_runs_with_a_change_between_ship_every_line_once(
@@ -248,7 +256,7 @@ def test_two_runs_with_a_change_between_ship_every_line_once(
         options = ["--server", logs_url, "--host", "web01", "--file", str(log), "--once"]
         process: Process = processes.start(
             f"shipper-{state}",
-            [sys.executable, "-m", "shipper", *options, "--state-dir", str(tmp_path / state)],
+            [sys.executable, "-m", "shipper", *options],
             folder=Path(__file__).parents[3],
         )
         assert process.wait(90) == 0, process.last_words()

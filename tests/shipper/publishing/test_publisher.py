@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from broker.block import Block
 from broker.connecting.connection import Arrived, Connection
 from broker.exits import FencedError
 from broker.subjects import Subject
@@ -17,13 +16,14 @@ from shipper.publishing.heading import Heading
 from shipper.publishing.ownership import Ownership, take_over
 from shipper.publishing.publisher import Publisher
 from shipper.publishing.registry import Registry
-from shipper.publishing.rounds import Round, outgoing
+from shipper.publishing.rounds import Round
+from shipper.publishing.snapshots import Snapshots
 from shipper.publishing.unacknowledged import UnacknowledgedPublisher
 from shipper.publishing.waiting import Waiting
 
 pytestmark = pytest.mark.nats
 
-Make = Callable[..., Block]
+Make = Callable[..., Round]
 Stream = Callable[[], Awaitable[list[Any]]]
 
 
@@ -32,20 +32,19 @@ def clock() -> int:
 
 
 async def own(
-    connection: Connection, subject: Subject, tag: str = "aaaaaaaa", cached: Positions | None = None
+    connection: Connection, subject: Subject, tag: str = "aaaaaaaa"
 ) -> tuple[Publisher, Ownership]:
     registry, waiting = Registry(connection, subject), Waiting()
-    ownership = await take_over(registry, cached or Positions(), tag, clock, waiting)
-    heading = Heading(connection, subject)
-    return Publisher(connection, registry, ownership, heading, waiting), ownership
-
-
-def round_of(make: Make, agent: AgentId, number: int, blocks: int = 3) -> Round:
-    lines = [f"line {number}.{i:03}\n".encode() for i in range(blocks)]
-    starts = [1000 * number + sum(map(len, lines[:i])) for i in range(blocks)]
-    return Round(
-        tuple(make(str(agent), start, line) for start, line in zip(starts, lines, strict=True))
+    ownership = await take_over(
+        registry, Snapshots(connection, subject.host), Positions(), tag, clock, waiting
     )
+    heading = Heading(connection, subject)
+    return Publisher(connection, registry, ownership, heading, waiting, "none"), ownership
+
+
+def round_of(make: Make, agent: AgentId, number: int, lines: int = 3) -> Round:
+    text = b"".join(b"line %d.%03d\n" % (number, n) for n in range(lines))
+    return make(str(agent), 10_000 * number, text)
 
 
 def lines_of(messages: list[Any]) -> list[bytes]:
@@ -58,24 +57,23 @@ async def until_stored(stream: Stream, count: int) -> None:
 
 
 async def test_rounds_follow_each_other_in_the_stream(
-    connection: Connection, web01: Subject, make_block: Make, stream: Stream
+    connection: Connection, web01: Subject, make_round: Make, stream: Stream
 ) -> None:
     publisher, owner = await own(connection, web01)
-    rounds = [round_of(make_block, owner.agent, n, blocks) for n, blocks in enumerate([3, 1, 400])]
+    rounds = [round_of(make_round, owner.agent, n, lines) for n, lines in enumerate([3, 1, 400])]
 
     sequences = [await publisher.publish(r) for r in rounds]
 
-    assert sequences == [4, 5, 405]
-    assert lines_of(await stream()) == [b.payload for r in rounds for b in r.blocks]
+    assert sequences == [2, 3, 4]
+    assert lines_of(await stream()) == [r.payload for r in rounds]
 
 
-@pytest.mark.parametrize("blocks", [1, 5], ids=["one block", "batch"])
 async def test_a_round_whose_acknowledgement_was_lost_is_stored_once(
-    line: Any, web01: Subject, make_block: Make, stream: Stream, blocks: int
+    line: Any, web01: Subject, make_round: Make, stream: Stream
 ) -> None:
     connection = Connection([line.url], "test")
     publisher, owner = await own(connection, web01)
-    rounds = [round_of(make_block, owner.agent, n, blocks) for n in range(4)]
+    rounds = [round_of(make_round, owner.agent, n) for n in range(4)]
 
     for r in rounds:
         line.cut_after = b'"seq"'
@@ -83,15 +81,15 @@ async def test_a_round_whose_acknowledgement_was_lost_is_stored_once(
     await connection.close()
 
     assert line.seen == 4
-    assert lines_of(await stream()) == [b.payload for r in rounds for b in r.blocks]
+    assert lines_of(await stream()) == [r.payload for r in rounds]
 
 
 async def test_a_line_cut_at_random_moments_repeats_nothing_and_reorders_nothing(
-    line: Any, web01: Subject, make_block: Make, stream: Stream
+    line: Any, web01: Subject, make_round: Make, stream: Stream
 ) -> None:
     connection = Connection([line.url], "test")
     publisher, owner = await own(connection, web01)
-    rounds = [round_of(make_block, owner.agent, n, 20) for n in range(60)]
+    rounds = [round_of(make_round, owner.agent, n, 20) for n in range(60)]
 
     async def cut_now_and_then() -> None:
         for number in range(12):
@@ -105,113 +103,98 @@ async def test_a_line_cut_at_random_moments_repeats_nothing_and_reorders_nothing
     await cutting
     await connection.close()
 
-    assert lines_of(await stream()) == [b.payload for r in rounds for b in r.blocks]
+    assert lines_of(await stream()) == [r.payload for r in rounds]
 
 
 async def test_a_broker_that_falls_silent_is_given_up_and_asked_anew(
-    line: Any, web01: Subject, make_block: Make, stream: Stream
+    line: Any, web01: Subject, make_round: Make, stream: Stream
 ) -> None:
     connection = Connection([line.url], "test")
     publisher, owner = await own(connection, web01)
     line.deaf = True
-    r = round_of(make_block, owner.agent, 1)
+    r = round_of(make_round, owner.agent, 1)
 
     publishing = asyncio.create_task(publisher.publish(r))
-    await until_stored(stream, 3)
+    await until_stored(stream, 1)
     await asyncio.sleep(11)  # two pings
     line.deaf = False
     await publishing
     await connection.close()
 
-    assert lines_of(await stream()) == [b.payload for b in r.blocks]
-
-
-async def test_half_a_batch_stores_nothing_and_hinders_nothing(
-    connection: Connection, web01: Subject, make_block: Make, stream: Stream
-) -> None:
-    publisher, owner = await own(connection, web01)
-    r = round_of(make_block, owner.agent, 1, 10)
-    for message in outgoing(r, owner.claim, "half")[:9]:
-        await connection.publish(str(web01), message.payload, "", message.headers)
-
-    stored_before = lines_of(await stream())
-    await publisher.publish(r)
-
-    assert stored_before == []
-    assert lines_of(await stream()) == [b.payload for b in r.blocks]
+    assert lines_of(await stream()) == [r.payload]
 
 
 async def test_a_newer_agent_fences_the_older_one(
-    connection: Connection, web01: Subject, make_block: Make, stream: Stream
+    connection: Connection, web01: Subject, make_round: Make, stream: Stream
 ) -> None:
     older, first = await own(connection, web01, "aaaaaaaa")
-    await older.publish(round_of(make_block, first.agent, 1))
+    await older.publish(round_of(make_round, first.agent, 1))
     newer, second = await own(connection, web01, "bbbbbbbb")
 
     with pytest.raises(FencedError, match=str(second.agent)):
-        await older.publish(round_of(make_block, first.agent, 2))
-    await newer.publish(round_of(make_block, second.agent, 3))
+        await older.publish(round_of(make_round, first.agent, 2))
+    await newer.publish(round_of(make_round, second.agent, 3))
 
     assert second.agent > first.agent
-    assert len(lines_of(await stream())) == 6
+    assert len(lines_of(await stream())) == 2
 
 
 async def test_an_expired_subject_is_no_conflict(
-    connection: Connection, web01: Subject, make_block: Make, stream: Stream
+    connection: Connection, web01: Subject, make_round: Make, stream: Stream
 ) -> None:
     publisher, owner = await own(connection, web01)
-    await publisher.publish(round_of(make_block, owner.agent, 1))
+    await publisher.publish(round_of(make_round, owner.agent, 1))
     await connection.api("STREAM.PURGE.LOGS")
-    r = round_of(make_block, owner.agent, 2)
+    r = round_of(make_round, owner.agent, 2)
 
     await publisher.publish(r)
 
-    assert lines_of(await stream()) == [b.payload for b in r.blocks]
+    assert lines_of(await stream()) == [r.payload]
 
 
 async def test_a_plain_clients_message_between_rounds_stands_between_them(
-    connection: Connection, web01: Subject, make_block: Make, stream: Stream
+    connection: Connection, web01: Subject, make_round: Make, stream: Stream
 ) -> None:
     publisher, owner = await own(connection, web01)
-    first, second = (round_of(make_block, owner.agent, n, 1) for n in (1, 2))
+    first, second = (round_of(make_round, owner.agent, n) for n in (1, 2))
 
     await publisher.publish(first)
     await connection.ask(str(web01), b"hello\n")
     await publisher.publish(second)
 
-    expected = [first.blocks[0].payload, b"hello\n", second.blocks[0].payload]
+    expected = [first.payload, b"hello\n", second.payload]
     assert lines_of(await stream()) == expected
 
 
 async def test_a_plain_clients_message_after_a_lost_acknowledgement_hides_no_stored_round(
-    line: Any, connection: Connection, web01: Subject, make_block: Make, stream: Stream
+    line: Any, connection: Connection, web01: Subject, make_round: Make, stream: Stream
 ) -> None:
     through = Connection([line.url], "test")
     publisher, owner = await own(through, web01)
-    r = round_of(make_block, owner.agent, 1)
+    r = round_of(make_round, owner.agent, 1)
     line.deaf = True
     publishing = asyncio.create_task(publisher.publish(r))
-    await until_stored(stream, 3)
+    await until_stored(stream, 1)
     await connection.ask(str(web01), b"hello\n")
     line.deaf = False
     line.cut()
 
-    assert await publishing == 5
+    assert await publishing == 3
     await through.close()
-    assert lines_of(await stream()) == [*(b.payload for b in r.blocks), b"hello\n"]
+    assert lines_of(await stream()) == [r.payload, b"hello\n"]
 
 
 async def test_a_full_stream_is_waited_for_and_goes_on_in_order(
     connection: Connection,
     web01: Subject,
-    make_block: Make,
+    make_round: Make,
     stream: Stream,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     publisher, owner = await own(connection, web01)
     config = (await connection.api("STREAM.INFO.LOGS"))["config"]
     await connection.api("STREAM.UPDATE.LOGS", {**config, "max_bytes": 2000})
-    rounds = [round_of(make_block, owner.agent, n) for n in range(8)]
+    rounds = [round_of(make_round, owner.agent, n) for n in range(8)]
 
     async def publish_all() -> None:
         for r in rounds:
@@ -227,21 +210,21 @@ async def test_a_full_stream_is_waited_for_and_goes_on_in_order(
     await connection.api("STREAM.UPDATE.LOGS", config)
     await publishing
 
-    assert lines_of(await stream()) == [b.payload for r in rounds for b in r.blocks]
+    assert lines_of(await stream()) == [r.payload for r in rounds]
     assert len([m for m in caplog.messages if "full" in m]) == 1
     assert [m for m in caplog.messages if "going on" in m]
 
 
 async def test_unacknowledged_rounds_reach_the_stream_too(
-    connection: Connection, web01: Subject, make_block: Make, stream: Stream
+    connection: Connection, web01: Subject, make_round: Make, stream: Stream
 ) -> None:
-    publisher = UnacknowledgedPublisher(connection, Heading(connection, web01), Waiting())
-    r = round_of(make_block, AgentId(1, "aaaaaaaa"), 1)
+    publisher = UnacknowledgedPublisher(connection, Heading(connection, web01), Waiting(), "none")
+    r = round_of(make_round, AgentId(1, "aaaaaaaa"), 1)
 
     assert await publisher.publish(r) == 0
 
-    await until_stored(stream, 3)
-    assert lines_of(await stream()) == [b.payload for b in r.blocks]
+    await until_stored(stream, 1)
+    assert lines_of(await stream()) == [r.payload]
 
 
 class Crossed(Connection):
@@ -263,13 +246,13 @@ async def test_another_client_on_the_subject_is_named_once_and_given_way_to(
     connection: Connection,
     logs_url: str,
     web01: Subject,
-    make_block: Make,
+    make_round: Make,
     stream: Stream,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     crossed = Crossed(logs_url, connection, web01)
     publisher, owner = await own(crossed, web01)
-    first, second = (round_of(make_block, owner.agent, number, 1) for number in range(2))
+    first, second = (round_of(make_round, owner.agent, number, 1) for number in range(2))
     began = asyncio.get_running_loop().time()
 
     crossed.left = 6
@@ -282,11 +265,11 @@ async def test_another_client_on_the_subject_is_named_once_and_given_way_to(
     assert took > 1.5  # 0.1 s, and twice as long each time, or half of it
     assert caplog.text.count(f"a client without our headers wrote to {web01}") == 1
     stored = [line for line in lines_of(await stream()) if line != b"not ours\n"]
-    assert stored == [b.payload for r in (first, second) for b in r.blocks]
+    assert stored == [first.payload, second.payload]
 
 
 async def test_whoever_else_answers_on_the_subject_is_not_believed(
-    connection: Connection, logs_url: str, web01: Subject, make_block: Make, stream: Stream
+    connection: Connection, logs_url: str, web01: Subject, make_round: Make, stream: Stream
 ) -> None:
     publisher, owner = await own(connection, web01)
     other, answers = (
@@ -300,35 +283,35 @@ async def test_whoever_else_answers_on_the_subject_is_not_believed(
 
     await other.subscribe(str(web01), answer)
     await (await other.client()).flush()
-    rounds = [round_of(make_block, owner.agent, number) for number in range(3)]
+    rounds = [round_of(make_round, owner.agent, number) for number in range(3)]
 
     for r in rounds:
         await publisher.publish(r)
     await other.close()
 
-    assert lines_of(await stream()) == [b.payload for r in rounds for b in r.blocks]
+    assert lines_of(await stream()) == [r.payload for r in rounds]
 
 
 @pytest.mark.parametrize("older", [False, True], ids=["own lines", "an older agent's lines"])
 async def test_a_broker_that_was_set_back_is_gone_on_with_and_it_is_said(
     connection: Connection,
     web01: Subject,
-    make_block: Make,
+    make_round: Make,
     stream: Stream,
     older: bool,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     publisher, owner = await own(connection, web01)
-    kept = await publisher.publish(round_of(make_block, owner.agent, 0, 1))
+    kept = await publisher.publish(round_of(make_round, owner.agent, 0, 1))
     if older:
         publisher, owner = await own(connection, web01, "bbbbbbbb")
     for number in range(1, 30):
-        await publisher.publish(round_of(make_block, owner.agent, number, 1))
+        await publisher.publish(round_of(make_round, owner.agent, number, 1))
     await set_back(connection, kept)
 
     async with asyncio.timeout(60):
-        await publisher.publish(round_of(make_block, owner.agent, 40, 1))
-        await publisher.publish(round_of(make_block, owner.agent, 41, 1))
+        await publisher.publish(round_of(make_round, owner.agent, 40, 1))
+        await publisher.publish(round_of(make_round, owner.agent, 41, 1))
 
     assert [line.split()[1][:2] for line in lines_of(await stream())] == [b"0.", b"40", b"41"]
     assert "set back" in caplog.text

@@ -1,10 +1,8 @@
 """What a refused round means."""
 
-from dataclasses import replace
-
 import pytest
 
-from broker.block import Identity, Origin, Span
+from broker.wire.message import Identity, Origin, Section, Span
 from shipper.publishing.agent_id import AgentId
 from shipper.publishing.verdict import Ruling, Stored, Verdict, judge, review
 
@@ -12,24 +10,47 @@ OWN, OLDER, NEWER = AgentId(200, "aaaaaaaa"), AgentId(100, "bbbbbbbb"), AgentId(
 IDENTITY = Identity(1, 0, "", 0, "")
 
 
-def origin(agent: AgentId, end: int) -> Origin:
-    return Origin(str(agent), "/a", Span("f", 0, end), IDENTITY, 1, 1)
+def section(end: int, file: str = "f") -> Section:
+    return Section("/a", Span(file, 0, end), end, 1, IDENTITY)
+
+
+def origin(agent: AgentId, *sections: Section | int) -> Origin:
+    made = (section(one) if isinstance(one, int) else one for one in sections)
+    return Origin(str(agent), 1, tuple(made))
 
 
 def claim(agent: AgentId) -> Origin:
-    return Origin(str(agent), "", None, None, 0, 1)
+    return Origin(str(agent), 1)
 
 
-LAST = origin(OWN, 50)
+SENT = origin(OWN, section(20, "g"), 50)
 
 
 @pytest.mark.parametrize(
     ("seen", "complete", "expected"),
     [
         pytest.param([], False, Verdict(Ruling.AGAIN), id="all expired"),
-        pytest.param([Stored(9, LAST)], False, Verdict(Ruling.GO_ON, 9), id="it was stored"),
+        pytest.param([Stored(9, SENT)], False, Verdict(Ruling.GO_ON, 9), id="it was stored"),
         pytest.param(
-            [Stored(9, origin(OWN, 40))], False, Verdict(Ruling.AGAIN, 9), id="an earlier block"
+            [Stored(9, origin(OWN, 40))], False, Verdict(Ruling.AGAIN, 9), id="an earlier round"
+        ),
+        pytest.param(
+            [Stored(9, origin(OWN, section(20, "g")))],
+            False,
+            Verdict(Ruling.AGAIN, 9),
+            id="only its first part",
+        ),
+        pytest.param(
+            [Stored(9, origin(OWN, section(70, "h")))],
+            False,
+            Verdict(Ruling.AGAIN, 9),
+            id="lines of another file",
+        ),
+        pytest.param(
+            [Stored(9, origin(OWN, 50, section(70, "h")))],
+            False,
+            Verdict(Ruling.GO_ON, 9),
+            id="it was stored, the last of its sections amid others",
         ),
         pytest.param([Stored(9, claim(OWN))], False, Verdict(Ruling.AGAIN, 9), id="own claim"),
         pytest.param(
@@ -39,14 +60,14 @@ LAST = origin(OWN, 50)
             [Stored(9, origin(NEWER, 50))],
             False,
             Verdict(Ruling.FENCED, 9, NEWER),
-            id="newer block",
+            id="newer lines",
         ),
         pytest.param(
             [Stored(9, claim(OLDER))], False, Verdict(Ruling.RECLAIM, 9, OLDER), id="late claim"
         ),
         pytest.param([Stored(9, None)], False, Verdict(Ruling.LOOK_BACK, 9), id="plain client"),
         pytest.param(
-            [Stored(8, LAST), Stored(9, None)],
+            [Stored(8, SENT), Stored(9, None)],
             True,
             Verdict(Ruling.GO_ON, 9),
             id="stored, then a plain client",
@@ -58,7 +79,7 @@ LAST = origin(OWN, 50)
             id="plain clients only",
         ),
         pytest.param(
-            [Stored(7, LAST), Stored(8, claim(NEWER)), Stored(9, None)],
+            [Stored(7, SENT), Stored(8, claim(NEWER)), Stored(9, None)],
             True,
             Verdict(Ruling.FENCED, 9, NEWER),
             id="a newer agent hidden by a plain client",
@@ -66,11 +87,11 @@ LAST = origin(OWN, 50)
     ],
 )
 def test_a_refused_round_is_judged(seen: list[Stored], complete: bool, expected: Verdict) -> None:
-    assert judge(seen, LAST, complete) == expected
+    assert judge(seen, SENT, complete) == expected
 
 
 def test_the_same_span_of_another_agent_is_not_the_own_round() -> None:
-    verdict = judge([Stored(9, origin(OLDER, 50))], LAST, complete=False)
+    verdict = judge([Stored(9, origin(OLDER, 50))], SENT, complete=False)
 
     assert verdict.ruling is Ruling.RECLAIM
 
@@ -81,7 +102,7 @@ def test_the_same_span_of_another_agent_is_not_the_own_round() -> None:
         pytest.param([claim(OWN)], Verdict(Ruling.AGAIN, 1), id="nothing"),
         pytest.param([claim(OLDER), claim(OWN)], Verdict(Ruling.AGAIN, 2), id="only a claim"),
         pytest.param(
-            [LAST, claim(OLDER), claim(OWN)], Verdict(Ruling.GO_ON, 3), id="stored before it"
+            [SENT, claim(OLDER), claim(OWN)], Verdict(Ruling.GO_ON, 3), id="stored before it"
         ),
         pytest.param(
             [claim(OLDER), origin(OLDER, 50), claim(OWN)],
@@ -89,7 +110,7 @@ def test_the_same_span_of_another_agent_is_not_the_own_round() -> None:
             id="lines",
         ),
         pytest.param(
-            [LAST, origin(OLDER, 50), None, claim(OWN)],
+            [SENT, origin(OLDER, 50), None, claim(OWN)],
             Verdict(Ruling.LOST, 4, OLDER),
             id="stored before lines",
         ),
@@ -105,12 +126,4 @@ def test_a_round_is_reviewed_once_its_subject_is_claimed_again(
 ) -> None:
     stored = [Stored(number, found) for number, found in enumerate(seen, start=1)]
 
-    assert review(stored, LAST) == expected
-
-
-def test_lines_of_an_older_agent_concern_nobody_who_reads_what_cannot_be_read_again() -> None:
-    last = replace(LAST, identity=None)
-    lines, own_claim = Stored(3, origin(OLDER, 50)), Stored(4, claim(OWN))
-
-    assert review([lines, own_claim], last).ruling is Ruling.AGAIN
-    assert review([Stored(2, last), lines, own_claim], last).ruling is Ruling.GO_ON
+    assert review(stored, SENT) == expected

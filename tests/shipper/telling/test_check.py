@@ -14,10 +14,9 @@ from bench.processes import Processes, wait_until
 from broker.address import Address
 from broker.connecting.rights import may_publish
 from shipper.files.selection import Selection
-from shipper.positions import Positions
 from shipper.telling.check import check_files, seen_by
 from shipper.telling.finding import Finding, Mark, bad
-from shipper.telling.premises import check_address, check_limits, check_state
+from shipper.telling.premises import check_address, check_limits
 from tests.shipper.children import run_child
 
 ROOT = Path(__file__).parents[3]
@@ -31,7 +30,7 @@ def check(tmp_path: Path) -> Call:
         return subprocess.run(
             [
                 *(sys.executable, "-m", "shipper", "check", "--host", "web01"),
-                *("--state-dir", str(tmp_path / "state"), *map(str, options)),
+                *map(str, options),
             ],
             capture_output=True,
             text=True,
@@ -63,9 +62,8 @@ def test_all_that_is_well_is_said_and_nothing_is_changed(
     assert f"ok  {tmp_path}/a.log: 5 bytes" in done.stdout
     assert "of 2 partitions, nothing there yet" in done.stdout
     assert "this user may publish to logs.p" in done.stdout
-    assert f"ok  state folder {tmp_path}/state/web01: will be made" in done.stdout
     assert "ok  1 files, at most " in done.stdout
-    assert not (tmp_path / "state").exists()
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.log"]
     assert read_back(logs_url) == b""
 
 
@@ -121,36 +119,6 @@ def test_files_are_left_out_for_a_reason_that_is_named(tmp_path: Path) -> None:
 
 def test_what_permissions_forbid_is_named(open_folder: Path) -> None:
     run_child("told_without_rights", open_folder)
-
-
-def test_a_state_folder_tells_what_is_in_it(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "used").mkdir()
-    (tmp_path / "used" / "positions.json").write_bytes(Positions(1, "1-aaaaaaaa").encode())
-    (tmp_path / "damaged").mkdir()
-    (tmp_path / "damaged" / "positions.json").write_bytes(b"{")
-
-    def said(name: str) -> tuple[Mark, str]:
-        (finding,) = check_state(tmp_path / name)
-        return finding.mark, finding.text.rpartition(": ")[2]
-
-    assert said("file")[0] is Mark.BAD
-    assert said("empty") == (Mark.FINE, "no saved positions yet")
-    assert said("used") == (Mark.FINE, "positions of 0 files")
-    assert said("damaged")[0] is Mark.FINE
-
-
-def test_an_agent_that_does_not_answer_in_its_state_folder_is_bad(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as stranger:
-        stranger.bind(str(tmp_path / "agent.sock"))
-        stranger.listen(1)
-        stranger.close()
-
-        found = texts(list(check_state(tmp_path)))
-
-    # the socket of a killed agent is nothing to worry about
-    assert set(found.values()) == {Mark.FINE}
 
 
 def test_limits_are_held_against_what_is_wanted() -> None:

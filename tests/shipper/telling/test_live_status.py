@@ -4,25 +4,23 @@ import asyncio
 import json
 import os
 import socket
-import stat
 import threading
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.block import Identity
 from broker.exits import OperatorError
-from shipper.cursor import Cursor
+from broker.subjects import own_token
 from shipper.filestate import FileState, Stage
-from shipper.positions import Positions
 from shipper.telling.finding import Mark
-from shipper.telling.live import SOCKET_NAME, Live, ask
-from shipper.telling.premises import check_state
+from shipper.telling.live import Live, NoAnswer, ask
+from shipper.telling.premises import check_running
 from shipper.telling.report import FileReport, HostReport, Trouble, reason_for
-from shipper.telling.status import render, survey
+from shipper.telling.status import render, running
+from tests.shipper.children import run_child
 from tests.shipper.host import Host
 
 
@@ -43,100 +41,91 @@ def report(agent: str = "1-aaaaaaaa", files: int = 1) -> HostReport:
     )
 
 
-async def test_what_the_agent_says_arrives_as_it_was_said(tmp_path: Path) -> None:
-    async with Live(tmp_path, report):
-        heard = await asyncio.to_thread(ask, tmp_path)
-        mode = stat.S_IMODE((tmp_path / SOCKET_NAME).stat().st_mode)
-
-    assert heard == report()
-    assert mode == 0o660
-    assert not (tmp_path / SOCKET_NAME).exists()
+def name_of(host: str) -> str:
+    """Return the name of the socket on which the agent of a host listens."""
+    return f"\0logship/status/{own_token(host)[:64]}/{os.getpid()}"
 
 
-async def test_a_folder_whose_path_is_too_long_for_a_socket_will_do(tmp_path: Path) -> None:
-    folder = tmp_path / ("x" * 200) / ("y" * 200)
-    folder.mkdir(parents=True)
-
-    async with Live(folder, report):
-        assert await asyncio.to_thread(ask, folder) == report()
+@pytest.fixture
+def host(own_host: str) -> str:
+    return own_host
 
 
-async def test_the_socket_of_a_killed_agent_is_no_agent_and_in_nobodys_way(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as killed:
-        killed.bind(str(tmp_path / SOCKET_NAME))
-
-    assert ask(tmp_path) is None
-    async with Live(tmp_path, report):
-        assert await asyncio.to_thread(ask, tmp_path) == report()
+def report_of(host: str) -> HostReport:
+    return replace(report(), host=host)
 
 
-async def test_of_two_agents_the_newer_one_answers_also_after_the_end_of_the_older(
-    tmp_path: Path,
-) -> None:
-    older = Live(tmp_path, lambda: report("older"))
-    await older.__aenter__()
-    # the name of the socket has the process in it; in one process the second takes the first one's place all the same
-    async with Live(tmp_path, lambda: report("newer")):
-        await older.__aexit__(None, None, None)
-        heard = await asyncio.to_thread(ask, tmp_path)
+async def test_what_the_agent_says_arrives_as_it_was_said(host: str) -> None:
+    async with Live(host, lambda: report_of(host)):
+        heard = await asyncio.to_thread(ask, host)
+        everybody = await asyncio.to_thread(ask)
 
-    assert heard is not None
-    assert heard.agent == "newer"
+    assert heard == [report_of(host)]
+    assert report_of(host) in everybody
+    assert await asyncio.to_thread(ask, host) == []
 
 
-async def test_clients_that_never_read_keep_nobody_from_asking_for_long(tmp_path: Path) -> None:
+async def test_a_host_whose_name_is_too_long_for_a_socket_will_do(host: str) -> None:
+    long = f"{'x' * 60}.{'y' * 60}.{'z' * 60}.{host[-40:]}"
+
+    async with Live(long, lambda: report_of(long)):
+        assert await asyncio.to_thread(ask, long) == [report_of(long)]
+        assert await asyncio.to_thread(ask, host) == []
+
+
+async def test_clients_that_never_read_keep_nobody_from_asking_for_long(host: str) -> None:
     made = cut_off = 0
-    heard: HostReport | None = None
+    heard: list[HostReport] = []
 
     def large() -> HostReport:
         nonlocal made
         made += 1
-        return report(files=4_000)  # more than a socket takes before somebody reads
+        # more than a socket takes before somebody reads
+        return replace(report(files=4_000), host=host)
 
-    async with Live(tmp_path, large, patience=0.5), asyncio.timeout(180):
+    async with Live(host, large, patience=0.5), asyncio.timeout(180):
         rude = [socket.socket(socket.AF_UNIX) for _ in range(8)]
         for client in rude:
             client.setblocking(False)
-            await asyncio.get_running_loop().sock_connect(client, str(tmp_path / SOCKET_NAME))
-        while heard is None:
+            await asyncio.get_running_loop().sock_connect(client, name_of(host))
+        while not heard:
             try:
-                heard = await asyncio.to_thread(ask, tmp_path)
-            except TimeoutError:
-                await asyncio.sleep(0.05)
-            except ValueError:
+                heard = await asyncio.to_thread(ask, host)
+            except NoAnswer:
                 cut_off += 1  # on a busy machine the last piece may come too late
+            await asyncio.sleep(0.05)
         for client in rude:
             client.close()
 
-    assert len(heard.files) == 4_000
-    assert (
-        made <= len(rude) + cut_off + 2
-    )  # who is turned away costs nothing; one may have been too slow to read
+    assert len(heard[0].files) == 4_000
+    # who is turned away costs nothing; one may have been too slow to read
+    assert made <= len(rude) + cut_off + 2
 
 
-async def test_an_agent_whose_folder_takes_no_socket_ships_all_the_same(tmp_path: Path) -> None:
-    (tmp_path / SOCKET_NAME).mkdir()
+async def test_an_agent_whose_name_is_taken_ships_all_the_same(host: str) -> None:
+    with socket.socket(socket.AF_UNIX) as taken:
+        taken.bind(name_of(host))
 
-    async with Live(tmp_path, report):
-        pass
+        async with Live(host, report):
+            pass
 
 
-async def test_an_agent_that_does_not_answer_is_said_to_be_stuck(tmp_path: Path) -> None:
-    (tmp_path / "web01").mkdir()
+def test_an_agent_that_does_not_answer_is_said_to_be_stuck(host: str) -> None:
     with socket.socket(socket.AF_UNIX) as stuck:
-        stuck.bind(str(tmp_path / "web01" / SOCKET_NAME))
+        stuck.bind(name_of(host))
         stuck.listen(1)
 
-        with pytest.raises(TimeoutError):
-            ask(tmp_path / "web01", patience=0.1)
+        with pytest.raises(NoAnswer, match="stuck"):
+            ask(host, patience=0.1)
+        (finding,) = check_running(host)
+
+    assert (finding.mark, "stuck" in finding.text) == (Mark.BAD, True)
 
 
 @pytest.mark.parametrize("said", [b"[]", b"{}", b"hello", b'{"files": 1, "troubles": []}'])
-def test_another_program_on_the_socket_is_an_error_of_one_line(tmp_path: Path, said: bytes) -> None:
-    folder = tmp_path / "web01"
-    folder.mkdir()
+def test_another_program_on_the_socket_is_an_error_of_one_line(host: str, said: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as stranger:
-        stranger.bind(str(folder / SOCKET_NAME))
+        stranger.bind(name_of(host))
         stranger.listen(1)
 
         def answer() -> None:
@@ -147,8 +136,14 @@ def test_another_program_on_the_socket_is_an_error_of_one_line(tmp_path: Path, s
         answering = threading.Thread(target=answer)
         answering.start()
         with pytest.raises(OperatorError, match="another version"):
-            survey(tmp_path, "web01")
+            running(host)
         answering.join()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")
+async def test_another_user_is_told_nothing_and_why(open_folder: Path) -> None:
+    async with Live(open_folder.name, report):
+        await asyncio.to_thread(run_child, "asked_by_a_stranger", open_folder)
 
 
 def test_a_report_of_a_later_version_is_read_as_far_as_it_is_known() -> None:
@@ -157,59 +152,6 @@ def test_a_report_of_a_later_version_is_read_as_far_as_it_is_known() -> None:
     document["files"][0]["colour"] = "green"
 
     assert HostReport.from_document(document) == report()
-
-
-def test_without_an_agent_the_saved_positions_are_shown_and_that_none_runs(tmp_path: Path) -> None:
-    (tmp_path / "web01").mkdir()
-    (tmp_path / "web01" / "positions.json").write_bytes(Positions(7, "1-aaaaaaaa").encode())
-
-    (found,) = survey(tmp_path, "")
-
-    assert not found.running
-    assert "not running" in render([found])
-
-
-def put_a_link(path: Path) -> None:
-    path.with_name("elsewhere").write_bytes(Positions(7, "1-aaaaaaaa").encode())
-    path.symlink_to("elsewhere")
-
-
-@pytest.mark.parametrize(
-    ("put", "words"),
-    [
-        pytest.param(put_a_link, "is a symbolic link, which is not followed", id="link"),
-        pytest.param(os.mkfifo, "is no regular file", id="pipe"),
-    ],
-)
-def test_status_and_check_read_no_positions_through_a_link_or_a_pipe(
-    tmp_path: Path, put: Callable[[Path], None], words: str
-) -> None:
-    (tmp_path / "web01").mkdir()
-    path = tmp_path / "web01" / "positions.json"
-    put(path)
-
-    with pytest.raises(OperatorError) as refused:
-        survey(tmp_path, "web01")
-    (finding,) = check_state(tmp_path / "web01")
-
-    assert str(refused.value) == f"cannot read {path}: {words}"
-    assert (finding.mark, words in finding.text) == (Mark.BAD, True)
-
-
-async def test_an_agent_that_still_waits_for_its_broker_is_shown_with_the_saved_positions(
-    tmp_path: Path,
-) -> None:
-    folder = tmp_path / "web01"
-    folder.mkdir()
-    cursor = Cursor("f1", "/log/gone", 12, Identity(1, 0, "", 0, ""), 0)
-    (folder / "positions.json").write_bytes(Positions(7, "1-aaaaaaaa", {"f1": cursor}).encode())
-    waiting = HostReport("web01", "", 0, running=True, files=(), pid=1, waiting_for="no broker")
-
-    async with Live(folder, lambda: waiting):
-        (found,) = await asyncio.to_thread(survey, tmp_path, "web01")
-
-    assert (found.running, found.sequence, found.waiting_for) == (True, 7, "no broker")
-    assert [(file.position_bytes, file.reason) for file in found.files] == [(12, "no broker")]
 
 
 def state(**changed: Any) -> FileState:

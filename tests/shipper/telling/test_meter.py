@@ -1,15 +1,15 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from broker.block import Block
 from broker.rate import Rate
 from shipper.notice import Notice, NoticeKind
 from shipper.publishing.rounds import Round
 from shipper.telling.meter import Meter
 
 SECOND = 1_000_000_000
-Make = Callable[..., Block]
+Make = Callable[..., Round]
 
 
 class Clock:
@@ -20,24 +20,26 @@ class Clock:
         return self.now
 
 
-def test_an_acknowledged_round_is_counted_by_lines_bytes_and_time(make_block: Make) -> None:
+def test_an_acknowledged_round_is_counted_by_lines_bytes_and_time(make_round: Make) -> None:
     clock = Clock()
     meter = Meter(clock)
-    round_ = Round((make_block("agent", 0, b"a\nb\n"), make_block("agent", 4, b"c\n", "f2")))
+    first, second = make_round("agent", 0, b"a\nb\n"), make_round("agent", 4, b"c\n", "f2")
+    sections = first.origin.sections + second.origin.sections
+    round_ = Round(replace(first.origin, sections=sections), first.payload + second.payload)
 
     meter.gathered([round_])
-    clock.now = round_.blocks[0].origin.read_at + SECOND // 4
+    clock.now = round_.origin.read_at + SECOND // 4
     meter.acknowledged(round_)
 
-    assert (meter.lines, meter.bytes, meter.sent, meter.blocks, meter.rounds) == (3, 6, 6, 2, 1)
+    assert (meter.lines, meter.bytes, meter.sent, meter.rounds) == (3, 6, 6, 1)
     assert meter.last_ack == clock.now
     assert meter.latency.sum == pytest.approx(0.25)
     assert meter.unacknowledged() == {}
 
 
-def test_what_is_not_acknowledged_is_known_by_when_it_was_read(make_block: Make) -> None:
+def test_what_is_not_acknowledged_is_known_by_when_it_was_read(make_round: Make) -> None:
     meter = Meter(Clock())
-    first, second = Round((make_block("a", 0, b"a\n"),)), Round((make_block("a", 2, b"b\n"),))
+    first, second = make_round("a", 0, b"a\n"), make_round("a", 2, b"b\n")
 
     meter.gathered([first, second])
     before = meter.unacknowledged()
@@ -89,11 +91,11 @@ def test_a_clock_that_jumps_back_breaks_no_rate() -> None:
     assert rate.per_second(0.0)[0] > 0
 
 
-def test_files_that_stand_still_for_long_are_forgotten(make_block: Make) -> None:
+def test_files_that_stand_still_for_long_are_forgotten(make_round: Make) -> None:
     clock = Clock()
     meter = Meter(clock)
     for number in range(2000):
-        meter.acknowledged(Round((make_block("a", 0, b"a\n", f"f{number}"),)))
+        meter.acknowledged(make_round("a", 0, b"a\n", f"f{number}"))
         clock.now += SECOND
 
     assert meter.rate("f0") == (0.0, 0.0)

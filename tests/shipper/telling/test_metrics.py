@@ -16,10 +16,10 @@ from bench.processes import Process, Processes, wait_until
 from broker.connecting.connection import Connection
 from shipper.publishing.waiting import Waiting
 from shipper.telling.health import Vitals, ailment
+from shipper.telling.live import ask
 from shipper.telling.meter import Meter
 from shipper.telling.metrics import FILES_SHOWN, Metrics
 from shipper.telling.report import FileReport, HostReport
-from shipper.telling.status import survey
 from shipper.telling.view import View
 
 WELL = Vitals(is_moving=True, is_following=True, waiting_for="", unacknowledged=None)
@@ -67,7 +67,7 @@ def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
     process = started(
         processes,
         *("--file", log, "--server", own_server.url, "--host", "web01"),
-        *("--state-dir", tmp_path / "state", "--listen", "127.0.0.1:0"),
+        *("--listen", "127.0.0.1:0"),
     )
     url = address_of(process)
 
@@ -90,7 +90,7 @@ def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
         [process],
     )
     later = samples(get(f"{url}/metrics")[1])
-    (status,) = survey(tmp_path / "state", "web01")
+    (status,) = [one for one in ask("web01") if one.pid == process.pid]
 
     assert told["logshipper_bytes_total"] == 7000
     assert 0 < told["logshipper_sent_bytes_total"] < 7000
@@ -120,7 +120,7 @@ def test_an_address_in_use_is_a_configuration_error(processes: Processes, tmp_pa
         port = other.getsockname()[1]
         process = started(
             processes,
-            *("--file", tmp_path / "a.log", "--host", "web01", "--state-dir", tmp_path / "state"),
+            *("--file", tmp_path / "a.log", "--host", "web01"),
             *("--listen", f"127.0.0.1:{port}"),
         )
 

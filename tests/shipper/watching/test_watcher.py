@@ -32,7 +32,6 @@ class Agent:
         self.follower = Follower(
             Selection.of([str(folder / "*.log")]),
             [],
-            agent="1-aaaaaaaa",
             new_id=lambda: f"id{next(numbers)}",
             clock=time.time_ns,
             **options,  # type: ignore[arg-type] - the test names them
@@ -43,7 +42,7 @@ class Agent:
         if self.follower.look_due:
             self.notices += await self.follower.look()
         blocks = await self.follower.gather(1 << 22)
-        self.got += b"".join(block.payload for block in blocks)
+        self.got += b"".join(block.lines for block in blocks)
         if not blocks and not self.follower.look_due:
             await self.follower.wait(min(longest, self.follower.patience))
 

@@ -1,0 +1,368 @@
+"""One message of the stream: whole lines of one or more files of a host, and the headers that say where they came from.
+
+Encodes and decodes; knows nothing of files, connections or time. `decode_origin(encode_origin(o)) == o`. The page
+docs/protocol.md says the same for who writes another shipper.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+import zstandard
+
+__all__ = [
+    "MAX_ID_BYTES",
+    "MAX_LINES_BYTES",
+    "MAX_PATH_BYTES",
+    "MAX_SPANS_BYTES",
+    "Identity",
+    "MalformedMessage",
+    "Origin",
+    "Section",
+    "Span",
+    "decode_origin",
+    "decode_payload",
+    "encode_origin",
+    "has_ours",
+    "most_encoded",
+    "predecessor_of",
+    "split",
+]
+
+MAX_LINES_BYTES = 16 * 1024 * 1024
+"""The most lines of one message, in bytes, decompressed: a bound on what a damaged or hostile message can cost."""
+
+MAX_SPANS_BYTES = 60_000
+"""The most that `Log-Spans` may hold, in bytes: nats-server takes headers of 64 KiB in all."""
+
+MAX_ID_BYTES = 128
+"""The longest file id, or agent id: a receiver remembers each for weeks."""
+
+MAX_PATH_BYTES = 4096
+"""The longest path of a source file: PATH_MAX of Linux."""
+
+_MOST_BESIDE = 240  # bytes of an encoded section beside its path, its id and its hashes
+_MOST_HASH = 128  # hex digits; those of SHA-512
+_MOST_SHOWN = 100  # characters of a wrong header in the reason why it is wrong
+
+_SPANS, _AGENT, _READ_AT = "Log-Spans", "Log-Agent", "Log-Read-At"
+_ENCODING = "Content-Encoding"
+_PREDECESSOR = "Nats-Expected-Last-Subject-Sequence"
+_SOURCE = "Nats-Stream-Source"
+_LARGEST_POSITION = 2**63  # of any file system
+_MOST_NUMBER = 2**64 - 1  # some file systems have inodes of all 64 bits
+_PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+
+
+class MalformedMessage(ValueError):
+    """A message that carries our headers and breaks their rules, or whose payload cannot be decompressed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The half-open byte range `[start, end)` of a source file; `file` is the id that stays with it through renames.
+
+    Raises `MalformedMessage` for an id that is empty, has more than `MAX_ID_BYTES`, or anything but printable ASCII.
+    """
+
+    file: str
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        """Refuse a bad id, whoever makes it."""
+        if not _is_token(self.file):
+            raise MalformedMessage(f"file id {_shown(self.file)} is {_TOKEN}")
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.start}-{self.end}"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What recognises a file again: its inode, a hash of its first bytes, and one of the bytes before a position.
+
+    `head_length` is at most 1 KiB and never more than what had been read; `tail_length` bytes end at the position that
+    the identity goes with (a span's end, a cursor's offset). Hashes are hex; an empty range has the hash of no bytes.
+    """
+
+    inode: int
+    head_length: int
+    head_hash: str
+    tail_length: int
+    tail_hash: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.inode}:{self.head_length}:{self.head_hash}:{self.tail_length}:{self.tail_hash}"
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> "Identity":
+        """Read what `str()` made; raise `MalformedMessage` when it is anything else."""
+        parts = text.split(":")
+        if len(parts) != 5 or not all(map(_is_number, (parts[0], parts[1], parts[3]))):
+            raise MalformedMessage(
+                f"identity {_shown(text)} is not <inode>:<length>:<hash>:<length>:<hash>"
+            )
+        if len(parts[2]) > _MOST_HASH or len(parts[4]) > _MOST_HASH:
+            raise MalformedMessage(f"a hash of an identity has more than {_MOST_HASH} digits")
+        return cls(int(parts[0]), int(parts[1]), parts[2], int(parts[3]), parts[4])
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What a message holds of one file: `size` bytes of its payload, in which there are `lines` newlines.
+
+    `path` is the file's as it was followed. `size` is the span's length, or one more where the shipper added the newline
+    that the last line of a file was lacking; less where lines of the span were left out on purpose (`filtered`): nobody
+    can tell then by the span where in the source a byte of the payload stood. `identity` is None where the source
+    cannot be read again from the span's end: inside a section that was too large for one message.
+
+    Raises `MalformedMessage` for sizes that cannot be true.
+    """
+
+    path: str
+    span: Span
+    size: int
+    lines: int
+    identity: Identity | None = None
+    filtered: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be true: to go by it would lose the lines of others."""
+        length = self.span.end - self.span.start
+        if length < 0 or self.size > length + 1 or (self.size < length and not self.filtered):
+            raise MalformedMessage(f"span {self.span} does not go with {self.size} bytes of lines")
+        if self.lines > self.size:
+            raise MalformedMessage(f"{self.lines} lines do not go with {self.size} bytes of lines")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the lines of a message came from, as its headers say: one section after the other.
+
+    `read_at` is when the first of them was read, in nanoseconds since the epoch. A message without sections is a claim: the
+    first message of an agent, which fences older agents of the same host.
+    """
+
+    agent: str
+    read_at: int
+    sections: tuple[Section, ...] = ()
+    compressed: bool = False
+
+    @property
+    def is_claim(self) -> bool:
+        """Whether this is an agent's claim on its host's subject and carries no lines."""
+        return not self.sections
+
+    @property
+    def lines(self) -> int:
+        """How many lines the message holds."""
+        return sum(section.lines for section in self.sections)
+
+    @property
+    def size(self) -> int:
+        """How many bytes of lines the message holds, decompressed."""
+        return sum(section.size for section in self.sections)
+
+
+def encode_origin(origin: Origin) -> dict[str, str]:
+    """Return the headers of a message."""
+    headers = {_AGENT: origin.agent, _READ_AT: str(origin.read_at)}
+    if origin.sections:
+        headers[_SPANS] = f"[{','.join(map(_encode, origin.sections))}]"
+    if origin.compressed:
+        headers[_ENCODING] = "zstd"
+    return headers
+
+
+def most_encoded(section: Section) -> int:
+    """Return how many bytes of `Log-Spans` a section takes at most: cheap to know, and near for a path of plain ASCII."""
+    path, identity = section.path, section.identity
+    is_plain = path.isascii() and path.isprintable()
+    quoted = len(path) + 2 * path.count("%") + path.count('"') + path.count("\\")
+    hashes = 0 if identity is None else len(identity.head_hash) + len(identity.tail_hash)
+    beside = _MOST_BESIDE + 2 * len(section.span.file) + hashes
+    return beside + (quoted if is_plain else 12 * len(path))
+
+
+def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
+    """Read the headers of a message; None when it is none of ours (any NATS client may publish lines).
+
+    Raises `MalformedMessage` when our headers are there and do not hold together.
+    """
+    if not headers:
+        return None
+    if _AGENT not in headers:
+        if _SPANS in headers:
+            raise MalformedMessage(f"{_SPANS} without {_AGENT}")
+        return None
+    agent, read_at = headers[_AGENT], headers.get(_READ_AT, "")
+    if not _is_token(agent):
+        raise MalformedMessage(f"{_AGENT} {_shown(agent)} is {_TOKEN}")
+    if not _is_number(read_at):
+        raise MalformedMessage(f"{_READ_AT} {_shown(read_at)} is not a number")
+    sections = _decode(headers[_SPANS]) if _SPANS in headers else ()
+    return Origin(agent, int(read_at), sections, _is_compressed(headers))
+
+
+def predecessor_of(headers: Mapping[str, str] | None) -> int | None:
+    """Return the sequence of the message before on the same subject, as the server checked it for a shipper.
+
+    0 where the subject held none; None where the headers do not say it. A shipper has the server compare it
+    (`Nats-Expected-Last-Subject-Sequence`, which is stored with the message). Sequences of another site's stream say
+    nothing about this one.
+    """
+    if not headers or _AGENT not in headers or _SOURCE in headers:
+        return None
+    expected = headers.get(_PREDECESSOR, "")
+    return int(expected) if _is_number(expected) else None
+
+
+def has_ours(head: bytes) -> bool:
+    """Whether headers, as they are on the wire, may hold any that `decode_origin` or `decode_payload` goes by."""
+    return b"Log-" in head or b"Content-Encoding" in head
+
+
+def decode_payload(
+    headers: Mapping[str, str] | None,
+    payload: bytes,
+    decompressor: zstandard.ZstdDecompressor | None = None,
+) -> bytes:
+    """Return the lines of a message, decompressed; a missing last newline is the reader's to add.
+
+    To make a `decompressor` costs more than to decompress a small payload; one thread at a time may use it again and again.
+    Raises `MalformedMessage` for a damaged frame, one that says of itself to be larger than `MAX_LINES_BYTES`, which is
+    not decompressed at all, or an unknown encoding.
+    """
+    if not headers or not _is_compressed(headers):
+        return payload
+    try:
+        size = zstandard.frame_content_size(payload)
+        if not 0 <= size <= MAX_LINES_BYTES:
+            raise MalformedMessage(f"zstd frame of unknown size or over {MAX_LINES_BYTES} bytes")
+        decompressor = decompressor or zstandard.ZstdDecompressor()
+        return decompressor.decompress(payload, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise MalformedMessage(f"damaged zstd frame: {error}") from error
+
+
+def split(origin: Origin, lines: bytes) -> Iterator[tuple[Section, bytes]]:
+    """Return each section of a message with its part of the decompressed lines, in order.
+
+    Raises `MalformedMessage` at once where the sections do not make up the lines exactly.
+    """
+    if origin.size != len(lines):
+        raise MalformedMessage(f"sections of {origin.size} bytes, lines of {len(lines)}")
+    return _split(origin.sections, lines)
+
+
+def _split(sections: tuple[Section, ...], lines: bytes) -> Iterator[tuple[Section, bytes]]:
+    start = 0
+    for section in sections:
+        yield section, lines[start : start + section.size]  # no copy where that is all of it
+        start += section.size
+
+
+def _encode(section: Section) -> str:
+    span, identity = section.span, section.identity
+    return (
+        f'{{"file":{_quoted(section.path)},"id":{json.dumps(span.file)},"start":{span.start},"end":{span.end},'
+        f'"size":{section.size},"lines":{section.lines}'
+        + ("" if identity is None else f',"identity":{json.dumps(str(identity))}')
+        + (',"filtered":true}' if section.filtered else "}")
+    )
+
+
+def _decode(text: str) -> tuple[Section, ...]:
+    try:
+        entries = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MalformedMessage(f"{_SPANS} {_shown(text)} is not JSON: {error}") from None
+    if not isinstance(entries, list) or not entries:
+        raise MalformedMessage(f"{_SPANS} {_shown(text)} is not a JSON array of sections")
+    sections = tuple(map(_section, entries))
+    if (size := sum(section.size for section in sections)) > MAX_LINES_BYTES:
+        raise MalformedMessage(f"{_SPANS} claims {size} bytes, more than {MAX_LINES_BYTES}")
+    return sections
+
+
+def _section(entry: object) -> Section:
+    if not isinstance(entry, dict):
+        raise MalformedMessage(f"section {_shown(repr(entry))} in {_SPANS} is not an object")
+    start, end = (_number(entry, name, _LARGEST_POSITION - 1) for name in ("start", "end"))
+    identity = _text(entry, "identity") if "identity" in entry else None
+    return Section(
+        path=_path(_text(entry, "file")),
+        span=Span(_text(entry, "id"), start, end),
+        size=_number(entry, "size", MAX_LINES_BYTES),
+        lines=_number(entry, "lines", MAX_LINES_BYTES),
+        identity=None if identity is None else Identity.parse(identity),
+        filtered=entry.get("filtered") is True,
+    )
+
+
+def _text(entry: Mapping[str, Any], name: str) -> str:
+    value = entry.get(name)
+    if not isinstance(value, str):
+        raise MalformedMessage(f"{name!r} in {_SPANS} is {_shown(repr(value))}, not a string")
+    return value
+
+
+def _number(entry: Mapping[str, Any], name: str, most: int) -> int:
+    value = entry.get(name)
+    if type(value) is not int or not 0 <= value <= most:
+        raise MalformedMessage(
+            f"{name!r} in {_SPANS} is {_shown(repr(value))}, not a number up to {most}"
+        )
+    return value
+
+
+def _path(text: str) -> str:
+    path = _unquote(text)
+    if len(path.encode("utf-8", "surrogateescape")) > MAX_PATH_BYTES:
+        raise MalformedMessage(f"'file' in {_SPANS} has more than {MAX_PATH_BYTES} bytes")
+    return path
+
+
+def _is_compressed(headers: Mapping[str, str]) -> bool:
+    encoding = headers.get(_ENCODING, "")
+    if encoding not in {"", "zstd"}:
+        raise MalformedMessage(f"{_ENCODING} {_shown(encoding)} is not known; only zstd is")
+    return encoding == "zstd"
+
+
+_TOKEN = f"not 1 to {MAX_ID_BYTES} characters of printable ASCII without spaces"
+
+
+def _is_token(text: str) -> bool:
+    return (
+        0 < len(text) <= MAX_ID_BYTES and text.isascii() and text.isprintable() and " " not in text
+    )
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…")
+
+
+def _is_number(text: str) -> bool:
+    # as many digits as the most has, so that nobody makes us read a number of millions
+    return text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= _MOST_NUMBER
+
+
+@lru_cache(4096)
+def _quoted(path: str) -> str:
+    # a path may hold any byte but NUL, and JSON only characters
+    return json.dumps(quote_from_bytes(path.encode("utf-8", "surrogateescape"), safe=_PLAIN))
+
+
+def _unquote(text: str) -> str:
+    try:
+        raw = text.encode("utf-8", "surrogateescape")  # of a header that is not UTF-8: as it came
+    except UnicodeEncodeError:
+        raise MalformedMessage(f"'file' in {_SPANS} holds half a surrogate pair") from None
+    return unquote_to_bytes(raw).decode("utf-8", "surrogateescape")

@@ -1,0 +1,313 @@
+"""Keeps standard input in files until it is acknowledged; the follower reads one after the other, as it reads any file.
+
+    descriptor ──fill──▶ <state-dir>/<host>/stdin-<number>-<file id> ──follower──▶ … ──acknowledged──▶ removed
+
+A segment is named by its file id, so its position is found whatever it holds. What was written survives the end of
+the process, not that of the machine: nothing is synced.
+"""
+
+import asyncio
+import errno
+import fcntl
+import glob
+import logging
+import os
+import re
+import select
+import stat
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from broker.exits import OperatorError
+from broker.folder import Folder
+from shipper.cursor import Cursor
+from shipper.files.identity import HEAD_BYTES, identify
+from shipper.files.selection import Selection
+from shipper.following.follower import Follower
+from shipper.shipping import Shipping
+
+__all__ = ["PATH", "Spool"]
+
+PATH = "-"
+"""What stands for standard input among the files, and in headers."""
+
+_SEGMENT = 16 * 1024 * 1024
+"""Bytes; what is acknowledged keeps its place on disk until all of its segment is."""
+_MOST = 256 * 1024 * 1024
+"""Bytes: minutes of a busy host without a broker, and little for a disk."""
+_CHUNK = 64 * 1024  # bytes read at a time: all that a pipe holds
+_SPLICED = 1024 * 1024  # bytes that the kernel copies at a time
+_PAUSE = 0.01  # seconds after a small read: a line at a time would cost a core
+_RETRY = 1.0  # seconds
+_PATIENCE = 300  # milliseconds that a stop may have to wait for a thread that waits for the writer
+_NAME = re.compile(r"stdin-([0-9]{8,})-(.+)")
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Segment:
+    """A file of the spool, locked by its open descriptor; nothing is appended once it is closed."""
+
+    name: str
+    file: str
+    descriptor: int
+    size: int
+    is_closed: bool = False
+
+    def ends(self) -> bool:
+        """Whether no line is unfinished."""
+        return not self.size or os.pread(self.descriptor, 1, self.size - 1) == b"\n"
+
+
+class Spool:
+    """The segments of one host: those that were left by earlier runs, then those of this run.
+
+    `trouble` says why nothing can be written, and is empty while all goes well. A segment ends at the first newline behind
+    `segment_size` bytes; nothing is read while `most` bytes are not acknowledged.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        new_id: Callable[[], str],
+        clock: Callable[[], int],
+        *,
+        descriptor: int = 0,
+        segment_size: int = _SEGMENT,
+        most: int = _MOST,
+    ) -> None:
+        """Take up the segments in the folder that no other process holds; raises OSError."""
+        self.trouble = ""
+        self._folder = folder
+        self._new_id = new_id
+        self._clock = clock
+        self._input = descriptor
+        self._ready = select.poll()
+        self._ready.register(descriptor, select.POLLIN)
+        self._is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+        self._segment_size = segment_size
+        self._most = most
+        self._number = 0
+        self._segments: deque[_Segment] = deque()
+        self._done: deque[_Segment] = deque()
+        self._unwritten = b""
+        self._is_over = False
+        self._acknowledged = 0
+        self._disk = threading.Lock()
+        self._take_up()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the input has ended, and all of it is acknowledged."""
+        return self._has_ended and not self._segments
+
+    @property
+    def unwritten(self) -> int:
+        """Bytes that were read and that the disk has not taken."""
+        return len(self._unwritten)
+
+    @property
+    def behind(self) -> int:
+        """Bytes that are kept and not acknowledged."""
+        return sum(segment.size for segment in self._segments) - self._acknowledged
+
+    @property
+    def ahead(self) -> int:
+        """Bytes behind the segment that is read now."""
+        return sum(segment.size for segment in list(self._segments)[1:])
+
+    async def run(self, follower: Follower, shipping: Shipping) -> None:
+        """Copy the input, and have it followed, until its end is acknowledged; raises `OperatorError` when reading fails."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._fill(shipping.moved))
+            await self._lead(follower, shipping)
+
+    async def close(self) -> None:
+        """Let go of the files; what is not acknowledged stays for the next run."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        with self._disk:
+            for segment in (*self._segments, *self._done):
+                os.close(segment.descriptor)
+            self._folder.close()
+
+    async def _fill(self, moved: asyncio.Event) -> None:
+        while not self._has_ended:
+            if self.behind >= self._most:
+                await asyncio.sleep(_PAUSE)
+                continue
+            try:
+                copied = await asyncio.to_thread(self._copy)
+            except OSError as error:
+                self._tell(f"cannot write {error.filename}: {error.strerror}")
+                await asyncio.sleep(_RETRY)
+                continue
+            self._tell("")
+            moved.set()
+            if copied < _CHUNK // 2:
+                await asyncio.sleep(_PAUSE)
+
+    async def _lead(self, follower: Follower, shipping: Shipping) -> None:
+        while (segment := await self._first(shipping.moved)) is not None:
+            if not self._is_acknowledged(segment, shipping):
+                cursor = await asyncio.to_thread(self._cursor, segment, shipping)
+                await follower.turn_to(self._selection(segment), cursor)
+            await asyncio.to_thread(self._remove_done)  # nobody looks for them any more
+            while not self._is_acknowledged(segment, shipping):
+                await _wait(shipping.moved)
+            self._acknowledged = 0
+            self._done.append(self._segments.popleft())
+        await asyncio.to_thread(self._remove_done)
+
+    async def _first(self, moved: asyncio.Event) -> _Segment | None:
+        # what is empty yet has nothing to be recognised by
+        while not (self._has_ended or (self._segments and self._segments[0].size)):
+            await _wait(moved)
+        return self._segments[0] if self._segments else None
+
+    def _is_acknowledged(self, segment: _Segment, shipping: Shipping) -> bool:
+        self._acknowledged = shipping.position(segment.file)
+        is_closed = segment.is_closed or self._has_ended
+        return is_closed and self._acknowledged >= segment.size
+
+    def _cursor(self, segment: _Segment, shipping: Shipping) -> Cursor:
+        inode = os.fstat(segment.descriptor).st_ino
+        if known := shipping.positions.files.get(segment.file):
+            return replace(known, identity=replace(known.identity, inode=inode))
+        head = os.pread(segment.descriptor, HEAD_BYTES, 0)
+        return Cursor(segment.file, PATH, 0, identify(inode, head, b""), self._clock())
+
+    def _selection(self, segment: _Segment) -> Selection:
+        return Selection.of([glob.escape(self._path(segment))])
+
+    def _remove_done(self) -> None:
+        with self._disk:
+            while self._done:
+                segment = self._done.popleft()
+                with suppress(OSError):  # the next run removes it
+                    self._folder.remove(segment.name)
+                os.close(segment.descriptor)
+
+    @property
+    def _last(self) -> _Segment | None:
+        return self._segments[-1] if self._segments else None
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._is_over and not self._unwritten
+
+    def _copy(self) -> int:
+        """Copy what can be read soon, and return how many bytes; raises OSError when the disk takes no more, and `OperatorError`."""
+        with self._disk:  # a copying that was cancelled goes on to its end
+            if not (self._unwritten or self._ready.poll(_PATIENCE)):
+                return 0
+            if not self._unwritten:
+                if spliced := self._splice():
+                    return spliced
+                self._unwritten = self._read()
+            copied = len(self._unwritten)
+            while self._unwritten:
+                self._append()
+            return copied
+
+    def _splice(self) -> int:
+        """Have the kernel copy from a pipe: killed at any point, each byte is in the pipe or on the disk; 0 where it cannot."""
+        if not self._is_pipe:
+            return 0
+        segment = self._open()
+        room = min(_SPLICED, self._segment_size - segment.size)
+        if room <= 0:
+            return 0  # its last line is to be cut
+        try:
+            spliced = os.splice(self._input, segment.descriptor, room, offset_dst=segment.size)
+        except OSError as error:
+            if error.errno not in {errno.EINVAL, errno.ENOSYS, errno.EAGAIN}:
+                raise OSError(error.errno, error.strerror, self._path(segment)) from None
+            # another file system, or kernel, may not know how
+            self._is_pipe = error.errno == errno.EAGAIN
+            return 0
+        segment.size += spliced
+        return spliced
+
+    def _read(self) -> bytes:
+        try:
+            data = os.read(self._input, _CHUNK)
+        except BlockingIOError:
+            return b""
+        except OSError as error:
+            raise OperatorError(f"cannot read standard input: {error.strerror}") from None
+        if data:
+            return data
+        self._is_over = True
+        last = self._last
+        return b"" if last is None or last.is_closed or last.ends() else b"\n"
+
+    def _append(self) -> None:
+        segment = self._open()
+        last = max(0, self._segment_size - segment.size - 1)
+        end = self._unwritten.find(b"\n", last) + 1 or len(self._unwritten)
+        try:
+            written = os.pwrite(segment.descriptor, self._unwritten[:end], segment.size)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._path(segment)) from None
+        segment.size += written
+        self._unwritten = self._unwritten[written:]
+
+    def _path(self, segment: _Segment) -> str:
+        return str(self._folder.path / segment.name)
+
+    def _open(self) -> _Segment:
+        last = self._last
+        if last is None or last.is_closed:
+            return self._make()
+        if last.size < self._segment_size or not last.ends():
+            return last
+        made = self._make()
+        last.is_closed = True  # only now: whoever follows it goes on to the next
+        return made
+
+    def _make(self) -> _Segment:
+        file = self._new_id()
+        name = f"stdin-{self._number + 1:08}-{file}"
+        descriptor = self._folder.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        self._number += 1
+        segment = _Segment(name, file, descriptor, 0)
+        self._segments.append(segment)
+        return segment
+
+    def _take_up(self) -> None:
+        found = [match for name in self._folder.names() if (match := _NAME.fullmatch(name))]
+        for match in sorted(found, key=lambda match: int(match[1])):
+            self._number = int(match[1])
+            descriptor = self._folder.open(match[0], os.O_RDWR)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                continue  # another shipper, which is about to end, or ships to another broker
+            size = os.fstat(descriptor).st_size
+            segment = _Segment(match[0], match[2], descriptor, size, is_closed=True)
+            (self._segments if size else self._done).append(segment)
+        for segment in [one for one in self._segments if not one.ends()]:
+            # a run was killed or stopped there: that was the end of its input
+            if segment is self._segments[-1]:
+                segment.is_closed, self._unwritten = False, b"\n"  # as soon as there is room for it
+            else:
+                segment.size += os.pwrite(segment.descriptor, b"\n", segment.size)
+
+    def _tell(self, trouble: str) -> None:
+        if trouble and trouble != self.trouble:
+            logger.warning("%s; standard input waits until that works", trouble)
+        elif self.trouble and not trouble:
+            logger.info("standard input is read again")
+        self.trouble = trouble
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+    event.clear()

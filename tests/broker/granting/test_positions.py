@@ -1,0 +1,166 @@
+"""A host keeps its positions under its own key, and has no way to those of another host, nor to the room that they take."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from bench.processes import wait_until
+from broker import bucket
+from broker.connecting.connection import Connection
+from broker.granting.permissions import API
+from broker.subjects import inbox_of
+from broker.topology import MAX_PAYLOAD, POSITIONS_BUCKET, positions_key
+from tests.broker.granting.forbidden import HOSTS
+from tests.broker.granting.oracle import everything
+from tests.broker.granting.test_injections import TARGETS
+from tests.raw import Raw
+from tests.secured import Secured
+
+pytestmark = pytest.mark.nats
+
+OWN_KEY = "$KV.LOGS_POSITIONS.web01"
+READ = f"{API}.DIRECT.GET.KV_LOGS_POSITIONS.{OWN_KEY}"
+
+
+def by(server: Secured, host: str, act: Callable[[Connection], Awaitable[Any]]) -> Any:
+    """Return what comes of it where the host itself does it."""
+
+    async def do() -> Any:
+        access = server.access(host)
+        connection = Connection([server.address], host, (inbox_of(host),), access)
+        try:
+            return await act(connection)
+        finally:
+            await connection.close()
+
+    return asyncio.run(do())
+
+
+def held(own: Raw) -> tuple[int, int]:
+    """Return how many messages the bucket holds, and of how many bytes."""
+    state = own.ask("$JS.API.STREAM.INFO.KV_LOGS_POSITIONS")["state"]
+    return state["messages"], state["bytes"]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_host_reads_and_writes_its_own_positions_by_compare_and_set(
+    server: Secured, host: str
+) -> None:
+    key = positions_key(host)
+
+    async def exchange(connection: Connection) -> bytes:
+        before = await bucket.read(connection, POSITIONS_BUCKET, key)
+        assert before is not None
+        await bucket.write(connection, POSITIONS_BUCKET, key, b"newer", before.revision)
+        with pytest.raises(bucket.Conflict):
+            await bucket.write(connection, POSITIONS_BUCKET, key, b"late", before.revision)
+        after = await bucket.read(connection, POSITIONS_BUCKET, key)
+        assert after is not None
+        await bucket.confirm(connection, POSITIONS_BUCKET, key, after)
+        await bucket.write(connection, POSITIONS_BUCKET, key, before.value, after.revision)
+        return after.value
+
+    assert by(server, host, exchange) == b"newer"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_answer_about_positions_can_be_had_sent_to_where_one_may_not_publish(
+    server: Secured, own: Raw, target: str
+) -> None:
+    before, refused = everything(own), "Nats-Expected-Last-Subject-Sequence: 999"
+
+    with Raw(server.port, "web01") as client:
+        heard = [
+            client.publish(OWN_KEY, b"mine", target, refused),
+            client.publish(READ, b"", target),
+        ]
+
+    assert not any(one.errors for one in heard)
+    assert everything(own) == before
+
+
+@pytest.mark.parametrize("header", ["Nats-Rollup: all", "Nats-Rollup: sub", "Nats-TTL: 1s"])
+def test_a_host_rolls_up_and_ages_no_positions(server: Secured, own: Raw, header: str) -> None:
+    before = everything(own)
+
+    with Raw(server.port, "web01") as client:
+        client.publish(OWN_KEY, b"{}", "", header)
+
+    assert everything(own) == before
+
+
+@pytest.mark.parametrize("operation", ["DEL", "PURGE"])
+def test_a_host_that_deletes_its_positions_deletes_no_others(
+    server: Secured, own: Raw, operation: str
+) -> None:
+    def of_others() -> list[Any]:
+        messages = everything(own)["KV_LOGS_POSITIONS"][2]
+        return [one for one in messages if one.get("message", {}).get("subject") != OWN_KEY]
+
+    before = [one for one in of_others() if "message" in one]
+
+    async def delete(connection: Connection) -> None:
+        await connection.ask(OWN_KEY, b"", {"KV-Operation": operation})
+        assert await bucket.read(connection, POSITIONS_BUCKET, "web01") is None
+        await bucket.write(connection, POSITIONS_BUCKET, "web01", b"positions of web01", 0)
+
+    by(server, "web01", delete)
+
+    assert [one for one in of_others() if "message" in one] == before
+    assert len(before) == len(HOSTS) - 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"seq": 2}',
+        b'{"seq": 1, "batch": 10}',
+        b'{"last_by_subj": "$KV.LOGS_POSITIONS.web02"}',
+        b'{"next_by_subj": "$KV.LOGS_POSITIONS.>", "seq": 1, "batch": 10}',
+        b'{"multi_last": ["$KV.LOGS_POSITIONS.>"]}',
+    ],
+)
+def test_what_a_read_asks_for_reaches_no_further_than_its_subject(
+    server: Secured, body: bytes
+) -> None:
+    with Raw(server.port, "web01") as client:
+        client.subscribe("_INBOX_web01.>")
+        heard = [client.publish(READ, body, "_INBOX_web01.x")]
+
+        def is_answered() -> bool:
+            heard.append(client.say(b""))
+            return any(one.messages for one in heard)
+
+        wait_until("it is answered", is_answered, 30, [])
+
+    said = b"".join(payload for one in heard for _, payload in one.messages)
+    assert b"positions of" not in said.replace(b"positions of web01", b"")
+    assert b"positions of web01." not in said
+
+
+def test_a_host_that_writes_all_it_can_takes_the_room_of_one_message_and_holds_up_nobody(
+    server: Secured, own: Raw
+) -> None:
+    before = held(own)
+    size = MAX_PAYLOAD - 1024
+
+    async def fill(connection: Connection) -> None:
+        for _ in range(20):
+            await connection.ask(OWN_KEY, bytes(size))
+
+    by(server, "web01", fill)
+    full = held(own)
+    revision = by(server, "web02", lambda c: _rewrite(c, "web02"))
+    by(server, "web01", lambda c: c.ask(OWN_KEY, b'"positions of web01"'))
+
+    assert full[0] == before[0]
+    assert full[1] - before[1] < MAX_PAYLOAD + 1024
+    assert revision > 0
+
+
+async def _rewrite(connection: Connection, host: str) -> int:
+    entry = await bucket.read(connection, POSITIONS_BUCKET, host)
+    assert entry is not None
+    return await bucket.write(connection, POSITIONS_BUCKET, host, entry.value, entry.revision)

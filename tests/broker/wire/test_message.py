@@ -1,0 +1,445 @@
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.connecting.connection import Connection
+from broker.topology import MAX_PAYLOAD
+from broker.wire.message import (
+    MAX_ID_BYTES,
+    MAX_LINES_BYTES,
+    MAX_PATH_BYTES,
+    MAX_SPANS_BYTES,
+    Identity,
+    MalformedMessage,
+    Origin,
+    Section,
+    Span,
+    decode_origin,
+    decode_payload,
+    encode_origin,
+    has_ours,
+    most_encoded,
+    predecessor_of,
+    split,
+)
+
+ZSTD = {"Content-Encoding": "zstd"}
+OURS = {"Log-Agent": "a"}
+LAST = 2**63 - 1  # the furthest position of a file
+
+tokens = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=128)
+hexes = st.text("0123456789abcdef", max_size=32)
+inodes = st.integers(0, 2**64 - 1)
+identities = st.builds(Identity, inodes, st.integers(0, 1024), hexes, st.integers(0, 1024), hexes)
+paths = st.binary(max_size=80).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
+
+
+@st.composite
+def sections(draw: st.DrawFn) -> Section:
+    """Return any section that can be true."""
+    size, filtered = draw(st.integers(0, 1000)), draw(st.booleans())
+    length = size + draw(st.integers(-1 if size else 0, 10**9 if filtered else 0))
+    start = draw(st.integers(0, LAST - length))
+    span = Span(draw(tokens), start, start + length)
+    lines, identity = draw(st.integers(0, size)), draw(st.none() | identities)
+    return Section(draw(paths), span, size, lines, identity, filtered)
+
+
+origins = st.builds(
+    Origin,
+    agent=tokens,
+    read_at=st.integers(0, 2**64 - 1),
+    sections=st.lists(sections(), max_size=5).map(tuple),
+    compressed=st.booleans(),
+)
+
+
+def section(size: int = 9, file_id: str = "f", path: str = "/x", **more: Any) -> Section:
+    return Section(path, Span(file_id, 0, size), size, min(size, 1), **more)
+
+
+GOOD = encode_origin(Origin("1-a", 5, (section(identity=Identity(1, 0, "", 0, "")),)))
+(ENTRY,) = json.loads(GOOD["Log-Spans"])
+
+
+def spans(*entries: object) -> dict[str, str]:
+    return {**GOOD, "Log-Spans": json.dumps(entries)}
+
+
+@given(origins)
+def test_an_origin_comes_back_as_it_was_sent(origin: Origin) -> None:
+    assert decode_origin(encode_origin(origin)) == origin
+
+
+@given(origins)
+def test_no_path_can_break_out_of_its_header(origin: Origin) -> None:
+    for value in encode_origin(origin).values():
+        assert value.isascii()
+        assert value.isprintable()
+        assert value == value.strip()
+
+
+@given(st.lists(sections(), min_size=1, max_size=5))
+def test_the_header_takes_no_more_than_its_sections_are_said_to_take(found: list[Section]) -> None:
+    header = encode_origin(Origin("1-a", 5, tuple(found)))["Log-Spans"]
+
+    assert len(header) <= 1 + sum(map(most_encoded, found))
+
+
+def test_an_inode_of_64_bits_comes_back() -> None:
+    identity = Identity(2**64 - 1, 4, "ab", 0, "")
+
+    assert Identity.parse(str(identity)) == identity
+
+
+@pytest.mark.parametrize("path", [" ", " /a b ", "", "/a\nb", '/"\\', "/%41", "/é\udcff", "\0"])
+def test_a_path_of_any_bytes_survives(path: str) -> None:
+    origin = Origin("1-a", 5, (section(path=path),))
+
+    assert decode_origin(encode_origin(origin)) == origin
+
+
+def test_an_origin_has_the_lines_and_bytes_of_all_its_sections() -> None:
+    origin = Origin("1-a", 5, (section(9), section(4), section(0)))
+
+    assert (origin.size, origin.lines, origin.is_claim) == (13, 2, False)
+
+
+def test_a_claim_has_no_sections_and_comes_back_as_a_claim() -> None:
+    claim = Origin("1-a", 5)
+
+    assert encode_origin(claim) == {"Log-Agent": "1-a", "Log-Read-At": "5"}
+    assert decode_origin(encode_origin(claim)) == claim
+    assert claim.is_claim
+
+
+@pytest.mark.parametrize("headers", [None, {}, {"Nats-Msg-Id": "1"}, {"Log-Read-At": "1"}, ZSTD])
+def test_a_message_without_our_headers_is_nobodys(headers: dict[str, str] | None) -> None:
+    assert decode_origin(headers) is None
+
+
+def test_what_a_receiver_goes_by_is_seen_in_the_bytes_of_the_headers() -> None:
+    assert has_ours(b"NATS/1.0\r\nLog-Agent: 1-a\r\n\r\n")
+    assert has_ours(b"NATS/1.0\r\nContent-Encoding: zstd\r\n\r\n")
+    assert not has_ours(b"NATS/1.0\r\nNats-Msg-Id: 1\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("Log-Agent", ""),
+        ("Log-Agent", "1" * (MAX_ID_BYTES + 1)),
+        ("Log-Agent", "1-é"),
+        ("Log-Agent", "1 a"),
+        ("Log-Read-At", ""),
+        ("Log-Read-At", "soon"),
+        ("Log-Read-At", "-1"),
+        ("Log-Read-At", "\u0660"),
+        ("Log-Read-At", str(2**64)),
+        ("Content-Encoding", "gzip"),
+        ("Log-Spans", ""),
+        ("Log-Spans", "[]"),
+        ("Log-Spans", "{}"),
+        ("Log-Spans", "null"),
+        ("Log-Spans", "[null]"),
+        ("Log-Spans", '["f:0-9"]'),
+        ("Log-Spans", "\ufeff[]"),
+        ("Log-Spans", GOOD["Log-Spans"] + "x"),
+        ("Log-Spans", GOOD["Log-Spans"][:-1]),
+    ],
+)
+def test_a_header_that_does_not_hold_together_is_malformed(header: str, value: str) -> None:
+    with pytest.raises(MalformedMessage):
+        decode_origin({**GOOD, header: value})
+
+
+@pytest.mark.parametrize("header", ["Log-Agent", "Log-Read-At"])
+def test_a_missing_header_is_malformed(header: str) -> None:
+    with pytest.raises(MalformedMessage):
+        decode_origin({key: value for key, value in GOOD.items() if key != header})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"start": 10},
+        {"start": -1},
+        {"end": 9.0},
+        {"end": "9"},
+        {"end": 2**63},
+        {"end": 10**4000},
+        {"start": True},
+        {"lines": True, "size": True, "end": True},
+        {"size": 8},
+        {"size": 11},
+        {"size": -1},
+        {"lines": 10},
+        {"lines": -1},
+        {"lines": None},
+        {"end": MAX_LINES_BYTES + 1, "size": MAX_LINES_BYTES + 1},
+        {"size": 11, "filtered": True},
+        {"size": 8, "filtered": 1},
+        {"size": 8, "filtered": "true"},
+        {"id": ""},
+        {"id": 7},
+        {"id": "a b"},
+        {"id": "é"},
+        {"id": "\ud800"},
+        {"id": "f" * (MAX_ID_BYTES + 1)},
+        {"file": None},
+        {"file": ["/x"]},
+        {"file": "\ud800"},
+        {"file": "x" * (MAX_PATH_BYTES + 1)},
+        {"file": "%ff" * (MAX_PATH_BYTES + 1)},
+        {"identity": None},
+        {"identity": "1:2:3"},
+        {"identity": "x:0::0:"},
+        {"identity": f"{2**64}:0::0:"},
+        {"identity": "000000000000000000001:0::0:"},
+        {"identity": f"1:0:{'a' * 129}:0:"},
+        {"identity": f"1:0::0:{'a' * 129}"},
+    ],
+    ids=lambda change: str(change)[:40],
+)
+def test_a_section_that_cannot_be_true_is_malformed(change: dict[str, Any]) -> None:
+    assert decode_origin(spans(ENTRY)) is not None
+    with pytest.raises(MalformedMessage):
+        decode_origin(spans(ENTRY, {**ENTRY, **change}))
+
+
+@pytest.mark.parametrize("name", ["file", "id", "start", "end", "size", "lines"])
+def test_a_section_that_lacks_something_is_malformed(name: str) -> None:
+    with pytest.raises(MalformedMessage, match=name):
+        decode_origin(spans({key: value for key, value in ENTRY.items() if key != name}))
+
+
+def test_a_section_says_more_than_we_know_of_and_is_read_all_the_same() -> None:
+    found = decode_origin(spans({**ENTRY, "colour": ["red"], "filtered": False}))
+
+    assert found == decode_origin(GOOD)
+
+
+def test_a_key_that_comes_twice_counts_as_it_came_last() -> None:
+    text = GOOD["Log-Spans"].replace('"id":"f"', '"id":"e","id":"g"')
+
+    found = decode_origin({**GOOD, "Log-Spans": text})
+
+    assert found is not None
+    assert found.sections[0].span.file == "g"
+
+
+def test_sections_together_have_no_more_lines_than_a_message_may_hold() -> None:
+    half = {**ENTRY, "end": MAX_LINES_BYTES // 2, "size": MAX_LINES_BYTES // 2}
+
+    assert decode_origin(spans(half, half)) is not None
+    with pytest.raises(MalformedMessage, match="claims"):
+        decode_origin(spans(half, half, {**ENTRY, "end": 1, "size": 1}))
+
+
+def test_a_section_with_sizes_that_cannot_be_true_can_be_made_by_nobody() -> None:
+    for wrong in ({"size": 8}, {"size": 11}, {"lines": 10}, {"span": Span("f", 9, 0)}):
+        with pytest.raises(MalformedMessage, match=r"do(es)? not go with"):
+            replace(section(), **wrong)
+    replace(section(), size=10)  # with the newline that the last line lacked
+    replace(section(), size=2, filtered=True)
+
+
+def test_a_file_id_is_as_long_as_may_be_or_cannot_be_made() -> None:
+    assert str(Span("f" * MAX_ID_BYTES, 0, 9)) == f"{'f' * MAX_ID_BYTES}:0-9"
+    with pytest.raises(MalformedMessage, match="128 characters"):
+        Span("f" * (MAX_ID_BYTES + 1), 0, 9)
+
+
+def test_the_largest_section_fits_into_the_header() -> None:
+    identity = Identity(2**64 - 1, 1024, "f" * 128, 1024, "f" * 128)
+    span = Span('"' * MAX_ID_BYTES, LAST - 16, LAST)
+    largest = Section("\udcff" * MAX_PATH_BYTES, span, 16, 16, identity, filtered=True)
+
+    assert len(encode_origin(Origin("1-a", 5, (largest,)))["Log-Spans"]) < MAX_SPANS_BYTES
+
+
+def test_what_fits_into_a_message_uncompressed_may_be_so_compressed() -> None:
+    assert MAX_PAYLOAD <= MAX_LINES_BYTES
+
+
+@pytest.mark.nats
+async def test_a_server_takes_the_largest_header(fresh_url: str) -> None:
+    connection = Connection([fresh_url], "test")
+    await connection.api("STREAM.CREATE.LOGS", {"name": "LOGS", "subjects": ["logs.>"]})
+    many = (section(path="x" * MAX_PATH_BYTES),) * 14
+    origin = Origin("1" * MAX_ID_BYTES, 2**64 - 1, (*many, section(path="")), compressed=True)
+    missing = MAX_SPANS_BYTES - len(encode_origin(origin)["Log-Spans"])
+    origin = replace(origin, sections=(*many, section(path="x" * missing)))
+    expected = {"Nats-Expected-Last-Subject-Sequence": "0", "Nats-Expected-Stream": "LOGS"}
+
+    answer = await connection.ask("logs.p0.web01", b"", encode_origin(origin) | expected)
+
+    await connection.close()
+    assert len(encode_origin(origin)["Log-Spans"]) == MAX_SPANS_BYTES
+    assert answer["seq"] == 1
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+entries = st.dictionaries(st.sampled_from([*sorted(ENTRY), "filtered", "x"]), anything).map(
+    lambda changed: {**ENTRY, **changed}
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "Log-Agent": st.text() | st.just("1-a"),
+            "Log-Read-At": st.text() | st.just("5"),
+            "Log-Spans": st.text() | anything.map(json.dumps) | st.lists(entries).map(json.dumps),
+            "Content-Encoding": st.text() | st.just("zstd"),
+        },
+    )
+)
+def test_hostile_headers_are_read_or_refused_and_nothing_else(headers: dict[str, str]) -> None:
+    try:
+        found = decode_origin(headers)
+    except MalformedMessage as error:
+        str(error).encode()  # a reason is text that can be written down
+        return
+    assert found is None or decode_origin(encode_origin(found)) == found
+
+
+HOSTILE = {
+    "many brackets": "[" * 65_536,
+    "many objects": '{"a":' * 12_000,
+    "a number of many digits": f"[{'9' * 60_000}]",
+    "a start of many digits": json.dumps([ENTRY]).replace('"start": 0', f'"start": {"9" * 4000}'),
+    "a float of many digits": json.dumps([ENTRY]).replace('"start": 0', '"start": 0e99999999'),
+    "infinity": json.dumps([ENTRY]).replace('"end": 9', '"end": Infinity'),
+    "not a number": json.dumps([ENTRY]).replace('"end": 9', '"end": NaN'),
+    "half a pair": '[{"file":"\\ud800"}]',
+    "half a pair in the header": '[{"file":"\ud800"}]',
+    "bytes that are no text": "\udcff" * 65_536,
+    "zeros": "\0" * 65_536,
+    "commas": "[" + "," * 65_000,
+    "quotes": '"' * 65_536,
+    "empty sections": f"[{','.join(['{}'] * 20_000)}]",
+    "a key of 60 KB": f'[{{"{"x" * 60_000}": 1}}]',
+    "a file of 60 KB": json.dumps([{**ENTRY, "file": "%" * 60_000}]),
+    "an identity of 60 KB": json.dumps([{**ENTRY, "identity": ":" * 60_000}]),
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_json_is_refused_with_a_short_reason(text: str) -> None:
+    with pytest.raises(MalformedMessage) as refused:
+        decode_origin({**GOOD, "Log-Spans": text})
+
+    assert len(str(refused.value).encode()) < 1500
+
+
+@pytest.mark.parametrize("outer", ["[", '{"a":', '[{"start":'])
+def test_json_of_any_depth_is_refused_and_nothing_else(outer: str) -> None:
+    ends = {"[": "]", '{"a":': "}", '[{"start":': "}]"}[outer]
+    for depth in (*range(1, 60), *range(200, 1100, 3), 5_000):
+        inside = f"{outer * depth}0{ends * depth}"
+        for text in (inside, f"[{inside}]", f'[{{"start":{inside}}}]'):
+            with pytest.raises(MalformedMessage):
+                decode_origin({**GOOD, "Log-Spans": text})
+
+
+@pytest.mark.parametrize("header", ["Log-Agent", "Log-Read-At", "Log-Spans", "Content-Encoding"])
+def test_the_reason_why_a_header_is_refused_is_short(header: str) -> None:
+    with pytest.raises(MalformedMessage) as refused:
+        decode_origin({**GOOD, header: "x" * 60_000})
+
+    assert len(str(refused.value)) < 250
+
+
+@given(st.lists(st.binary(max_size=9)))
+def test_each_section_gets_its_part_of_the_lines(parts: list[bytes]) -> None:
+    found = tuple(section(len(part), f"f{number}") for number, part in enumerate(parts))
+
+    got = list(split(Origin("1-a", 5, found), b"".join(parts)))
+
+    assert got == list(zip(found, parts, strict=True))
+
+
+@given(st.lists(st.integers(0, 9)), st.integers(0, 99))
+def test_sections_that_do_not_make_up_the_lines_are_refused_before_the_first(
+    sizes: list[int], size: int
+) -> None:
+    origin = Origin("1-a", 5, tuple(map(section, sizes)))
+    if size == sum(sizes):
+        size += 1
+
+    with pytest.raises(MalformedMessage, match=f"sections of {sum(sizes)} bytes, lines of {size}"):
+        split(origin, bytes(size))
+
+
+@given(st.binary())
+def test_lines_come_back_from_both_encodings(lines: bytes) -> None:
+    frame = zstandard.ZstdCompressor().compress(lines)
+
+    assert decode_payload(ZSTD, frame) == lines
+    assert decode_payload(None, lines) == lines
+
+
+@given(st.binary())
+def test_a_damaged_frame_is_malformed_and_never_half_read(garbage: bytes) -> None:
+    frame = zstandard.ZstdCompressor().compress(b"line\n" * 100)
+
+    for damaged in (frame[:-1], b"\x00" + garbage, frame + b"x"):
+        with pytest.raises(MalformedMessage):
+            decode_payload(ZSTD, damaged)
+
+
+def test_a_damaged_frame_does_no_harm_to_the_next_of_its_decompressor() -> None:
+    decompressor = zstandard.ZstdDecompressor()
+    first, second = zstandard.compress(b"first\n" * 99), zstandard.compress(b"second\n")
+
+    with pytest.raises(MalformedMessage):
+        decode_payload(ZSTD, first[:-2], decompressor)
+
+    assert decode_payload(ZSTD, second, decompressor) == b"second\n"
+    assert decode_payload(ZSTD, first, decompressor) == b"first\n" * 99
+
+
+def test_a_frame_that_says_to_hold_too_much_or_not_how_much_is_refused_unread() -> None:
+    packer = zstandard.ZstdCompressor().compressobj()
+    undeclared = packer.compress(b"line\n") + packer.flush()
+
+    assert len(decode_payload(ZSTD, zstandard.compress(bytes(MAX_LINES_BYTES)))) == MAX_LINES_BYTES
+    for frame in (zstandard.compress(bytes(MAX_LINES_BYTES + 1)), undeclared):
+        with pytest.raises(MalformedMessage, match="over"):
+            decode_payload(ZSTD, frame)
+
+
+@pytest.mark.parametrize(
+    ("headers", "predecessor"),
+    [
+        pytest.param(None, None, id="no headers"),
+        pytest.param({"Nats-Expected-Last-Subject-Sequence": "5"}, None, id="a stranger's"),
+        pytest.param(OURS, None, id="not said"),
+        pytest.param({"Nats-Expected-Last-Subject-Sequence": "0"} | OURS, 0, id="the first"),
+        pytest.param({"Nats-Expected-Last-Subject-Sequence": "5"} | OURS, 5, id="a later one"),
+        pytest.param({"Nats-Expected-Last-Subject-Sequence": "-5"} | OURS, None, id="no number"),
+        pytest.param(
+            {"Nats-Expected-Last-Subject-Sequence": "9" * 99} | OURS, None, id="a large number"
+        ),
+        pytest.param(
+            {"Nats-Expected-Last-Subject-Sequence": "5", "Nats-Stream-Source": "x 5"} | OURS,
+            None,
+            id="elsewhere",
+        ),
+    ],
+)
+def test_a_message_names_its_predecessor_on_the_subject(
+    headers: dict[str, str] | None, predecessor: int | None
+) -> None:
+    assert predecessor_of(headers) == predecessor

@@ -1,0 +1,113 @@
+"""The examples of docs/protocol.md are what our own code reads and computes."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+from broker.subjects import partition_of
+from broker.topology import positions_key
+from broker.wire.message import (
+    MAX_ID_BYTES,
+    MAX_LINES_BYTES,
+    MAX_PATH_BYTES,
+    MAX_SPANS_BYTES,
+    decode_origin,
+    encode_origin,
+    predecessor_of,
+)
+from shipper.positions import Positions
+
+PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
+TEXT = PAGE.read_text("utf-8")
+
+
+def rows(head: str) -> list[list[str]]:
+    """Return the cells of the table with a head, without marks of code."""
+    _, _, behind = TEXT.partition(f"{head}\n")
+    table = behind.partition("\n\n")[0].splitlines()[1:]
+    return [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in table]
+
+
+def example() -> dict[str, str]:
+    block = TEXT.split("```")[1]
+    return dict(line.split(": ", 1) for line in block.strip().splitlines())
+
+
+def snapshot() -> str:
+    return TEXT.split("```")[3].strip()
+
+
+def test_the_page_is_short() -> None:
+    assert len(TEXT.splitlines()) < 200
+
+
+def test_the_example_is_read_and_written_as_it_is() -> None:
+    headers = example()
+
+    origin = decode_origin(headers)
+
+    assert origin is not None
+    assert (origin.size, origin.lines) == (37, 3)
+    assert [section.path for section in origin.sections] == [
+        "/var/log/app.log",
+        "/var/log/100% é.log",
+    ]
+    assert [section.filtered for section in origin.sections] == [False, True]
+    assert origin.sections[1].identity is not None
+    assert predecessor_of(headers) == 41
+    assert encode_origin(origin).items() <= headers.items()
+
+
+def test_the_snapshot_is_read_and_written_as_it_is() -> None:
+    text = snapshot()
+
+    positions = Positions.decode(text.encode())
+
+    assert (positions.sequence, positions.files["64769-1048-18"].offset) == (42, 4120)
+    assert positions.encode().decode() == text
+    named = {name.strip(" `") for row in rows("| name | value |") for name in row[0].split(",")}
+    assert set(re.findall(r'"([a-z]+)":', text)) | {"covered"} == named
+
+
+@pytest.mark.parametrize("host", ["web01", "a" * 200, "a" * 201, "db.example.net", "münchen"])
+def test_the_key_of_a_snapshot_is_as_the_page_says(host: str) -> None:
+    is_plain = re.fullmatch(r"[A-Za-z0-9_-]{1,200}", host)
+
+    key = host if is_plain else f"={hashlib.sha256(host.encode()).hexdigest()[:32]}"
+
+    assert positions_key(host) == key
+
+
+def test_every_key_of_the_example_is_explained() -> None:
+    keys = {key.strip(" `") for row in rows("| key | value |") for key in row[0].split(",")}
+    headers = {row[0] for row in rows("| header | value |")}
+
+    assert set(re.findall(r'"([a-z]+)":', example()["Log-Spans"])) == keys
+    assert example().keys() <= headers
+
+
+def test_the_worked_hash_is_right_byte_by_byte() -> None:
+    digest = 0x811C9DC5
+    for letter, byte, after in rows("| byte | | hash after it |"):
+        digest = ((digest ^ ord(letter)) * 0x01000193) % 2**32
+        assert (int(byte, 16), int(after, 16)) == (ord(letter), digest)
+
+
+def test_the_vectors_are_the_partitions_of_their_hosts() -> None:
+    vectors = rows("| host | hash | of 10 partitions | of 16 |")
+
+    assert len(vectors) == 5
+    for host, digest, of_ten, of_sixteen in vectors:
+        assert partition_of(host, 2**32) == int(digest, 16)
+        assert (partition_of(host, 10), partition_of(host, 16)) == (int(of_ten), int(of_sixteen))
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    limits = dict(rows("| what | at most |"))
+
+    assert limits["decompressed lines of a message"] == f"{MAX_LINES_BYTES // 2**20} MiB"
+    assert limits["Log-Spans"].startswith(f"{MAX_SPANS_BYTES:,} bytes")
+    assert limits["agent id, file id"].startswith(f"1 to {MAX_ID_BYTES} ")
+    assert limits["path, decoded"] == f"{MAX_PATH_BYTES} bytes"

@@ -1,0 +1,79 @@
+"""The snapshot of a host's positions in the broker, as an administrator reads, spoils and deletes it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from broker.bucket import read, write
+from broker.connecting.connection import Connection
+from broker.topology import POSITIONS_BUCKET, Topology, positions_key
+from shipper.positions import Positions
+
+__all__ = ["Saved", "put"]
+
+Answer = TypeVar("Answer")
+_STREAM = f"KV_{POSITIONS_BUCKET}"
+
+
+async def put(connection: Connection, host: str, value: bytes | None) -> None:
+    """Have the broker say this of a host from now on, None: nothing."""
+    key = positions_key(host)
+    entry = await read(connection, POSITIONS_BUCKET, key)
+    if value is not None:
+        await write(connection, POSITIONS_BUCKET, key, value, entry.revision if entry else 0)
+    elif entry:
+        deletion = {"KV-Operation": "DEL"}
+        await connection.ask(f"$KV.{POSITIONS_BUCKET}.{key}", b"", deletion)
+
+
+class Saved:
+    """What the broker at an address has saved of a host; each call blocks, on a connection of its own."""
+
+    def __init__(self, url: str, host: str = "web01") -> None:
+        self._url = url
+        self._host = host
+
+    def value(self) -> bytes | None:
+        """Return the snapshot as it is; None where there is none."""
+
+        async def ask(connection: Connection) -> bytes | None:
+            entry = await read(connection, POSITIONS_BUCKET, positions_key(self._host))
+            return entry.value if entry else None
+
+        return self._run(ask)
+
+    def positions(self) -> Positions:
+        """Return the positions of the snapshot; none where there is no snapshot."""
+        value = self.value()
+        return Positions() if value is None else Positions.decode(value)
+
+    def put(self, value: bytes | None) -> None:
+        """Have the broker say this from now on, None: nothing."""
+        self._run(lambda connection: put(connection, self._host, value))
+
+    def delete_bucket(self) -> None:
+        """Delete the positions of all hosts."""
+
+        async def delete(connection: Connection) -> None:
+            await connection.api(f"STREAM.DELETE.{_STREAM}")
+
+        self._run(delete)
+
+    def make_bucket(self) -> None:
+        """Make the bucket again, empty, as `logbroker apply` does."""
+
+        async def make(connection: Connection) -> None:
+            (bucket,) = [one for one in Topology().streams() if one["name"] == _STREAM]
+            await connection.api(f"STREAM.CREATE.{_STREAM}", bucket)
+
+        self._run(make)
+
+    def _run(self, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        async def run() -> Answer:
+            connection = Connection([self._url], "test")
+            try:
+                return await work(connection)
+            finally:
+                await connection.close()
+
+        return asyncio.run(run())

@@ -1,0 +1,524 @@
+"""The real program keeps its positions in a real broker, and nothing on its disk: killed, spoiled, deleted, raced for."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.processes import Process, Processes, wait_until
+from broker.connecting.connection import Connection
+from broker.topology import Topology
+from receiver.writing.spans import judge
+from tests.shipper.conftest import read_stream
+from tests.shipper.saved import Saved
+
+pytestmark = pytest.mark.nats
+
+ROOT = Path(__file__).parents[2]
+POINTS = (
+    *("claimed", "rebuilt", "snapshot_sending", "snapshot_written"),
+    *("sending", "sent", "stored", "advanced"),
+)
+Ship = Callable[..., Process]
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Path:
+    """Return a folder in which a file kills the agent where it is called like."""
+    folder = tmp_path / "faults"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    return folder / "app.log"
+
+
+@pytest.fixture
+def ship(processes: Processes, logs_url: str, log: Path, faults: Path) -> Ship:
+    """Return a function that starts the agent of a host, which follows `app.log` through its rotations."""
+    numbers = iter(range(100))
+
+    def start(*options: object, url: str = logs_url) -> Process:
+        words = ["--server", url, "--host", "web01", "--file", log, "--grace", "1s", *options]
+        return processes.start(
+            f"shipper-{next(numbers)}",
+            [sys.executable, "-m", "shipper", *map(str, words)],
+            environment={"LOGSHIP_FAULTS": str(faults)},
+            folder=ROOT,
+        )
+
+    return start
+
+
+@pytest.fixture
+def saved(logs_url: str) -> Saved:
+    return Saved(logs_url)
+
+
+def lines(first: int, until: int) -> bytes:
+    return b"".join(b"%08d the quick brown fox\n" % number for number in range(first, until))
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def rotate(log: Path) -> None:
+    """Rename `app.log.1` to `app.log.2` and so on, and begin a new `app.log`."""
+    siblings = sorted(log.parent.glob("app.log.*"), key=lambda path: int(path.suffix[1:]))
+    for path in reversed(siblings):
+        path.rename(path.with_suffix(f".{int(path.suffix[1:]) + 1}"))
+    log.rename(log.with_name("app.log.1"))
+    log.touch()
+
+
+def on(url: str, work: Callable[[Connection], Any]) -> Any:
+    async def run() -> Any:
+        connection = Connection([url], "test")
+        try:
+            return await work(connection)
+        finally:
+            await connection.close()
+
+    return asyncio.run(run())
+
+
+def stored(url: str) -> bytes:
+    """Return every line of the stream as it is."""
+    return b"".join(message.lines for message in on(url, read_stream))
+
+
+def received(url: str, reached: dict[str, int] | None = None) -> bytes:
+    """Return what a reader of the stream has who drops by spans what came before; raises where a span is missing."""
+    ends, found = {} if reached is None else reached, b""
+    for message in on(url, read_stream):
+        for block in message.blocks:
+            span = block.section.span
+            before = ends.get(span.file)
+            assert before is not None or span.start == 0, f"{span} does not begin at 0"
+            judged = judge(before, block.section, "web01", message.sequence)
+            assert before is None or span.start <= before, judged.finding
+            found += block.lines[judged.skip :]
+            ends[span.file] = max(span.end, before or 0)
+    return found
+
+
+def has(url: str, expected: bytes, *watched: Process, seconds: float = 40) -> None:
+    """Wait until all is in the stream, and see that every line is there once and in order."""
+    wait_until(
+        "all lines are in the stream", lambda: len(received(url)) >= len(expected), seconds, watched
+    )
+    assert received(url) == expected
+
+
+def says(process: Process, words: str) -> None:
+    wait_until(f"says {words!r}", lambda: words in process.said(), 40, [process])
+
+
+def died(process: Process) -> None:
+    assert process.wait(60) == -signal.SIGKILL, process.last_words()
+
+
+def status(url: str, host: str = "web01", *options: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "shipper", "status", "--server", url, "--host", host, *options]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False
+    )
+
+
+class Writer:
+    """Writes a log on and on, and rotates it."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self.written = 0
+
+    def write(self, count: int) -> None:
+        append(self._log, lines(self.written, self.written + count))
+        self.written += count
+
+    def write_and_rotate_until_the_end_of(self, process: Process, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while process.is_running() and time.monotonic() < deadline:
+            self.write(200)
+            rotate(self._log)
+            self.write(100)
+            time.sleep(0.3)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_every_point_of_its_first_and_later_starts_every_line_is_there_once(
+    logs_url: str, ship: Ship, log: Path, faults: Path, point: str
+) -> None:
+    writer = Writer(log)
+    writer.write(500)
+    (faults / point).touch()
+    process = ship("--round-size", 65536)
+    died(process)
+    process.start()
+    has(logs_url, lines(0, 500), process)
+    process.kill()
+    for passes in (0, 1, 3):  # at the start, and once a file was rotated
+        (faults / point).write_bytes(b"." * passes)
+        writer.write(300)
+        rotate(log)
+        process.start()
+        writer.write_and_rotate_until_the_end_of(process, 5)
+        if process.is_running():  # the point is passed once in a start
+            process.kill()
+        (faults / point).unlink(missing_ok=True)
+        rotate(log)
+    writer.write(100)
+    process.start()
+
+    has(logs_url, lines(0, writer.written), process)
+    wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process])
+    assert process.stop(12) == 0
+    assert ship("--once").wait(60) == 0
+    assert received(logs_url) == lines(0, writer.written)
+
+
+@pytest.mark.parametrize("what", ["bucket", "key"])
+def test_positions_deleted_while_the_agent_is_away_are_rebuilt_from_the_stream(
+    logs_url: str, ship: Ship, log: Path, saved: Saved, what: str
+) -> None:
+    append(log, lines(0, 500))
+    assert ship("--once").wait(60) == 0
+    if what == "bucket":
+        saved.delete_bucket()
+    else:
+        saved.put(None)
+    append(log, lines(500, 600))
+    process = ship()
+    if what == "bucket":
+        says(process, "run `logbroker apply`")
+        saved.make_bucket()
+
+    has(logs_url, lines(0, 600), process)
+    assert process.stop(12) == 0
+    assert stored(logs_url) == lines(0, 600)
+    assert [c.offset for c in saved.positions().files.values()] == [len(lines(0, 600))]
+
+
+@pytest.mark.parametrize("what", ["bucket", "key"])
+def test_positions_deleted_while_the_agent_runs_are_written_again(
+    logs_url: str, ship: Ship, log: Path, saved: Saved, what: str
+) -> None:
+    append(log, lines(0, 500))
+    process = ship()
+    has(logs_url, lines(0, 500), process)
+    if what == "bucket":
+        saved.delete_bucket()
+    else:
+        saved.put(None)
+    append(log, lines(500, 600))
+    has(logs_url, lines(0, 600), process)  # without a new file nobody waits for the bucket
+    rotate(log)
+    append(log, lines(600, 700))
+    if what == "bucket":
+        says(process, "run `logbroker apply`")
+        saved.make_bucket()
+
+    has(logs_url, lines(0, 700), process)
+    assert process.stop(12) == 0
+    assert sorted(c.offset for c in saved.positions().files.values()) == [
+        *(len(lines(0, 100)), len(lines(0, 600)))
+    ]
+    assert stored(logs_url) == lines(0, 700)
+
+
+def spoilt(value: bytes, **changes: object) -> bytes:
+    document = json.loads(value)
+    document["files"] = [{**file, **changes} for file in document["files"]]
+    return json.dumps(document).encode()
+
+
+GARBLED: dict[str, Callable[[bytes], bytes]] = {
+    "nothing": lambda _: b"",
+    "garbage": lambda _: os.urandom(100),
+    "a list": lambda _: b"[1, 2]",
+    "a number": lambda _: b"9" * 10_000,
+    "other fields": lambda _: b'{"files": {"a": 1}, "agent": null, "sequence": "7"}',
+    "a torn one": lambda value: value[: len(value) // 2],
+    "a deep one": lambda _: b"[" * 100_000,
+    "a huge sequence": lambda value: json.dumps({**json.loads(value), "sequence": 10**30}).encode(),
+    "a huge offset": lambda value: spoilt(value, offset=10**30),
+    "a huge time": lambda value: spoilt(value, seen=10**30),
+    "a strange id": lambda value: spoilt(value, id="a b"),
+    "a strange path": lambda value: spoilt(value, path="/a\0b"),
+}
+
+
+@pytest.mark.parametrize("how", GARBLED)
+def test_a_snapshot_that_an_administrator_garbled_is_warned_of_once_and_rebuilt(
+    logs_url: str, ship: Ship, log: Path, saved: Saved, how: str
+) -> None:
+    append(log, lines(0, 100))
+    assert ship("--once").wait(60) == 0
+    saved.put(GARBLED[how](saved.value() or b""))
+    append(log, lines(100, 200))
+
+    process = ship("--once")
+
+    assert process.wait(60) == 0, process.last_words()
+    assert process.said().count("cannot be read") == 1
+    assert "Traceback" not in process.said()
+    assert stored(logs_url) == lines(0, 200)
+    assert [c.offset for c in saved.positions().files.values()] == [len(lines(0, 200))]
+
+
+def test_a_huge_sequence_that_is_a_number_is_no_reason_to_wait(
+    logs_url: str, ship: Ship, log: Path, saved: Saved
+) -> None:
+    append(log, lines(0, 100))
+    assert ship("--once").wait(60) == 0
+    document = json.loads(saved.value() or b"")
+    saved.put(json.dumps({**document, "sequence": 2**63 - 1}).encode())
+    append(log, lines(100, 200))
+
+    process = ship("--once")
+
+    assert process.wait(60) == 0, process.last_words()
+    assert stored(logs_url) == lines(0, 200)
+
+
+def test_headers_behind_an_old_snapshot_count(
+    logs_url: str, ship: Ship, log: Path, saved: Saved
+) -> None:
+    append(log, lines(0, 100))
+    process = ship()
+    has(logs_url, lines(0, 100), process)
+    for number in range(1, 6):
+        append(log, lines(100 * number, 100 * number + 100))
+        has(logs_url, lines(0, 100 * number + 100), process)
+    process.kill()
+    assert all(c.offset == 0 for c in saved.positions().files.values())
+
+    process.start()
+    append(log, lines(600, 700))
+
+    has(logs_url, lines(0, 700), process)
+    assert stored(logs_url) == lines(0, 700)
+    assert process.stop(12) == 0
+
+
+def test_a_stream_purged_behind_the_snapshot_goes_on_at_the_snapshot(
+    logs_url: str, ship: Ship, log: Path
+) -> None:
+    append(log, lines(0, 100))
+    assert ship("--once").wait(60) == 0
+    on(logs_url, lambda connection: connection.api("STREAM.PURGE.LOGS"))
+    append(log, lines(100, 200))
+
+    assert ship("--once").wait(60) == 0
+
+    assert stored(logs_url) == lines(100, 200)
+
+
+def test_a_stream_made_anew_goes_on_at_the_snapshot_of_the_old_one(
+    logs_url: str, ship: Ship, log: Path, saved: Saved
+) -> None:
+    for number in range(4):
+        append(log, lines(100 * number, 100 * number + 100))
+        assert ship("--once").wait(60) == 0
+    on(logs_url, lambda connection: connection.api("STREAM.DELETE.LOGS"))
+    (stream,) = [one for one in Topology(partitions=2).streams() if one["name"] == "LOGS"]
+    on(logs_url, lambda connection: connection.api("STREAM.CREATE.LOGS", stream))
+    known = saved.positions().sequence
+    append(log, lines(400, 500))
+
+    assert ship("--once").wait(60) == 0
+
+    assert stored(logs_url) == lines(400, 500)
+    assert saved.positions().sequence < known
+    append(log, lines(500, 600))
+    assert ship("--once").wait(60) == 0
+    assert stored(logs_url) == lines(400, 600)
+
+
+def test_of_two_agents_that_race_for_a_host_one_ends_with_78_and_no_line_is_lost(
+    logs_url: str, ship: Ship, log: Path, saved: Saved
+) -> None:
+    writer = Writer(log)
+    writer.write(2000)
+    for _ in range(3):
+        racing = [ship("--take-over", "--round-size", 65536) for _ in range(2)]
+        has(logs_url, lines(0, writer.written))
+        deadline = time.monotonic() + 40
+        while all(one.is_running() for one in racing) and time.monotonic() < deadline:
+            writer.write(100)  # the one that was deposed learns it when it ships
+            time.sleep(0.1)
+        (loser,) = [one for one in racing if not one.is_running()]
+        (winner,) = [one for one in racing if one.is_running()]
+        assert loser.wait(1) == 78, loser.last_words()
+        assert "Traceback" not in loser.said()
+        writer.write(1000)
+        has(logs_url, lines(0, writer.written), winner)
+        assert winner.stop(12) == 0
+        assert [c.offset for c in saved.positions().files.values()] == [log.stat().st_size]
+    assert stored(logs_url) == lines(0, writer.written)
+
+
+def test_a_file_found_and_not_shipped_is_found_again_when_it_was_renamed_meanwhile(
+    logs_url: str, ship: Ship, log: Path, faults: Path, saved: Saved
+) -> None:
+    append(log, lines(0, 100))
+    (faults / "sending").touch()
+    process = ship()
+    died(process)
+    assert stored(logs_url) == b""
+    assert [c.offset for c in saved.positions().files.values()] == [0]
+    rotate(log)
+    append(log, lines(100, 200))
+
+    process.start()
+
+    has(logs_url, lines(0, 200), process)
+    assert process.stop(12) == 0
+
+
+def test_from_the_end_a_killed_agent_goes_on_where_it_began(
+    logs_url: str, ship: Ship, log: Path
+) -> None:
+    append(log, b"old\n")
+    process = ship("--from", "end")
+    says(process, "app.log")
+    wait_until("it has saved where", lambda: bool(Saved(logs_url).positions().files), 40, [process])
+    process.kill()
+    append(log, b"new\n")
+
+    process.start()
+
+    wait_until("the new line comes", lambda: stored(logs_url) == b"new\n", 40, [process])
+    append(log, b"newer\n")
+    wait_until("more come", lambda: stored(logs_url) == b"new\nnewer\n", 40, [process])
+    assert process.stop(12) == 0
+
+
+@pytest.fixture
+def no_disk(tmp_path: Path) -> Iterator[Path]:
+    """Return an empty file system that cannot be written."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", disk], check=False).returncode:
+        pytest.skip("only the superuser may mount")
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+def test_an_agent_runs_where_nothing_can_be_written_and_writes_nothing(
+    logs_url: str, processes: Processes, log: Path, no_disk: Path, own_host: str, tmp_path: Path
+) -> None:
+    append(log, lines(0, 100))
+    words = ["--server", logs_url, "--host", own_host, "--file", str(log)]
+    python = [sys.executable, "-B", "-m", "shipper"]
+    nothing = {"HOME": str(no_disk), "TMPDIR": str(no_disk), "PYTHONPATH": str(ROOT)}
+    bare = {name: value for name, value in os.environ.items() if name in {"PATH", "LANG"}} | nothing
+
+    def start(name: str, *options: str) -> Process:
+        command = ["env", "-i", *(f"{name}={value}" for name, value in bare.items())]
+        return processes.start(name, [*command, *python, *options], folder=no_disk)
+
+    def written() -> list[str]:
+        """Return which files the agent has open for writing."""
+        found = []
+        for descriptor in Path(f"/proc/{agent.pid}/fdinfo").iterdir():
+            flags = int(descriptor.read_text().partition("flags:")[2].split()[0], 8)
+            place = str(Path(f"/proc/{agent.pid}/fd/{descriptor.name}").readlink())
+            if flags & (os.O_WRONLY | os.O_RDWR) and place.startswith("/"):
+                found.append(place)
+        return [
+            place for place in found if not place.startswith(("/dev/", str(tmp_path / "programs")))
+        ]
+
+    before = sorted(log.parent.iterdir())
+    agent = start("agent", *words)
+    wait_until("ships", lambda: stored(logs_url) == lines(0, 100), 40, [agent])
+    shown = start("status", "status", *words[:4])
+    assert shown.wait(60) == 0, shown.last_words()
+    assert written() == []
+    append(log, lines(100, 200))
+    wait_until("ships on", lambda: stored(logs_url) == lines(0, 200), 40, [agent])
+    agent.kill()
+    append(log, lines(200, 300))
+    agent.start()
+    wait_until("ships on", lambda: stored(logs_url) == lines(0, 300), 40, [agent])
+
+    assert agent.stop(12) == 0
+    assert f"host {own_host}: running, pid " in shown.said()
+    assert sorted(log.parent.iterdir()) == before
+    assert list(no_disk.iterdir()) == []
+
+
+def test_status_tells_what_the_agent_says_and_without_one_what_the_broker_has(
+    logs_url: str, ship: Ship, log: Path, own_host: str
+) -> None:
+    append(log, lines(0, 100))
+    process = ship("--host", own_host)
+    wait_until("ships", lambda: stored(logs_url) == lines(0, 100), 40, [process])
+    running = status("nats://127.0.0.1:9", own_host)
+    append(log, lines(100, 200))
+    wait_until("ships on", lambda: stored(logs_url) == lines(0, 200), 40, [process])
+    process.kill()
+    (snapshot,) = Saved(logs_url, own_host).positions().files.values()
+    append(log, b"more\n")
+
+    shown, document = status(logs_url, own_host), status(logs_url, own_host, "--json")
+
+    assert running.returncode == 0, running.stderr
+    assert f"host {own_host}: running, pid {process.pid}" in running.stdout
+    assert snapshot.offset == 0  # the headers behind it tell the rest
+    assert f"host {own_host}: not running; agent " in shown.stdout
+    (host,) = json.loads(document.stdout)
+    (file,) = host["files"]
+    assert (file["position_bytes"], file["behind_bytes"]) == (len(lines(0, 200)), 5)
+    assert (host["running"], file["path"]) == (False, str(log))
+
+
+@pytest.mark.parametrize(
+    ("break_it", "words"),
+    [
+        pytest.param(None, "the broker has no positions of it; check --host", id="unknown host"),
+        pytest.param(b"{", "cannot be read: ", id="garbled"),
+    ],
+)
+def test_status_without_positions_that_can_be_read_is_an_error_of_one_line(
+    logs_url: str, own_host: str, break_it: bytes | None, words: str
+) -> None:
+    Saved(logs_url, own_host).put(break_it)
+
+    done = status(logs_url, own_host)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+
+
+def test_status_without_a_bucket_or_a_broker_is_an_error_of_one_line(
+    logs_url: str, own_host: str, free_port: Callable[[], int]
+) -> None:
+    Saved(logs_url).delete_bucket()
+
+    no_bucket = status(logs_url, own_host)
+    no_broker = status(f"nats://127.0.0.1:{free_port()}", own_host)
+
+    for done, words in (
+        (no_bucket, f"logshipper: no agent of {own_host} runs here, and the stream or its buckets"),
+        (no_broker, "logshipper: no broker at nats://127.0.0.1:"),
+    ):
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith(words)
+        assert done.stderr.count("\n") == 1, done.stderr
