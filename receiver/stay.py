@@ -187,15 +187,20 @@ class Stay:
             if notice := spans.loss(logbook.spans):
                 output.notices.append(notice)
             batch = Batch(assignment, destination, logbook, output, spans)
-            return self._attempted(batch, first, chunks, attempts)
+            return self._attempted(batch, first, chunks, reading, attempts)
 
     def _attempted(
-        self, batch: Batch, first: Chunk, chunks: Iterator[Chunk], attempts: Attempts
+        self,
+        batch: Batch,
+        first: Chunk,
+        chunks: Iterator[Chunk],
+        reading: Reading,
+        attempts: Attempts,
     ) -> Done:
         """Write a batch to its end; whatever is reported of it is no death of a worker."""
         try:
             fault("fetched")
-            self._write(batch, first, chunks, attempts)
+            self._write(batch, first, chunks, reading, attempts)
             done = batch.finish()
         except OSError:
             with suppress(OSError, Damaged):  # the journal still says what is to be undone
@@ -213,9 +218,17 @@ class Stay:
         return done
 
     def _write(
-        self, batch: Batch, first: Chunk, chunks: Iterator[Chunk], attempts: Attempts
+        self,
+        batch: Batch,
+        first: Chunk,
+        chunks: Iterator[Chunk],
+        reading: Reading,
+        attempts: Attempts,
     ) -> None:
-        """Write the chunks, each of which is noted before: whoever dies over it leaves the note behind."""
+        """Write the chunks, each of which is noted before: whoever dies over it leaves the note behind.
+
+        A batch that is full before its last chunk is written ends there.
+        """
         attempt, count = self._attempt, 0
         for chunk in chain([first], chunks):
             if attempt.is_hopeless:
@@ -223,7 +236,8 @@ class Stay:
                 continue
             count += len(chunk.messages)
             attempts.write(attempt.begun(chunk.last.sequence + 1, count))
-            batch.write(chunk)
+            if rest := batch.write(chunk):
+                reading.put_back(rest)
             if chunk is first:
                 fault("appended")
 

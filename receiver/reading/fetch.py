@@ -66,6 +66,11 @@ class Chunk:
         messages = self.messages[:count]
         return Chunk(messages, _size_of(messages))
 
+    def behind(self, count: int) -> "Chunk | None":
+        """Return what is behind the first `count` of its messages, None where that is nothing."""
+        messages = self.messages[count:]
+        return Chunk(messages, _size_of(messages)) if messages else None
+
 
 class Reading:
     """What a partition has from `first` on, for one stay. While a chunk is being written the next one is fetched."""
@@ -78,35 +83,43 @@ class Reading:
         self._most = most
         self._source = _Source(connection, assignment, first)
         self._ahead: Future[Chunk | None] | None = None
+        self._left_over: Chunk | None = None
         self._size = 0
 
     def batch(self, wait: float = 0.0) -> Iterator[Chunk]:
         """Yield a batch: what is there, about its limit of bytes; wait at most `wait` seconds for its first message.
 
-        When there is more, its first pull is under way as soon as the last chunk of this batch is out. Raises
-        `ConnectionLost`, `Rejected` or TimeoutError; the consumer then stands nobody knows where, and the next stay puts
+        What was put back ends it, and comes first in the next one. When there is more, its first pull is under way as soon
+        as the last chunk of this batch is out. Raises `ConnectionLost`, `Rejected` or TimeoutError; the consumer then stands nobody knows where, and the next stay puts
         it back.
         """
         self._size = 0
-        pending = self._ahead or self._pull(wait)
-        while True:
-            self._ahead = pending
-            chunk = pending.result(2 * _LONGEST + wait)
-            self._ahead = None
-            if chunk is None:
-                return
+        while (chunk := self._next(wait)) is not None:
             if self._most:
                 chunk = chunk.beginning(self._most)
             self._size += chunk.size
             is_full = self._most > 0 or self._size >= self._limit
-            if chunk.last.pending and not self._most:
+            if chunk.last.pending and not self._most and not self._ahead:
                 self._size = 0 if is_full else self._size
-                self._ahead = pending = self._pull()
+                self._ahead = self._pull()
             proof = background.submit(self._source.prove())  # while the chunk is being written
             yield chunk
             proof.result(2 * _PATIENCE)
-            if is_full or not chunk.last.pending:
+            if is_full or self._left_over or not chunk.last.pending:
                 return
+
+    def put_back(self, chunk: Chunk) -> None:
+        """Take back the end of the chunk that was yielded last: this batch has no room for it."""
+        self._left_over = chunk
+
+    def _next(self, wait: float) -> Chunk | None:
+        if chunk := self._left_over:
+            self._left_over = None
+            return chunk
+        self._ahead = self._ahead or self._pull(wait)
+        chunk = self._ahead.result(2 * _LONGEST + wait)
+        self._ahead = None
+        return chunk
 
     def _pull(self, wait: float = 0.0) -> "Future[Chunk | None]":
         return background.submit(self._source.pull(self._limit - self._size, wait))

@@ -41,6 +41,7 @@ __all__ = ["Batch"]
 
 _MOST_HELD = MAX_LINES_BYTES  # and a message more; a few KiB of zstd may decompress to a thousand times as much
 _FEW = 256  # hosts; their files stay open
+_MOST_FILES = 1_000  # of a host, and those of a message more; each costs half a millisecond that all hosts wait
 _NEWLINE = 10
 _MISSING = (Kind.GAP, Kind.LOSS)
 
@@ -87,12 +88,8 @@ class Batch:
             spans.begin(0 if assignment.epoch == 1 else assignment.first - 1)
         self._judge = Judge(spans)
         self._days = Days(named_zone(destination.time_zone), assignment.passed)
-        self._owners = Owners(
-            destination.output,
-            assignment.partition,
-            Layout(destination.path_template),
-            self._days,
-        )
+        self._layout = Layout(destination.path_template)
+        self._owners = Owners(destination.output, assignment.partition, self._layout, self._days)
         self._quarantine = Quarantine(destination.output, assignment.partition)
         self._gaps = GapBook(
             destination.state / f"p{assignment.partition}.gaps", assignment.partition
@@ -104,15 +101,18 @@ class Batch:
         self._most_of_many = assignment.limit + assignment.pull  # of a batch that is not compressed
         self._last: Delivery | None = None
         self._is_started = False
+        self._files: dict[str, set[str]] = {}  # by host, where each has one of its own
+        self._is_full = False
         self._ack = ""
         self.images: dict[str, PreImage] = {}
 
-    def write(self, chunk: Chunk) -> None:
-        """Append the lines of a chunk to their hosts' files; raises OSError.
+    def write(self, chunk: Chunk) -> Chunk | None:
+        """Append the lines of a chunk to their hosts' files; return what the batch has no room for; raises OSError.
 
+        Names of files cost a host nothing: a batch with very many of one host ends, so that others' lines between are committed.
         Lines of many hosts are held until there are more for each: opening and syncing a file costs more than its lines.
         """
-        pieces = self._pieces
+        pieces, count = self._pieces, 0
         for delivery, message in chunk.messages:
             headers = message.headers if has_ours(message.head) else None
             try:
@@ -124,9 +124,14 @@ class Batch:
             held = self._tally.size - self._appended
             if held > (self._most_of_many if len(pieces) > _FEW else _MOST_HELD):
                 self._append(pieces)
+            count += 1
+            if self._is_full:
+                break
         if len(pieces) <= _FEW:
             self._append(pieces)
-        self._pass(chunk)
+        rest = chunk.behind(count)
+        self._pass(chunk.beginning(count) if rest else chunk)
+        return rest
 
     def set_aside(self, chunk: Chunk, reason: str) -> None:
         """Set the messages of a chunk aside unread; raises OSError."""
@@ -169,13 +174,21 @@ class Batch:
         origin = decode_origin(headers)
         whole = decode_payload(headers, message.data, self._decompressor)
         moment = delivery.stored_at
-        for lines in self._judge.lines(host, origin, whole, delivery.sequence, moment):
+        found = self._judge.lines(host, origin, whole, delivery.sequence, moment)
+        self._note_files(host, found)
+        for lines in found:
             self._tally.lines += lines.count
             file = lines.section.path if lines.section else None
             live = self._owners.live_name(host, file, moment)
             payload = self._joined(live, host, lines)
             self._tally.size += len(payload)
             self._add(pieces.setdefault(live, []), payload, moment)
+
+    def _note_files(self, host: str, found: Iterable[Lines]) -> None:
+        if self._layout.has_file:
+            files = self._files.setdefault(host, set())
+            files.update(lines.file for lines in found)
+            self._is_full |= len(files) >= _MOST_FILES
 
     def _joined(self, live: str, host: str, lines: Lines) -> bytes:
         payload = lines.payload

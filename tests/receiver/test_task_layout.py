@@ -20,7 +20,7 @@ from receiver.writing.closet import Closet, Order
 from receiver.writing.keeping import Limits
 from receiver.writing.layout import Layout, host_key
 from receiver.writing.owners import owner_of
-from tests.receiver.partition import Partition, blocked, ours
+from tests.receiver.partition import Partition, blocked, lines_of, message, ours
 
 pytestmark = pytest.mark.nats
 
@@ -312,6 +312,43 @@ def test_a_path_that_is_too_long_for_a_file_system_is_cut_and_written(
     receive(partition, 1, rotate_size=3)
 
     assert sorted(tree(partition).values()) == [b"0\n", b"1\n", b"2\n", b"of another\n"]
+
+
+def test_many_files_of_one_host_hold_up_no_other_and_are_written_once(
+    partition: Partition,
+) -> None:
+    def flood(turn: int) -> list[tuple[str, bytes, dict[str, str]]]:
+        return [
+            message("evil", *(lines_of(f"{n}-{m}", turn * 2, b"%d\n" % turn) for m in range(500)))
+            for n in range(6)
+        ]
+
+    partition.publish(
+        *(ours("web01", "a", 0, b"0\n"), *flood(0), ours("web01", "a", 2, b"1\n"), *flood(1))
+    )
+    stay = replace(partition.assignment(), stay=Stay(30, 0.2))
+
+    report = task.run(stay, replace(partition.destination, path_template=BY_FILE))
+
+    assert (report.ended, report.done.until, report.done.lines) == (Ending.SILENCE, 15, 6002)
+    assert report.batches == 6
+    written = tree(partition)
+    assert len(written) == 3001
+    assert set(written.values()) == {b"0\n1\n"}
+
+
+def test_what_a_batch_has_no_room_for_is_there_for_the_next_task(partition: Partition) -> None:
+    partition.publish(
+        *(
+            message("web01", *(lines_of(f"{n}-{m}", 0, b"1\n") for m in range(500)))
+            for n in range(4)
+        )
+    )
+
+    found = [receive(partition, 1), receive(partition, 3)]
+
+    assert [(done.until, done.pending) for done in found] == [(3, 2), (5, 0)]
+    assert len(tree(partition)) == 4 * 500
 
 
 _FEW = """

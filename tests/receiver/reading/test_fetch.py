@@ -307,3 +307,24 @@ def test_nothing_stays_subscribed_after_a_batch(partition: Partition) -> None:
         background.wait(subscriptions(), 5) <= 1 + 1
     )  # the inbox of requests, one that ends just now
     assert threading.active_count() == threads
+
+
+@pytest.mark.parametrize("limit", [1, 64_000_000], ids=["a pull", "all"])
+def test_what_was_put_back_ends_a_batch_and_begins_the_next(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(fetch, "_PULL_MESSAGES", 4)
+    partition.lines("web01", *(b"%d" % number for number in range(10)))
+    assignment = replace(partition, limit=limit).assignment()
+    batches: list[list[int]] = []
+
+    with Reading(background.connection((partition.url,)), assignment, 1) as reading:
+        while not batches or batches[-1]:
+            batches.append([])
+            for chunk in reading.batch():
+                batches[-1] += [delivery.sequence for delivery, _ in chunk.beginning(3).messages]
+                if rest := chunk.behind(3):
+                    reading.put_back(rest)
+
+    assert [number for batch in batches for number in batch] == list(range(1, 11))
+    assert all(len(batch) <= 3 + 1 for batch in batches)

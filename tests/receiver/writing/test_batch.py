@@ -20,6 +20,7 @@ from receiver.outcome import Done
 from receiver.reading.fetch import Chunk
 from receiver.writing.batch import Batch
 from receiver.writing.files import Output
+from receiver.writing.layout import host_key
 from receiver.writing.logbook import Logbook
 from receiver.writing.spanbook import SpanBook
 from receiver.writing.spans import Kind
@@ -117,7 +118,8 @@ def write(
         spans = SpanBook(destination.state / "p0.spans")
         batch = Batch(Assignment(0, 1, 1, 1, passed=passed), destination, logbook, output, spans)
         for begin in range(0, len(delivered), chunk):
-            batch.write(Chunk(tuple(delivered[begin : begin + chunk]), 1))
+            if batch.write(Chunk(tuple(delivered[begin : begin + chunk]), 1)):
+                break
         return batch.finish()
 
 
@@ -344,6 +346,43 @@ def test_lines_of_few_and_of_many_hosts_stand_in_order_over_the_pulls_of_a_batch
     for host in range(hosts):
         lines = b"".join(b"line %d\n" % n for n in range(host, len(sent), hosts))
         assert (tmp_path / "out" / f"web{host}.log").read_bytes() == lines
+
+
+def of_many_files(name: str, files: int) -> tuple[str, bytes, dict[str, str]]:
+    """Return a message with a line of each of so many files of a host."""
+    parts = (lines_of(f"{name}-{number}", 0, b"%d\n" % number) for number in range(files))
+    return message("web01", *parts)
+
+
+@pytest.mark.parametrize(
+    ("has_too_many", "files"), [(False, 400), (True, 0)], ids=["its own", "of too many"]
+)
+def test_a_batch_ends_behind_the_message_with_which_a_host_has_a_thousand_files(
+    tmp_path: Path, has_too_many: bool, files: int
+) -> None:
+    register = tmp_path / "out" / ".owners"
+    if has_too_many:  # those below are written to one file
+        register.mkdir(parents=True)
+        (register / host_key("web01")).touch()
+        for number in range(40_000):
+            os.link(register / host_key("web01"), register / f"..{number}")
+    of_others = [(f"logs.p0.other{n}", b"line", None) for n in range(600)]
+    sent = [*of_others, *(of_many_files(name, 400) for name in "abacd"), of_others[0]]
+
+    done = write(tmp_path, sent, template="{host}/{file}")
+
+    assert (done.messages, done.lines, done.pending) == (604, 1800, 2)
+    assert done.until == 605
+    assert done.ack == "ack-604"
+    assert len(list((tmp_path / "out" / "web01").rglob("a-*"))) == files
+
+
+def test_a_batch_takes_all_of_a_host_with_hundreds_of_files(tmp_path: Path) -> None:
+    sent = [of_many_files("app", 300), *(of_many_files(f"r{n}", 1) for n in range(300))]
+
+    done = write(tmp_path, sent, template="{host}/{file}")
+
+    assert (done.messages, done.pending) == (301, 0)
 
 
 def test_a_day_that_is_over_stays_over_for_all_batches_behind_a_clock_that_was_set_back(
