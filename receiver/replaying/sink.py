@@ -1,7 +1,8 @@
 """Where the driver of a replay brings lines to itself: one stream on standard output, or files at a pace."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +14,9 @@ from receiver.writing.quarantine import Quarantine
 from receiver.writing.rebuild import Piece
 
 __all__ = ["HostFiles", "Sink", "Standard"]
+
+_TOGETHER = 1024 * 1024  # bytes that are written at a time, and a part of a piece more
+_MOST_SHOWN = 256  # characters of a path, which a host may make of 4,096 bytes
 
 
 class Sink(Protocol):
@@ -35,16 +39,27 @@ class Standard:
         """`prefixed` begins every line with host and file."""
         self._descriptor = descriptor
         self._endings = Endings()
-        self._shape: Callable[[Piece], bytes] = _prefixed if prefixed else self._plain
+        self._shape: Callable[[Piece], Iterable[bytes]] = _prefixed if prefixed else self._plain
 
     def take(self, pieces: Sequence[Piece]) -> None:
         """Write lines whole; raises BrokenPipeError when nobody reads any more."""
-        view = memoryview(b"".join(map(self._shape, pieces)))
+        parts: list[bytes] = []
+        size = 0
+        for part in chain.from_iterable(map(self._shape, pieces)):
+            parts.append(part)
+            size += len(part)
+            if size >= _TOGETHER:
+                self._write(b"".join(parts))
+                parts, size = [], 0
+        self._write(b"".join(parts))
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
         while view:
             view = view[os.write(self._descriptor, view) :]
 
-    def _plain(self, piece: Piece) -> bytes:
-        return self._endings.joined("", piece.source, piece.payload, follows=piece.follows)
+    def _plain(self, piece: Piece) -> Iterable[bytes]:
+        return (self._endings.joined("", piece.source, piece.payload, follows=piece.follows),)
 
     def refuse(self, refused: Refused) -> None:
         """Leave it where it is: in the stream."""
@@ -80,8 +95,18 @@ class HostFiles:
             aside.sync()
 
 
-def _prefixed(piece: Piece) -> bytes:
-    words = f"{piece.host}:{piece.file}" if piece.file else piece.host
-    mark = printable(words).encode("utf-8", "replace") + b": "
-    body = piece.payload.removesuffix(b"\n").replace(b"\n", b"\n" + mark)
-    return mark + body + b"\n"
+def _prefixed(piece: Piece) -> Iterator[bytes]:
+    """Yield a piece with host and file before each line, in small parts: all of it may be hundreds of times as much."""
+    path = _shown(printable(piece.file))
+    words = f"{printable(piece.host)}:{path}" if path else printable(piece.host)
+    mark = words.encode("utf-8", "replace") + b": "
+    payload, end = piece.payload, len(piece.payload) - piece.payload.endswith(b"\n")
+    most = max(1, _TOGETHER // (len(mark) + 1))
+    yield mark
+    for begin in range(0, end, most):
+        yield payload[begin : min(begin + most, end)].replace(b"\n", b"\n" + mark)
+    yield b"\n"
+
+
+def _shown(path: str) -> str:
+    return path if len(path) <= _MOST_SHOWN else f"{path[:_MOST_SHOWN]}…"
