@@ -90,23 +90,32 @@ Job = Callable[[list[Slice]], "list[Fetched | Failed]"]
 def merged(whole: Slice, window: int, at_once: int, job: Job, aside: Aside) -> Iterator[Fetched]:
     """Yield the messages of `whole` in order, fetched `at_once` slices of about `window` sequences at a time.
 
-    The next ones are fetched meanwhile. Raises OperatorError when a slice could not be read.
+    The next ones are fetched meanwhile, in halved slices where messages are large. Raises OperatorError when a slice could
+    not be read.
     """
+    widest = window
     asked = _next(whole, whole.first, window, at_once)
     pending = aside.start(partial(job, asked))
     while asked:
         answers = pending.result()
-        if any(
-            isinstance(answer, Fetched) and answer.until < item.until
-            for item, answer in zip(asked, answers, strict=True)
-        ):
+        if any(map(_is_short, asked, answers)):
             window = max(1, window // 2)  # their messages are larger than most
+        elif all(map(_is_light, answers)):
+            window = min(2 * window, widest)
         following = _next(whole, asked[-1].until, window, at_once)
         if following:
             pending = aside.start(partial(job, following))
         for item, answer in zip(asked, answers, strict=True):
             yield from _whole(item, answer, job, aside)
         asked = following
+
+
+def _is_short(item: Slice, answer: Fetched | Failed) -> bool:
+    return isinstance(answer, Fetched) and answer.until < item.until
+
+
+def _is_light(answer: Fetched | Failed) -> bool:
+    return isinstance(answer, Fetched) and answer.size < LIMIT // 2
 
 
 def _next(whole: Slice, first: int, window: int, count: int) -> list[Slice]:
