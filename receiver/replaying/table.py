@@ -1,8 +1,9 @@
 """A replay into a Parquet table: a row per line, in folders by date and host. Judges spans as files' lines are judged."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import chain, groupby
+from itertools import chain, groupby, repeat
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from receiver.replaying.units import Unit
 from receiver.writing.quarantine import Quarantine
 from receiver.writing.rebuild import Piece
 
-__all__ = ["refuse_without_arrow", "write_table"]
+__all__ = ["batches", "refuse_without_arrow", "write_table"]
 
 _COLUMNS = (
     "date date, host string, time timestamp, sequence bigint, number int, file string, line string"
@@ -113,65 +114,94 @@ def _rows(unit: Unit, reader: Reader, aside: Path) -> Iterator[pa.RecordBatch]:
     with attempt(aside, unit) as started:
         for run in reader.runs(unit):
             keep_refused(quarantine, run.refused)
-            yield from _batches(run.pieces)
+            yield from batches(run.pieces)
             started.reach(run.until)
         quarantine.sync()
 
 
-def _batches(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
-    gathered: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in chain.from_iterable(map(_of_message, _messages(pieces))):
-        gathered.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= _ROWS or size >= _BYTES:
-            yield from _joined(gathered)
-            gathered, rows, size = [], 0, 0
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Lines of a piece, `count` of them; `number` is that of the first among its message's."""
+
+    piece: Piece
+    number: int
+    count: int
+
+    @property
+    def file(self) -> str | None:
+        return _text(self.piece.file) or None
+
+    @property
+    def width(self) -> int:
+        """How many bytes stand in each row; of a long path and short lines they are most of it."""
+        return len(self.piece.host) + len(self.file or "") + 1
+
+
+def batches(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of pieces, those of many small ones together."""
+    gathered: list[_Rows] = []
+    count = size = 0
+    for rows in _numbered(pieces):
+        more = len(rows.piece.payload) + rows.count * rows.width
+        if gathered and (count + rows.count > _ROWS or size + more > _BYTES):
+            yield _together(gathered)
+            gathered, count, size = [], 0, 0
+        if rows.count > _ROWS or more > _BYTES:
+            yield from _apart(rows)
+        else:
+            gathered.append(rows)
+            count, size = count + rows.count, size + more
     if gathered:
-        yield from _joined(gathered)
+        yield _together(gathered)
 
 
-def _messages(pieces: Iterable[Piece]) -> Iterator[Iterable[Piece]]:
-    return (message for _, message in groupby(pieces, key=attrgetter("sequence")))
+def _numbered(pieces: Iterable[Piece]) -> Iterator[_Rows]:
+    for _, message in groupby(pieces, key=attrgetter("sequence")):
+        number = 0
+        for piece in message:
+            count = piece.payload.count(b"\n") + (not piece.payload.endswith(b"\n"))
+            yield _Rows(piece, number, count)
+            number += count
 
 
-def _of_message(pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
-    number = 0
-    for piece in pieces:
-        for batch in _of_piece(piece, number):
-            yield batch
-            number += batch.num_rows
+def _together(gathered: list[_Rows]) -> pa.RecordBatch:
+    payload = b"\n".join(rows.piece.payload.removesuffix(b"\n") for rows in gathered)
+    return _batch(gathered, _lines(payload))
 
 
-def _of_piece(piece: Piece, number: int) -> Iterator[pa.RecordBatch]:
-    lines = _lines(piece.payload)
-    file = _text(piece.file) or None
-    # host and path stand in each row: of a long path and short lines they are most of it
-    most = max(1, min(_ROWS, _BYTES // (len(piece.host) + len(file or "") + 1)))
-    time = pa.scalar(piece.stored_at // 1000, pa.timestamp("us", tz="UTC"))
+def _apart(rows: _Rows) -> Iterator[pa.RecordBatch]:
+    lines = _lines(rows.piece.payload.removesuffix(b"\n"))
+    most = max(1, min(_ROWS, _BYTES // rows.width))
     for begin in range(0, len(lines), most):
         part = lines.slice(begin, most)
-        count = len(part)
-        columns: list[Any] = [
-            pa.repeat(time.cast(pa.date32()), count),
-            pa.repeat(pa.scalar(piece.host), count),
-            pa.repeat(time, count),
-            pa.repeat(pa.scalar(piece.sequence), count),
-            pa.array(range(number + begin, number + begin + count), pa.int32()),
-            pa.repeat(pa.scalar(file, pa.string()), count),
-            part,
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=_ARROW)
+        yield _batch([_Rows(rows.piece, rows.number + begin, len(part))], part)
+
+
+def _batch(all_rows: list[_Rows], lines: pa.Array) -> pa.RecordBatch:
+    counts = (repeat(index, rows.count) for index, rows in enumerate(all_rows))
+    which = pa.array(chain.from_iterable(counts), pa.int32())
+    numbers = (range(rows.number, rows.number + rows.count) for rows in all_rows)
+
+    def column(name: str, values: Iterable[Any]) -> pa.Array:
+        return pa.array(values, _ARROW.field(name).type).take(which)
+
+    time = column("time", (rows.piece.stored_at // 1000 for rows in all_rows))
+    columns = [
+        time.cast(pa.date32()),
+        column("host", (rows.piece.host for rows in all_rows)),
+        time,
+        column("sequence", (rows.piece.sequence for rows in all_rows)),
+        pa.array(chain.from_iterable(numbers), pa.int32()),
+        column("file", (rows.file for rows in all_rows)),
+        lines,
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
 
 
 def _lines(payload: bytes) -> pa.Array:
     # no Python text for each line: of many short ones these would take twenty times their bytes
-    text = payload.removesuffix(b"\n").decode("utf-8", "replace")
+    text = payload.decode("utf-8", "replace")
     return pc.split_pattern(pa.array([text], pa.string()), "\n").flatten()
-
-
-def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    return list(pa.Table.from_batches(batches).combine_chunks().to_batches())
 
 
 def _text(value: str) -> str:

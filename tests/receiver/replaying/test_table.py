@@ -1,9 +1,11 @@
 """A replay into Parquet: a row per line, in folders by date and host."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import zstandard
 from pyspark.sql import SparkSession
@@ -13,8 +15,9 @@ from broker.selection import Selection
 from broker.wire.message import MAX_LINES_BYTES
 from receiver.replaying.again import MOST_HELD, Reader
 from receiver.replaying.folder import finish, prepare, publish_table
-from receiver.replaying.table import write_table
+from receiver.replaying.table import batches, write_table
 from receiver.replaying.units import Unit, cut_evenly
+from receiver.writing.rebuild import Piece
 from tests.receiver.partition import Partition, lines_of, message, ours
 
 
@@ -95,3 +98,47 @@ def test_lines_that_a_few_bytes_decompress_to_are_read_a_part_at_a_time(
     assert most < MOST_HELD + MAX_LINES_BYTES
     assert count == 20 + 1_000_000
     assert len(list(stage.glob("**/.quarantine/*"))) == 1
+
+
+@pytest.fixture
+def pool() -> Iterator[pa.MemoryPool]:
+    before = pa.default_memory_pool()
+    counting = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(counting)
+    yield counting
+    pa.set_memory_pool(before)
+
+
+def test_many_small_pieces_are_few_batches_in_little_memory(pool: pa.MemoryPool) -> None:
+    pieces = [
+        Piece(
+            "web01", f"/{n % 7}" if n % 3 else "", n // 5, n, b"%d\n" % n if n % 2 else b"a\n\xc3"
+        )
+        for n in range(50_000)
+    ]
+
+    found = list(batches(pieces))
+
+    most = pool.max_memory()
+    assert [len(batch) for batch in found] == [65_535, 9_465]
+    assert most < 16 * 1024 * 1024
+    rows = pa.Table.from_batches(found).drop(["date", "time"]).to_pylist()
+    expected, numbers = [], dict[int, int]()
+    for n, piece in enumerate(pieces):
+        for line in [str(n)] if n % 2 else ["a", "\ufffd"]:
+            number = numbers.setdefault(piece.sequence, 0)
+            numbers[piece.sequence] += 1
+            place = {"host": "web01", "sequence": n // 5, "number": number}
+            expected.append({**place, "file": piece.file or None, "line": line})
+    assert rows == expected
+
+
+def test_a_large_piece_between_small_ones_stays_in_its_place() -> None:
+    large = Piece("web01", "/" + "x" * 4000, 2, 2, b"\n" * 10_000)
+    small = [Piece("web01", "/a", sequence, 1, b"line") for sequence in (1, 2, 3)]
+
+    found = list(batches([small[0], large, *small[1:]]))
+
+    assert all(batch.nbytes < 20 * 1024 * 1024 for batch in found)
+    rows = [(row["sequence"], row["number"]) for batch in found for row in batch.to_pylist()]
+    assert rows == [(1, 0), *((2, number) for number in range(10_001)), (3, 0)]
