@@ -100,16 +100,7 @@ def test_lines_that_a_few_bytes_decompress_to_are_read_a_part_at_a_time(
     assert len(list(stage.glob("**/.quarantine/*"))) == 1
 
 
-@pytest.fixture
-def pool() -> Iterator[pa.MemoryPool]:
-    before = pa.default_memory_pool()
-    counting = pa.proxy_memory_pool(before)
-    pa.set_memory_pool(counting)
-    yield counting
-    pa.set_memory_pool(before)
-
-
-def test_many_small_pieces_are_few_batches_in_little_memory(pool: pa.MemoryPool) -> None:
+def test_many_small_pieces_are_few_batches_in_little_memory() -> None:
     pieces = [
         Piece(
             "web01", f"/{n % 7}" if n % 3 else "", n // 5, n, b"%d\n" % n if n % 2 else b"a\n\xc3"
@@ -117,11 +108,17 @@ def test_many_small_pieces_are_few_batches_in_little_memory(pool: pa.MemoryPool)
         for n in range(50_000)
     ]
 
-    found = list(batches(pieces))
+    before, held = pa.total_allocated_bytes(), [0]
 
-    most = pool.max_memory()
+    def watched() -> Iterator[Piece]:
+        for piece in pieces:
+            yield piece
+            held[0] = max(held[0], pa.total_allocated_bytes() - before)
+
+    found = list(batches(watched()))
+
+    assert held[0] < 16 * 1024 * 1024
     assert [len(batch) for batch in found] == [65_535, 9_465]
-    assert most < 16 * 1024 * 1024
     rows = pa.Table.from_batches(found).drop(["date", "time"]).to_pylist()
     expected, numbers = [], dict[int, int]()
     for n, piece in enumerate(pieces):
