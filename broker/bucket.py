@@ -1,14 +1,18 @@
 """Entries of a key-value bucket: read, and written by compare-and-set (ADR-8), with the least rights that this takes."""
 
+import asyncio
 import base64
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from broker.connecting.connection import Connection, ConnectionLost, Message, Rejected
 
 __all__ = ["Behind", "Conflict", "Entry", "Revision", "confirm", "history", "read", "write"]
 
-_WRONG_LAST_SEQUENCES = {10071, 10164}  # the second one while another write of the key is under way
+_WRONG_LAST_SEQUENCE = 10071
+_UNDER_WAY = 10164  # another write of the key is, or of another one that only names it
+_TRIES, _NEXT_TRY = 100, 0.01  # seconds
 _NEVER = 2**62  # a revision that no key comes to
 _LAST = re.compile(r"wrong last sequence: ([0-9]+)")
 _NO_MESSAGE = "404"
@@ -91,13 +95,15 @@ async def confirm(connection: Connection, bucket: str, key: str, entry: Entry | 
 
 
 async def _last(connection: Connection, bucket: str, key: str) -> int:
-    headers = {"Nats-Expected-Last-Subject-Sequence": str(_NEVER)}
     try:
-        await connection.ask(f"$KV.{bucket}.{key}", b"", headers)
+        await _ask(connection, bucket, key, b"", _NEVER)
     except Rejected as error:
         if found := _LAST.search(error.description):
             return int(found[1])
-        if error.error in _WRONG_LAST_SEQUENCES:  # another write of the key is under way
+        if error.error in {
+            _WRONG_LAST_SEQUENCE,
+            _UNDER_WAY,
+        }:  # another write of the key is under way
             raise Behind(f"{bucket}/{key} is being written") from None
         raise
     raise ConnectionLost("a write that cannot be was answered as if it were")
@@ -120,14 +126,28 @@ async def write(connection: Connection, bucket: str, key: str, value: bytes, rev
 
 
 async def _put(connection: Connection, bucket: str, key: str, value: bytes, revision: int) -> int:
-    headers = {"Nats-Expected-Last-Subject-Sequence": str(revision)}
     try:
-        answer = await connection.ask(f"$KV.{bucket}.{key}", value, headers)
+        answer = await _ask(connection, bucket, key, value, revision)
     except Rejected as error:
-        if error.error in _WRONG_LAST_SEQUENCES:
+        if error.error in {_WRONG_LAST_SEQUENCE, _UNDER_WAY}:
             raise Conflict(f"{bucket}/{key} is no longer at revision {revision}") from None
         raise
     return int(answer["seq"])
+
+
+async def _ask(
+    connection: Connection, bucket: str, key: str, value: bytes, revision: int
+) -> dict[str, Any]:
+    """Send a write, and again for a second while another one is under way: then nothing of it was stored."""
+    headers = {"Nats-Expected-Last-Subject-Sequence": str(revision)}
+    for _ in range(_TRIES - 1):
+        try:
+            return await connection.ask(f"$KV.{bucket}.{key}", value, headers)
+        except Rejected as error:
+            if error.error != _UNDER_WAY:
+                raise
+        await asyncio.sleep(_NEXT_TRY)
+    return await connection.ask(f"$KV.{bucket}.{key}", value, headers)
 
 
 async def _newest(connection: Connection, bucket: str, key: str) -> Message:

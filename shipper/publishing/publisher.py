@@ -18,7 +18,7 @@ from shipper.publishing.answers import Answers
 from shipper.publishing.compression import fitting
 from shipper.publishing.heading import Heading
 from shipper.publishing.ownership import Ownership, fenced_by, hold
-from shipper.publishing.registry import WRONG_LAST_SEQUENCE, Registry
+from shipper.publishing.registry import UNDER_WAY, WRONG_LAST_SEQUENCE, Registry
 from shipper.publishing.rounds import Round
 from shipper.publishing.sending import patience_for, send
 from shipper.publishing.verdict import Ruling, Stored, Verdict, judge
@@ -31,6 +31,8 @@ _LAG = 1.0  # seconds of silence that a refusal counts as which no answer explai
 _LEAST_DUE = 1.5  # seconds for an answer by a server of several, once it has read a round; it grows as answers come late
 _MOST_DUE = 30.0  # seconds
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds, where another client writes between
+_NEXT_TRY = 0.01  # seconds, while another write of the subject is under way
+_MOST_TRIES = 300  # before it is said who that may be; each round that is stored makes up for one
 _ACTUAL = re.compile(r"wrong last sequence: (\d+)")
 _MESSAGE_TOO_LARGE = 10054
 _LEAST_ROOM = 1024
@@ -66,6 +68,8 @@ class Publisher:
         self._compression = compression
         self._crossed = 0  # how often in a row another client's message came before the round
         self._is_stranger_named = False
+        self._held_up = 0  # how often another write was under way
+        self._is_naming_told = False
         self._largest: int | None = None
         self._due = _LEAST_DUE
 
@@ -87,6 +91,9 @@ class Publisher:
             except ConnectionLost as error:
                 await self._waiting.pause(f"no acknowledgement from the broker: {error}")
             except Rejected as error:
+                if error.error == UNDER_WAY:
+                    await self._try_soon()
+                    continue
                 if error.error == _MESSAGE_TOO_LARGE:
                     self._shrink(len(left[0].payload), error)
                 await self._waiting.refused(error)
@@ -130,8 +137,9 @@ class Publisher:
         try:
             return await self._send(round_)
         except Rejected as error:
-            self._is_pending = False
-            if error.error not in WRONG_LAST_SEQUENCE:
+            # the write that is under way may be this round, sent before
+            self._is_pending = error.error == UNDER_WAY
+            if error.error != WRONG_LAST_SEQUENCE:
                 raise
             self._notice(error)
         return await self._settle(round_)
@@ -159,6 +167,7 @@ class Publisher:
         answer = await self._answers.wait(patience_for(size), subject, due)
         sequence = stored_at(answer_of(answer))
         self._crossed, self._is_pending = 0, False
+        self._held_up = max(0, self._held_up - 1)
         fault("stored")
         self._due = max(_LEAST_DUE, 0.9 * self._due)
         return sequence
@@ -206,6 +215,22 @@ class Publisher:
             newest.subject or self._registry.subject,
             newest.sequence,
         )
+
+    async def _try_soon(self) -> None:
+        """Wait a moment where another write of the subject is under way: nothing was stored, and it is over at once.
+
+        If it is this round, sent before, the next try is refused as stored. Whoever only names the subject, in a
+        header of a message to another one, must cost no more than that moment.
+        """
+        self._held_up += 1
+        if self._held_up >= _MOST_TRIES and not self._is_naming_told:
+            self._is_naming_told = True
+            logger.warning(
+                "the broker says time and again that another write of %s is under way: another client may be naming "
+                "this subject in Nats-Expected-Last-Subject-Sequence-Subject; find that client, and stop it",
+                self._registry.subject,
+            )
+        await asyncio.sleep(_NEXT_TRY * random.uniform(0.5, 1.5))
 
     async def _wait_for_replica(self) -> None:
         """Wait where the broker refuses what its own answer asks for: it lags, or its leader was cut off with the round in hand."""

@@ -13,10 +13,13 @@ from shipper.publishing.agent_id import AgentId
 from shipper.publishing.readback import ReadBack, origin_of
 from shipper.publishing.verdict import Stored
 
-__all__ = ["WRONG_LAST_SEQUENCE", "Registry"]
+__all__ = ["UNDER_WAY", "WRONG_LAST_SEQUENCE", "Registry"]
 
-WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
-"""Errors of JetStream for an expected sequence that is not the subject's last, the second while another write is under way."""
+WRONG_LAST_SEQUENCE = 10071
+"""The error of JetStream for an expected sequence that is not the subject's last."""
+
+UNDER_WAY = 10164
+"""The error of JetStream while another write of the subject is under way, our own before it or one that only names it."""
 
 _NO_MESSAGE = "404"
 

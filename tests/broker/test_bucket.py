@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,37 @@ async def test_what_is_the_newest_of_a_key_is_confirmed_and_nothing_is_written(
     assert await bucket.read(connection, "LOGS_OFFSETS", "p0") == entry
     await connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
     await bucket.confirm(connection, "LOGS_OFFSETS", "p0", None)
+
+
+class Crowded(Connection):
+    """A connection whose next writes a broker refuses, so many, since another one of the key is under way."""
+
+    left = 0
+
+    async def ask(self, subject: str, *rest: Any, **more: Any) -> dict[str, Any]:
+        if self.left and subject.startswith("$KV."):
+            self.left -= 1
+            raise Rejected(400, 10164, "wrong last sequence")
+        return await super().ask(subject, *rest, **more)
+
+
+async def test_a_write_is_sent_again_while_another_one_is_under_way(logs_url: str) -> None:
+    crowded = Crowded([logs_url], "test")
+
+    crowded.left = 5
+    revision = await bucket.write(crowded, "LOGS_OFFSETS", "p0", b"one", 0)
+    crowded.left = 5
+    with pytest.raises(bucket.Conflict):
+        await bucket.write(crowded, "LOGS_OFFSETS", "p0", b"two", revision + 1)
+    crowded.left = 5
+    await bucket.confirm(
+        crowded, "LOGS_OFFSETS", "p0", await bucket.read(crowded, "LOGS_OFFSETS", "p0")
+    )
+    crowded.left = 10_000
+    with pytest.raises(bucket.Conflict):
+        await bucket.write(crowded, "LOGS_OFFSETS", "p0", b"two", revision)
+
+    await crowded.close()
 
 
 async def test_what_a_replica_that_lags_has_is_not_confirmed(connection: Connection) -> None:

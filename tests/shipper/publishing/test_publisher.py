@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -266,6 +267,77 @@ async def test_another_client_on_the_subject_is_named_once_and_given_way_to(
     assert caplog.text.count(f"a client without our headers wrote to {web01}") == 1
     stored = [line for line in lines_of(await stream()) if line != b"not ours\n"]
     assert stored == [first.payload, second.payload]
+
+
+class Crowded(Connection):
+    """A connection whose next rounds a broker refuses, so many, since another write of their subject is under way."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__([url], "crowded")
+        self.left = 0
+
+    async def publish(
+        self, subject: str, payload: bytes = b"", reply: str = "", *rest: Any, **more: Any
+    ) -> None:
+        if self.left and subject.startswith("logs."):
+            self.left -= 1
+            error = {"code": 400, "err_code": 10164, "description": "wrong last sequence"}
+            await super().publish(reply, json.dumps({"error": error}).encode())
+        else:
+            await super().publish(subject, payload, reply, *rest, **more)
+
+
+async def test_a_round_is_sent_again_at_once_while_another_write_is_under_way(
+    logs_url: str, web01: Subject, make_round: Make, stream: Stream
+) -> None:
+    crowded = Crowded(logs_url)
+    publisher, owner = await own(crowded, web01)
+    rounds = [round_of(make_round, owner.agent, number) for number in range(10)]
+    began = asyncio.get_running_loop().time()
+
+    for r in rounds:
+        crowded.left = 10
+        await publisher.publish(r)
+    took = asyncio.get_running_loop().time() - began
+    await crowded.close()
+
+    assert took < 10  # a hundred tries of some 10 ms, where pauses that grow took half a minute
+    assert lines_of(await stream()) == [r.payload for r in rounds]
+
+
+async def test_a_round_whose_own_write_is_still_under_way_is_stored_once(
+    line: Any, web01: Subject, make_round: Make, stream: Stream
+) -> None:
+    crowded = Crowded(line.url)
+    publisher, owner = await own(crowded, web01)
+    rounds = [round_of(make_round, owner.agent, number) for number in range(3)]
+
+    for r in rounds:
+        line.cut_after = b'"seq"'
+        publishing = asyncio.create_task(publisher.publish(r))
+        await until_stored(stream, rounds.index(r) + 1)
+        crowded.left = 3
+        await publishing
+    await crowded.close()
+
+    assert line.seen == len(rounds)
+    assert lines_of(await stream()) == [r.payload for r in rounds]
+
+
+async def test_that_another_write_is_under_way_time_and_again_is_told_once(
+    logs_url: str, web01: Subject, make_round: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    crowded = Crowded(logs_url)
+    publisher, owner = await own(crowded, web01)
+
+    crowded.left = 100
+    await publisher.publish(round_of(make_round, owner.agent, 0))
+    assert "naming" not in caplog.text
+    crowded.left = 400
+    await publisher.publish(round_of(make_round, owner.agent, 1))
+    await crowded.close()
+
+    assert caplog.text.count(f"another write of {web01} is under way") == 1
 
 
 async def test_whoever_else_answers_on_the_subject_is_not_believed(
