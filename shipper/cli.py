@@ -61,15 +61,20 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
 @settings_options(ShipperSettings, only={"server", "host", *ACCESS})
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
-def _status(context: click.Context, /, as_json: bool, **options: Any) -> None:
+def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
     """Show how far each file is shipped; works whether or not an agent runs."""
     import asyncio
 
-    from shipper.telling.status import render, render_json, running
+    from shipper.telling.live import ask
+    from shipper.telling.status import render, render_json
 
     settings = _settings(_merged(context, options))
-    hosts = running(settings.host) or [asyncio.run(_stored(settings))]
+    heard = ask(settings.host)
+    for sentence in (*heard.broken, *heard.not_asked):
+        click.echo(sentence, err=True)
+    hosts = heard.reports or [asyncio.run(_stored(settings))]
     click.echo(render_json(hosts) if as_json else render(hosts))
+    return Exit.FAILED if heard.broken else Exit.DONE
 
 
 async def _stored(settings: ShipperSettings) -> "HostReport":

@@ -8,7 +8,7 @@ from pathlib import Path
 from broker.address import Address
 from shipper.files.handles import most_open_files
 from shipper.telling.finding import Finding, bad, fine
-from shipper.telling.live import NoAnswer, ask
+from shipper.telling.live import ask
 
 __all__ = ["check_address", "check_limits", "check_running"]
 
@@ -19,15 +19,11 @@ _INOTIFY = Path("/proc/sys/fs/inotify")
 
 def check_running(host: str) -> Iterator[Finding]:
     """Say whether an agent of the host runs on this machine."""
-    try:
-        agents = ask(host)
-    except NoAnswer as error:
-        yield bad(str(error))
-    except OSError as error:
-        yield fine(str(error))
-    else:
-        for agent in agents:
-            yield fine(f"an agent of {host} runs here, pid {agent.pid}")
+    heard = ask(host)
+    yield from map(bad, heard.broken)
+    yield from map(fine, heard.not_asked)
+    for agent in heard.reports:
+        yield fine(f"an agent of {host} runs here, pid {agent.pid} of user {agent.user}")
 
 
 def check_limits(folders: int, files: int) -> Iterator[Finding]:

@@ -3,13 +3,15 @@
 Units are in the names, times are RFC 3339 in UTC, None is what cannot be known. Decides nothing but the words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, get_origin
 
 from shipper.filestate import FileState, Stage
 
 __all__ = ["FileReport", "HostReport", "Trouble", "behind", "reason_for"]
+
+_LARGEST_NUMBER = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class HostReport:
     """A host; `running` tells a report of the agent itself from one of the positions that it saved.
 
     `passed_over` are the paths of files that are not followed since they were not written for long (--ignore-older).
-    `sequence` is the stream's, of the last acknowledged block; `lost_bytes` are counted since `up_since`, by cause.
+    `pid` and `user` are whose process answered. `sequence` is the stream's, of the last acknowledged block; `lost_bytes` are counted since `up_since`, by cause.
     """
 
     host: str
@@ -55,6 +57,7 @@ class HostReport:
     files: tuple[FileReport, ...]
     saved: str | None = None
     pid: int | None = None
+    user: str | None = None
     up_since: str | None = None
     last_ack: str | None = None
     waiting_for: str = ""
@@ -83,9 +86,11 @@ class HostReport:
         try:
             files = tuple(FileReport(**_known(FileReport, file)) for file in document["files"])
             troubles = tuple(Trouble(**_known(Trouble, one)) for one in document["troubles"])
-            passed = tuple(document.get("passed_over", ()))
+            passed = tuple(_of(document.get("passed_over", []), str))
+            lost = dict(document.get("lost_bytes", {}))
+            _of(lost.values(), int)
             known = {**_known(cls, document), "files": files, "troubles": troubles}
-            return cls(**{**known, "passed_over": passed})
+            return cls(**{**known, "passed_over": passed, "lost_bytes": lost})
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"no report of an agent: {error}") from None
 
@@ -96,8 +101,23 @@ def _plain(value: Any) -> dict[str, Any]:
 
 
 def _known(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    names = {one.name for one in fields(kind)}
-    return {name: value for name, value in document.items() if name in names}
+    """Return what a document has of the fields of a kind; raises TypeError for a value of another type."""
+    found = {one.name: document[one.name] for one in fields(kind) if one.name in document}
+    for one in fields(kind):
+        if one.name in found and get_origin(one.type) not in {tuple, Mapping}:
+            _of([found[one.name]], one.type)
+    return found
+
+
+def _of(values: Iterable[Any], kind: Any) -> Iterable[Any]:
+    for value in values:
+        number = isinstance(value, int | float)
+        # a number without a fraction may come as an integer, and NaN is within no limits
+        if not isinstance(value, kind) and not (number and isinstance(0.0, kind)):
+            raise TypeError(f"a {type(value).__name__} in the place of another type")
+        if number and not -_LARGEST_NUMBER <= value <= _LARGEST_NUMBER:
+            raise TypeError("a number that is too large")
+    return values
 
 
 def behind(state: FileState, position: int) -> int:

@@ -14,22 +14,10 @@ from shipper.cursor import Cursor
 from shipper.positions import Positions, PositionsUnreadable
 from shipper.publishing.readback import ReadBack
 from shipper.publishing.rebuild import rebuild
-from shipper.telling.live import NoAnswer, ask
 from shipper.telling.report import FileReport, HostReport
 from shipper.telling.view import rfc3339
 
-__all__ = ["render", "render_json", "running", "stored"]
-
-
-def running(host: str) -> list[HostReport]:
-    """Return how the agents that run on this machine stand, of one host or, when it is empty, of all.
-
-    Raises `OperatorError` when one does not answer.
-    """
-    try:
-        return ask(host)
-    except (NoAnswer, OSError) as error:
-        raise OperatorError(str(error)) from None
+__all__ = ["render", "render_json", "stored"]
 
 
 async def stored(connection: Connection, host: str) -> HostReport:
@@ -122,7 +110,8 @@ def _head(host: HostReport) -> list[str]:
     if not host.running:
         return [f"host {host.host}: not running; {agent}, saved {host.saved}; {behind}"]
     since = f"up since {host.up_since}, last ack {host.last_ack or 'none yet'}"
-    head = [f"host {host.host}: running, pid {host.pid}, {since}; {agent}; {behind}"]
+    process = f"pid {host.pid} of user {host.user}"
+    head = [f"host {host.host}: running, {process}, {since}; {agent}; {behind}"]
     if host.waiting_for:
         head.append(f"waiting for: {printable(host.waiting_for)}")
     if host.lost_bytes:

@@ -1,25 +1,28 @@
 """What a running agent says of itself on its socket, to clients of every kind, and what stands there without one."""
 
 import asyncio
+import getpass
 import json
 import os
 import socket
+import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.exits import OperatorError
+from bench.processes import Process, Processes, wait_until
 from broker.subjects import own_token
 from shipper.filestate import FileState, Stage
 from shipper.telling.finding import Mark
-from shipper.telling.live import Live, NoAnswer, ask
+from shipper.telling.live import Heard, Live, ask
 from shipper.telling.premises import check_running
 from shipper.telling.report import FileReport, HostReport, Trouble, reason_for
-from shipper.telling.status import render, running
+from shipper.telling.status import render
 from tests.shipper.children import run_child
 from tests.shipper.host import Host
 
@@ -34,7 +37,8 @@ def report(agent: str = "1-aaaaaaaa", files: int = 1) -> HostReport:
             FileReport(f"/log/{n}\x1b.log", f"f{n}", "following", "", 4096 + n, 4096, n)
             for n in range(files)
         ),
-        pid=1,
+        pid=os.getpid(),
+        user=getpass.getuser(),
         troubles=(Trouble("/log/x", "may not be read"),),
         lost_bytes={"deleted": 5},
         passed_over=("/log/old",),
@@ -60,17 +64,17 @@ async def test_what_the_agent_says_arrives_as_it_was_said(host: str) -> None:
         heard = await asyncio.to_thread(ask, host)
         everybody = await asyncio.to_thread(ask)
 
-    assert heard == [report_of(host)]
-    assert report_of(host) in everybody
-    assert await asyncio.to_thread(ask, host) == []
+    assert heard == Heard([report_of(host)])
+    assert report_of(host) in everybody.reports
+    assert await asyncio.to_thread(ask, host) == Heard()
 
 
 async def test_a_host_whose_name_is_too_long_for_a_socket_will_do(host: str) -> None:
     long = f"{'x' * 60}.{'y' * 60}.{'z' * 60}.{host[-40:]}"
 
     async with Live(long, lambda: report_of(long)):
-        assert await asyncio.to_thread(ask, long) == [report_of(long)]
-        assert await asyncio.to_thread(ask, host) == []
+        assert await asyncio.to_thread(ask, long) == Heard([report_of(long)])
+        assert await asyncio.to_thread(ask, host) == Heard()
 
 
 async def test_clients_that_never_read_keep_nobody_from_asking_for_long(host: str) -> None:
@@ -89,10 +93,8 @@ async def test_clients_that_never_read_keep_nobody_from_asking_for_long(host: st
             client.setblocking(False)
             await asyncio.get_running_loop().sock_connect(client, name_of(host))
         while not heard:
-            try:
-                heard = await asyncio.to_thread(ask, host)
-            except NoAnswer:
-                cut_off += 1  # on a busy machine the last piece may come too late
+            said = await asyncio.to_thread(ask, host)
+            heard, cut_off = said.reports, cut_off + len(said.broken)
             await asyncio.sleep(0.05)
         for client in rude:
             client.close()
@@ -115,14 +117,31 @@ def test_an_agent_that_does_not_answer_is_said_to_be_stuck(host: str) -> None:
         stuck.bind(name_of(host))
         stuck.listen(1)
 
-        with pytest.raises(NoAnswer, match="stuck"):
-            ask(host, patience=0.1)
+        (stuck_one,) = ask(host, patience=0.1).broken
+        assert "it is stuck" in stuck_one
         (finding,) = check_running(host)
 
     assert (finding.mark, "stuck" in finding.text) == (Mark.BAD, True)
 
 
-@pytest.mark.parametrize("said", [b"[]", b"{}", b"hello", b'{"files": 1, "troubles": []}'])
+def told(**changed: Any) -> bytes:
+    """Return a report with other values of its own, or `file` of its file."""
+    document = report().document() | changed
+    document["files"] = [{**one, **changed.get("file", {})} for one in document["files"]]
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(b"[]", b"{}", b"hello", b'{"files": 1, "troubles": []}'),
+        *(b"[" * 100_000, b" " * 17 * 1024 * 1024),
+        *(told(file={"path": 5}), told(file={"behind_bytes": "x"}), told(file={"reason": None})),
+        *(told(file={"bytes_per_second": float("nan")}), told(file={"size_bytes": 10**400})),
+        *(told(troubles=[3]), told(lost_bytes=[5]), told(lost_bytes={"a": []})),
+        *(told(passed_over=[1]), told(host=None), told(waiting_for={}), told(last_ack=7)),
+    ],
+)
 def test_another_program_on_the_socket_is_an_error_of_one_line(host: str, said: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.bind(name_of(host))
@@ -130,14 +149,82 @@ def test_another_program_on_the_socket_is_an_error_of_one_line(host: str, said: 
 
         def answer() -> None:
             client, _ = stranger.accept()
-            with client:
+            with client, suppress(OSError):
                 client.sendall(said)
 
         answering = threading.Thread(target=answer)
         answering.start()
-        with pytest.raises(OperatorError, match="another version"):
-            running(host)
+        heard = ask(host)
         answering.join()
+
+    assert heard.reports == []
+    assert "another version" in heard.broken[0]
+
+
+def test_agents_that_do_not_answer_are_waited_for_together_and_the_others_shown(
+    own_host: str, processes: Processes
+) -> None:
+    drips = "import itertools; all(c.send(b' ') and not time.sleep(0.1) for _ in itertools.count())"
+    stuck = [
+        listening(processes, f"stuck{number}", own_host, does)
+        for number, does in enumerate(("time.sleep(60)", drips) * 2)
+    ]
+    lies = json.dumps({**report_of(own_host).document(), "pid": 1, "user": "root"})
+    well = listening(processes, "well", own_host, f"c.sendall({lies!r}.encode()); c.close()")
+
+    began = time.monotonic()
+    heard = ask(own_host, patience=2)
+    took = time.monotonic() - began
+
+    assert [(one.pid, one.user) for one in heard.reports] == [(well.pid, getpass.getuser())]
+    assert len(heard.broken) == len(stuck)
+    assert all(any(f"pid {one.pid} " in words for words in heard.broken) for one in stuck)
+    assert took < 6
+
+
+def test_a_name_of_another_process_is_passed_over(own_host: str, processes: Processes) -> None:
+    listening(processes, "other", own_host, "c.close()", pid="1")
+
+    assert ask(own_host) == Heard()
+
+
+def listening(processes: Processes, name: str, host: str, does: str, pid: str = "") -> Process:
+    """Start a process that listens as an agent would and does something with `c`, who asks."""
+    prefix = f"\0logship/status/{own_token(host)[:64]}/"
+    lines = (
+        "import os, socket, time",
+        "s = socket.socket(socket.AF_UNIX)",
+        f"s.bind({prefix!r} + ({pid!r} or str(os.getpid())))",
+        "s.listen(8)",
+        "print('listens', flush=True)",
+        "c, _ = s.accept()",
+        does,
+    )
+    process = processes.start(name, [sys.executable, "-c", "\n".join(lines)])
+    wait_until("it listens", lambda: "listens" in process.said(), 20, [process])
+    return process
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")
+async def test_another_user_who_asks_without_end_costs_little_and_keeps_nobody_from_asking(
+    open_folder: Path,
+) -> None:
+    host = open_folder.name
+    async with Live(host, lambda: report_of(host)):
+        asking = asyncio.create_task(
+            asyncio.to_thread(run_child, "asking_the_status_without_end", open_folder)
+        )
+        while not (open_folder / "asks").exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
+        began, used = time.monotonic(), time.process_time()
+        await asyncio.sleep(3)
+        used, took = time.process_time() - used, time.monotonic() - began
+        heard = await asyncio.to_thread(ask, host)
+        (open_folder / "asks").unlink()
+        await asking
+
+    assert used < 0.25 * took
+    assert heard.reports == [report_of(host)]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")

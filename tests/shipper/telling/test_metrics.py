@@ -90,7 +90,7 @@ def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
         [process],
     )
     later = samples(get(f"{url}/metrics")[1])
-    (status,) = [one for one in ask("web01") if one.pid == process.pid]
+    (status,) = [one for one in ask("web01").reports if one.pid == process.pid]
 
     assert told["logshipper_bytes_total"] == 7000
     assert 0 < told["logshipper_sent_bytes_total"] < 7000
