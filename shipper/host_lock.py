@@ -1,7 +1,8 @@
 """Lets one agent of a host run on a machine: abstract unix sockets, which the kernel frees when their process ends.
 
 A name stands for a host at one broker, so a host may ship to two. Whoever takes over stands beside the one before, in
-another place of the same name. Any local user may bind such a name: only who could end this agent anyway is believed.
+another place of the same name. Any local user may bind such a name: only root, who runs as this agent does and, for root,
+the user of the systemd unit are believed.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import errno
 import hashlib
 import logging
 import os
+import pwd
 import socket
 import struct
 import time
@@ -35,18 +37,14 @@ class _Holder:
     pid: int | None = None
     user: int | None = None
 
-    @property
-    def is_believed(self) -> bool:
-        """Whether it could end this agent anyway, or this one it."""
-        return self.user is not None and (os.geteuid() == 0 or self.user in {0, os.geteuid()})
-
 
 class HostLock:
     """What the running agent of a host holds on this machine, for each broker by what tells it from others."""
 
-    def __init__(self, host: str) -> None:
-        """Remember the host; nothing is held yet."""
+    def __init__(self, host: str, service: str = "logshipper") -> None:
+        """Remember the host, and as which user systemd runs shippers; nothing is held yet."""
         self._host = host
+        self._service = service
         self._held: dict[str, socket.socket] = {}
 
     def take(self, broker: str) -> None:
@@ -68,18 +66,25 @@ class HostLock:
         if holder is None:
             return
         process = f"pid {holder.pid}" if holder.pid else "a process that cannot be seen from here"
-        if holder.is_believed:
+        if holder.user in self._believed():
             raise OperatorError(
                 f"logshipper ({process}) ships for {self._host} on this machine; "
                 "stop it, or use --take-over"
             )
         logger.warning(
             "%s of user %s holds the name of %s's shipper on this machine; going on, for it is no process of this "
-            "user or root",
+            "user, root or the service",
             process,
             "unknown" if holder.user is None else holder.user,
             self._host,
         )
+
+    def _believed(self) -> set[int]:
+        believed = {0, os.geteuid()}
+        if os.geteuid() == 0:
+            with suppress(KeyError):
+                believed.add(pwd.getpwnam(self._service).pw_uid)
+        return believed
 
     def share(self, broker: str) -> None:
         """Hold the host beside whoever holds it."""

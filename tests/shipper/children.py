@@ -3,11 +3,13 @@
 import asyncio
 import concurrent.futures.thread  # noqa: F401 - cannot be imported any more once the rights are gone
 import os
+import pwd
 import resource
 import socket
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bench.processes import wait_until
@@ -119,17 +121,37 @@ def asking_the_status_without_end(folder: str) -> None:
 
 
 def beside_a_stranger(folder: str) -> None:
-    """Hold a host whose name another user holds, as a user whom nobody believes to be it; `folder` stands for a broker."""
+    """Hold a host whose name another user holds, as root and as one more user; `folder` stands for a broker."""
+    with _held_by_another(folder, STRANGER):
+        asyncio.run(_hold_beside_a_stranger(folder))
+        _become_nobody()
+        asyncio.run(_hold_beside_a_stranger(folder))
+
+
+def beside_the_service(folder: str) -> None:
+    """Be refused, as root, beside the user whom systemd runs shippers as; `folder` stands for a broker."""
+    with _held_by_another(folder, NOBODY):
+        service = pwd.getpwuid(NOBODY).pw_name
+        try:
+            HostLock("web01", service).take(folder)
+        except OperatorError as error:
+            assert "ships for web01" in str(error)  # noqa: PT017 - there is no pytest in here
+        else:
+            raise AssertionError("it was held")
+
+
+@contextmanager
+def _held_by_another(folder: str, user: int) -> Iterator[None]:
     ready, says = os.pipe()
     ends, lives = os.pipe()
     if os.fork() == 0:
         os.close(lives)
-        os.setuid(STRANGER)
+        os.setuid(user)
         asyncio.run(_hold_as_a_stranger(folder, says, ends))
         os._exit(0)
     assert os.read(ready, 4) == b"held"
-    _become_nobody()
-    asyncio.run(_hold_beside_a_stranger(folder))
+    yield
+    os.close(lives)
 
 
 async def _hold_as_a_stranger(broker: str, says: int, ends: int) -> None:

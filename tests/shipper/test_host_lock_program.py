@@ -153,3 +153,8 @@ async def test_asked_more_often_than_may_wait_the_holder_is_still_named(tmp_path
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")
 def test_another_user_who_holds_the_name_stops_no_agent(open_folder: Path) -> None:
     run_child("beside_a_stranger", open_folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")
+def test_an_agent_of_root_refuses_beside_one_of_the_services_user(open_folder: Path) -> None:
+    run_child("beside_the_service", open_folder)
