@@ -13,7 +13,6 @@ from broker.exits import OperatorError
 from broker.keeping.purge import Look, consequences, erase, look
 from broker.keeping.purge import purge as take_out
 from broker.keeping.room_marks import Amount
-from broker.keeping.room_plan import Memory
 from broker.keeping.wanted import Wanted
 from broker.looking.message import Held
 from broker.looking.one import as_text, fetch
@@ -61,10 +60,7 @@ logger = logging.getLogger(__name__)
 @click.option(
     "--everything",
     is_flag=True,
-    help=(
-        "Also the messages by which a shipper whose positions are lost learns how far it has come; it then ships its "
-        "files again."
-    ),
+    help="All that the stream holds, unless another option says less.",
 )
 @_DRY_RUN
 @YES
@@ -88,9 +84,8 @@ def purge(
             "say what is to go: --host, --partition, --before, --until-seq, --received, or --everything"
         )
     wanted = _wanted(host, partition, before, until_seq)
-    memory = Memory.NOTHING if everything else Memory.FILES
     seen = looking(
-        settings, "purge", lambda connection: look(connection, wanted, memory, received=received)
+        settings, "purge", lambda connection: look(connection, wanted, received=received)
     )
     for line in seen.tally.lines():
         click.echo(line)
@@ -98,7 +93,7 @@ def purge(
         return
     if not yes:
         ask("Remove that?")
-    gone = asking(settings, "purge", lambda connection: take_out(connection, seen, memory))
+    gone = asking(settings, "purge", lambda connection: take_out(connection, seen))
     _report(seen, gone)
 
 

@@ -11,7 +11,7 @@ from broker.connecting.connection import Connection
 from broker.exits import OperatorError
 from broker.keeping.room_asking import ask
 from broker.keeping.room_marks import Amount
-from broker.keeping.room_plan import Memory, Sweep
+from broker.keeping.room_plan import Sweep
 from broker.keeping.room_received import Received
 from broker.keeping.room_removing import remove
 from broker.keeping.room_scan import Scan
@@ -23,7 +23,7 @@ from broker.topology import STREAM
 __all__ = ["Look", "consequences", "erase", "look", "purge"]
 
 _ALL = Amount(2**63, 2**63)
-_STEP = 10_000  # messages that are removed before more are looked at
+_STEP = 5_000  # messages that are removed before more are looked at
 
 
 class Look:
@@ -36,26 +36,24 @@ class Look:
         self.tally = Tally(received)
 
 
-async def look(connection: Connection, wanted: Wanted, memory: Memory, *, received: bool) -> Look:
+async def look(connection: Connection, wanted: Wanted, *, received: bool) -> Look:
     """Return what would go; only what all receivers have if `received`. Raises `Rejected`, `ConnectionLost`."""
     info = await connection.api(f"STREAM.INFO.{STREAM}")
     known = (await ask(connection, info)).received
     seen = Look(info, known, replace(wanted, received=known) if received else wanted)
-    sweep = Sweep(_ALL, memory, seen.wanted)
     async with Scan(connection, int(info["state"]["first_seq"]), seen.wanted.filters) as scan:
         while page := await scan.page():
+            sweep = Sweep(_ALL, seen.wanted)
             for message in page:
                 sweep.take(message)
             seen.tally.add(sweep.chosen)
-            sweep.chosen.clear()
-    seen.tally.keep(sweep.kept())
     return seen
 
 
-async def purge(connection: Connection, seen: Look, memory: Memory) -> Amount:
+async def purge(connection: Connection, seen: Look) -> Amount:
     """Take out what was looked at, and return what went; raises `Rejected`, `ConnectionLost`."""
     total = Amount()
-    sweep = Sweep(_ALL, memory, seen.wanted)
+    sweep = Sweep(_ALL, seen.wanted)
     created = seen.info["created"]
     async with Scan(connection, int(seen.info["state"]["first_seq"]), seen.wanted.filters) as scan:
         while page := await scan.page():

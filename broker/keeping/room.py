@@ -21,7 +21,6 @@ from broker.keeping.room_expiry import ask_expiring, pause_of
 from broker.keeping.room_guard import DiskGuard
 from broker.keeping.room_making import Making
 from broker.keeping.room_marks import Amount, Bounds, Marks, Shortage, look_again_after, shortage
-from broker.keeping.room_plan import Memory
 from broker.keeping.room_report import RoomReport
 from broker.keeping.room_words import Speaker
 from broker.topology import STREAM
@@ -205,23 +204,14 @@ class RoomKeeper:
         return self._policy.on_full is OnFull.DROP_OLDEST and not self._guard.missing
 
     async def _take(self, info: Mapping[str, Any], state: State, short: Shortage) -> bool:
-        """Take what may go, each kind only where nothing is left of the one before; return whether that got anywhere."""
-        spare = await self._making.purge(info, state.received, short.to_low, Memory.FILES)
+        """Take what is received, and drop lines only where nothing of it is left; return whether that got anywhere."""
+        spare = await self._making.purge(info, state.received, short.to_low)
         self._purged(spare.amount)
         if spare.amount.covers(short.to_high) or not spare.is_all:
             return True
         if not self._may_drop:
             return False
-        # another keeper may have taken some meanwhile, here and before the last stage: the stream knows
-        now, left = await self._look_again(info)
-        if not left:
-            return True
-        files = await self._making.purge(now, state.received, left.to_high, Memory.OWNERS)
-        self._purged(files.amount)
-        self._speaker.forgot(files.amount)
-        if files.amount.covers(left.to_high) or not files.is_all:
-            return True
-        return await self._drop(now, state)
+        return await self._drop(info, state)
 
     async def _look_again(self, info: Mapping[str, Any]) -> tuple[Mapping[str, Any], Shortage]:
         """Return the stream as it is now, and what is short in it: nothing where it was made anew since `info`."""
@@ -239,6 +229,7 @@ class RoomKeeper:
         )
 
     async def _drop(self, info: Mapping[str, Any], state: State) -> bool:
+        # another keeper may have taken some meanwhile: the stream knows
         now, left = await self._look_again(info)
         if not left:
             return True

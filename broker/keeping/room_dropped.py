@@ -1,7 +1,6 @@
 """What went although no receiver had it, by name: host, sequences, times, files and lines. Values only."""
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -80,18 +79,9 @@ def _parsed(subject: str) -> tuple[str, int | None]:
     return found.host, found.partition
 
 
-def dropped(chosen: Iterable[Seen], staying: Mapping[str, Sequence[int]]) -> list[Dropped]:
-    """Return the ranges of messages that go; a message of the subject that stays ends a range."""
-    found = []
-    for subject, messages in by_subject(chosen).items():
-        stay = staying.get(subject, ())
-        run: list[Seen] = []
-        for seen in messages:
-            if run and bisect_right(stay, run[-1].sequence) != bisect_right(stay, seen.sequence):
-                found.append(_range(run))
-                run = []
-            run.append(seen)
-        found.append(_range(run))
+def dropped(chosen: Iterable[Seen]) -> list[Dropped]:
+    """Return the ranges of messages that go, one of each subject: none that stays may be between them."""
+    found = map(_range, by_subject(chosen).values())
     return sorted(found, key=lambda one: one.first)
 
 

@@ -15,7 +15,7 @@ from broker.connecting.connection import Connection, Rejected
 from broker.keeping.room_dropped import Dropped, dropped, iso
 from broker.keeping.room_drops import Announced, DropBook
 from broker.keeping.room_marks import Amount
-from broker.keeping.room_plan import Memory, Seen, Sweep
+from broker.keeping.room_plan import Seen, Sweep
 from broker.keeping.room_received import Received
 from broker.keeping.room_removing import remove
 from broker.keeping.room_scan import Scan
@@ -53,32 +53,32 @@ class Making:
         self._clock = clock
         self._is_in_doubt = True
 
-    async def purge(
-        self, info: Mapping[str, Any], received: Received, need: Amount, memory: Memory
-    ) -> Purge:
-        """Take out received messages that are no `memory`, the oldest first, as much as is needed or as there is.
+    async def purge(self, info: Mapping[str, Any], received: Received, need: Amount) -> Purge:
+        """Take out received messages, the oldest first, as much as is needed or as there is.
 
         Raises `Rejected`, `ConnectionLost`: some of it may have gone then.
         """
-        sweep = Sweep(need, memory, received)
+        sweep = Sweep(need, received)
         for segment in received.segments(int(info["state"]["first_seq"])):
-            await self._look_through(sweep, segment.first, segment.until, segment.filters)
+            scan = Scan(self._connection, segment.first, segment.filters)
+            await _look_through(scan, sweep, segment.until)
             if sweep.is_done:
                 break
         gone = await remove(self._connection, sweep.removals(), info["created"])
         return Purge(gone, not sweep.is_done)
 
     async def drop(self, info: Mapping[str, Any], received: Received, need: Amount) -> Drop:
-        """Take out the oldest messages, whoever has them, but for what tells who owns a subject; name them before.
+        """Take out the oldest messages, whoever has them; name those before that no receiver has.
 
         Raises OSError where they cannot be named: nothing went then. `Rejected`, `ConnectionLost`.
         """
         await self.settle()
-        sweep = Sweep(need, Memory.OWNERS)
+        sweep = Sweep(need)
         state = info["state"]
-        await self._look_through(sweep, int(state["first_seq"]), int(state["last_seq"]) + 1, [">"])
+        scan = Scan(self._connection, int(state["first_seq"]), [">"], origins=True)
+        await _look_through(scan, sweep, int(state["last_seq"]) + 1)
         lost = [seen for seen in sweep.chosen if not _has(received, seen)]
-        ranges = dropped(lost, sweep.staying())
+        ranges = dropped(lost)
         batch = secrets.token_hex(8)
         if ranges:
             self._is_in_doubt = True
@@ -118,14 +118,15 @@ class Making:
             return one.until
         return min(int(answer["message"]["seq"]), one.until)
 
-    async def _look_through(self, sweep: Sweep, first: int, until: int, filters: list[str]) -> None:
-        async with Scan(self._connection, first, filters) as scan:
-            while page := await scan.page():
-                for seen in page:
-                    if seen.sequence < until:
-                        sweep.take(seen)
-                if sweep.is_done or page[-1].sequence >= until - 1:
-                    return
+
+async def _look_through(scan: Scan, sweep: Sweep, until: int) -> None:
+    async with scan:
+        while page := await scan.page():
+            for seen in page:
+                if seen.sequence < until:
+                    sweep.take(seen)
+            if sweep.is_done or page[-1].sequence >= until - 1:
+                return
 
 
 def _has(received: Received, seen: Seen) -> bool:

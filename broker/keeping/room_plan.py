@@ -1,35 +1,28 @@
-"""What is to be taken out of the stream, of the messages that were looked at. Decides only.
-
-Some messages are memory, of shippers that lost theirs: the last one of a subject, the last one there that an agent wrote,
-and the last one with a section of a file, whose end is where the file goes on. What is looked at later takes that over from what
-was looked at before. A message that has no such part left can go, and nobody can tell that it was there: not by who owns
-the subject, nor by how far a file was shipped.
-"""
+"""What is to be taken out of the stream, of the messages that were looked at. Decides only."""
 
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum, auto
 from operator import attrgetter
 from typing import Protocol
 
 from broker.keeping.room_marks import Amount
-from broker.wire.message import Origin, Section
+from broker.wire.message import Origin
 
-__all__ = ["Choice", "Memory", "Removal", "Seen", "Sweep", "by_subject"]
+__all__ = ["Choice", "Removal", "Seen", "Sweep", "by_subject"]
 
 _PARTITION = re.compile(r"logs\.p(0|[1-9][0-9]{0,5})\..")
 _MOST = 10_000  # messages of one sweep, which all wait in memory to be removed
-_MOST_SECTIONS = 100_000  # of those messages
+_MOST_SECTIONS = 100_000  # of those messages, where their origins were asked for
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """A message that was looked at, without its lines; `size` is what the stream counts for it, in bytes.
 
-    `stored_at` is in nanoseconds since the epoch; `origin` is None where no agent of ours wrote it.
+    `stored_at` is in nanoseconds since the epoch; `origin` is None where no agent of ours wrote it, or where nobody asked.
     """
 
     sequence: int
@@ -43,17 +36,6 @@ class Seen:
         """The partition whose receiver is sent it, whatever it makes of the host's name; None where there is none."""
         found = _PARTITION.match(self.subject)
         return int(found[1]) if found else None
-
-
-class Memory(Enum):
-    """Which memory must stay."""
-
-    FILES = auto()
-    """Who owns each subject, and where each file goes on."""
-    OWNERS = auto()
-    """Who owns each subject."""
-    NOTHING = auto()
-    """None: shippers learn from the stream no more of what goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +59,10 @@ class Choice(Protocol):
 class Sweep:
     """Takes messages in the order of the stream and chooses which go, the oldest first, until as much went as must."""
 
-    def __init__(self, need: Amount, memory: Memory, received: Choice | None = None) -> None:
-        """Choose what is `received` only; all that is no memory where that is None."""
+    def __init__(self, need: Amount, choice: Choice | None = None) -> None:
+        """Choose only what `choice` has; any message where that is None."""
         self._need = need
-        self._memory = memory
-        self._received = received
-        self._holders: dict[Hashable, Seen] = {}
-        self._ends: dict[Hashable, int] = {}  # of files, the furthest so far
-        self._parts: dict[int, int] = {}  # how many a message has, by its sequence
+        self._choice = choice
         self._stay: defaultdict[str, list[int]] = defaultdict(list)
         self.chosen: list[Seen] = []
         self._sections = 0  # of what is chosen
@@ -98,37 +76,6 @@ class Sweep:
 
     def take(self, seen: Seen) -> None:
         """Look at the next message."""
-        if self._memory is Memory.NOTHING:
-            self._judge(seen)
-            return
-        self._give(("end", seen.subject), seen)
-        origin = seen.origin
-        if origin is None:
-            return
-        self._give(("agent", seen.subject), seen)
-        if self._memory is Memory.FILES:
-            for section in origin.sections:
-                self._give_file(section, seen)
-
-    def _give_file(self, section: Section, seen: Seen) -> None:
-        key = ("file", seen.subject, section.span.file)
-        # a file's end never moves back, whatever comes late
-        if self._ends.get(key, -1) < section.span.end:
-            self._ends[key] = section.span.end
-            self._give(key, seen)
-
-    def _give(self, key: Hashable, seen: Seen) -> None:
-        before = self._holders.get(key)
-        self._holders[key] = seen
-        self._parts[seen.sequence] = self._parts.get(seen.sequence, 0) + 1
-        if before is None:
-            return
-        self._parts[before.sequence] -= 1
-        if not self._parts[before.sequence]:
-            del self._parts[before.sequence]
-            self._judge(before)
-
-    def _judge(self, seen: Seen) -> None:
         if self.is_done or not self._may_go(seen):
             self._stay[seen.subject].append(seen.sequence)
             return
@@ -137,31 +84,18 @@ class Sweep:
         self.freed += Amount(seen.size, 1)
 
     def _may_go(self, seen: Seen) -> bool:
-        return self._received is None or self._received.has(
+        return self._choice is None or self._choice.has(
             seen.partition, seen.subject, seen.sequence, seen.stored_at
         )
-
-    def kept(self) -> list[Seen]:
-        """Return what was looked at and may go, but is memory that stays, in the order of the stream."""
-        found = {seen.sequence: seen for seen in self._holders.values() if self._may_go(seen)}
-        return [found[sequence] for sequence in sorted(found)]
-
-    def staying(self) -> dict[str, list[int]]:
-        """Return the sequences of what was looked at and stays, by subject, ascending."""
-        stay = {subject: set(sequences) for subject, sequences in self._stay.items()}
-        for seen in self._holders.values():
-            stay.setdefault(seen.subject, set()).add(seen.sequence)
-        return {subject: sorted(sequences) for subject, sequences in stay.items()}
 
     def removals(self) -> list[Removal]:
         """Return how to take out what was chosen, in few steps: whole beginnings of subjects where nothing stays before.
 
         Every message of a subject below the last one chosen must have been looked at.
         """
-        staying = self.staying()
         found = []
         for subject, chosen in by_subject(self.chosen).items():
-            lowest = min(staying.get(subject, ()), default=chosen[-1].sequence + 1)
+            lowest = min(self._stay.get(subject, ()), default=chosen[-1].sequence + 1)
             if not _is_nameable(subject):
                 lowest = 0
             count = bisect_left([seen.sequence for seen in chosen], lowest)

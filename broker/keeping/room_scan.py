@@ -26,9 +26,12 @@ _SIZE = "Nats-Msg-Size"
 class Scan:
     """The messages of some subjects from a sequence on; used as a context, which removes the consumer."""
 
-    def __init__(self, connection: Connection, first: int, filters: Sequence[str]) -> None:
-        """Ask nothing yet."""
+    def __init__(
+        self, connection: Connection, first: int, filters: Sequence[str], *, origins: bool = False
+    ) -> None:
+        """Ask nothing yet. With `origins`, the headers are read for who wrote each message."""
         self._connection = connection
+        self._origins = origins
         self._config: dict[str, Any] = {
             "ack_policy": "none",
             "deliver_policy": "by_start_sequence",
@@ -102,9 +105,8 @@ class Scan:
         payload = headers.get(_SIZE, "0")
         size = _RECORD + _HEADERS + len(message.subject.encode("utf-8", "surrogateescape")) + head
         size += (int(payload) if payload.isdigit() else 0) - len(f"{_SIZE}: {payload}\r\n")
-        taken.append(
-            Seen(delivery.sequence, message.subject, size, delivery.stored_at, _origin(headers))
-        )
+        origin = _origin(headers) if self._origins else None
+        taken.append(Seen(delivery.sequence, message.subject, size, delivery.stored_at, origin))
         if len(taken) == _PAGE or not delivery.pending:
             ended.set_result("")
 
@@ -113,7 +115,7 @@ def _origin(headers: dict[str, str]) -> Origin | None:
     try:
         return decode_origin(headers)
     except MalformedMessage:
-        return None  # what no shipper could read back is nobody's memory
+        return None  # nobody's: it names no file
 
 
 async def _result(ended: "asyncio.Future[str]") -> str:

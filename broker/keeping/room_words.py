@@ -23,7 +23,6 @@ class _Episode:
     """What was said, and what went, since space ran short."""
 
     is_making: bool = False
-    has_forgotten: bool = False
     waits: tuple[int, ...] | None = None
     purged: Amount = Amount()  # noqa: RUF009 - a frozen value
     dropped: Amount = Amount()  # noqa: RUF009 - a frozen value
@@ -53,16 +52,6 @@ class Speaker:
     def purged(self, gone: Amount) -> None:
         """Count what went that receivers have."""
         self._episode.purged += gone
-
-    def forgot(self, gone: Amount) -> None:
-        """Say that shippers have lost their second memory."""
-        if gone.messages and not self._episode.has_forgotten:
-            logger.warning(
-                "%d messages went by which shippers find out where files go on if they lose their --state-dir: one that "
-                "does so now ships such a file again; more room by --max-bytes",
-                gone.messages,
-            )
-            self._episode.has_forgotten = True
 
     def dropped(self, ranges: Sequence[Dropped]) -> None:
         """Name the hosts whose lines went for the first time since there was room."""

@@ -102,7 +102,6 @@ class Tally:
         self._subjects: dict[str, _Part] = {}
         self._all = _Part()
         self._unreceived = _Part()
-        self._kept: tuple[Seen, ...] = ()
 
     @property
     def amount(self) -> Amount:
@@ -122,35 +121,17 @@ class Tally:
             if not self._received.has(seen.partition, seen.subject, seen.sequence, seen.stored_at):
                 self._unreceived.add(seen)
 
-    def keep(self, messages: Iterable[Seen]) -> None:
-        """Take note of what was chosen and stays all the same, as the memory of shippers."""
-        self._kept = tuple(messages)
-
     def lines(self) -> list[str]:
-        """Return it for a person: what goes, what of it nobody has received, what stays, and each subject, the largest first."""
+        """Return it for a person: what goes, what of it nobody has received, and each subject, the largest first."""
         if not self.amount.messages:
-            return [
-                "nothing would be removed",
-                *(self._stays() or ["no message in the stream matches"]),
-            ]
+            return ["nothing would be removed: no message in the stream matches"]
         found = [f"{self._all.words()}, of {len(self._subjects)} subjects"]
         if self.unreceived.messages:
             found.append(
                 f"NOT RECEIVED of that: {self._unreceived.words()}; receivers will name them as missing"
             )
-        found += self._stays()
         largest = sorted(self._subjects.items(), key=lambda part: -part[1].amount.size)
         found += [f"  {printable(subject)}: {part.words()}" for subject, part in largest[:_SHOWN]]
         if len(largest) > _SHOWN:
             found.append(f"  and {len(largest) - _SHOWN} subjects more")
         return found
-
-    def _stays(self) -> list[str]:
-        if not self._kept:
-            return []
-        lines = sum(seen.origin.lines if seen.origin else 1 for seen in self._kept)
-        told = (
-            f"STAYS: {len(self._kept)} messages that match, with {lines} lines: the last of each host and file, from which a "
-            "shipper whose positions are lost learns how far it has come; --everything removes them too"
-        )
-        return [told]

@@ -1,4 +1,4 @@
-"""Messages taken out of a real stream: what goes, what stays for shippers to go on by, and what receivers say of it."""
+"""Messages taken out of a real stream: what goes, what stays, and what receivers say of it."""
 
 from pathlib import Path
 
@@ -7,7 +7,6 @@ import pytest
 from broker.connecting.connection import Connection
 from broker.exits import OperatorError
 from broker.keeping.purge import consequences, erase, look, purge
-from broker.keeping.room_plan import Memory
 from broker.keeping.wanted import Wanted
 from broker.looking.one import fetch
 from receiver.writing.spans import Kind
@@ -38,10 +37,10 @@ def held(partition: Partition) -> list[int]:
     return partition.ask(ask)
 
 
-def take_out(partition: Partition, wanted: Wanted, memory: Memory, received: bool = False) -> int:
+def take_out(partition: Partition, wanted: Wanted, received: bool = False) -> int:
     async def ask(connection: Connection) -> int:
-        seen = await look(connection, wanted, memory, received=received)
-        gone = await purge(connection, seen, memory)
+        seen = await look(connection, wanted, received=received)
+        gone = await purge(connection, seen)
         assert gone.messages == seen.tally.amount.messages
         assert gone.size == seen.tally.amount.size
         return gone.messages
@@ -50,27 +49,18 @@ def take_out(partition: Partition, wanted: Wanted, memory: Memory, received: boo
 
 
 @pytest.mark.parametrize(
-    ("wanted", "memory", "left"),
+    ("wanted", "left"),
     [
-        pytest.param(Wanted(2**63, hosts=("web01",)), Memory.FILES, [2, 4, 6, 7, 8], id="a host"),
-        pytest.param(
-            Wanted(2**63, hosts=("web01",)), Memory.NOTHING, [2, 4, 6, 8], id="all of a host"
-        ),
-        pytest.param(
-            Wanted(2**63, hosts=("*01",), partitions=(0,)), Memory.FILES, [7, 8], id="globs"
-        ),
-        pytest.param(Wanted(4), Memory.FILES, [4, 5, 6, 7, 8], id="below a sequence"),
-        pytest.param(Wanted(2**63), Memory.NOTHING, [], id="everything"),
-        pytest.param(Wanted(2**63, partitions=(1,)), Memory.NOTHING, list(range(1, 9)), id="none"),
-        pytest.param(
-            Wanted(2**63, before=1), Memory.NOTHING, list(range(1, 9)), id="before there was any"
-        ),
+        pytest.param(Wanted(2**63, hosts=("web01",)), [2, 4, 6, 8], id="a host"),
+        pytest.param(Wanted(2**63, hosts=("*01",), partitions=(0,)), [], id="globs"),
+        pytest.param(Wanted(4), [4, 5, 6, 7, 8], id="below a sequence"),
+        pytest.param(Wanted(2**63), [], id="everything"),
+        pytest.param(Wanted(2**63, partitions=(1,)), list(range(1, 9)), id="none"),
+        pytest.param(Wanted(2**63, before=1), list(range(1, 9)), id="before there was any"),
     ],
 )
-def test_what_was_chosen_goes_and_shippers_can_still_tell_how_far_they_are(
-    partition: Partition, wanted: Wanted, memory: Memory, left: list[int]
-) -> None:
-    count = take_out(partition, wanted, memory)
+def test_what_was_chosen_goes(partition: Partition, wanted: Wanted, left: list[int]) -> None:
+    count = take_out(partition, wanted)
 
     assert held(partition) == left
     assert count == 8 - len(left)
@@ -78,9 +68,9 @@ def test_what_was_chosen_goes_and_shippers_can_still_tell_how_far_they_are(
 
 def test_what_comes_after_the_look_stays(partition: Partition) -> None:
     async def ask(connection: Connection) -> None:
-        seen = await look(connection, ALL, Memory.NOTHING, received=False)
+        seen = await look(connection, ALL, received=False)
         await connection.ask("logs.p0.web01", b"new\n")
-        await purge(connection, seen, Memory.NOTHING)
+        await purge(connection, seen)
 
     partition.ask(ask)
 
@@ -93,10 +83,10 @@ def test_only_what_receivers_have_goes_and_they_miss_nothing(partition: Partitio
     more = ours("web01", "a", 28, b"line 4\n")
     partition.publish(more)
 
-    count = take_out(partition, ALL, Memory.FILES, received=True)
+    count = take_out(partition, ALL, received=True)
     done = partition.receive(partition.offset().next)
 
-    assert count == 6 + 1
+    assert count == 8
     assert done.findings == ()
     assert partition.read("web01") == b"line 0\nline 1\nline 2\nline 3\nline 4\n"
 

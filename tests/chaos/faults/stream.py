@@ -45,7 +45,7 @@ def purge_all(world: "World", chance: random.Random) -> None:
 
 
 def purge_host(world: "World", chance: random.Random) -> None:
-    """Purge one host's lines with `logbroker purge`, which leaves what its shipper goes by."""
+    """Purge one host's lines with `logbroker purge`."""
     host = chance.choice(world.hosts).name
     with _away(world, chance):
         before = _unreceived(world)
