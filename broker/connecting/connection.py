@@ -22,13 +22,14 @@ from broker import cancellation
 from broker.connecting.access import Access
 from broker.connecting.answer import ConnectionLost, Denied, Rejected, answer_of
 from broker.connecting.api import Api
+from broker.connecting.arrived import Arrived
 from broker.connecting.client import BrokerClient
 from broker.connecting.denials import Denials
 from broker.connecting.door import BrokerAway, Door
 from broker.connecting.ending import close_client, last_words, retrieve, translated
 from broker.connecting.finding import find
 from broker.connecting.inboxes import ANYBODY, Inboxes
-from broker.connecting.receiving import Arrived, Tap
+from broker.connecting.receiving import Tap
 from broker.connecting.repeating import may_be_repeated, repeated
 from broker.connecting.trust import Trust
 from broker.exits import ConfigurationError

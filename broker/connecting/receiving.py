@@ -5,40 +5,18 @@ tapped here costs one and a half, and two copies; everything else goes nats-py's
 """
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 from nats.errors import ProtocolError
 from nats.protocol.parser import Parser
 
-__all__ = ["Arrived", "ReceivingClient", "Tap"]
+from broker.connecting.arrived import Arrived
+
+__all__ = ["ReceivingClient", "Tap"]
 
 _END = b"\r\n"
-
-
-class Arrived(NamedTuple):
-    """A message as it came: `head` is its headers on the wire, status line included, empty where it has none."""
-
-    subject: str
-    reply: str
-    head: bytes
-    data: bytes
-
-    @property
-    def headers(self) -> dict[str, str] | None:
-        """The headers by name, a server's status as `Status` and `Description`; None where there are none."""
-        if not self.head:
-            return None
-        first, *lines = self.head.split(_END)
-        status, _, description = first.partition(b" ")[2].decode("utf-8", "replace").partition(" ")
-        found = {"Status": status, "Description": description} if status else {}
-        for line in lines:
-            name, colon, value = line.partition(b":")
-            if colon and (key := _header_name(name)) is not None:
-                found[key] = value.strip().decode("utf-8", "replace")
-        return found or None
 
 
 Tap = Callable[[Arrived], None]
@@ -156,9 +134,3 @@ def _sizes(words: list[bytes]) -> tuple[int, int]:
                 return 0, -1
     except ValueError:
         raise ProtocolError("nats: malformed message") from None
-
-
-@lru_cache(1000)
-def _header_name(raw: bytes) -> str | None:
-    name = raw.strip()
-    return name.decode() if name.isascii() and len(name.split()) == 1 else None

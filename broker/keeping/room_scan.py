@@ -20,7 +20,6 @@ __all__ = ["Scan"]
 _PAGE = 1000  # messages
 _PATIENCE = 30.0  # seconds for a page, for which the server may have to read some hundred MB
 _RECORD, _HEADERS = 30, 4  # bytes that a stored message takes beside its own, filestore of 2.15
-_SIZE = "Nats-Msg-Size"
 
 
 class Scan:
@@ -90,9 +89,9 @@ class Scan:
     def _take(self, message: Arrived, taken: list[Seen], ended: "asyncio.Future[str]") -> None:
         if ended.done():
             return
-        headers = message.headers or {}
         delivery = parse(message.reply)
         if delivery is None:
+            headers = message.headers or {}
             status = headers.get("Status", "")
             is_end = status in {"404", "408"}
             ended.set_result("" if is_end else f"{status} {headers.get('Description', '')}")
@@ -101,11 +100,9 @@ class Scan:
         if delivery.number != self._number:
             ended.set_result("a message was lost on its way")
             return
-        head = len(message.head)
-        payload = headers.get(_SIZE, "0")
-        size = _RECORD + _HEADERS + len(message.subject.encode("utf-8", "surrogateescape")) + head
-        size += (int(payload) if payload.isdigit() else 0) - len(f"{_SIZE}: {payload}\r\n")
-        origin = _origin(headers) if self._origins else None
+        size = _RECORD + _HEADERS + len(message.subject.encode("utf-8", "surrogateescape"))
+        size += message.own_head + message.size
+        origin = _origin(message.headers or {}) if self._origins else None
         taken.append(Seen(delivery.sequence, message.subject, size, delivery.stored_at, origin))
         if len(taken) == _PAGE or not delivery.pending:
             ended.set_result("")

@@ -11,10 +11,10 @@ its messages. Of messages that a receiver sets aside only the time when they wer
 are counted apart, as `set_aside`.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from broker.connecting.arrived import Arrived
 from broker.looking.message import rfc3339
 from broker.looking.told import Told, told
 from broker.subjects import InvalidHost, InvalidSubject, Subject
@@ -105,18 +105,18 @@ class Census:
         if parsed := self._parse(subject):
             self._sums[parsed.host].messages += messages
 
-    def last(self, subject: str, stored_at: int, headers: Mapping[str, str]) -> None:
+    def last(self, stored_at: int, message: Arrived) -> None:
         """Take in the last message of a subject."""
-        if parsed := self._parse(subject):
-            self._sums[parsed.host].hear(parsed.partition, stored_at, told(headers))
+        if parsed := self._parse(message.subject):
+            self._sums[parsed.host].hear(parsed.partition, stored_at, told(message))
 
-    def count(self, subject: str, stored_at: int, headers: Mapping[str, str]) -> None:
+    def count(self, stored_at: int, arrived: Arrived) -> None:
         """Count one message."""
-        parsed = self._parse(subject)
+        parsed = self._parse(arrived.subject)
         if parsed is None:
             return
         found = self._sums[parsed.host]
-        message = told(headers)
+        message = told(arrived)
         found.hear(parsed.partition, stored_at, message)
         if message is None:
             found.set_aside += 1

@@ -62,7 +62,7 @@ async def ask(connection: Connection, *, count_all: bool) -> Found:
         else max(state["first_seq"], state["last_seq"] + 1 - COUNTED)
     )
     async for delivery, message in _read(connection, at_sequence(begin), state["last_seq"]):
-        census.count(message.subject, delivery.stored_at, message.headers or {})
+        census.count(delivery.stored_at, message)
     return Found(census.hosts(whole=begin <= state["first_seq"]), nanoseconds(info["ts"]))
 
 
@@ -93,7 +93,7 @@ async def rates(connection: Connection, seconds: float) -> dict[str, float]:
 async def _last_of_each(connection: Connection, census: Census, state: Mapping[str, int]) -> None:
     """Tell of the last message of each subject."""
     async for delivery, message in _read(connection, EACH_LAST, state["last_seq"]):
-        census.last(message.subject, delivery.stored_at, message.headers or {})
+        census.last(delivery.stored_at, message)
 
 
 async def _read(connection: Connection, start: Start, last: int) -> AsyncGenerator[Taken, None]:

@@ -3,12 +3,12 @@
 The payload is not looked at: that a compressed one cannot be read, or holds other lines than it says, is not noticed here.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+from broker.connecting.arrived import Arrived
 from broker.wire.message import MalformedMessage, Origin, decode_origin
 
-__all__ = ["Told", "size_of", "told"]
+__all__ = ["Told", "told"]
 
 _ENCODINGS = frozenset({"", "zstd"})
 
@@ -32,12 +32,12 @@ class Told:
         return tuple(section.path for section in self.origin.sections) if self.origin else ()
 
 
-def told(headers: Mapping[str, str]) -> Told | None:
+def told(message: Arrived) -> Told | None:
     """Read the headers of a message that came without its payload; None for a message that a receiver sets aside.
 
     Another client's message counts as one line.
     """
-    size = size_of(headers)
+    headers, size = message.headers or {}, message.size
     try:
         origin = decode_origin(headers)
     except MalformedMessage:
@@ -47,9 +47,3 @@ def told(headers: Mapping[str, str]) -> Told | None:
     if not origin.compressed and origin.size != size:
         return None
     return Told(origin.lines, size, origin)
-
-
-def size_of(headers: Mapping[str, str]) -> int:
-    """Return the bytes of a message's payload, which the server tells where it leaves it out (`headers_only`)."""
-    text = headers.get("Nats-Msg-Size", "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0

@@ -68,7 +68,7 @@ async def _meet(connection: Connection, traffic: Traffic, last: int) -> None:
     try:
         while taken := await feed.take_up_to(last):
             for delivery, message in taken:
-                traffic.known(message.subject, delivery.stored_at, message.headers or {})
+                traffic.known(delivery.stored_at, message)
     finally:
         await feed.close()
 
@@ -81,8 +81,7 @@ async def _count(connection: Connection, traffic: Traffic, first: int) -> None:
         try:
             while not feed.pending or feed.pending < _TOO_MANY:
                 for delivery, message in await feed.wait():
-                    headers = message.headers or {}
-                    traffic.arrived(message.subject, delivery.stored_at, headers, clock())
+                    traffic.arrived(delivery.stored_at, message, clock())
         finally:
             await feed.close()
         traffic.skipped += feed.pending

@@ -5,13 +5,14 @@ of storage in nanoseconds since the epoch, by the broker's.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from broker.connecting.arrived import Arrived
 from broker.looking.message import nanoseconds
 from broker.looking.sight import Status
-from broker.looking.told import Told, size_of, told
+from broker.looking.told import Told, told
 from broker.rate import Rate
 from broker.subjects import InvalidHost, InvalidSubject, Subject
 
@@ -103,17 +104,17 @@ class Traffic:
         self._subjects: dict[str, Subject | None] = {}
         self.skipped = 0
 
-    def known(self, subject: str, stored_at: int, headers: Mapping[str, str]) -> None:
+    def known(self, stored_at: int, arrived: Arrived) -> None:
         """Take in when a host was last heard of, before the counting began."""
-        if (parsed := self._parse(subject)) and (message := told(headers)):
+        if (parsed := self._parse(arrived.subject)) and (message := told(arrived)):
             self._heard_of(parsed.host, stored_at, message)
 
-    def arrived(self, subject: str, stored_at: int, headers: Mapping[str, str], now: float) -> None:
+    def arrived(self, stored_at: int, arrived: Arrived, now: float) -> None:
         """Count a message that came in; what a receiver sets aside has bytes, but no lines and no host."""
-        parsed = self._parse(subject)
+        parsed = self._parse(arrived.subject)
         if parsed is None:
             return
-        message, size = told(headers), size_of(headers)
+        message, size = told(arrived), arrived.size
         lines = message.lines if message else 0
         self._total.add(size, lines, now)
         _rate(self._partitions, parsed.partition, self._began, now).add(size, lines, now)

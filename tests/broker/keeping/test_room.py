@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -11,6 +12,7 @@ from broker.keeping.room import RoomKeeper
 from broker.keeping.room_drops import NAME
 from broker.topology import STREAM
 from tests.broker.keeping.conftest import Stream
+from tests.raw import Raw
 
 ONE, OTHER, THIRD = "logs.p0.web01", "logs.p0.web02", "logs.p1.db"
 
@@ -97,6 +99,21 @@ def test_a_host_with_a_new_file_in_each_message_makes_nobody_wait(stream: Stream
 
     assert not keeper.report.waits
     assert len(stream.fill(ONE)) > 20
+
+
+@pytest.mark.parametrize("size", ["²", "9" * 5000, "99999999999999"])
+def test_a_size_that_a_client_made_up_harms_nothing(stream: Stream, size: str) -> None:
+    head = f"NATS/1.0\r\nNats-Msg-Size: {size}\r\nFoo: xx".encode()
+    told = urlsplit(stream.url)
+    with Raw(told.port or 0, told.username or "", told.password or "") as client:
+        client.say(b"HPUB %s %d %d\r\n%sx\n\r\n" % (OTHER.encode(), len(head), len(head) + 2, head))
+    there = stream.fill(ONE)
+    assert there[0] == 2
+    stream.commit(0, there[-1] + 1)
+
+    stream.look()
+
+    assert 0.4 < stream.info()["state"]["bytes"] / 1_000_000 < 0.5
 
 
 def test_a_host_that_sends_nothing_any_more_takes_no_room(stream: Stream) -> None:

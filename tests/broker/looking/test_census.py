@@ -1,36 +1,47 @@
+from typing import Any
+
 import pytest
 
+from broker.connecting.arrived import Arrived
 from broker.looking.census import Census, HostTraffic
 from broker.looking.hosts_view import Order, as_table, sorted_by
 from broker.wire.message import Origin, Section, Span, encode_origin
+from tests.broker.looking.conftest import without_payload
 
 _SECOND = 1_000_000_000
 
 
-def _headers(size: int, lines: int | None, *files: str) -> dict[str, str]:
-    """Return the headers of a message with a section of each file, of so many bytes and lines; None: another client's."""
+def _message(
+    subject: str,
+    size: int,
+    lines: int | None,
+    *files: str,
+    size_told: int | None = None,
+    **more: str,
+) -> Arrived:
+    """Return a message with a section of each file, of so many bytes and lines; None: another client's."""
     sections = [
         Section(file, Span("1", 0, size), size, lines or 0)
         for file in files or ("/var/log/app.log",)
     ]
     ours = {} if lines is None else encode_origin(Origin("1-a", 1, tuple(sections)))
-    return ours | {"Nats-Msg-Size": str(size * len(sections))}
+    return without_payload(subject, ours | more, size_told or size * len(sections))
 
 
 def _census() -> Census:
     census = Census()
     census.holds("logs.p0.web01", 4)
     census.holds("logs.p1.db01", 1)
-    census.last("logs.p0.web01", 40 * _SECOND, _headers(100, 2))
-    census.last("logs.p1.db01", 10 * _SECOND, _headers(7, None))
+    census.last(40 * _SECOND, _message("logs.p0.web01", 100, 2))
+    census.last(10 * _SECOND, _message("logs.p1.db01", 7, None))
     return census
 
 
 def test_what_was_counted_whole_is_exact() -> None:
     census = _census()
     for number in range(4):
-        census.count("logs.p0.web01", (10 + number * 10) * _SECOND, _headers(100, 2))
-    census.count("logs.p1.db01", 10 * _SECOND, _headers(7, None))
+        census.count((10 + number * 10) * _SECOND, _message("logs.p0.web01", 100, 2))
+    census.count(10 * _SECOND, _message("logs.p1.db01", 7, None))
 
     db, web = census.hosts(whole=True)
 
@@ -42,7 +53,7 @@ def test_what_was_counted_whole_is_exact() -> None:
 def test_what_was_counted_in_part_is_scaled_up_and_says_so() -> None:
     census = _census()
     for number in (3, 4):
-        census.count("logs.p0.web01", number * _SECOND, _headers(50 * number, number))
+        census.count(number * _SECOND, _message("logs.p0.web01", 50 * number, number))
 
     db, web = census.hosts(whole=False)
 
@@ -54,7 +65,7 @@ def test_what_was_counted_in_part_is_scaled_up_and_says_so() -> None:
 def test_a_host_in_two_partitions_is_one_host_with_the_younger_of_its_last_messages() -> None:
     census = _census()
     census.holds("logs.p3.web01", 2)
-    census.last("logs.p3.web01", 5 * _SECOND, _headers(1, 1, "/old"))
+    census.last(5 * _SECOND, _message("logs.p3.web01", 1, 1, "/old"))
 
     _, web = census.hosts(whole=False)
 
@@ -63,15 +74,15 @@ def test_a_host_in_two_partitions_is_one_host_with_the_younger_of_its_last_messa
 
 def test_a_path_is_shown_as_it_is_on_its_host() -> None:
     census = _census()
-    census.count("logs.p0.web01", 1, _headers(1, 1, "/a\nb%"))
+    census.count(1, _message("logs.p0.web01", 1, 1, "/a\nb%"))
 
     assert census.hosts(whole=False)[1].files == ("/a\nb%",)
 
 
 def test_lines_and_files_are_those_of_all_sections() -> None:
     census = _census()
-    census.count("logs.p0.web01", 50 * _SECOND, _headers(10, 2, "/b", "/c", "/a"))
-    census.last("logs.p0.web01", 50 * _SECOND, _headers(10, 2, "/b", "/c", "/a"))
+    census.count(50 * _SECOND, _message("logs.p0.web01", 10, 2, "/b", "/c", "/a"))
+    census.last(50 * _SECOND, _message("logs.p0.web01", 10, 2, "/b", "/c", "/a"))
 
     web = census.hosts(whole=True)[1]
 
@@ -81,7 +92,7 @@ def test_lines_and_files_are_those_of_all_sections() -> None:
 
 def test_files_are_those_of_the_last_message_where_no_other_was_read() -> None:
     census = _census()
-    census.last("logs.p0.web01", 50 * _SECOND, _headers(10, 2, "/b", "/a"))
+    census.last(50 * _SECOND, _message("logs.p0.web01", 10, 2, "/b", "/a"))
 
     assert census.hosts(whole=False)[1].files == ("/a", "/b")
 
@@ -90,7 +101,7 @@ def test_subjects_of_nobody_are_no_hosts() -> None:
     census = Census()
     for subject in ("logs.web01", "logs.p0.a/b", "logs.x.web01"):
         census.holds(subject, 1)
-        census.last(subject, 1, {})
+        census.last(1, without_payload(subject, {}, 0))
 
     assert census.hosts(whole=True) == []
 
@@ -98,7 +109,7 @@ def test_subjects_of_nobody_are_no_hosts() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"Nats-Msg-Size": "99"},
+        {"size_told": 99},
         {"Log-Spans": "nine"},
         {"Log-Spans": "[]"},
         {"Log-Agent": ""},
@@ -106,14 +117,13 @@ def test_subjects_of_nobody_are_no_hosts() -> None:
         {"Content-Encoding": "gzip"},
     ],
 )
-def test_what_a_receiver_sets_aside_tells_only_when_it_was_stored(wrong: dict[str, str]) -> None:
+def test_what_a_receiver_sets_aside_tells_only_when_it_was_stored(wrong: dict[str, Any]) -> None:
     census = Census()
     census.holds("logs.p0.web01", 2)
-    good = _headers(100, 2)
-    bad = {**_headers(100, 2, "/forged"), "Log-Agent": "forged", **wrong}
-    census.count("logs.p0.web01", 1, good)
-    census.last("logs.p0.web01", 2, bad)
-    census.count("logs.p0.web01", 2, bad)
+    bad = _message("logs.p0.web01", 100, 2, "/forged", **({"Log-Agent": "forged"} | wrong))
+    census.count(1, _message("logs.p0.web01", 100, 2))
+    census.last(2, bad)
+    census.count(2, bad)
 
     (web,) = census.hosts(whole=True)
 

@@ -12,6 +12,7 @@ from broker.looking.findings import Check, Grade, Limit, Verdict, overall
 from broker.looking.message import nanoseconds
 from broker.looking.sight import Replica, Status, Strays
 from broker.looking.thresholds import Thresholds
+from tests.broker.looking.conftest import without_payload
 from tests.broker.looking.test_sight import NOW, seen
 
 _TIME = datetime(2026, 11, 21, 16, tzinfo=UTC)
@@ -210,8 +211,8 @@ def test_more_servers_may_be_expected_than_are_configured() -> None:
 def test_silent_hosts_are_named(limit: Limit, grade: Grade) -> None:
     census = Census()
     now = nanoseconds(NOW)
-    census.last("logs.p0.web01", now - 7200 * 10**9, {})
-    census.last("logs.p0.web02", now - 10**9, {})
+    census.last(now - 7200 * 10**9, without_payload("logs.p0.web01", {}, 0))
+    census.last(now - 10**9, without_payload("logs.p0.web02", {}, 0))
 
     verdict = _judged(
         Check.HOSTS, seen(), Thresholds(silent=limit), hosts=census.hosts(whole=False)

@@ -4,28 +4,37 @@ from dataclasses import replace
 
 import pytest
 
+from broker.connecting.arrived import Arrived
 from broker.looking.message import nanoseconds
 from broker.looking.top_view import KEYS, By, Layout, screen
 from broker.looking.traffic import Picture, Traffic
 from broker.wire.message import Origin, Section, Span, encode_origin
+from tests.broker.looking.conftest import without_payload
 from tests.broker.looking.test_sight import NOW, seen
 
 _STORED = nanoseconds(NOW)
 _SECOND = 10**9
 
 
-def _headers(lines: int, size: int, waited: float = 0.0) -> dict[str, str]:
+def _message(
+    subject: str,
+    lines: int,
+    size: int,
+    waited: float = 0.0,
+    told: int | None = None,
+    **more: str,
+) -> Arrived:
     section = Section("/var/log/app.log", Span("1", 0, size), size, lines)
     origin = Origin("1-a", _STORED - int(waited * _SECOND), (section,))
-    return encode_origin(origin) | {"Nats-Msg-Size": str(size)}
+    return without_payload(subject, encode_origin(origin) | more, told or size)
 
 
 def _steady(seconds: int = 60) -> Traffic:
     """Return what was counted of ten messages a second of web01, and a message of db01 long ago."""
     traffic = Traffic(0.0)
-    traffic.known("logs.p1.db01", _STORED - 600 * _SECOND, {})
+    traffic.known(_STORED - 600 * _SECOND, without_payload("logs.p1.db01", {}, 0))
     for step in range(seconds * 10):
-        traffic.arrived("logs.p0.web01", _STORED, _headers(5, 1000, waited=2.0), step / 10)
+        traffic.arrived(_STORED, _message("logs.p0.web01", 5, 1000, waited=2.0), step / 10)
     return traffic
 
 
@@ -48,8 +57,8 @@ def test_hosts_are_told_with_their_silence_and_their_delay() -> None:
 
 def test_a_host_s_clock_that_is_anywhere_tells_no_delay() -> None:
     traffic = Traffic(0.0)
-    traffic.known("logs.p0.a", _STORED, _headers(1, 2) | {"Log-Read-At": "1"})
-    traffic.known("logs.p0.b", _STORED, _headers(1, 2, waited=-1.0))
+    traffic.known(_STORED, _message("logs.p0.a", 1, 2, **{"Log-Read-At": "1"}))
+    traffic.known(_STORED, _message("logs.p0.b", 1, 2, waited=-1.0))
 
     delays = {host.host: host.delay for host in traffic.picture(seen(), 1.0).hosts}
 
@@ -59,8 +68,8 @@ def test_a_host_s_clock_that_is_anywhere_tells_no_delay() -> None:
 def test_what_a_receiver_sets_aside_has_bytes_but_no_lines_and_no_host() -> None:
     traffic = Traffic(0.0)
     for step in range(600):
-        bad = _headers(5, 900) | {"Nats-Msg-Size": "1000"}
-        traffic.arrived("logs.p0.web01", _STORED, bad, step / 10)
+        bad = _message("logs.p0.web01", 5, 900, told=1000)
+        traffic.arrived(_STORED, bad, step / 10)
 
     picture = traffic.picture(seen(), 60.0)
 
@@ -117,7 +126,7 @@ def test_the_time_until_the_store_is_full_goes_by_its_speed(
 def _picture() -> Picture:
     traffic = _steady()
     for number in range(40):
-        traffic.known(f"logs.p0.host{number:02}", _STORED, _headers(1, 1, waited=30.0))
+        traffic.known(_STORED, _message(f"logs.p0.host{number:02}", 1, 1, waited=30.0))
     traffic.glanced(seen(), 0.0)
     return traffic.picture(seen(), 60.0)
 

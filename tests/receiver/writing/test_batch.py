@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.connecting.receiving import Arrived
+from broker.connecting.arrived import Arrived
 from broker.delivery import Delivery
 from broker.wire.message import MAX_LINES_BYTES
 from receiver.assignment import Assignment, Destination
