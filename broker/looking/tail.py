@@ -17,6 +17,7 @@ from broker.looking.message import Held, held
 from broker.moment import Moment
 from broker.printable import printable
 from broker.selection import Selection
+from broker.sizes import format_size
 from broker.subjects import host_filter, partition_filter
 from broker.topology import STREAM
 from broker.wire.message import MalformedMessage
@@ -28,6 +29,7 @@ _FIRST_WINDOW, _WIDER = (
     8,
 )  # messages that are looked at for the last lines, and by how much more next
 _AT_A_TIME = 4 * 1024 * 1024  # bytes
+_MOST_KEPT = 64 * 1024 * 1024  # bytes of the last lines, which wait in memory until all are read
 _MOST_LOOKED_AT = 500_000
 _DECOMPRESSOR = zstandard.ZstdDecompressor()
 logger = logging.getLogger(__name__)
@@ -196,14 +198,49 @@ async def _newest(
     more: Callable[[], Awaitable[list[Taken]]], wanted: Wanted
 ) -> list[tuple[str, str, bytes]]:
     """Return the last lines of what is there, by host and file."""
-    pieces: list[tuple[str, str, bytes]] = []
+    newest = _Newest(wanted.lines)
     while taken := await more():
-        pieces.extend(_pieces(taken, wanted))
-    left, kept = wanted.lines, []
-    for host, file, lines in reversed(pieces):
-        if left <= 0:
-            break
-        cut = last_lines(lines, left)
-        left -= cut.count(b"\n")
-        kept.append((host, file, cut))
-    return kept[::-1]
+        for host, file, lines in _pieces(taken, wanted):
+            newest.add(host, file, lines)
+    return newest.pieces()
+
+
+class _Newest:
+    """The last pieces of all that were added, as many as the lines need; headers may claim any number of lines."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._pieces: deque[tuple[str, str, bytes, int]] = deque()
+        self._lines = self._size = 0
+        self._is_cut = False
+
+    def add(self, host: str, file: str, lines: bytes) -> None:
+        cut = last_lines(lines, self._most)
+        count = cut.count(b"\n")
+        self._pieces.append((host, file, cut, count))
+        self._lines += count
+        self._size += len(cut)
+        while self._lines - self._pieces[0][3] >= self._most:
+            self._drop_oldest()
+        while self._size > _MOST_KEPT:
+            self._drop_oldest()
+            self._is_cut = True
+
+    def _drop_oldest(self) -> None:
+        *_, lines, count = self._pieces.popleft()
+        self._lines -= count
+        self._size -= len(lines)
+
+    def pieces(self) -> list[tuple[str, str, bytes]]:
+        """Return them, the oldest first, with no more lines than are asked for; says so where there are fewer."""
+        if self._is_cut and self._lines < self._most:
+            size = format_size(_MOST_KEPT)
+            logger.warning("only the last %s of lines are shown; see --since", size)
+        left, kept = self._most, []
+        for host, file, lines, _ in reversed(self._pieces):
+            if left <= 0:
+                break
+            cut = last_lines(lines, left)
+            left -= cut.count(b"\n")
+            kept.append((host, file, cut))
+        return kept[::-1]

@@ -2,11 +2,13 @@ import asyncio
 import logging
 import signal
 import subprocess
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
 import pytest
+import zstandard
 from click.testing import CliRunner
 
 from broker.commands.following import tail_lines
@@ -15,6 +17,7 @@ from broker.looking.lines import Run
 from broker.looking.tail import Wanted, tail
 from broker.selection import Selection
 from broker.topology import Topology
+from broker.wire.message import Origin, Section, Span, encode_origin
 from tests.broker.conftest import LOGBROKER
 from tests.broker.looking.conftest import Publish, message
 from tests.conftest import Server, apply_topology
@@ -50,6 +53,41 @@ async def test_messages_that_decompress_to_much_are_shown_a_part_at_a_time(
 
     assert sum(shown) == 18_000_000
     assert max(shown) == 6_000_000
+
+
+async def test_lines_that_decompress_to_much_and_claim_to_be_none_do_not_fill_the_memory(
+    connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    await connection.ask("logs.p0.web01", b"honest\n")
+    size = 16 * 1024 * 1024
+    origin = Origin("evil", 1, (Section("/a", Span("f", 0, size), size, 0),), compressed=True)
+    for _ in range(6):
+        payload = zstandard.compress(bytes(size))
+        await connection.ask("logs.p0.evil", payload, encode_origin(origin))
+
+    shown = await _shown(connection, Wanted(follow=False))
+
+    assert 0 < len(shown) <= 64 * 1024 * 1024 + 10
+    assert "only the last 64.0 MiB of lines are shown" in caplog.text
+
+
+async def test_many_large_messages_of_which_few_lines_are_wanted_leave_those(
+    connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    size = 16 * 1024 * 1024
+    origin = Origin("evil", 1, (Section("/a", Span("f", 0, size), size, 1),), compressed=True)
+    for number in range(6):
+        payload = zstandard.compress(b"%d\n" % number * (size // 2))
+        await connection.ask("logs.p0.evil", payload, encode_origin(origin))
+
+    tracemalloc.start()
+    shown = await _shown(connection, Wanted(lines=6, follow=False))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert shown == b"5\n" * 6
+    assert peak < 3 * size
+    assert "are shown" not in caplog.text
 
 
 async def test_the_last_lines_end_where_the_stream_ends(
