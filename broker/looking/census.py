@@ -11,6 +11,7 @@ its messages. Of messages that a receiver sets aside only the time when they wer
 are counted apart, as `set_aside`.
 """
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -19,7 +20,10 @@ from broker.looking.message import rfc3339
 from broker.looking.told import Told, told
 from broker.subjects import InvalidHost, InvalidSubject, Subject
 
-__all__ = ["Census", "HostTraffic"]
+__all__ = ["MOST_COUNTED", "Census", "HostTraffic"]
+
+MOST_COUNTED = 1000
+"""The files of a host that are counted; a host may make up paths without end."""
 
 _MOST_FILES = 20  # by host; what is more is counted
 
@@ -30,7 +34,8 @@ class HostTraffic:
 
     `bytes` are those of payloads as they are stored, compressed ones as such. `last_seen` and `first_seen` are when a
     message was stored, in nanoseconds since the epoch; `first_seen` is None where it is not known. `exact` says whether
-    `lines` and `bytes` were counted, rather than estimated. `files` are at most 20 paths of `file_count`. `file` is
+    `lines` and `bytes` were counted, rather than estimated. `files` are at most 20 paths of `file_count`, which is
+    1,001 where there are more than 1,000. `file` is
     that of its newest lines. `set_aside` is how many of the messages that were read a receiver would not take for
     lines; they are in no other number.
     """
@@ -91,6 +96,13 @@ class _Sum:
             self.last_size, self.last_lines = message.size, message.lines
             self.agent, self.last_files = message.agent, message.files
 
+    def name(self, files: Iterable[str]) -> None:
+        """Take in paths of files, up to one more than are counted."""
+        for file in files:
+            if len(self.files) > MOST_COUNTED:
+                return
+            self.files.add(file)
+
 
 class Census:
     """Counts; what it is told of may come in any order."""
@@ -126,7 +138,7 @@ class Census:
         found.bytes += message.size
         if found.first_seen is None or stored_at < found.first_seen:
             found.first_seen = stored_at
-        found.files.update(message.files)
+        found.name(message.files)
 
     def hosts(self, *, whole: bool) -> list[HostTraffic]:
         """Return the hosts that were heard of, by name; `whole` says whether every message that the stream holds was counted."""
@@ -165,6 +177,6 @@ class Census:
             agent=found.agent,
             file=found.last_files[-1] if found.last_files else "",
             files=tuple(sorted(files)[:_MOST_FILES]),
-            file_count=len(files),
+            file_count=min(len(files), MOST_COUNTED + 1),
             set_aside=found.set_aside,
         )

@@ -6,7 +6,7 @@ from datetime import timedelta
 from enum import Enum
 
 from broker.durations import format_duration
-from broker.looking.census import HostTraffic
+from broker.looking.census import MOST_COUNTED, HostTraffic
 from broker.looking.columns import columns
 from broker.looking.message import rfc3339
 from broker.sizes import format_size
@@ -72,7 +72,6 @@ def as_table(hosts: Sequence[HostTraffic], now: int, total: int) -> str:
 
 def _row(host: HostTraffic, now: int) -> tuple[str, ...]:
     about = "" if host.exact else "~"
-    rest = host.file_count - 1
     return (
         host.host,
         ",".join(f"p{number}" for number in host.partitions),
@@ -82,5 +81,11 @@ def _row(host: HostTraffic, now: int) -> tuple[str, ...]:
         "-" if host.first_seen is None else f"{rfc3339(host.first_seen)[:19]}Z",
         f"{rfc3339(host.last_seen)[:19]}Z",
         silence(host.silent_for(now)),
-        host.file + (f" and {rest} more" if rest > 0 else ""),
+        host.file + _more(host.file_count),
     )
+
+
+def _more(files: int) -> str:
+    if files > MOST_COUNTED:
+        return f", one of more than {MOST_COUNTED:,}"
+    return f" and {files - 1} more" if files > 1 else ""

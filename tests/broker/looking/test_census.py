@@ -97,6 +97,17 @@ def test_files_are_those_of_the_last_message_where_no_other_was_read() -> None:
     assert census.hosts(whole=False)[1].files == ("/a", "/b")
 
 
+def test_of_a_host_that_makes_up_files_no_more_than_a_thousand_are_counted() -> None:
+    census = _census()
+    for number in range(1500):
+        census.count(1, _message("logs.p0.web01", 1, 1, f"/{number:04}", f"/x/{number}"))
+
+    web = census.hosts(whole=True)[1]
+
+    assert (web.file_count, len(web.files), web.lines) == (1001, 20, 3000)
+    assert "/var/log/app.log, one of more than 1,000\n" in as_table([web], 0, 1)
+
+
 def test_subjects_of_nobody_are_no_hosts() -> None:
     census = Census()
     for subject in ("logs.web01", "logs.p0.a/b", "logs.x.web01"):
