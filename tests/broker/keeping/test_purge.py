@@ -1,5 +1,6 @@
 """Messages taken out of a real stream: what goes, what stays, and what receivers say of it."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,16 @@ def test_the_newest_of_a_host_is_said_to_be_what_its_shipper_goes_by(partition: 
 
     assert len(inner) == 1
     assert "newest of its host" in newest[1]
+
+
+def test_more_than_go_at_once_go_all_the_same(partition: Partition) -> None:
+    async def fill(connection: Connection) -> None:
+        for begin in range(0, 14_000, 500):
+            every = (f"logs.p0.web0{1 + (n % 7 == 0)}" for n in range(begin, begin + 500))
+            await asyncio.gather(*(connection.ask(subject, b"x\n") for subject in every))
+
+    partition.ask(fill)
+
+    take_out(partition, Wanted(2**63, hosts=("*01",)))
+
+    assert len(held(partition)) == 2000
