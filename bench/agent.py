@@ -25,7 +25,7 @@ from bench.processes import Process, Processes
 from bench.stored import judge_stored
 from bench.suite import Suite
 from bench.table import table
-from broker.subjects import Subject
+from broker.wire.subjects import Subject
 
 __all__ = ["Shipped", "main", "ship"]
 

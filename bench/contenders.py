@@ -13,9 +13,10 @@ from bench.cpu import named
 from bench.ports import free_port
 from bench.processes import Process, Processes, wait_until
 from bench.suite import Suite
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 from broker.declaring.provision import apply
-from broker.topology import MAX_PAYLOAD, STREAM, Topology
+from broker.topology import Topology
+from broker.wire.streams import MAX_PAYLOAD, STREAM
 
 __all__ = ["ALWAYS", "BY_DEFAULT", "Contender", "NoStrace", "bare", "provisioned", "slowed"]
 

@@ -11,8 +11,8 @@ from itertools import islice
 import zstandard
 
 from bench.backlog import LINE_BYTES, backlog
-from broker.subjects import Subject
 from broker.wire.message import Origin, Section, Span, encode_origin
+from broker.wire.subjects import Subject
 
 __all__ = ["BLOCK_LINES", "Sent", "blocks", "fill", "on_the_wire", "plain_lines", "store"]
 

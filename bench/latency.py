@@ -5,9 +5,9 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from broker.connecting.connection import Connection
-from broker.topology import STREAM
+from broker.client.connection import Connection
 from broker.wire.message import decode_origin
+from broker.wire.streams import STREAM
 
 __all__ = ["StoredMessage", "read_delays"]
 

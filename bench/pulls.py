@@ -3,9 +3,9 @@
 import asyncio
 import json
 
-from broker.connecting.connection import Arrived, Connection, ConnectionLost
-from broker.subjects import consumer_name
-from broker.topology import STREAM
+from broker.client.connection import Arrived, Connection, ConnectionLost
+from broker.wire.streams import STREAM
+from broker.wire.subjects import consumer_name
 
 __all__ = ["pull"]
 

@@ -13,7 +13,7 @@ from typing import Any
 from bench.field.system import Guarantees
 from bench.machine import Machine
 from bench.pairs import Ratio, ratio
-from broker.whole import write_whole
+from broker.app.whole import write_whole
 
 __all__ = ["Record", "Result", "Run", "Spread", "compared", "read", "write"]
 

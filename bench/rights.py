@@ -22,16 +22,17 @@ from bench.cpu import cpu_seconds
 from bench.processes import Process, Processes, wait_until
 from bench.pulls import pull
 from bench.table import table
-from broker.connecting.access import Access
-from broker.connecting.answer import answer_of, stored_at
-from broker.connecting.connection import Connection
+from broker.client.access import Access
+from broker.client.answer import answer_of, stored_at
+from broker.client.connection import Connection
 from broker.declaring.provision import apply
 from broker.granting.accounts import accounts_of
 from broker.granting.identity import Identity, Kind, Password
 from broker.serving.conf_accounts import render_accounts
-from broker.subjects import inbox_of
-from broker.topology import STREAM, Topology
+from broker.topology import Topology
 from broker.wire.message import Origin, Section, Span, encode_origin
+from broker.wire.streams import STREAM
+from broker.wire.subjects import inbox_of
 
 __all__ = ["Cost", "main", "measure"]
 

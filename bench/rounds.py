@@ -8,9 +8,9 @@ import socket
 from dataclasses import dataclass
 from types import TracebackType
 
-from broker.connecting.answer import answer_of, stored_at
-from broker.subjects import Subject
+from broker.client.answer import answer_of, stored_at
 from broker.wire.message import Origin, Section, Span, encode_origin
+from broker.wire.subjects import Subject
 
 __all__ = ["Publisher", "Rounds"]
 

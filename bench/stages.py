@@ -51,11 +51,11 @@ _AGENT = (
     ("count", ("count_lines",)),
     ("cut", ("shipper/files/blocks.py",)),
     ("read", ("shipper/files/reader.py",)),
-    ("send", ("broker/connecting/", "nats/", "shipper/publishing/")),
+    ("send", ("broker/client/", "nats/", "shipper/publishing/")),
 )
 _WORKER = (
     ("decompress", ("decode_payload",)),
-    ("fetch", ("broker/connecting/", "nats/", "receiver/reading/", "broker/delivery.py")),
+    ("fetch", ("broker/client/", "nats/", "receiver/reading/", "broker/wire/delivery.py")),
     ("append", ("Output.append",)),
     ("sync", ("Output.sync", "receiver/writing/writeback.py")),
     (
@@ -75,7 +75,7 @@ _WORKER = (
             "receiver/writing/received.py",
         ),
     ),
-    ("commit", ("receiver/writing/entry.py", "receiver/stay.py", "broker/offset.py")),
+    ("commit", ("receiver/writing/entry.py", "receiver/stay.py", "broker/wire/offset.py")),
 )
 _ABOUT = """\
 From the start of an agent until all lines of a backlog are in the received file and committed: user and system seconds per GB (1e9 bytes) \

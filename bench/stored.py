@@ -9,10 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 from bench.oracle import Verdict, judge
-from broker.connecting.connection import Connection
-from broker.subjects import Subject
-from broker.topology import STREAM
+from broker.client.connection import Connection
 from broker.wire.message import decode_origin, decode_payload
+from broker.wire.streams import STREAM
+from broker.wire.subjects import Subject
 
 __all__ = ["Stored", "judge_stored", "stored_lines"]
 

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from bench.ports import free_port
 from bench.processes import Process, Processes, ProgramDied, wait_until
-from broker.bucket import read
-from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
-from broker.offset import Offset
-from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, offset_key
+from broker.client.bucket import read
+from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
+from broker.wire.offset import Offset
+from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, offset_key
 
 __all__ = ["Suite"]
 

@@ -4,10 +4,10 @@ import sys
 
 import click
 
-from broker.connecting.servers import looks_like_server
-from broker.running import program
-from broker.running.lazily import Lazily
-from broker.running.options import spread
+from broker.app import program
+from broker.app.lazily import Lazily
+from broker.app.options import spread
+from broker.client.servers import looks_like_server
 
 __all__ = ["main"]
 

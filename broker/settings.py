@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 from pydantic import ByteSize, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from broker.address import Address, Listen, OptionalListen
-from broker.connecting.access_settings import ACCESS, AccessSettings, Servers
+from broker.app.address import Address, Listen, OptionalListen
+from broker.client.access_settings import ACCESS, AccessSettings, Servers
 from broker.settings_cluster import ClusterSettings
 from broker.settings_grant import GrantSettings
 from broker.settings_looking import CHECK_FIELDS, LookingSettings

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from broker.address import Address, Listen, parse_address
-from broker.running.configuration import Many, ProgramSettings
+from broker.app.address import Address, Listen, parse_address
+from broker.app.configuration import Many, ProgramSettings
 
 __all__ = ["ClusterSettings", "parse_route"]
 

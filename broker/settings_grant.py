@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from broker.app.configuration import ProgramSettings
 from broker.granting.limits import Limits
-from broker.running.configuration import ProgramSettings
 
 __all__ = ["GrantSettings"]
 

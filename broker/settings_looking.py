@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from broker.durations import Duration
-from broker.running.configuration import ProgramSettings
+from broker.app.configuration import ProgramSettings
+from broker.app.durations import Duration
 
 __all__ = ["CHECK_FIELDS", "LookingSettings"]
 

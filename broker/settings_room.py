@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from broker.running.configuration import ProgramSettings
+from broker.app.configuration import ProgramSettings
 
 __all__ = ["RoomSettings"]
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from broker.running.configuration import ProgramSettings
+from broker.app.configuration import ProgramSettings
 
 __all__ = ["ServiceSettings"]
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from broker.address import OptionalListen
-from broker.running.configuration import Many, ProgramSettings
+from broker.app.address import OptionalListen
+from broker.app.configuration import Many, ProgramSettings
 from broker.settings_cluster import parse_route
 
 __all__ = ["SCHEME", "SITES_FIELDS", "SitesSettings"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from broker.running.configuration import ProgramSettings
+from broker.app.configuration import ProgramSettings
 
 __all__ = ["TlsSettings"]
 

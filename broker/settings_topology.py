@@ -13,9 +13,10 @@ from pydantic import (
     field_validator,
 )
 
-from broker.durations import Duration, format_duration
-from broker.running.configuration import Many, ProgramSettings
-from broker.topology import MAX_PARTITIONS, UNBOUNDED, Topology
+from broker.app.configuration import Many, ProgramSettings
+from broker.app.durations import Duration, format_duration
+from broker.topology import UNBOUNDED, Topology
+from broker.wire.streams import MAX_PARTITIONS
 
 __all__ = ["TopologySettings"]
 

@@ -5,39 +5,21 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal
 
-from broker.subjects import consumer_name, own_token, partition_filter
+from broker.wire.streams import (
+    CONFIG_BUCKET,
+    MAX_PAYLOAD,
+    OFFSETS_BUCKET,
+    POSITIONS_BUCKET,
+    STREAM,
+    subjects_of,
+)
 
 __all__ = [
-    "CONFIG_BUCKET",
-    "MAX_PARTITIONS",
-    "MAX_PAYLOAD",
-    "OFFSETS_BUCKET",
-    "PARTITIONS_KEY",
-    "PAYLOAD_HEADROOM",
-    "POSITIONS_BUCKET",
-    "STREAM",
     "UNBOUNDED",
     "Topology",
     "is_computed",
     "mirrored_site",
-    "offset_key",
-    "partitions_in",
-    "positions_key",
-    "room_in",
-    "subjects_of",
 ]
-
-STREAM = "LOGS"
-OFFSETS_BUCKET = "LOGS_OFFSETS"
-CONFIG_BUCKET = "LOGS_CONFIG"
-POSITIONS_BUCKET = "LOGS_POSITIONS"
-PARTITIONS_KEY = "partitions"
-MAX_PARTITIONS = 10_000
-
-MAX_PAYLOAD = 8 * 1024 * 1024
-"""The largest message that the bundled broker takes, in bytes, headers included."""
-PAYLOAD_HEADROOM = 64 * 1024
-"""What a payload leaves free for its headers: clients do not count them, the server closes the connection over them."""
 
 UNBOUNDED = -1
 """A limit of the stream that does not limit."""
@@ -47,37 +29,6 @@ _COMPUTED = "logship.computed_max_bytes"  # metadata of the stream
 # the shortest that nats-server takes: a stream has one memory of Nats-Msg-Id for all of its hosts, in which one host's
 # message would be the duplicate of another's
 _DUPLICATE_WINDOW = timedelta(milliseconds=100)
-
-
-def room_in(max_payload: int) -> int:
-    """Return how large a payload may be where messages have at most `max_payload` bytes."""
-    return max_payload - min(PAYLOAD_HEADROOM, max_payload // 2)
-
-
-def offset_key(partition: int) -> str:
-    """Return the key of a partition's entry in the bucket of offsets."""
-    return f"p{partition}"
-
-
-def positions_key(host: str) -> str:
-    """Return the key of a host's snapshot in the bucket of positions."""
-    return own_token(host)
-
-
-def partitions_in(value: str | bytes | None) -> int | None:
-    """Return the number of partitions that the entry of the bucket says; None where it says none that there can be."""
-    text = value.decode("ascii", "replace") if isinstance(value, bytes) else value or ""
-    if not (text.isascii() and text.isdigit()) or len(text) > len(str(MAX_PARTITIONS)):
-        return None
-    return int(text) if 1 <= int(text) <= MAX_PARTITIONS else None
-
-
-def subjects_of(partitions: int) -> tuple[str, ...]:
-    """Return the subjects of the stream: those of its partitions and no others.
-
-    A line on any other subject would be stored, fill the stream, and never be read by a receiver.
-    """
-    return tuple(partition_filter(partition) for partition in range(partitions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,21 +97,6 @@ class Topology:
                 "max_msg_size": MAX_PAYLOAD,
             },
         )
-
-    def consumer(self, partition: int) -> dict[str, Any]:
-        """Return the configuration of a partition's durable pull consumer.
-
-        The ack floor is the committed offset; a delivery is repeated only by a reset, hence the long `ack_wait`.
-        """
-        return {
-            "durable_name": consumer_name(partition),
-            "deliver_policy": "all",
-            "ack_policy": "all",
-            "ack_wait": 86_400 * _NANOSECONDS,
-            "max_ack_pending": -1,
-            "filter_subject": partition_filter(partition),
-            "replay_policy": "instant",
-        }
 
     def _logs(self) -> dict[str, Any]:
         return {

@@ -6,7 +6,7 @@ from enum import Enum
 from math import inf
 from pathlib import Path
 
-from broker.connecting.access import Access
+from broker.client.access import Access
 from receiver.permissions import Permissions
 
 __all__ = ["LARGEST_PULL", "Assignment", "Destination", "Place", "Stay", "Turn"]

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from broker.exits import ConfigurationError, Exit
-from broker.running.notify import notifier_from
-from broker.running.options import given, settings_options, spread
-from broker.running.program import log_to_stderr, run
+from broker.app.exits import ConfigurationError, Exit
+from broker.app.notify import notifier_from
+from broker.app.options import given, settings_options, spread
+from broker.app.program import log_to_stderr, run
 from receiver.offsets_cli import COMMANDS as OFFSETS_COMMANDS
 from receiver.offsets_cli import offsets
 from receiver.replaying.settings import REPLAY_FIELDS, ReplaySettings

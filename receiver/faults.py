@@ -1,4 +1,4 @@
-"""The points of a receiver at which a test can kill it; `broker.faults` does it."""
+"""The points of a receiver at which a test can kill it; `broker.app.faults` does it."""
 
 __all__ = ["IN_BATCH", "IN_DRIVER", "IN_TURN", "IN_UNDO", "NOW_AND_THEN", "POINTS"]
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from broker.offset import Offset
-from broker.rate import Rate
+from broker.app.rate import Rate
+from broker.wire.offset import Offset
 from receiver.outcome import Blocked, Done
 
 __all__ = ["Meter", "Standing"]

@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 import click
 
-from broker import bucket
-from broker.connecting.connection import Connection, ConnectionLost, Denied, Rejected
-from broker.connecting.patience import ELECTION, until_answered
-from broker.exits import ConfigurationError, OperatorError
-from broker.running.options import given, settings_options
-from broker.running.program import log_to_stderr
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.options import given, settings_options
+from broker.app.program import log_to_stderr
+from broker.client import bucket
+from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
+from broker.client.patience import ELECTION, until_answered
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
 from receiver.settings import ASKING, ReceiverSettings
 
 __all__ = ["COMMANDS", "offsets"]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import PlainSerializer, PlainValidator
 
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
 from receiver.permissions import Permissions
 
 __all__ = ["FileMode", "FolderMode", "Mode", "group_name", "owner_name", "permissions_of"]

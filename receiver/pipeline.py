@@ -24,14 +24,14 @@ from functools import partial
 
 from pyspark import SparkContext
 
-from broker.connecting.connection import Connection
-from broker.exits import Exit, FencedError, OperatorError, leading
-from broker.running.desk import Desk
-from broker.running.ending import BrokenOff, Ending
-from broker.running.listening import Listening
-from broker.running.notify import Notifier
-from broker.running.program import log_to_stderr
-from broker.running.reload import differences
+from broker.app.desk import Desk
+from broker.app.ending import BrokenOff, Ending
+from broker.app.exits import Exit, FencedError, OperatorError, leading
+from broker.app.listening import Listening
+from broker.app.notify import Notifier
+from broker.app.program import log_to_stderr
+from broker.app.reload import differences
+from broker.client.connection import Connection
 from receiver.assignment import Assignment, Place
 from receiver.following import headcount
 from receiver.following.account import Account

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from broker.exits import OperatorError
-from broker.folder import make_folder
-from broker.whole import replacing
+from broker.app.exits import OperatorError
+from broker.app.folder import make_folder
+from broker.app.whole import replacing
 from receiver.following.runner import warm_up
 from receiver.spark.classdata import class_data, recorded
 from receiver.spark.java import Java

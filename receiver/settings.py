@@ -14,10 +14,10 @@ from pydantic import (
 )
 from pydantic_settings import SettingsConfigDict
 
-from broker.address import OptionalListen
-from broker.connecting.access_settings import ACCESS, Servers
-from broker.durations import Duration
-from broker.exits import ConfigurationError
+from broker.app.address import OptionalListen
+from broker.app.durations import Duration
+from broker.app.exits import ConfigurationError
+from broker.client.access_settings import ACCESS, Servers
 from receiver.ownership import FileMode, FolderMode, Mode, group_name, owner_name, permissions_of
 from receiver.permissions import Permissions
 from receiver.spark_settings import SparkSettings

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from broker.connecting.access_settings import AccessSettings
+from broker.client.access_settings import AccessSettings
 
 __all__ = ["SPARK", "SparkSettings"]
 

@@ -14,9 +14,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.faults import fault
-from broker.offset import Offset, UnreadableOffset
+from broker.app.faults import fault
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.offset import Offset, UnreadableOffset
 from receiver.assignment import Assignment, Destination, Turn
 from receiver.following.ledger import hold_against_stream
 from receiver.following.offsets import StreamMismatch

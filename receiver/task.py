@@ -4,8 +4,8 @@ It never raises for what an operator can run into; an exception here is a defect
 attempt forgets what was before, asks KV, and first undoes what is not committed.
 """
 
-from broker.connecting.connection import ConnectionLost, Rejected
-from broker.faults import fault
+from broker.app.faults import fault
+from broker.client.connection import ConnectionLost, Rejected
 from receiver.assignment import Assignment, Destination
 from receiver.outcome import Blocked, Cause, Ending, Report, Superseded
 from receiver.stay import CONTRADICTIONS, Stay

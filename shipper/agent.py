@@ -18,15 +18,15 @@ from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from functools import partial
 
-from broker.connecting.connection import BrokerAway, Connection, Denied, Rejected
-from broker.connecting.credentials import verify
-from broker.exits import Exit, FencedError, OperatorError, leading
-from broker.running.desk import Desk, health_page
-from broker.running.ending import Ending
-from broker.running.listening import Listening, Page
-from broker.running.notify import Notifier
-from broker.running.program import log_to_stderr
-from broker.subjects import inbox_of
+from broker.app.desk import Desk, health_page
+from broker.app.ending import Ending
+from broker.app.exits import Exit, FencedError, OperatorError, leading
+from broker.app.listening import Listening, Page
+from broker.app.notify import Notifier
+from broker.app.program import log_to_stderr
+from broker.client.connection import BrokerAway, Connection, Denied, Rejected
+from broker.client.credentials import verify
+from broker.wire.subjects import inbox_of
 from shipper.crew import Crew, Errand, follower_for, muster, pace_for, spool_for
 from shipper.files.selection import Selection
 from shipper.following.follower import Follower

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.connecting.access_settings import ACCESS
-from broker.exits import ConfigurationError, Exit, OperatorError
-from broker.running.notify import notifier_from
-from broker.running.options import given, settings_options, spread
-from broker.running.program import log_to_stderr, run
-from broker.subjects import InvalidHost, validate_host
+from broker.app.exits import ConfigurationError, Exit, OperatorError
+from broker.app.notify import notifier_from
+from broker.app.options import given, settings_options, spread
+from broker.app.program import log_to_stderr, run
+from broker.client.access_settings import ACCESS
+from broker.wire.subjects import InvalidHost, validate_host
 from shipper.settings import ShipperSettings
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     log_to_stderr(settings)
     import asyncio
 
-    from broker.memory import keep_large_buffers
+    from broker.app.memory import keep_large_buffers
     from shipper.agent import Agent
 
     keep_large_buffers()
@@ -78,7 +78,7 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
 
 
 async def _stored(settings: ShipperSettings) -> "HostReport":
-    from broker.connecting.connection import ConnectionLost, Rejected
+    from broker.client.connection import ConnectionLost, Rejected
     from shipper.agent import connection_for, reasons_for
     from shipper.telling.status import stored
 

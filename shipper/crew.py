@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.exits import OperatorError
-from broker.folder import make_folder
-from broker.subjects import Subject
-from broker.topology import room_in
+from broker.app.exits import OperatorError
+from broker.app.folder import make_folder
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.streams import room_in
+from broker.wire.subjects import Subject
 from shipper.expression import Expression
 from shipper.files.handles import most_open_files
 from shipper.files.selection import Selection

@@ -1,4 +1,4 @@
-"""The points of a shipper at which a test can kill it; `broker.faults` does it."""
+"""The points of a shipper at which a test can kill it; `broker.app.faults` does it."""
 
 __all__ = ["POINTS"]
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 from shipper.files.discovery import scan
 from shipper.files.selection import Selection
 from shipper.filestate import FileState

@@ -17,8 +17,8 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
-from broker.exits import OperatorError
-from broker.subjects import own_token
+from broker.app.exits import OperatorError
+from broker.wire.subjects import own_token
 
 __all__ = ["HostLock"]
 

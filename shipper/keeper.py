@@ -6,7 +6,7 @@ import os
 import random
 from collections.abc import Callable, Iterable
 
-from broker.connecting.connection import ConnectionLost, Rejected
+from broker.client.connection import ConnectionLost, Rejected
 from shipper.cursor import Cursor
 from shipper.positions import Positions
 from shipper.publishing.ownership import fenced_by

@@ -1,6 +1,6 @@
 """Which settings a running shipper can change when they are read again; the others wait for its next start."""
 
-from broker.running.reload import Reload, differences
+from broker.app.reload import Reload, differences
 from shipper.settings import ShipperSettings
 
 __all__ = ["reload"]

@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
 from pydantic_settings import SettingsConfigDict
 
-from broker.address import OptionalListen
-from broker.connecting.access_settings import AccessSettings, Servers
-from broker.durations import Duration
-from broker.running.configuration import Many
-from broker.subjects import validate_host
+from broker.app.address import OptionalListen
+from broker.app.configuration import Many
+from broker.app.durations import Duration
+from broker.client.access_settings import AccessSettings, Servers
+from broker.wire.subjects import validate_host
 from shipper.expression import Expression
 from shipper.files.selection import Selection
 from shipper.publishing.allowance import LEAST_MEMORY

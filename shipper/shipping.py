@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from broker.connecting.connection import BrokerAway
-from broker.faults import fault
+from broker.app.faults import fault
+from broker.client.connection import BrokerAway
 from shipper.announcing import announce
 from shipper.block import Block
 from shipper.flight import Flight

@@ -21,8 +21,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from broker.exits import OperatorError
-from broker.folder import Folder
+from broker.app.exits import OperatorError
+from broker.app.folder import Folder
 from shipper.cursor import Cursor
 from shipper.files.identity import HEAD_BYTES, identify
 from shipper.files.selection import Selection

@@ -26,9 +26,10 @@ from hypothesis import HealthCheck, settings
 
 import bench.ports
 from bench.processes import Process, Processes, wait_until
-from broker.bucket import write
-from broker.connecting.connection import Connection
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, Topology
+from broker.client.bucket import write
+from broker.client.connection import Connection
+from broker.topology import Topology
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
 
 # how long a case takes, and how long it takes to draw one, is the machine's affair
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.client.connection import Connection, ConnectionLost, Rejected
 
 NO_LEADER = Rejected(503, 10008, "JetStream system temporarily unavailable")
 

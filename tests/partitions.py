@@ -1,8 +1,8 @@
 """Gives a stream another number of partitions while it holds lines, which no command of logbroker does."""
 
-from broker.bucket import read, write
-from broker.connecting.connection import Connection
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, subjects_of
+from broker.client.bucket import read, write
+from broker.client.connection import Connection
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, subjects_of
 
 __all__ = ["add_subjects", "change_partitions"]
 

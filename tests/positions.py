@@ -1,8 +1,8 @@
 """Takes a host's positions away from the broker, as somebody does who deletes what was not theirs."""
 
-from broker.bucket import read
-from broker.connecting.connection import Connection
-from broker.topology import POSITIONS_BUCKET, positions_key
+from broker.client.bucket import read
+from broker.client.connection import Connection
+from broker.wire.streams import POSITIONS_BUCKET, positions_key
 
 __all__ = ["delete_positions", "has_positions"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from broker.connecting.nkey import user_key
+from broker.client.nkey import user_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import bcrypt
 
 import bench.ports
 from bench.processes import Process, Processes, wait_until
-from broker.connecting.access import Access
-from broker.connecting.connection import Connection
+from broker.client.access import Access
+from broker.client.connection import Connection
 from broker.granting.accounts import accounts_of
 from broker.granting.identity import Identity, Kind, Password
 from broker.serving.conf_accounts import render_accounts

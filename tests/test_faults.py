@@ -11,7 +11,7 @@ import pytest
 
 import receiver.faults
 import shipper.faults
-from broker.faults import VARIABLE
+from broker.app.faults import VARIABLE
 
 ROOT = Path(__file__).parents[1]
 POINTS = {"receiver": receiver.faults.POINTS, "shipper": shipper.faults.POINTS}
@@ -40,7 +40,9 @@ def test_every_point_stands_in_the_journey_and_none_that_is_not_there() -> None:
 
 
 def reach(folder: Path | None, *points: str) -> "subprocess.CompletedProcess[bytes]":
-    words = "import sys; from broker.faults import fault; list(map(fault, sys.argv[1:])); print(1)"
+    words = (
+        "import sys; from broker.app.faults import fault; list(map(fault, sys.argv[1:])); print(1)"
+    )
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
     if folder:
         environment[VARIABLE] = str(folder)

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from broker.bucket import read
-from broker.connecting.connection import Connection, Rejected
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
+from broker.client.bucket import read
+from broker.client.connection import Connection, Rejected
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
 
 pytestmark = pytest.mark.nats
 

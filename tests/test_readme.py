@@ -10,7 +10,7 @@ import pytest
 
 import bench.ports
 from bench.processes import Processes
-from broker.running.configuration import name_of
+from broker.app.configuration import name_of
 from shipper.settings import ShipperSettings
 
 ROOT = Path(__file__).parents[1]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.running.configuration import ProgramSettings, load, name_of
+from broker.app.configuration import ProgramSettings, load, name_of
 from broker.settings import BrokerSettings
 from receiver.replaying.settings import ReplaySettings
 from receiver.settings import ReceiverSettings

@@ -16,7 +16,7 @@ import click
 import nats
 from nats.js.api import AckPolicy, ConsumerConfig, PubAck
 
-from broker.topology import STREAM
+from broker.wire.streams import STREAM
 
 __all__ = ["READY", "main"]
 

@@ -11,7 +11,7 @@ from bench.contenders import bare
 from bench.field.bare import READY
 from bench.field.system import LOOPBACK, Guarantees
 from bench.processes import Process, Processes, wait_until
-from broker.subjects import Subject
+from broker.wire.subjects import Subject
 
 __all__ = ["Loop"]
 

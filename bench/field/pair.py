@@ -9,7 +9,7 @@ from bench.field.peer import Client, Installed, Peer, Server
 from bench.field.system import LOOPBACK, Guarantees
 from bench.ports import free_port
 from bench.processes import Process, Processes, wait_until
-from broker.address import Address
+from broker.app.address import Address
 
 __all__ = ["Pair"]
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.address import Address
+from broker.app.address import Address
 
 __all__ = ["Client", "Installed", "Peer", "Server"]
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.connecting.patience import ELECTION, until_answered
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.patience import ELECTION, until_answered
 from broker.settings import BrokerSettings
 
 __all__ = ["asking", "looking"]

@@ -7,24 +7,24 @@ from typing import Any
 
 import click
 
-from broker import bucket
+from broker.app import program
+from broker.app.consent import YES, ask
+from broker.app.exits import Exit, OperatorError
+from broker.app.options import given, settings_options
+from broker.app.printable import printable
+from broker.app.sizes import format_size
+from broker.client import bucket
+from broker.client.connection import Connection
 from broker.commands.asking import asking
 from broker.commands.typed import length
-from broker.connecting.connection import Connection
-from broker.exits import Exit, OperatorError
 from broker.keeping import shelf
 from broker.keeping.backup import STREAMS, back_up, check, stream_of
 from broker.keeping.manifest import Archive, Backup
 from broker.keeping.outlook import Change, Outlook, grown, outlook
 from broker.keeping.restore import restore as put_back
 from broker.keeping.restore import there
-from broker.printable import printable
-from broker.running import program
-from broker.running.consent import YES, ask
-from broker.running.options import given, settings_options
 from broker.settings import STATUS_FIELDS, BrokerSettings
-from broker.sizes import format_size
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, STREAM
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAM
 
 __all__ = ["backup", "restore"]
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import click
 
+from broker.app import program
+from broker.app.exits import OperatorError
+from broker.app.options import given
 from broker.commands.handing import Handing
-from broker.exits import OperatorError
 from broker.granting.authority import Authority, Use
 from broker.granting.book import Book, InvalidEntry
 from broker.granting.bookfile import HeldBook, held_book
@@ -19,8 +21,6 @@ from broker.granting.certificates import VALID, Pki
 from broker.granting.handing import take_back
 from broker.granting.identity import Identity
 from broker.granting.issue import Issued, Sign
-from broker.running import program
-from broker.running.options import given
 from broker.serving.neighbour import Taken, read_ready, tell
 from broker.serving.securing import TLS_FOLDER
 from broker.settings import BrokerSettings

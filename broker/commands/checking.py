@@ -7,18 +7,18 @@ from typing import Any
 
 import click
 
-from broker.connecting.connection import Connection
-from broker.exits import OperatorError
+from broker.app import program
+from broker.app.exits import OperatorError
+from broker.app.options import given, settings_options
+from broker.app.whole import write_whole
+from broker.client.connection import Connection
 from broker.looking.check_view import Form, render
 from broker.looking.checking import look
 from broker.looking.checks import Seen, judge
 from broker.looking.findings import Check, Finding, Grade, Limit, Verdict, overall
 from broker.looking.thresholds import Thresholds
-from broker.running import program
-from broker.running.options import given, settings_options
 from broker.settings import STATUS_FIELDS, BrokerSettings
 from broker.settings_looking import CHECK_FIELDS
-from broker.whole import write_whole
 
 __all__ = ["check"]
 

@@ -8,11 +8,14 @@ from typing import Any, TextIO
 
 import click
 
+from broker.app.consent import YES, ask
+from broker.app.durations import format_duration, parse_duration
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.lazily import Listed
+from broker.app.options import settings_options
 from broker.commands.changing import Change, begin, now
 from broker.commands.handing import handing_of, handing_options
 from broker.commands.whom import Whom, whom
-from broker.durations import format_duration, parse_duration
-from broker.exits import ConfigurationError, OperatorError
 from broker.granting.book import Book, Entry, InvalidEntry, Key, account_name, named
 from broker.granting.bookfile import load_book
 from broker.granting.booktext import read_book
@@ -21,9 +24,6 @@ from broker.granting.identity import Certificate, Identity, Nkey
 from broker.granting.issue import Issued, Sign, Way, issue
 from broker.granting.partitions import partitions_of
 from broker.looking.credentials import connected, rows, table
-from broker.running.consent import YES, ask
-from broker.running.lazily import Listed
-from broker.running.options import settings_options
 from broker.serving.neighbour import read_ready
 from broker.settings import BrokerSettings
 

@@ -7,16 +7,16 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.app import consent, program
+from broker.app.exits import Exit, OperatorError
+from broker.app.options import given, settings_options
+from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.declaring.cautions import cautions
 from broker.declaring.difference import describe, describe_left
 from broker.declaring.plan import plan
 from broker.declaring.provision import carry_out, look, refuse
 from broker.declaring.steps import Plan
 from broker.declaring.weighing import weigh
-from broker.exits import Exit, OperatorError
-from broker.running import consent, program
-from broker.running.options import given, settings_options
 from broker.settings import APPLY_FIELDS, BrokerSettings
 
 __all__ = ["EXIT_CODE", "apply", "connected", "ended_as", "propose"]

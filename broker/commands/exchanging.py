@@ -8,20 +8,20 @@ from typing import Any
 
 import click
 
+from broker.app import consent, program
+from broker.app.exits import ConfigurationError
+from broker.app.folder import make_folder
+from broker.app.options import given, settings_options
+from broker.app.whole import write_whole
+from broker.client.connection import Connection
 from broker.commands.declaring import EXIT_CODE, connected, ended_as, propose
-from broker.connecting.connection import Connection
 from broker.declaring.difference import shown
 from broker.declaring.document import Document, MalformedDocument, files, read, text
 from broker.declaring.exchange import gather, overruled, plan_document
 from broker.declaring.steps import Plan
 from broker.declaring.terraform import terraform
-from broker.exits import ConfigurationError
-from broker.folder import make_folder
 from broker.keeping.room_disk import wished
-from broker.running import consent, program
-from broker.running.options import given, settings_options
 from broker.settings import APPLY_FIELDS, STATUS_FIELDS, BrokerSettings
-from broker.whole import write_whole
 
 __all__ = ["export", "import_"]
 

@@ -11,21 +11,21 @@ from typing import Any
 
 import click
 
+from broker.app import program
+from broker.app.moment import ACCEPTED, Moment
+from broker.app.options import given, settings_options
+from broker.app.printable import printable
+from broker.app.selection import Selection
+from broker.client.connection import Connection
 from broker.commands.asking import asking
 from broker.commands.typed import place
-from broker.connecting.connection import Connection
 from broker.looking.event import Event, is_noise
 from broker.looking.events import listen
 from broker.looking.lines import Run
 from broker.looking.sink import Sink
 from broker.looking.tail import Wanted, tail
-from broker.moment import ACCEPTED, Moment
-from broker.printable import printable
-from broker.running import program
-from broker.running.options import given, settings_options
-from broker.selection import Selection
 from broker.settings import STATUS_FIELDS, BrokerSettings
-from broker.topology import MAX_PARTITIONS
+from broker.wire.streams import MAX_PARTITIONS
 
 __all__ = ["events", "tail_lines"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from broker.exits import OperatorError
-from broker.folder import make_folder
+from broker.app.exits import OperatorError
+from broker.app.folder import make_folder
 from broker.granting.carried import Carried, file_name
 from broker.granting.handing import Sheet, hand_over
 from broker.granting.identity import Identity

@@ -7,6 +7,9 @@ from typing import Any
 
 import click
 
+from broker.app import program
+from broker.app.options import given, settings_options
+from broker.app.selection import Selection
 from broker.commands.asking import looking
 from broker.commands.typed import length
 from broker.looking import hosts as asked_hosts
@@ -14,9 +17,6 @@ from broker.looking import hosts_view, one
 from broker.looking.hosts_view import Order
 from broker.looking.status import ask
 from broker.looking.status_view import table
-from broker.running import program
-from broker.running.options import given, settings_options
-from broker.selection import Selection
 from broker.settings import STATUS_FIELDS, BrokerSettings
 
 __all__ = ["get", "hosts", "status"]

@@ -6,18 +6,18 @@ from typing import Any
 
 import click
 
-from broker import bucket
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.app import consent, program
+from broker.app.durations import format_duration
+from broker.app.exits import OperatorError
+from broker.app.options import given, settings_options
+from broker.app.printable import printable
+from broker.client import bucket
+from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.declaring.difference import describe
 from broker.declaring.promotion import COPIED, Copy, copy_of, promotion
 from broker.declaring.provision import carry_out, refuse, refuse_half
-from broker.durations import format_duration
-from broker.exits import OperatorError
-from broker.printable import printable
-from broker.running import consent, program
-from broker.running.options import given, settings_options
 from broker.settings import STATUS_FIELDS, BrokerSettings
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, partitions_in
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, partitions_in
 
 __all__ = ["promote"]
 

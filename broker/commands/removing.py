@@ -6,24 +6,24 @@ from typing import Any
 
 import click
 
+from broker.app import program
+from broker.app.consent import YES, ask
+from broker.app.exits import OperatorError
+from broker.app.moment import ACCEPTED, Moment
+from broker.app.options import given, settings_options
+from broker.app.printable import printable
+from broker.app.sizes import format_size
+from broker.client.connection import Connection
 from broker.commands.asking import asking, looking
 from broker.commands.typed import place
-from broker.connecting.connection import Connection
-from broker.exits import OperatorError
 from broker.keeping.purge import Look, consequences, erase, look
 from broker.keeping.purge import purge as take_out
 from broker.keeping.room_marks import Amount
 from broker.keeping.wanted import Wanted
 from broker.looking.message import Held
 from broker.looking.one import as_text, fetch
-from broker.moment import ACCEPTED, Moment
-from broker.printable import printable
-from broker.running import program
-from broker.running.consent import YES, ask
-from broker.running.options import given, settings_options
 from broker.settings import STATUS_FIELDS, BrokerSettings
-from broker.sizes import format_size
-from broker.topology import MAX_PARTITIONS
+from broker.wire.streams import MAX_PARTITIONS
 
 __all__ = ["purge", "rm"]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
+from broker.app.notify import notifier_from
+from broker.app.options import given, settings_options
 from broker.keeping.pushes import refuse_pushes
 from broker.keeping.room_service import keep_room
-from broker.running.notify import notifier_from
-from broker.running.options import given, settings_options
 from broker.serving.service import log_as_told, serve
 from broker.settings import RUN_FIELDS, BrokerSettings
 

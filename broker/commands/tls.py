@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
+from broker.app import program
+from broker.app.exits import OperatorError
+from broker.app.lazily import Listed
+from broker.app.options import given, settings_options
 from broker.commands.typed import length
-from broker.exits import OperatorError
 from broker.granting.certificates import End, Pki, ends_of, read_authority
-from broker.running import program
-from broker.running.lazily import Listed
-from broker.running.options import given, settings_options
 from broker.serving.securing import TLS_FOLDER
 from broker.settings import BrokerSettings
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from broker.durations import parse_duration
-from broker.moment import Moment, read_moment
+from broker.app.durations import parse_duration
+from broker.app.moment import Moment, read_moment
 
 __all__ = ["length", "place"]
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import click
 
+from broker.app import program
+from broker.app.durations import parse_duration
+from broker.app.options import given, settings_options
 from broker.commands.asking import asking
-from broker.durations import parse_duration
 from broker.looking.screen import Screen
 from broker.looking.top import watch
 from broker.looking.top_view import KEYS, By, Layout, screen
 from broker.looking.traffic import Picture
-from broker.running import program
-from broker.running.options import given, settings_options
 from broker.settings import STATUS_FIELDS, BrokerSettings
 
 __all__ = ["top"]

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+from broker.app.durations import format_duration
+from broker.app.printable import printable
 from broker.declaring.deletion import Loss
 from broker.declaring.steps import Action, Change, Left, Plan, Step
-from broker.durations import format_duration
-from broker.printable import printable
 
 __all__ = ["describe", "describe_left", "is_shown", "shown"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from broker.declaring.comparing import Wanted
 from broker.declaring.steps import Kind
-from broker.topology import CONFIG_BUCKET, MAX_PARTITIONS, PARTITIONS_KEY, partitions_in
+from broker.wire.streams import CONFIG_BUCKET, MAX_PARTITIONS, PARTITIONS_KEY, partitions_in
 
 __all__ = ["Document", "MalformedDocument", "cleaned", "files", "read", "text"]
 

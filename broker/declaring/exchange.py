@@ -4,14 +4,15 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from broker.connecting.connection import Connection
+from broker.app.exits import ConfigurationError
+from broker.client.connection import Connection
 from broker.declaring.comparing import Wanted, compare
 from broker.declaring.document import Document, cleaned
 from broker.declaring.plan import merge, plan_entry
 from broker.declaring.provision import consumers_of, look, refuse_half
 from broker.declaring.steps import Change, Kind, Plan
-from broker.exits import ConfigurationError
-from broker.topology import CONFIG_BUCKET, Topology, partitions_in
+from broker.topology import Topology
+from broker.wire.streams import CONFIG_BUCKET, partitions_in
 
 __all__ = ["gather", "overruled", "plan_document"]
 

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from broker.bucket import Conflict
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.client.bucket import Conflict
+from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.declaring.provision import Refused, apply
 from broker.declaring.rooms import smallest_room, write_room
 from broker.declaring.steps import Plan
-from broker.exits import ConfigurationError, OperatorError
 from broker.topology import Topology
 
 __all__ = ["join"]

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterable
 
-from broker.subjects import Subject, partition_of
-from broker.topology import MAX_PARTITIONS
+from broker.wire.streams import MAX_PARTITIONS
+from broker.wire.subjects import Subject, partition_of
 
 __all__ = ["number_by"]
 

@@ -8,20 +8,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from broker.app.printable import printable
 from broker.declaring.comparing import Wanted, compare
 from broker.declaring.number import number_by
 from broker.declaring.steps import Action, Change, Kind, Plan, Step
-from broker.descent import is_being_restored
-from broker.printable import printable
-from broker.subjects import Subject, consumer_name
-from broker.topology import (
+from broker.topology import Topology, mirrored_site
+from broker.wire.descent import is_being_restored
+from broker.wire.streams import (
     CONFIG_BUCKET,
     PARTITIONS_KEY,
     STREAM,
-    Topology,
-    mirrored_site,
+    consumer_config,
     partitions_in,
 )
+from broker.wire.subjects import Subject, consumer_name
 
 __all__ = ["Actual", "merge", "plan", "plan_entry"]
 
@@ -64,7 +64,7 @@ def plan(desired: Topology, actual: Actual) -> Plan:
         desired = replace(desired, mirror=mirrored_site(actual.streams.get(STREAM, {})))
     streams = [Wanted(Kind.STREAM, config["name"], config) for config in desired.streams()]
     consumers = [
-        Wanted(Kind.CONSUMER, consumer_name(number), desired.consumer(number), STREAM)
+        Wanted(Kind.CONSUMER, consumer_name(number), consumer_config(number), STREAM)
         for number in range(desired.partitions)
     ]
     made = merge((one, actual.streams.get(one.name)) for one in streams)

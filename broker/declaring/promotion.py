@@ -12,7 +12,8 @@ from typing import Any
 from broker.declaring.comparing import Wanted
 from broker.declaring.plan import merge
 from broker.declaring.steps import Kind, Plan
-from broker.topology import CONFIG_BUCKET, POSITIONS_BUCKET, STREAM, mirrored_site, subjects_of
+from broker.topology import mirrored_site
+from broker.wire.streams import CONFIG_BUCKET, POSITIONS_BUCKET, STREAM, subjects_of
 
 __all__ = ["COPIED", "Copy", "copy_of", "promotion"]
 

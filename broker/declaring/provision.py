@@ -6,25 +6,19 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from broker import bucket
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.client import bucket
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.quorum import is_certain
 from broker.declaring.cautions import cautions
 from broker.declaring.deletion import without
 from broker.declaring.plan import Actual, plan
 from broker.declaring.steps import Action, Kind, Plan, Step
 from broker.declaring.weighing import weigh
-from broker.descent import is_being_restored
-from broker.exits import ConfigurationError, OperatorError
-from broker.quorum import is_certain
-from broker.subjects import InvalidHost, InvalidSubject, Subject
-from broker.topology import (
-    CONFIG_BUCKET,
-    OFFSETS_BUCKET,
-    PARTITIONS_KEY,
-    STREAM,
-    Topology,
-    partitions_in,
-)
+from broker.topology import Topology
+from broker.wire.descent import is_being_restored
+from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, partitions_in
+from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 
 __all__ = [
     "STREAM_NOT_FOUND",

@@ -2,10 +2,10 @@
 
 from contextlib import suppress
 
-from broker import bucket
-from broker.connecting.connection import Connection, Rejected
+from broker.client import bucket
+from broker.client.connection import Connection, Rejected
 from broker.declaring.provision import STREAM_NOT_FOUND
-from broker.topology import CONFIG_BUCKET
+from broker.wire.streams import CONFIG_BUCKET
 
 __all__ = ["smallest_room", "write_room"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from broker.declaring.comparing import Wanted
 from broker.declaring.document import Document
 from broker.declaring.steps import Kind
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
 
 __all__ = ["terraform"]
 

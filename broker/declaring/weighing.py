@@ -4,10 +4,10 @@ import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
-from broker.connecting.connection import Connection, Rejected
+from broker.app.sizes import format_size
+from broker.client.connection import Connection, Rejected
 from broker.declaring.deletion import Cut, Loss, Question, questions
 from broker.declaring.steps import Plan
-from broker.sizes import format_size
 
 __all__ = ["weigh"]
 

@@ -19,7 +19,7 @@ from enum import Enum
 from broker.granting.identity import Identity, Kind, Nkey, Password, Proof
 from broker.granting.limits import Limits
 from broker.granting.permissions import API, Permissions, permissions_of
-from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
+from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 
 __all__ = [
     "CONSUMER_REQUESTS",

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain
 
-from broker.connecting.nkey import is_public
+from broker.client.nkey import is_public
 from broker.granting.identity import OWN_NAME, Certificate, Identity, Kind, Nkey, Password, Proof
-from broker.subjects import InvalidHost, validate_host
-from broker.topology import MAX_PARTITIONS
+from broker.wire.streams import MAX_PARTITIONS
+from broker.wire.subjects import InvalidHost, validate_host
 
 __all__ = [
     "Book",

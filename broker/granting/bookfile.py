@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from broker.exits import ConfigurationError, OperatorError
-from broker.folder import Folder, give, make_folder, open_folder
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.folder import Folder, give, make_folder, open_folder
+from broker.app.whole import write_for_owner
 from broker.granting.book import Book
 from broker.granting.booktext import BookUnreadable, read_book, write_book
-from broker.whole import write_for_owner
 
 __all__ = ["BOOK", "HeldBook", "held_book", "load_book"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.granting.identity import Certificate, Identity, Kind
-from broker.subjects import inbox_of
+from broker.wire.subjects import inbox_of
 
 __all__ = ["Carried", "file_name"]
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from cryptography import x509
 
-from broker.exits import ConfigurationError, OperatorError
-from broker.folder import make_folder, open_folder, read_file
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.folder import make_folder, open_folder, read_file
+from broker.app.whole import write_for_owner, write_whole
 from broker.granting.authority import Authority, UnusableAuthority, Use, names_in
 from broker.granting.identity import OWN_NAME
-from broker.whole import write_for_owner, write_whole
 
 __all__ = [
     "AUTHORITY_VALID",

@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.exits import OperatorError
-from broker.folder import open_folder
-from broker.whole import write_whole
+from broker.app.exits import OperatorError
+from broker.app.folder import open_folder
+from broker.app.whole import write_whole
 
 __all__ = ["Sheet", "hand_over", "take_back"]
 

@@ -12,7 +12,7 @@ from itertools import chain, count
 
 import bcrypt
 
-from broker.connecting.nkey import new_seed, user_key
+from broker.client.nkey import new_seed, user_key
 from broker.granting.book import Key
 from broker.granting.identity import Certificate, Nkey, Password, Proof
 

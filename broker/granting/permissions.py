@@ -7,16 +7,7 @@ right to the API of their own account, which has no JetStream and would answer t
 from dataclasses import dataclass
 
 from broker.granting.identity import Certificate, Identity, Kind, Nkey, Password
-from broker.subjects import (
-    bell_names,
-    consumer_name,
-    host_filter,
-    inbox_of,
-    own_token,
-    partition_filter,
-    registry_consumer,
-)
-from broker.topology import (
+from broker.wire.streams import (
     CONFIG_BUCKET,
     OFFSETS_BUCKET,
     PARTITIONS_KEY,
@@ -24,6 +15,15 @@ from broker.topology import (
     STREAM,
     offset_key,
     positions_key,
+)
+from broker.wire.subjects import (
+    bell_names,
+    consumer_name,
+    host_filter,
+    inbox_of,
+    own_token,
+    partition_filter,
+    registry_consumer,
 )
 
 __all__ = ["API", "Permissions", "permissions_of"]

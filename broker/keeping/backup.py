@@ -16,16 +16,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.descent import is_being_restored
-from broker.exits import OperatorError
-from broker.folder import Folder, open_folder
+from broker.app.exits import OperatorError
+from broker.app.folder import Folder, open_folder
+from broker.app.sizes import format_size
+from broker.app.whole import replacing
+from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.keeping.manifest import NAME, Archive, Backup
 from broker.keeping.progress import Tell, progress
 from broker.keeping.transfer import NARROW, WIDE, SnapshotFailed, Window, take
-from broker.sizes import format_size
-from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
-from broker.whole import replacing
+from broker.wire.descent import is_being_restored
+from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 
 __all__ = ["STREAMS", "Sink", "back_up", "check", "stream_of"]
 

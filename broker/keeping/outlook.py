@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from broker.descent import Ancestor, is_being_restored, is_closed, restoring
-from broker.durations import format_duration
+from broker.app.durations import format_duration
+from broker.app.sizes import format_size
 from broker.keeping.manifest import Archive
 from broker.keeping.room_disk import noted, unnoted
-from broker.sizes import format_size
-from broker.topology import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
+from broker.wire.descent import Ancestor, is_being_restored, is_closed, restoring
+from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 
 __all__ = ["Change", "Outlook", "bound", "closed_config", "grown", "outlook"]
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import click
 
-from broker.sizes import format_size
+from broker.app.sizes import format_size
 
 __all__ = ["Tell", "progress"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from broker.connecting.connection import Connection
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
+from broker.client.connection import Connection
 from broker.keeping.room_asking import ask
 from broker.keeping.room_marks import Amount
 from broker.keeping.room_plan import Sweep
@@ -18,7 +18,7 @@ from broker.keeping.room_scan import Scan
 from broker.keeping.wanted import Tally, Wanted
 from broker.looking.message import Held
 from broker.looking.one import fetch
-from broker.topology import STREAM
+from broker.wire.streams import STREAM
 
 __all__ = ["Look", "consequences", "erase", "look", "purge"]
 

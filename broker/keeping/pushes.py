@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from broker.connecting.connection import Connection, ConnectionLost, Message, Rejected
+from broker.client.connection import Connection, ConnectionLost, Message, Rejected
 from broker.declaring.provision import consumers_of
 from broker.serving.node import Node
-from broker.topology import STREAM
+from broker.wire.streams import STREAM
 
 __all__ = ["Pushes", "is_misused", "refuse_pushes"]
 

@@ -15,16 +15,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.descent import marked, opened
-from broker.exits import OperatorError
-from broker.folder import open_folder
+from broker.app.exits import OperatorError
+from broker.app.folder import open_folder
+from broker.app.sizes import format_size
+from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.keeping.manifest import Archive
 from broker.keeping.outlook import Change, bound, closed_config
 from broker.keeping.progress import progress
 from broker.keeping.transfer import WIDE, read_in
-from broker.sizes import format_size
-from broker.topology import CONFIG_BUCKET, STREAM
+from broker.wire.descent import marked, opened
+from broker.wire.streams import CONFIG_BUCKET, STREAM
 
 __all__ = ["restore", "there"]
 

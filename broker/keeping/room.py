@@ -12,8 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.descent import is_being_restored
+from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.keeping.room_asking import State, ask
 from broker.keeping.room_disk import Disk
 from broker.keeping.room_dropped import iso
@@ -23,7 +22,8 @@ from broker.keeping.room_making import Making
 from broker.keeping.room_marks import Amount, Bounds, Marks, Shortage, look_again_after, shortage
 from broker.keeping.room_report import RoomReport
 from broker.keeping.room_words import Speaker
-from broker.topology import STREAM
+from broker.wire.descent import is_being_restored
+from broker.wire.streams import STREAM
 
 __all__ = ["OnFull", "Policy", "RoomKeeper"]
 

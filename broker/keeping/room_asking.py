@@ -10,20 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from broker import bucket
-from broker.connecting.connection import Connection, Rejected
+from broker.client import bucket
+from broker.client.connection import Connection, Rejected
 from broker.declaring.provision import consumers_of
-from broker.descent import ancestors
 from broker.keeping.room_received import Frontier, Received, frontier, holds
-from broker.offset import Offset, UnreadableOffset
-from broker.subjects import consumer_name
-from broker.topology import (
+from broker.wire.descent import ancestors
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import (
     CONFIG_BUCKET,
     OFFSETS_BUCKET,
     PARTITIONS_KEY,
     offset_key,
     partitions_in,
 )
+from broker.wire.subjects import consumer_name
 
 __all__ = ["State", "ask", "ask_offsets", "ask_partitions"]
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from broker.keeping.room_plan import Seen, by_subject
-from broker.subjects import InvalidHost, InvalidSubject, Subject
+from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 
 __all__ = ["Dropped", "FileRange", "dropped", "iso", "words"]
 

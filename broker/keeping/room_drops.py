@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from broker.folder import Folder, open_folder
+from broker.app.folder import Folder, open_folder
 from broker.keeping.room_dropped import Dropped
 
 __all__ = ["NAME", "Announced", "DropBook"]

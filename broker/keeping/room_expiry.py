@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 from broker.keeping.room_asking import ask_offsets, ask_partitions
 from broker.keeping.room_dropped import iso
 from broker.keeping.room_plan import Seen
 from broker.keeping.room_report import Expiring
 from broker.keeping.room_scan import Scan
-from broker.subjects import InvalidHost, InvalidSubject, Subject, partition_filter
-from broker.topology import STREAM
+from broker.wire.streams import STREAM
+from broker.wire.subjects import InvalidHost, InvalidSubject, Subject, partition_filter
 
 __all__ = ["ask_expiring", "pause_of"]
 

@@ -4,12 +4,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from broker.connecting.connection import Connection
-from broker.descent import is_being_restored
+from broker.app.sizes import format_size
+from broker.client.connection import Connection
 from broker.keeping.room_disk import Disk, Limit, follow, limited, noted
 from broker.keeping.room_marks import Bounds, limit_of
-from broker.sizes import format_size
-from broker.topology import STREAM
+from broker.wire.descent import is_being_restored
+from broker.wire.streams import STREAM
 
 __all__ = ["DiskGuard"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from broker.connecting.connection import Connection, Rejected
+from broker.client.connection import Connection, Rejected
 from broker.keeping.room_dropped import Dropped, dropped, iso
 from broker.keeping.room_drops import Announced, DropBook
 from broker.keeping.room_marks import Amount
@@ -19,7 +19,7 @@ from broker.keeping.room_plan import Seen, Sweep
 from broker.keeping.room_received import Received
 from broker.keeping.room_removing import remove
 from broker.keeping.room_scan import Scan
-from broker.topology import STREAM
+from broker.wire.streams import STREAM
 
 __all__ = ["Drop", "Making", "Purge"]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from broker.topology import MAX_PAYLOAD
+from broker.wire.streams import MAX_PAYLOAD
 
 __all__ = ["Amount", "Bounds", "Marks", "Shortage", "limit_of", "look_again_after", "shortage"]
 

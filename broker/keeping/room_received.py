@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from broker.descent import Ancestor
-from broker.offset import Offset
-from broker.subjects import consumer_name, partition_filter
+from broker.wire.descent import Ancestor
+from broker.wire.offset import Offset
+from broker.wire.subjects import consumer_name, partition_filter
 
 __all__ = ["Frontier", "Hold", "Received", "Segment", "frontier", "holds"]
 

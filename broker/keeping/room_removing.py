@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 
-from broker.connecting.connection import Connection, Rejected
+from broker.client.connection import Connection, Rejected
 from broker.keeping.room_marks import Amount
 from broker.keeping.room_plan import Removal
-from broker.topology import STREAM
+from broker.wire.streams import STREAM
 
 __all__ = ["remove"]
 

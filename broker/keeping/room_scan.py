@@ -9,11 +9,11 @@ from typing import Any
 
 import nats.errors
 
-from broker.connecting.connection import Arrived, Connection, ConnectionLost, Rejected
-from broker.delivery import parse
+from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
 from broker.keeping.room_plan import Seen
-from broker.topology import STREAM
+from broker.wire.delivery import parse
 from broker.wire.message import MalformedMessage, Origin, decode_origin
+from broker.wire.streams import STREAM
 
 __all__ = ["Scan"]
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from broker.durations import format_duration
+from broker.app.durations import format_duration
+from broker.app.sizes import format_size
 from broker.keeping.room_dropped import Dropped, words
 from broker.keeping.room_drops import NAME
 from broker.keeping.room_marks import Amount, Bounds
 from broker.keeping.room_report import Expiring
-from broker.sizes import format_size
 
 __all__ = ["Speaker"]
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from broker.exits import OperatorError
-from broker.folder import Folder, make_folder, open_folder, read_file
+from broker.app.exits import OperatorError
+from broker.app.folder import Folder, make_folder, open_folder, read_file
 from broker.keeping.manifest import NAME, Backup, UnreadableBackup
 
 __all__ = ["find", "load", "name_of", "new_backup", "prune"]

@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 
 import nats.errors
 
-from broker.connecting.answer import answer_of
-from broker.connecting.connection import Arrived, Connection, ConnectionLost
+from broker.client.answer import answer_of
+from broker.client.connection import Arrived, Connection, ConnectionLost
 
 __all__ = ["NARROW", "WIDE", "SnapshotFailed", "Window", "read_in", "take"]
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from broker.app.printable import printable
+from broker.app.selection import Selection
+from broker.app.sizes import format_size
 from broker.keeping.room_marks import Amount
 from broker.keeping.room_plan import Choice, Seen
 from broker.looking.message import rfc3339
-from broker.printable import printable
-from broker.selection import Selection
-from broker.sizes import format_size
-from broker.subjects import (
+from broker.wire.subjects import (
     InvalidHost,
     InvalidSubject,
     Subject,

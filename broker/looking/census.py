@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from broker.connecting.arrived import Arrived
+from broker.client.arrived import Arrived
 from broker.looking.message import rfc3339
 from broker.looking.told import Told, told
-from broker.subjects import InvalidHost, InvalidSubject, Subject
+from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 
 __all__ = ["MOST_COUNTED", "Census", "HostTraffic"]
 

@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-from broker.looking.columns import columns
+from broker.app.columns import columns
+from broker.app.printable import printable
 from broker.looking.findings import Finding, Gauge, Grade, Verdict, overall
-from broker.printable import printable
 
 __all__ = ["Form", "render"]
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.connecting.patience import until_answered
-from broker.exits import ConfigurationError, OperatorError
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.patience import until_answered
 from broker.looking.checks import Reached, Seen
 from broker.looking.findings import Check
 from broker.looking.hosts import last_seen, rates

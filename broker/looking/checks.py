@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from broker.app.printable import printable
 from broker.looking.census import HostTraffic
 from broker.looking.checks_store import replicas, room, store
 from broker.looking.checks_stream import lag, stream
@@ -13,7 +14,6 @@ from broker.looking.hosts_view import silence
 from broker.looking.message import nanoseconds
 from broker.looking.sight import Status
 from broker.looking.thresholds import Thresholds
-from broker.printable import printable
 
 __all__ = ["Reached", "Seen", "judge"]
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from broker.app.sizes import format_size
 from broker.looking.findings import Check, Finding, Gauge, Grade, Unit, Verdict
 from broker.looking.hosts_view import silence
 from broker.looking.sight import Replica, Status
 from broker.looking.thresholds import Thresholds
-from broker.sizes import format_size
 
 __all__ = ["replicas", "room", "store"]
 

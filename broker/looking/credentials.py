@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+from broker.app.columns import columns
 from broker.granting.book import Book, Entry, account_name
 from broker.granting.booktext import described
-from broker.looking.columns import columns
 
 __all__ = ["connected", "rows", "table"]
 

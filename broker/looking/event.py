@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from broker.printable import printable
-from broker.sizes import format_size
-from broker.untrusted import json_object
+from broker.app.printable import printable
+from broker.app.sizes import format_size
+from broker.app.untrusted import json_object
 
 __all__ = ["SUBJECTS", "Event", "is_noise", "read"]
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable
 from datetime import UTC, datetime
 
-from broker.connecting.connection import Arrived, Connection, ConnectionLost, Rejected
+from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
 from broker.looking.event import SUBJECTS, Event, read
 
 __all__ = ["listen"]

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from nats.aio.subscription import Subscription
 
-from broker.connecting.connection import Arrived, Connection, ConnectionLost, Rejected
-from broker.delivery import Delivery, parse
-from broker.topology import STREAM
+from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
+from broker.wire.delivery import Delivery, parse
+from broker.wire.streams import STREAM
 
 __all__ = ["EACH_LAST", "Feed", "Start", "Taken", "at_sequence", "at_time"]
 

@@ -10,12 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 from broker.looking.census import Census, HostTraffic
 from broker.looking.feed import EACH_LAST, Feed, Start, Taken, at_sequence
 from broker.looking.message import nanoseconds
-from broker.subjects import InvalidHost, InvalidSubject, Subject
-from broker.topology import STREAM
+from broker.wire.streams import STREAM
+from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 
 __all__ = ["COUNTED", "Found", "ask", "last_seen", "rates", "subjects"]
 

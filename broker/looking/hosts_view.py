@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from enum import Enum
 
-from broker.durations import format_duration
+from broker.app.columns import columns
+from broker.app.durations import format_duration
+from broker.app.sizes import format_size
 from broker.looking.census import MOST_COUNTED, HostTraffic
-from broker.looking.columns import columns
 from broker.looking.message import rfc3339
-from broker.sizes import format_size
 
 __all__ = ["Order", "as_json", "as_table", "silence", "sorted_by"]
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import zstandard
 
-from broker.subjects import InvalidHost, InvalidSubject, Subject
 from broker.wire.message import (
     MalformedMessage,
     Origin,
@@ -17,6 +16,7 @@ from broker.wire.message import (
     decode_payload,
     split,
 )
+from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 
 __all__ = ["Held", "held", "nanoseconds", "rfc3339"]
 

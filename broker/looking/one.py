@@ -4,14 +4,14 @@ import base64
 import json
 from typing import Any
 
-from broker.connecting.connection import Arrived, Connection, Rejected
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
+from broker.app.printable import printable
+from broker.app.sizes import format_size
+from broker.client.connection import Arrived, Connection, Rejected
 from broker.looking.lines import safe
 from broker.looking.message import Held, held, nanoseconds, rfc3339
-from broker.printable import printable
-from broker.sizes import format_size
-from broker.topology import STREAM
 from broker.wire.message import MalformedMessage, Section
+from broker.wire.streams import STREAM
 
 __all__ = ["as_json", "as_text", "fetch"]
 

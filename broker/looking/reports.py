@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from broker.connecting.connection import Arrived, Connection, ConnectionLost
+from broker.app.untrusted import json_object
+from broker.client.connection import Arrived, Connection, ConnectionLost
 from broker.report import SUBJECT
-from broker.untrusted import json_object
 
 __all__ = ["reports"]
 

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from broker.looking.message import nanoseconds
-from broker.offset import Offset, UnreadableOffset
-from broker.subjects import InvalidHost, InvalidSubject, Subject, consumer_name
-from broker.topology import STREAM
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import STREAM
+from broker.wire.subjects import InvalidHost, InvalidSubject, Subject, consumer_name
 
 __all__ = [
     "Inflow",

@@ -4,14 +4,13 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from broker import bucket
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.client import bucket
+from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.looking.hosts import subjects
 from broker.looking.reports import reports
 from broker.looking.sight import PartitionStatus, Status, hosts_of, strays_of
-from broker.offset import Offset, UnreadableOffset
-from broker.subjects import consumer_name, partition_filter
-from broker.topology import (
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import (
     CONFIG_BUCKET,
     OFFSETS_BUCKET,
     PARTITIONS_KEY,
@@ -19,6 +18,7 @@ from broker.topology import (
     offset_key,
     partitions_in,
 )
+from broker.wire.subjects import consumer_name, partition_filter
 
 __all__ = ["ask", "glance", "partition_count"]
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from broker.looking.columns import columns
+from broker.app.columns import columns
+from broker.app.printable import printable
+from broker.app.sizes import format_size
 from broker.looking.hosts_view import silence
 from broker.looking.sight import Inflow, PartitionStatus, Replica, Status
-from broker.printable import printable
-from broker.sizes import format_size
-from broker.topology import OFFSETS_BUCKET, offset_key
+from broker.wire.streams import OFFSETS_BUCKET, offset_key
 
 __all__ = ["table"]
 

@@ -9,18 +9,18 @@ from functools import partial
 
 import zstandard
 
-from broker.connecting.connection import Connection
-from broker.connecting.patience import ELECTION, until_answered
+from broker.app.moment import Moment
+from broker.app.printable import printable
+from broker.app.selection import Selection
+from broker.app.sizes import format_size
+from broker.client.connection import Connection
+from broker.client.patience import ELECTION, until_answered
 from broker.looking.feed import Feed, Start, Taken, at_sequence, at_time
 from broker.looking.lines import Run, last_lines
 from broker.looking.message import Held, held
-from broker.moment import Moment
-from broker.printable import printable
-from broker.selection import Selection
-from broker.sizes import format_size
-from broker.subjects import host_filter, partition_filter
-from broker.topology import STREAM
 from broker.wire.message import MalformedMessage
+from broker.wire.streams import STREAM
+from broker.wire.subjects import host_filter, partition_filter
 
 __all__ = ["Wanted", "tail"]
 

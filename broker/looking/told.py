@@ -5,7 +5,7 @@ The payload is not looked at: that a compressed one cannot be read, or holds oth
 
 from dataclasses import dataclass
 
-from broker.connecting.arrived import Arrived
+from broker.client.arrived import Arrived
 from broker.wire.message import MalformedMessage, Origin, decode_origin
 
 __all__ = ["Told", "told"]

@@ -6,14 +6,14 @@ import math
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.connecting.patience import ELECTION, until_answered
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.patience import ELECTION, until_answered
 from broker.looking.feed import EACH_LAST, Feed, at_sequence
 from broker.looking.sight import Status
 from broker.looking.status import glance
 from broker.looking.traffic import Picture, Traffic
-from broker.topology import STREAM
+from broker.wire.streams import STREAM
 
 __all__ = ["watch"]
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from broker.looking.columns import columns
+from broker.app.columns import columns
+from broker.app.printable import printable
+from broker.app.sizes import format_size
 from broker.looking.hosts_view import silence
 from broker.looking.traffic import HostFlow, PartitionFlow, Picture
-from broker.printable import printable
-from broker.sizes import format_size
 
 __all__ = ["KEYS", "By", "Layout", "screen"]
 

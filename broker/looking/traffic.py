@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from broker.connecting.arrived import Arrived
+from broker.app.rate import Rate
+from broker.client.arrived import Arrived
 from broker.looking.message import nanoseconds
 from broker.looking.sight import Status
 from broker.looking.told import Told, told
-from broker.rate import Rate
-from broker.subjects import InvalidHost, InvalidSubject, Subject
+from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 
 __all__ = ["HostFlow", "PartitionFlow", "Picture", "Traffic"]
 

@@ -10,7 +10,7 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
 
 __all__ = ["NEEDED", "PINNED", "Binary", "examine", "find"]
 

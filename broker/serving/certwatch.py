@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 from broker.granting.certificates import End, Pki, ends_of
 
 __all__ = ["LOOK_EVERY", "NEAR", "Certwatch", "near_their_end"]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
 from broker.serving.conf_cluster import ClusterConf
 from broker.settings import BrokerSettings
 from broker.settings_cluster import parse_route

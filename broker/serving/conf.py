@@ -5,7 +5,7 @@ Every name here was checked with `nats-server -t` of 2.15.1, which the server st
 
 from dataclasses import dataclass, field
 
-from broker.address import Address
+from broker.app.address import Address
 from broker.granting.accounts import Accounts
 from broker.serving.conf_accounts import render_accounts
 from broker.serving.conf_cluster import ClusterConf, render_cluster
@@ -13,7 +13,7 @@ from broker.serving.conf_encryption import Cipher, render_encryption
 from broker.serving.conf_sites import SitesConf, render_sites
 from broker.serving.conf_tls import TlsConf, client_section
 from broker.serving.quoting import quoted
-from broker.topology import MAX_PAYLOAD
+from broker.wire.streams import MAX_PAYLOAD
 
 __all__ = ["ServerConf", "kept_free", "render", "store_limit", "stream_limit"]
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from broker.address import Address
+from broker.app.address import Address
 from broker.serving.quoting import quoted
 
 __all__ = ["ClusterConf", "render_cluster"]

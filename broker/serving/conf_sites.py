@@ -5,7 +5,7 @@ The stream's subjects must not cross, or a line would be stored at both ends by 
 
 from dataclasses import dataclass, field
 
-from broker.address import Address
+from broker.app.address import Address
 from broker.serving.quoting import quoted
 
 __all__ = ["KEPT_HERE", "SitesConf", "render_sites"]

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from broker.connecting.connection import Connection, ConnectionLost, Message, Rejected
+from broker.app.printable import printable
+from broker.client.connection import Connection, ConnectionLost, Message, Rejected
 from broker.granting.accounts import CONSUMER_REQUESTS
-from broker.printable import printable
 from broker.serving.speaking import Listening
-from broker.topology import STREAM
+from broker.wire.streams import STREAM
 
 __all__ = ["ConsumerRequests", "pulled_only"]
 

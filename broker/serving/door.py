@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from broker.connecting.access import Access
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
+from broker.client.access import Access
 from broker.granting.admission import Admission, House, admit
 from broker.granting.book import Key
 from broker.granting.bookfile import BOOK, load_book

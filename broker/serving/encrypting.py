@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
 from broker.serving.conf_encryption import (
     Cipher,
     Encryption,

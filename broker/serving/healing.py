@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.connecting.connection import Arrived, Connection, ConnectionLost, Rejected
+from broker.app.sizes import format_size
+from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
 from broker.serving.health import Healing, Health, enough_space, read_health
-from broker.sizes import format_size
 
 __all__ = ["Disk", "Watch"]
 

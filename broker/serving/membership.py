@@ -8,9 +8,9 @@ missing for ever.
 import json
 from pathlib import Path
 
-from broker.exits import ConfigurationError
-from broker.folder import read_file
-from broker.whole import write_whole
+from broker.app.exits import ConfigurationError
+from broker.app.folder import read_file
+from broker.app.whole import write_whole
 
 __all__ = ["check_membership", "remember_membership"]
 

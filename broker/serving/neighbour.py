@@ -11,8 +11,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from broker.exits import OperatorError
-from broker.folder import open_folder
+from broker.app.exits import OperatorError
+from broker.app.folder import open_folder
 from broker.serving.process import Process, Stranger
 
 __all__ = ["READY", "STORE_LOCK", "Taken", "Taking", "account_of", "is_held", "read_ready", "tell"]

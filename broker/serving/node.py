@@ -12,9 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from broker.connecting.connection import Connection
-from broker.exits import ConfigurationError, OperatorError
-from broker.folder import open_folder
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.folder import open_folder
+from broker.app.sizes import format_size
+from broker.app.whole import replacing, telling, write_whole
+from broker.client.connection import Connection
 from broker.granting.certificates import Pki
 from broker.serving.binary import Binary
 from broker.serving.certwatch import LOOK_EVERY, Certwatch
@@ -33,9 +35,7 @@ from broker.serving.speaking import speaking
 from broker.serving.store import measure, streams_in
 from broker.serving.telling import Known, Telling
 from broker.settings import BrokerSettings
-from broker.sizes import format_size
-from broker.topology import STREAM
-from broker.whole import replacing, telling, write_whole
+from broker.wire.streams import STREAM
 
 __all__ = ["Beside", "House", "Node"]
 

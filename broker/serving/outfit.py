@@ -8,8 +8,9 @@ import platform
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from broker.connecting.access import Access
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
+from broker.app.sizes import format_size
+from broker.client.access import Access
 from broker.granting.admission import Admission
 from broker.serving.binary import find
 from broker.serving.clustering import cluster_of
@@ -21,7 +22,6 @@ from broker.serving.securing import Security, security_of
 from broker.serving.siting import sites_of
 from broker.serving.store import Space
 from broker.settings import BrokerSettings
-from broker.sizes import format_size
 from broker.topology import Topology
 
 __all__ = ["Outfit", "own_name", "put_together"]

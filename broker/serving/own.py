@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
 from broker.serving.conf_own import Key, contradiction, include, keys_of, where
 
 __all__ = ["included"]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from broker.address import Address
+from broker.app.address import Address
 from broker.serving.conf import ServerConf
 from broker.serving.health import Healing
 from broker.serving.server import Ports

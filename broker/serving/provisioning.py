@@ -5,15 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.app.exits import OperatorError
+from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.declaring.difference import is_shown, shown
 from broker.declaring.joining import join
 from broker.declaring.provision import apply
 from broker.declaring.steps import Plan
-from broker.exits import OperatorError
 from broker.serving.outfit import Outfit
 from broker.serving.store import remember_promise
-from broker.topology import STREAM
+from broker.wire.streams import STREAM
 
 __all__ = ["Held", "begin", "provision"]
 

@@ -4,14 +4,14 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
+from broker.app.whole import write_whole
 from broker.granting.admission import Admission
 from broker.granting.bookfile import load_book
 from broker.serving.conf import ServerConf
 from broker.serving.neighbour import READY, account_of
 from broker.serving.process import this_process
 from broker.serving.server import Ports
-from broker.whole import write_whole
 
 __all__ = ["Refusal", "refusal_of", "unready", "write_ready"]
 

@@ -4,8 +4,8 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.connecting.access import Access
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
+from broker.client.access import Access
 from broker.granting.authority import names_in
 from broker.granting.certificates import OWN_NAME, Pki
 from broker.serving.conf_tls import Clients, TlsConf

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from broker.exits import ConfigurationError, OperatorError
+from broker.app.exits import ConfigurationError, OperatorError
 from broker.serving.serverlog import Level, News, Said, explain, read_line, what
 
 __all__ = ["Ports", "Server", "check", "started"]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-from broker.printable import printable
+from broker.app.printable import printable
 
 __all__ = ["Level", "News", "Said", "explain", "read_line", "what"]
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from broker.exits import Exit, OperatorError
-from broker.running.desk import Desk
-from broker.running.ending import Ending
-from broker.running.notify import Notifier
-from broker.running.program import log_to_stderr
-from broker.running.reload import differences
+from broker.app.desk import Desk
+from broker.app.ending import Ending
+from broker.app.exits import Exit, OperatorError
+from broker.app.notify import Notifier
+from broker.app.program import log_to_stderr
+from broker.app.reload import differences
 from broker.serving.binary import examine
 from broker.serving.door import Door
 from broker.serving.encrypting import encryption_of

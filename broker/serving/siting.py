@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from broker.connecting.nkey import InvalidSeed, seed_of
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
+from broker.client.nkey import InvalidSeed, seed_of
 from broker.serving.conf_sites import SitesConf
 from broker.serving.conf_tls import TlsConf, route_section
 from broker.settings_cluster import parse_route

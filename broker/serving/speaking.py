@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from broker.connecting.connection import Connection, ConnectionLost, Message
+from broker.client.connection import Connection, ConnectionLost, Message
 from broker.report import SUBJECT
 
 __all__ = ["Listening", "speaking"]

@@ -10,10 +10,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.exits import OperatorError
-from broker.folder import make_folder, read_file
+from broker.app.exits import OperatorError
+from broker.app.folder import make_folder, read_file
+from broker.app.whole import write_whole
 from broker.granting.accounts import LOGS
-from broker.whole import write_whole
 
 __all__ = [
     "Space",

@@ -2,7 +2,7 @@
 
 import logging
 
-from broker.offset import Offset
+from broker.wire.offset import Offset
 from receiver.meter import Meter
 from receiver.outcome import Blocked, Cause, Done, Report
 from receiver.writing.spans import Finding, Kind

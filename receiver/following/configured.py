@@ -3,10 +3,10 @@
 import asyncio
 import logging
 
-from broker import bucket
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.exits import ConfigurationError
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
+from broker.app.exits import ConfigurationError
+from broker.client import bucket
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
 from receiver.following.patience import pause, unless
 
 __all__ = ["partitions_of"]

@@ -10,10 +10,10 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.exits import ConfigurationError, FencedError, OperatorError
-from broker.faults import fault
-from broker.subjects import consumer_name
+from broker.app.exits import ConfigurationError, FencedError, OperatorError
+from broker.app.faults import fault
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.subjects import consumer_name
 from receiver.assignment import Assignment, Stay, Turn
 from receiver.following.account import Account
 from receiver.following.jobs import Jobs

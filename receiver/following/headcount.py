@@ -3,9 +3,9 @@
 import asyncio
 import logging
 
-from broker import bucket
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
+from broker.client import bucket
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
 
 __all__ = ["watch"]
 

@@ -6,15 +6,15 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from broker import bucket
-from broker.bucket import Conflict
-from broker.connecting.connection import Connection, ConnectionLost, Denied, Rejected
-from broker.descent import ancestors, is_being_restored
-from broker.exits import ConfigurationError, FencedError, OperatorError
-from broker.faults import fault
-from broker.offset import Offset, UnreadableOffset
-from broker.quorum import is_certain
-from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
+from broker.app.exits import ConfigurationError, FencedError, OperatorError
+from broker.app.faults import fault
+from broker.client import bucket
+from broker.client.bucket import Conflict
+from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
+from broker.client.quorum import is_certain
+from broker.wire.descent import ancestors, is_being_restored
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.following import offsets
 from receiver.following.offsets import FilesMismatch, StreamState
 from receiver.following.wake import Wake

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from broker.descent import Ancestor
-from broker.exits import ConfigurationError
-from broker.offset import Beginning, Offset
-from broker.topology import OFFSETS_BUCKET, offset_key
+from broker.app.exits import ConfigurationError
+from broker.wire.descent import Ancestor
+from broker.wire.offset import Beginning, Offset
+from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.writing import journal
 from receiver.writing.evidence import Bond, Evidence
 from receiver.writing.journal import Batch, Verdict

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable
 from enum import Enum
 
-from broker.connecting.connection import Connection, ConnectionLost, Message, Rejected
-from broker.topology import STREAM
+from broker.client.connection import Connection, ConnectionLost, Message, Rejected
+from broker.wire.streams import STREAM
 
 __all__ = ["Life", "Presence", "life_of", "report_of"]
 

@@ -11,7 +11,7 @@ from functools import partial
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
-from broker.exits import ConfigurationError, OperatorError
+from broker.app.exits import ConfigurationError, OperatorError
 from receiver.assignment import Place
 from receiver.following.runner import cause_of
 from receiver.writing.place import Elsewhere, held, is_held, look

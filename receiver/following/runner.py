@@ -8,7 +8,7 @@ from pathlib import Path
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 from receiver import task
 from receiver.assignment import Assignment, Destination
 from receiver.outcome import Blocked, Cause, Done, Report

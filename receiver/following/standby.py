@@ -4,10 +4,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from broker import bucket
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.offset import Offset, UnreadableOffset
-from broker.topology import OFFSETS_BUCKET, offset_key
+from broker.client import bucket
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.following.patience import pause
 from receiver.following.presence import Life, life_of
 

@@ -59,7 +59,7 @@ class Tidier:
         try:
             async with asyncio.timeout(
                 _LOOK_EVERY
-            ):  # wait_for loses cancellations: broker/cancellation.py
+            ):  # wait_for loses cancellations: broker/client/cancellation.py
                 found = await self._queue.get()
         except TimeoutError:
             return names, False

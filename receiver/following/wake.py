@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from broker.connecting.connection import Connection, ConnectionLost, Message, Rejected
-from broker.delivery import Delivery, parse
-from broker.quorum import is_level
-from broker.subjects import bell_name, partition_filter
-from broker.topology import STREAM
+from broker.client.connection import Connection, ConnectionLost, Message, Rejected
+from broker.client.quorum import is_level
+from broker.wire.delivery import Delivery, parse
+from broker.wire.streams import STREAM
+from broker.wire.subjects import bell_name, partition_filter
 
 __all__ = ["Wake"]
 

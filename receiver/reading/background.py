@@ -10,8 +10,8 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from broker.connecting.access import Access
-from broker.connecting.connection import Connection
+from broker.client.access import Access
+from broker.client.connection import Connection
 
 __all__ = ["connection", "submit", "wait"]
 

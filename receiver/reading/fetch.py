@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from broker.connecting.client import BrokerClient
-from broker.connecting.connection import Arrived, Connection, ConnectionLost, Rejected
-from broker.delivery import Delivery, parse
-from broker.subjects import consumer_name
-from broker.topology import STREAM, Topology
+from broker.client.client import BrokerClient
+from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
+from broker.wire.delivery import Delivery, parse
+from broker.wire.streams import STREAM, consumer_config
+from broker.wire.subjects import consumer_name
 from receiver.assignment import LARGEST_PULL, Assignment
 from receiver.reading import background
 
@@ -222,7 +222,7 @@ class _Source:
         except Rejected as error:
             if error.error != _NO_CONSUMER:
                 raise
-            config = Topology().consumer(self._assignment.partition)
+            config = consumer_config(self._assignment.partition)
             await self._connection.api(
                 f"CONSUMER.CREATE.{STREAM}.{self._consumer}.{config['filter_subject']}",
                 {"stream_name": STREAM, "config": config},
@@ -240,7 +240,7 @@ class _Source:
 
     async def _delivered(self) -> dict[str, Any]:
         info = await self._connection.api(f"CONSUMER.INFO.{STREAM}.{self._consumer}")
-        wanted, config = Topology().consumer(self._assignment.partition), info["config"]
+        wanted, config = consumer_config(self._assignment.partition), info["config"]
         changed = [key for key, value in wanted.items() if config.get(key) != value]
         if changed or config.get("headers_only"):
             raise ConnectionLost(

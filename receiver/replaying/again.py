@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
-from broker.connecting.access import Access
-from broker.selection import Selection
-from broker.subjects import InvalidHost, InvalidSubject, partition_filter
-from broker.topology import STREAM
+from broker.app.selection import Selection
+from broker.client.access import Access
 from broker.wire.message import MAX_LINES_BYTES, MalformedMessage
+from broker.wire.streams import STREAM
+from broker.wire.subjects import InvalidHost, InvalidSubject, partition_filter
 from receiver.reading import background
 from receiver.replaying.units import Unit
 from receiver.source.ranges import Range

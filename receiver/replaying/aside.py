@@ -8,7 +8,7 @@ from typing import TypeVar
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 from receiver.following.runner import cause_of
 
 __all__ = ["Aside", "beside", "part_done"]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
-from broker.exits import OperatorError
-from broker.selection import Selection
-from broker.subjects import partition_filter
-from broker.topology import STREAM
+from broker.app.exits import OperatorError
+from broker.app.selection import Selection
+from broker.wire.streams import STREAM
+from broker.wire.subjects import partition_filter
 from receiver.reading import background
 from receiver.replaying.again import MOST_HELD, Reader, Refused, taken
 from receiver.replaying.aside import Aside

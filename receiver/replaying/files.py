@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from broker.connecting.connection import Message
-from broker.delivery import Delivery
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
+from broker.client.connection import Message
+from broker.wire.delivery import Delivery
 from receiver.replaying.again import Reader, Refused, nanoseconds
 from receiver.replaying.attempts import Attempt, attempt
 from receiver.replaying.units import Unit

@@ -10,9 +10,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from broker.exits import ConfigurationError, OperatorError
-from broker.folder import open_folder
-from broker.whole import clear_away, replacing
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.folder import open_folder
+from broker.app.whole import clear_away, replacing
 from receiver.replaying.placing import Places, is_of
 from receiver.writing.folders import Folders, make_folder
 from receiver.writing.layout import Layout

@@ -11,8 +11,8 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from broker.exits import OperatorError
-from broker.selection import Selection
+from broker.app.exits import OperatorError
+from broker.app.selection import Selection
 from receiver.replaying import feed, files, folder
 from receiver.replaying.again import Reader
 from receiver.replaying.aside import Aside

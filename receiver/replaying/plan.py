@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from datetime import UTC
 
-from broker.connecting.access import Access
-from broker.connecting.connection import Connection
-from broker.exits import ConfigurationError
-from broker.moment import Moment
-from broker.topology import STREAM
+from broker.app.exits import ConfigurationError
+from broker.app.moment import Moment
+from broker.client.access import Access
+from broker.client.connection import Connection
+from broker.wire.streams import STREAM
 from receiver.source.options import SourceOptions
 from receiver.source.ranges import StreamState
 from receiver.source.survey import look, sequence_at, subjects_of

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TextIO
 
-from broker.durations import format_duration, parse_duration
+from broker.app.durations import format_duration, parse_duration
 
 __all__ = ["Progress", "bar"]
 

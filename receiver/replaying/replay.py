@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 
 import click
 
-from broker.exits import OperatorError
-from broker.moment import Moment, read_moment
+from broker.app.exits import OperatorError
+from broker.app.moment import Moment, read_moment
 from receiver.replaying import feed, folder
 from receiver.replaying.aside import beside
 from receiver.replaying.job import Job, is_piped

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
 from pydantic_settings import SettingsConfigDict
 
-from broker.connecting.access_settings import ACCESS
-from broker.durations import Duration
-from broker.running.configuration import Many
+from broker.app.configuration import Many
+from broker.app.durations import Duration
+from broker.client.access_settings import ACCESS
 from receiver.replaying.pace import read_speed
 from receiver.settings import ReceiverSettings, split_partitions
 from receiver.spark_settings import SPARK

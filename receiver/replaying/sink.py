@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
-from broker.printable import printable
+from broker.app.printable import printable
 from receiver.replaying.again import Refused
 from receiver.replaying.files import Hosts, Order, keep_refused
 from receiver.writing.endings import Endings

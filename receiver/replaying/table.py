@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.functions import count, lit
 from pyspark.sql.types import StructType
 
-from broker.exits import ConfigurationError, OperatorError
+from broker.app.exits import ConfigurationError, OperatorError
 from receiver.replaying.again import Reader
 from receiver.replaying.attempts import attempt
 from receiver.replaying.files import keep_refused

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from broker.connecting.connection import Connection
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
+from broker.client.connection import Connection
 from receiver.reading import background
 from receiver.source.lease import connected
 from receiver.source.options import SourceOptions

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from broker.connecting.connection import Connection
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
+from broker.client.connection import Connection
 from receiver.source.asking import ask, rows
 from receiver.source.narrowing import Wanted, narrow, wanted_by
 from receiver.source.options import Edge, PushDown, SourceOptions

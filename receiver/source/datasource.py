@@ -9,7 +9,7 @@ often as Spark wants it. It must not touch the receivers' consumers or offsets.
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
 from receiver.source.batch import batch_reader
 from receiver.source.options import DEFAULT_SERVERS, SourceOptions
 from receiver.source.schema import columns

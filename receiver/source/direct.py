@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Message, Rejected
+from broker.client.connection import BrokerAway, Connection, ConnectionLost, Message, Rejected
 from receiver.source.stored import Stored
 
 __all__ = ["patiently", "request_batch"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
 
 __all__ = ["Given"]
 
@@ -69,7 +69,9 @@ class Given:
         """Return a length of time such as `15m`."""
         if not (text := self.text(name)):
             return default
-        from broker.durations import parse_duration  # it brings pydantic, which few workers need
+        from broker.app.durations import (
+            parse_duration,  # it brings pydantic, which few workers need
+        )
 
         try:
             return parse_duration(text)

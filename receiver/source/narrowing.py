@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from broker.subjects import InvalidHost, host_filter, partition_filter, validate_host
+from broker.wire.subjects import InvalidHost, host_filter, partition_filter, validate_host
 from receiver.source.patterns import is_pattern, meet, partition_in
 from receiver.source.ranges import Range
 

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from enum import Enum
 from itertools import combinations
 
-from broker.connecting.access import Access
-from broker.connecting.servers import check_servers
-from broker.exits import ConfigurationError
-from broker.subjects import partition_filter
-from broker.topology import STREAM
+from broker.app.exits import ConfigurationError
+from broker.client.access import Access
+from broker.client.servers import check_servers
+from broker.wire.streams import STREAM
+from broker.wire.subjects import partition_filter
 from receiver.source.given import Given
 from receiver.source.patterns import is_pattern, meet, named
 

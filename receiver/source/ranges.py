@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 from receiver.source.patterns import named
 
 __all__ = [

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from broker.connecting.connection import Connection, Rejected
+from broker.client.connection import Connection, Rejected
 from receiver.reading import background
 from receiver.source.direct import patiently, request_batch
 from receiver.source.ranges import Range, without_loss

@@ -10,8 +10,8 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from broker.subjects import InvalidHost, InvalidSubject, Subject
 from broker.wire.message import MalformedMessage, Section, decode_origin, decode_payload, split
+from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.source.options import Show
 from receiver.source.patterns import partition_in
 from receiver.source.schema import HEADERS, SPAN, arrow_schema

@@ -14,9 +14,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from broker.connecting.connection import Connection
-from broker.exits import ConfigurationError
-from broker.subjects import partition_filter
+from broker.app.exits import ConfigurationError
+from broker.client.connection import Connection
+from broker.wire.subjects import partition_filter
 from receiver.source.asking import ask, rows
 from receiver.source.direct import patiently
 from receiver.source.lease import let_go

@@ -4,12 +4,12 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from broker.bucket import read
-from broker.connecting.connection import Connection, ConnectionLost, Denied, Rejected
-from broker.exits import ConfigurationError, OperatorError
-from broker.quorum import is_certain
-from broker.subjects import partition_filter
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.client.bucket import read
+from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
+from broker.client.quorum import is_certain
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
+from broker.wire.subjects import partition_filter
 from receiver.source.direct import request_batch
 from receiver.source.options import Edge, Position, SourceOptions
 from receiver.source.ranges import StreamState

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
 
 __all__ = ["SUPPORTED", "Java", "find_java"]
 

@@ -19,7 +19,7 @@ import pyspark
 from py4j.protocol import Py4JError
 from pyspark.java_gateway import launch_gateway
 
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 from receiver.spark.java import Java
 from receiver.spark.scratch import in_use
 

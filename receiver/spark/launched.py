@@ -6,7 +6,7 @@ What needs the module does without it; but a Java that is asked for one that is 
 import shlex
 from pathlib import Path
 
-from broker.whole import write_whole
+from broker.app.whole import write_whole
 from receiver.spark.java import Java
 
 __all__ = ["home_for_launcher", "launched"]

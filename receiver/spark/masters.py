@@ -6,7 +6,7 @@ import threading
 import time
 from urllib.parse import urlsplit
 
-from broker.exits import ConfigurationError, OperatorError
+from broker.app.exits import ConfigurationError, OperatorError
 
 __all__ = ["check_masters"]
 

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 
 __all__ = ["FOLDER", "pack"]
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from broker.exits import OperatorError
-from broker.folder import Folder, make_folder, open_folder
+from broker.app.exits import OperatorError
+from broker.app.folder import Folder, make_folder, open_folder
 
 __all__ = ["in_use", "scratch_folder"]
 

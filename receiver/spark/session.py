@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from broker.exits import ConfigurationError, OperatorError
+from broker.app.exits import ConfigurationError, OperatorError
 from receiver.spark.classdata import used
 from receiver.spark.java import find_java
 from receiver.spark.jvm import END_WITHIN, JvmFailed, death_told, gateway_to_jvm

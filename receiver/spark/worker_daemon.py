@@ -11,7 +11,7 @@ import socket
 
 from pyspark import daemon
 
-from broker.memory import keep_large_buffers
+from broker.app.memory import keep_large_buffers
 from receiver.spark.worker_log import log_as_told
 
 _SHARED = ("pyspark.worker", "receiver.task")

@@ -6,12 +6,12 @@ import socket
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from broker import bucket
-from broker.bucket import Conflict
-from broker.connecting.connection import Connection
-from broker.exits import ConfigurationError, OperatorError
-from broker.offset import Offset, UnreadableOffset
-from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.client import bucket
+from broker.client.bucket import Conflict
+from broker.client.connection import Connection
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.following import offsets
 from receiver.following.ledger import stream_state
 from receiver.following.presence import Life, life_of

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from broker.looking import columns as aligned
+from broker.app import columns as aligned
 
 __all__ = ["columns"]
 

@@ -14,7 +14,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from broker.running.exposition import exposed
+from broker.app.exposition import exposed
 from receiver.meter import Standing
 from receiver.outcome import Cause
 from receiver.telling.view import View

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from broker import bucket
-from broker.connecting.connection import Connection
-from broker.offset import Offset, UnreadableOffset
-from broker.printable import printable
-from broker.subjects import partition_filter
-from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
+from broker.app.printable import printable
+from broker.client import bucket
+from broker.client.connection import Connection
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
+from broker.wire.subjects import partition_filter
 from receiver.following.ledger import stream_state
 from receiver.following.presence import Life, life_of
 from receiver.telling.columns import columns

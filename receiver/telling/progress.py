@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from broker.durations import format_duration
-from broker.sizes import format_size
+from broker.app.durations import format_duration
+from broker.app.sizes import format_size
 
 __all__ = ["CatchingUp", "Glance", "bar", "progress", "sentence"]
 

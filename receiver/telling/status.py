@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from broker import bucket
-from broker.connecting.access import Access
-from broker.connecting.connection import Connection, ConnectionLost, Denied, Rejected
-from broker.connecting.patience import ELECTION, until_answered
-from broker.exits import OperatorError
-from broker.offset import Offset, UnreadableOffset
-from broker.subjects import partition_filter
-from broker.topology import (
+from broker.app.exits import OperatorError
+from broker.app.untrusted import json_object
+from broker.client import bucket
+from broker.client.access import Access
+from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
+from broker.client.patience import ELECTION, until_answered
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import (
     CONFIG_BUCKET,
     OFFSETS_BUCKET,
     PARTITIONS_KEY,
@@ -24,7 +24,7 @@ from broker.topology import (
     offset_key,
     partitions_in,
 )
-from broker.untrusted import json_object
+from broker.wire.subjects import partition_filter
 from receiver.following.presence import report_of
 from receiver.telling.offsets_view import waiting
 

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from broker.durations import format_duration
-from broker.printable import printable
-from broker.sizes import format_size
+from broker.app.durations import format_duration
+from broker.app.printable import printable
+from broker.app.sizes import format_size
 from receiver.telling.columns import columns
 from receiver.telling.hosts import HostFile, HostGaps
 from receiver.telling.status import PartitionStatus

@@ -4,10 +4,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from broker.connecting.connection import Connection
-from broker.running.desk import health_page
-from broker.running.listening import Page
-from broker.sizes import format_size
+from broker.app.desk import health_page
+from broker.app.listening import Page
+from broker.app.sizes import format_size
+from broker.client.connection import Connection
 from receiver.meter import Meter, Standing
 from receiver.telling.health import Vitals, ailment
 from receiver.telling.progress import Glance

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 from receiver.replaying.attempts import attempt
 from receiver.replaying.units import Unit
 from receiver.verifying.closer import Closer, Names, look_closer

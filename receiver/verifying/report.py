@@ -3,8 +3,8 @@
 import json
 from dataclasses import dataclass
 
-from broker.printable import printable
-from broker.sizes import format_size
+from broker.app.printable import printable
+from broker.app.sizes import format_size
 from receiver.verifying.outcome import Examined, HostReport
 
 __all__ = ["Report", "as_json", "as_text"]

@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 from pydantic_settings import SettingsConfigDict
 
-from broker.connecting.access_settings import ACCESS
-from broker.running.configuration import Many
+from broker.app.configuration import Many
+from broker.client.access_settings import ACCESS
 from receiver.settings import ReceiverSettings, split_partitions
 from receiver.spark_settings import SPARK
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import click
 from pyspark import SparkContext
 
-from broker import bucket
-from broker.connecting.connection import Connection, Denied, Rejected
-from broker.exits import ConfigurationError, OperatorError
-from broker.moment import read_moment
-from broker.offset import Offset, UnreadableOffset
-from broker.selection import Selection
-from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.moment import read_moment
+from broker.app.selection import Selection
+from broker.client import bucket
+from broker.client.connection import Connection, Denied, Rejected
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.replaying.again import Reader
 from receiver.replaying.aside import Aside, beside, part_done
 from receiver.replaying.attempts import reached

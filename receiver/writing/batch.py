@@ -10,10 +10,9 @@ from functools import lru_cache
 
 import zstandard
 
-from broker.connecting.connection import Arrived
-from broker.delivery import Delivery
-from broker.faults import fault
-from broker.subjects import InvalidHost, InvalidSubject, Subject
+from broker.app.faults import fault
+from broker.client.connection import Arrived
+from broker.wire.delivery import Delivery
 from broker.wire.message import (
     MAX_LINES_BYTES,
     MalformedMessage,
@@ -22,6 +21,7 @@ from broker.wire.message import (
     has_ours,
     predecessor_of,
 )
+from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.assignment import Assignment, Destination
 from receiver.outcome import Done
 from receiver.reading.fetch import Chunk

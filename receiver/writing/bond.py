@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from broker.folder import open_folder
-from broker.whole import clear_away, replacing
+from broker.app.folder import open_folder
+from broker.app.whole import clear_away, replacing
 from receiver.writing import journal
 from receiver.writing.evidence import Bond, Evidence
 from receiver.writing.folders import make_folder, make_within, within

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from broker.faults import fault
-from broker.sizes import format_size
+from broker.app.faults import fault
+from broker.app.sizes import format_size
 from receiver.writing import journal, rotation
 from receiver.writing.folders import remove_empty, walk, within
 from receiver.writing.journal import PreImage

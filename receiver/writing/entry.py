@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from broker import bucket
-from broker.bucket import Conflict
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.offset import Offset
-from broker.topology import OFFSETS_BUCKET, offset_key
+from broker.client import bucket
+from broker.client.bucket import Conflict
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.offset import Offset
+from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.outcome import Done
 
 __all__ = ["Entry", "Taken", "nanoseconds"]

@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 
-from broker.faults import fault
+from broker.app.faults import fault
 from receiver.permissions import Permissions
 from receiver.writing import rotation, undoing, writeback
 from receiver.writing.calendar import Calendar

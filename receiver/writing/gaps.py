@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from zlib import crc32
 
-from broker.faults import fault
-from broker.folder import open_folder
-from broker.whole import replacing
+from broker.app.faults import fault
+from broker.app.folder import open_folder
+from broker.app.whole import replacing
 from receiver.writing.journal import PreImage
 from receiver.writing.logbook import append, cut_back, named, sync_folder
 from receiver.writing.opening import descriptor_of, read

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from zlib import crc32
 
-from broker.offset import Beginning
+from broker.wire.offset import Beginning
 
 __all__ = [
     "Batch",

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from broker.checksum import closed, is_intact
-from broker.faults import fault
-from broker.folder import open_folder
-from broker.whole import replacing
+from broker.app.checksum import closed, is_intact
+from broker.app.faults import fault
+from broker.app.folder import open_folder
+from broker.app.whole import replacing
 from receiver.writing.journal import PreImage
 from receiver.writing.known import Known, difference
 from receiver.writing.layout import Layout

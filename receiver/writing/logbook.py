@@ -6,9 +6,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from broker.faults import fault
-from broker.folder import open_folder
-from broker.whole import half_made
+from broker.app.faults import fault
+from broker.app.folder import open_folder
+from broker.app.whole import half_made
 from receiver.writing import journal
 from receiver.writing.journal import Batch, PreImage
 from receiver.writing.opening import descriptor_of, opened, read

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import zstandard
 
-from broker.faults import fault
+from broker.app.faults import fault
 from receiver.writing import rotation
 from receiver.writing.logbook import sync_folder
 from receiver.writing.opening import descriptor_of, is_regular, opened

@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from broker.folder import open_folder
-from broker.whole import clear_away, half_made
+from broker.app.folder import open_folder
+from broker.app.whole import clear_away, half_made
 from receiver.assignment import Place
 from receiver.writing.opening import descriptor_of, read
 

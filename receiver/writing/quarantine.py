@@ -10,8 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
-from broker.connecting.connection import Arrived
-from broker.delivery import Delivery
+from broker.client.connection import Arrived
+from broker.wire.delivery import Delivery
 from receiver.writing.folders import Folders, make_folder
 
 __all__ = ["FOLDER", "Quarantine"]

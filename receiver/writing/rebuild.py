@@ -6,8 +6,8 @@ Decides only; what is to be set aside is said by an exception, as it is for a re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from broker.subjects import Subject
 from broker.wire.message import Origin, decode_origin, decode_payload
+from broker.wire.subjects import Subject
 from receiver.writing.endings import Source
 from receiver.writing.judging import Judge
 from receiver.writing.received import Received

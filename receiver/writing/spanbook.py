@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from zlib import crc32
 
-from broker.faults import fault
-from broker.folder import open_folder
-from broker.whole import replacing
+from broker.app.faults import fault
+from broker.app.folder import open_folder
+from broker.app.whole import replacing
 from receiver.writing.endings import Endings, Source
 from receiver.writing.journal import PreImage
 from receiver.writing.logbook import append, cut_back

@@ -7,7 +7,7 @@ task, and once ended it counts, whatever KV says later.
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from broker.faults import fault
+from broker.app.faults import fault
 from receiver.writing.files import Output
 from receiver.writing.folders import walk
 from receiver.writing.layout import register_keys

@@ -6,7 +6,7 @@ Only what the images of a journal tell of is touched, and every step may find th
 import os
 from collections.abc import Iterable, Mapping
 
-from broker.faults import fault
+from broker.app.faults import fault
 from receiver.writing import rotation
 from receiver.writing.folders import Folders
 from receiver.writing.journal import PreImage

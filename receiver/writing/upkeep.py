@@ -6,8 +6,8 @@ Whoever holds the partition's lock may call this, and nobody while a batch is be
 from contextlib import suppress
 from pathlib import Path
 
-from broker.folder import open_folder
-from broker.whole import clear_away as clear_half_made
+from broker.app.folder import open_folder
+from broker.app.whole import clear_away as clear_half_made
 from receiver.writing import gaps, spanbook
 from receiver.writing.files import Output
 from receiver.writing.gaps import GapBook

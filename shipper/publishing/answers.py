@@ -5,7 +5,7 @@ from typing import Any
 
 from nats.aio.client import Client
 
-from broker.connecting.connection import Connection, ConnectionLost, Message, Rejected
+from broker.client.connection import Connection, ConnectionLost, Message, Rejected
 
 __all__ = ["Answers"]
 

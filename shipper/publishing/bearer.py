@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from broker.connecting.connection import Denied
-from broker.subjects import inbox_of
+from broker.client.connection import Denied
+from broker.wire.subjects import inbox_of
 
 __all__ = ["Bearer"]
 

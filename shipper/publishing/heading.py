@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from broker.bucket import Entry, read
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.exits import ConfigurationError
-from broker.subjects import Subject
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
+from broker.app.exits import ConfigurationError
+from broker.client.bucket import Entry, read
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
+from broker.wire.subjects import Subject
 from shipper.publishing.waiting import Cause, Waiting
 
 __all__ = ["Heading", "Partitions", "partitions_of"]

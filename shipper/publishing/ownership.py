@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from broker.connecting.connection import ConnectionLost, Rejected
-from broker.exits import FencedError
-from broker.faults import fault
-from broker.subjects import InvalidSubject, Subject
+from broker.app.exits import FencedError
+from broker.app.faults import fault
+from broker.client.connection import ConnectionLost, Rejected
 from broker.wire.message import Origin
+from broker.wire.subjects import InvalidSubject, Subject
 from shipper.positions import Positions
 from shipper.publishing.agent_id import AgentId
 from shipper.publishing.rebuild import rebuild

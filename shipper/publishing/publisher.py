@@ -9,11 +9,11 @@ import logging
 import random
 import re
 
-from broker.connecting.answer import answer_of, stored_at
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.exits import ConfigurationError
-from broker.faults import fault
-from broker.topology import room_in
+from broker.app.exits import ConfigurationError
+from broker.app.faults import fault
+from broker.client.answer import answer_of, stored_at
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.streams import room_in
 from shipper.publishing.answers import Answers
 from shipper.publishing.compression import fitting
 from shipper.publishing.heading import Heading

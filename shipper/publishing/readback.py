@@ -13,10 +13,10 @@ from typing import Any
 
 import nats.errors
 
-from broker.connecting.connection import Connection, ConnectionLost, Message, Rejected
-from broker.subjects import host_filter, registry_consumer
-from broker.topology import STREAM
+from broker.client.connection import Connection, ConnectionLost, Message, Rejected
 from broker.wire.message import MalformedMessage, Origin, decode_origin
+from broker.wire.streams import STREAM
+from broker.wire.subjects import host_filter, registry_consumer
 from shipper.publishing.verdict import Stored
 
 __all__ = ["ReadBack", "origin_of"]

@@ -4,11 +4,11 @@ Reads headers only and writes claims only; lines are the publisher's. Every API 
 an agent's rights can end there (research on least rights: filter in the subject of CONSUMER.CREATE).
 """
 
-from broker.connecting.answer import stored_at
-from broker.connecting.connection import Connection
-from broker.subjects import Subject
-from broker.topology import STREAM
+from broker.client.answer import stored_at
+from broker.client.connection import Connection
 from broker.wire.message import Origin, encode_origin
+from broker.wire.streams import STREAM
+from broker.wire.subjects import Subject
 from shipper.publishing.agent_id import AgentId
 from shipper.publishing.readback import ReadBack, origin_of
 from shipper.publishing.verdict import Stored

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 
 __all__ = ["patience_for", "send"]
 

@@ -5,11 +5,11 @@ It holds what headers of the stream need not be read for again, and what they ca
 
 import logging
 
-from broker import bucket
-from broker.bucket import Conflict
-from broker.connecting.connection import Connection, ConnectionLost
-from broker.faults import fault
-from broker.topology import POSITIONS_BUCKET, positions_key
+from broker.app.faults import fault
+from broker.client import bucket
+from broker.client.bucket import Conflict
+from broker.client.connection import Connection, ConnectionLost
+from broker.wire.streams import POSITIONS_BUCKET, positions_key
 from shipper.positions import Positions, PositionsUnreadable
 from shipper.publishing.agent_id import AgentId
 

@@ -1,7 +1,7 @@
 """Publishes rounds that nobody waits for, for logs that are not worth a guarantee: they may be lost, or come twice."""
 
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.topology import room_in
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.streams import room_in
 from shipper.publishing.compression import fitting
 from shipper.publishing.heading import Heading
 from shipper.publishing.rounds import Round

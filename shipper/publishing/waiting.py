@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from enum import Enum
 
-from broker.connecting.connection import Rejected
+from broker.client.connection import Rejected
 
 __all__ = ["Cause", "Waiting", "reason_of"]
 

@@ -5,12 +5,12 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from broker.bucket import read
-from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
-from broker.connecting.rights import may_publish
-from broker.exits import OperatorError
-from broker.subjects import Subject, host_filter, registry_consumer
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, partitions_in
+from broker.app.exits import OperatorError
+from broker.client.bucket import read
+from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
+from broker.client.rights import may_publish
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, partitions_in
+from broker.wire.subjects import Subject, host_filter, registry_consumer
 from shipper.files.discovery import scan
 from shipper.files.selection import Selection
 from shipper.files.sighting import Scan, Sighting

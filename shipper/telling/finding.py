@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from broker.printable import printable
+from broker.app.printable import printable
 
 __all__ = ["Finding", "Mark", "bad", "fine", "left_out"]
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
-from broker.running.clients import FRESH, Clients
-from broker.subjects import own_token
+from broker.app.clients import FRESH, Clients
+from broker.wire.subjects import own_token
 from shipper.telling.report import HostReport
 
 __all__ = ["Heard", "Live", "ask"]

@@ -6,8 +6,8 @@ Only counts; what is asked about now (sizes, what is behind) is looked up when s
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 
-from broker.histogram import Histogram
-from broker.rate import Rate
+from broker.app.histogram import Histogram
+from broker.app.rate import Rate
 from shipper.notice import Notice, NoticeKind
 from shipper.publishing.rounds import Round
 

@@ -16,9 +16,9 @@ from prometheus_client.core import (
     Metric,
 )
 
-from broker.histogram import Histogram
-from broker.printable import printable
-from broker.running.exposition import exposed
+from broker.app.exposition import exposed
+from broker.app.histogram import Histogram
+from broker.app.printable import printable
 from shipper.publishing.waiting import Cause
 from shipper.telling.report import HostReport
 from shipper.telling.view import View

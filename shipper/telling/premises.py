@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker.address import Address
+from broker.app.address import Address
 from shipper.files.handles import most_open_files
 from shipper.telling.finding import Finding, bad, fine
 from shipper.telling.live import ask

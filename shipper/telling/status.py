@@ -4,12 +4,12 @@ import json
 import os
 from collections.abc import Sequence
 
-from broker.bucket import read
-from broker.connecting.connection import Connection
-from broker.exits import OperatorError
-from broker.printable import printable
-from broker.sizes import format_size
-from broker.topology import POSITIONS_BUCKET, positions_key
+from broker.app.exits import OperatorError
+from broker.app.printable import printable
+from broker.app.sizes import format_size
+from broker.client.bucket import read
+from broker.client.connection import Connection
+from broker.wire.streams import POSITIONS_BUCKET, positions_key
 from shipper.cursor import Cursor
 from shipper.positions import Positions, PositionsUnreadable
 from shipper.publishing.readback import ReadBack

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from broker.connecting.connection import Connection
-from broker.sizes import format_size
+from broker.app.sizes import format_size
+from broker.client.connection import Connection
 from shipper.crew import Crew
 from shipper.filestate import FileState
 from shipper.following.follower import Follower

@@ -11,7 +11,7 @@ import yaml
 from pydantic import BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
 
-from broker.running.configuration import ProgramSettings, name_of
+from broker.app.configuration import ProgramSettings, name_of
 from broker.settings import BrokerSettings
 from receiver.settings import ReceiverSettings
 from shipper.settings import ShipperSettings

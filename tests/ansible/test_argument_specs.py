@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from broker.running.configuration import load, name_of
+from broker.app.configuration import load, name_of
 from tests.ansible.argument_specs import ROLES, SETTINGS, described, is_secret, renewed, spec_path
 from tests.test_settings import WRITTEN
 

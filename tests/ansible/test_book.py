@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from broker.connecting.nkey import seed_of, user_key
+from broker.client.nkey import seed_of, user_key
 from tests.ansible.playing import done, play
 
 BROKERS = ("broker1", "broker2", "broker3")

@@ -10,7 +10,7 @@ from bench.field.peer import Client, Installed, Peer, Server
 from bench.field.rsyslog import RSYSLOG, RSYSLOG_FAST
 from bench.field.syslog_ng import SYSLOG_NG, SYSLOG_NG_FAST, SYSLOG_NG_IN_MEMORY
 from bench.trial import Case, tried
-from broker.address import Address
+from broker.app.address import Address
 
 PEERS = {
     "rsyslog, safe": RSYSLOG,

@@ -10,8 +10,8 @@ from bench.contest import What, contest
 from bench.processes import Processes
 from bench.pulls import pull
 from bench.rounds import Publisher, Rounds
-from broker.connecting.connection import ConnectionLost, Rejected
-from broker.topology import STREAM
+from broker.client.connection import ConnectionLost, Rejected
+from broker.wire.streams import STREAM
 
 _ROOM = 2**30
 

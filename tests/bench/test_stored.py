@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from bench.stored import judge_stored
-from broker.connecting.connection import Connection
-from broker.subjects import Subject
+from broker.client.connection import Connection
+from broker.wire.subjects import Subject
 
 LINES = [b"%04d a line\n" % number for number in range(100)]
 WRITTEN = b"".join(LINES)

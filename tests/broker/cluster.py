@@ -11,14 +11,15 @@ from typing import Any, TypeVar
 
 from bench.ports import free_port
 from bench.processes import Process, Processes, wait_until
-from broker.address import Address
-from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
-from broker.exits import ConfigurationError, OperatorError
+from broker.app.address import Address
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
 from broker.serving.binary import find
 from broker.serving.conf import ServerConf, render
 from broker.serving.conf_cluster import ClusterConf
-from broker.subjects import consumer_name
-from broker.topology import STREAM, Topology
+from broker.topology import Topology
+from broker.wire.streams import STREAM
+from broker.wire.subjects import consumer_name
 
 Answer = TypeVar("Answer")
 

@@ -98,9 +98,9 @@ def logbroker_inside(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Callable[..., "subprocess.CompletedProcess[str]"]]:
     """Run logbroker in this process: its start, most of a command's time, is left away."""
+    from broker.app import program
+    from broker.app.lazily import Lazily
     from broker.cli import group
-    from broker.running import program
-    from broker.running.lazily import Lazily
 
     def call(*arguments: str | Path, **environment: str) -> "subprocess.CompletedProcess[str]":
         words = [str(word) for word in arguments]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes, wait_until
-from broker.connecting.access import Access
-from broker.connecting.connection import Connection
+from broker.client.access import Access
+from broker.client.connection import Connection
 from broker.serving.neighbour import is_held, read_ready
 from tests.broker.cluster import Brokers
 from tests.broker.conftest import StartBroker, call_logbroker

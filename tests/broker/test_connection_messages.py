@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.connecting.connection import BrokerAway, Connection
+from broker.client.connection import BrokerAway, Connection
 
 
 async def test_a_broker_that_is_not_there_is_named_without_its_password(

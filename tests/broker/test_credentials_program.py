@@ -15,13 +15,13 @@ import pytest
 from click.testing import CliRunner
 
 from bench.processes import wait_until
+from broker.app.exits import OperatorError
 from broker.cli import group
+from broker.client.access import Access
+from broker.client.client import BrokerClient
+from broker.client.connection import BrokerAway, Connection, Rejected
 from broker.commands.handing import Handing
-from broker.connecting.access import Access
-from broker.connecting.client import BrokerClient
-from broker.connecting.connection import BrokerAway, Connection, Rejected
-from broker.exits import OperatorError
-from broker.subjects import inbox_of
+from broker.wire.subjects import inbox_of
 from tests.broker.conftest import Broker
 
 pytestmark = pytest.mark.nats

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.looking.reports import reports
 from tests.broker.conftest import LOGBROKER
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 
 pytestmark = pytest.mark.nats
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker import bucket
-from broker.connecting.connection import Connection
-from broker.offset import Offset
-from broker.running.configuration import load
+from broker.app.configuration import load
+from broker.client import bucket
+from broker.client.connection import Connection
 from broker.settings import BrokerSettings
+from broker.wire.offset import Offset
 from tests.broker.conftest import StartBroker
 
 Call = Callable[..., Any]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 
 pytestmark = pytest.mark.nats
 

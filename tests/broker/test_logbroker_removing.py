@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from broker import bucket
-from broker.connecting.connection import Connection
-from broker.topology import POSITIONS_BUCKET
+from broker.client import bucket
+from broker.client.connection import Connection
+from broker.wire.streams import POSITIONS_BUCKET
 from tests.receiver.partition import ours
 
 pytestmark = pytest.mark.nats

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from bench.processes import wait_until
-from broker import bucket
-from broker.connecting.connection import Connection, Rejected
+from broker.client import bucket
+from broker.client.connection import Connection, Rejected
 from broker.looking.reports import reports
 
 pytestmark = pytest.mark.nats

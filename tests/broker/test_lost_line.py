@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from broker.connecting.connection import Connection, ConnectionLost
+from broker.client.connection import Connection, ConnectionLost
 
 _HELLO = b'INFO {"server_id":"x","version":"2.15.1","max_payload":1000000,"headers":true}\r\n'
 _RESET = struct.pack(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.connecting.connection import Connection
-from broker.topology import STREAM
+from broker.client.connection import Connection
+from broker.wire.streams import STREAM
 from tests.broker.conftest import StartBroker
 
 pytestmark = pytest.mark.nats

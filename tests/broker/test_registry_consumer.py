@@ -2,7 +2,7 @@
 
 import re
 
-from broker.subjects import registry_consumer
+from broker.wire.subjects import registry_consumer
 
 
 def test_a_plain_host_stands_in_the_name() -> None:

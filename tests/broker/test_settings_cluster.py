@@ -1,8 +1,8 @@
 import pytest
 from click import UsageError
 
-from broker.address import Address
-from broker.running.configuration import load
+from broker.app.address import Address
+from broker.app.configuration import load
 from broker.settings import BrokerSettings
 from broker.settings_cluster import parse_route
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.connecting.connection import Connection, Rejected
+from broker.app.configuration import load, name_of
+from broker.app.exits import ConfigurationError
+from broker.client.connection import Connection, Rejected
 from broker.declaring.provision import apply
-from broker.exits import ConfigurationError
-from broker.running.configuration import load, name_of
 from broker.serving.binary import find
 from broker.serving.conf import render
 from broker.serving.door import Door

@@ -3,8 +3,8 @@ from pathlib import Path
 import click
 import pytest
 
-from broker.exits import ConfigurationError
-from broker.running.configuration import load
+from broker.app.configuration import load
+from broker.app.exits import ConfigurationError
 from broker.settings import BrokerSettings
 
 WRONG = [

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from bench.processes import wait_until
-from broker.connecting.access import Access
-from broker.connecting.connection import BrokerAway, Connection
+from broker.client.access import Access
+from broker.client.connection import BrokerAway, Connection
 from broker.granting.certificates import Pki
-from broker.topology import STREAM
+from broker.wire.streams import STREAM
 from tests.broker.conftest import StartBroker, call_logbroker
 
 pytestmark = pytest.mark.nats

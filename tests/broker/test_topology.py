@@ -1,4 +1,5 @@
-from broker.topology import MAX_PAYLOAD, Topology, offset_key
+from broker.topology import Topology
+from broker.wire.streams import MAX_PAYLOAD, consumer_config, offset_key
 
 
 def test_one_message_is_hardly_ever_taken_for_the_duplicate_of_another_host() -> None:
@@ -42,7 +43,7 @@ def test_a_site_that_copies_another_one_copies_positions_and_no_offsets() -> Non
 
 
 def test_each_partition_has_a_consumer_of_its_own_filter() -> None:
-    consumer = Topology().consumer(7)
+    consumer = consumer_config(7)
 
     assert consumer["durable_name"] == "receiver-p7"
     assert consumer["filter_subject"] == "logs.p7.>"

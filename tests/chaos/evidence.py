@@ -25,8 +25,9 @@ from typing import IO, Any
 import zstandard
 
 from bench.processes import TookTooLong
-from broker.connecting.connection import Connection
-from broker.topology import STREAM, Topology
+from broker.client.connection import Connection
+from broker.topology import Topology
+from broker.wire.streams import STREAM
 from tests.chaos.world import World
 
 __all__ = ["ROOM", "dump_destroyed", "dump_streams", "look_around", "pack"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import zstandard
 
 from bench.oracle import Verdict, judge
-from broker.subjects import partition_of
+from broker.wire.subjects import partition_of
 from receiver.writing.gaps import GAPS
 from receiver.writing.spanbook import SpanBook
 from tests.chaos.hands import received_with, untold

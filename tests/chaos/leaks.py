@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.processes import Process
-from broker.connecting.connection import Connection
-from broker.subjects import consumer_name
-from broker.topology import STREAM
+from broker.client.connection import Connection
+from broker.wire.streams import STREAM
+from broker.wire.subjects import consumer_name
 from tests.chaos.program import Program
 from tests.chaos.vitals import Life, Vitals, lives
 from tests.chaos.world import World

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TypeVar
 
-from broker.address import Address
+from broker.app.address import Address
 from tests.chaos.carrier import Carrier
 from tests.chaos.losing import Loss, bytecode
 

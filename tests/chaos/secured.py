@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.connecting.access import Access
+from broker.client.access import Access
 from tests.chaos.commands import CommandFailed, run_command
 from tests.chaos.networks import Machine
 

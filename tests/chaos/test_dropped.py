@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from broker.looking.message import Held, held
-from broker.subjects import Subject
 from broker.wire.message import Origin, Section, Span, encode_origin
+from broker.wire.subjects import Subject
 from tests.chaos.faults.stream import carried_out, destroyed_with, differences
 from tests.chaos.losses import Destroyed
 from tests.chaos.ranges import Range

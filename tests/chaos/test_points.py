@@ -19,8 +19,8 @@ from bench.processes import Processes
 from bench.received import read_received
 from bench.suite import Suite
 from bench.traffic import Traffic
-from broker.connecting.connection import Connection
-from broker.faults import VARIABLE
+from broker.app.faults import VARIABLE
+from broker.client.connection import Connection
 from receiver.faults import IN_BATCH, IN_DRIVER, IN_TURN, IN_UNDO, NOW_AND_THEN
 from tests.chaos.program import Program, Supervisor
 from tests.chaos.received import Received

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bench.processes import Processes
-from broker import bucket
-from broker.connecting.access import Access
-from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
-from broker.exits import ConfigurationError, OperatorError
-from broker.offset import Offset, UnreadableOffset
-from broker.subjects import partition_of
-from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.client import bucket
+from broker.client.access import Access
+from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
+from broker.wire.subjects import partition_of
 from receiver.writing.lock import partition_lock
 from tests.chaos.disks import Disk
 from tests.chaos.hands import Taken

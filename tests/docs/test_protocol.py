@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.subjects import partition_of
-from broker.topology import positions_key
 from broker.wire.message import (
     MAX_ID_BYTES,
     MAX_LINES_BYTES,
@@ -17,6 +15,8 @@ from broker.wire.message import (
     encode_origin,
     predecessor_of,
 )
+from broker.wire.streams import positions_key
+from broker.wire.subjects import partition_of
 from shipper.positions import Positions
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"

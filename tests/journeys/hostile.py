@@ -15,7 +15,7 @@ from enum import Enum
 import zstandard
 
 from broker.granting.permissions import API
-from broker.subjects import inbox_of
+from broker.wire.subjects import inbox_of
 from tests.raw import Heard, Raw
 
 __all__ = ["OPERATIONS", "Attack", "Operation", "Outcome"]

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from bench.processes import Process, Processes, wait_until
 from broker.cli import group
-from broker.connecting.access import Access
-from broker.connecting.connection import Connection
-from broker.subjects import inbox_of
+from broker.client.access import Access
+from broker.client.connection import Connection
+from broker.wire.subjects import inbox_of
 
 ROOT = Path(__file__).parents[2]
 

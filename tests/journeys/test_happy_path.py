@@ -8,7 +8,7 @@ from bench.processes import Process, wait_until
 from bench.received import hosts_in
 from bench.stage import Stage
 from bench.traffic import Traffic
-from broker.subjects import partition_of
+from broker.wire.subjects import partition_of
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(360)]
 

@@ -10,10 +10,10 @@ import pytest
 from bench.oracle import judge_host
 from bench.processes import Process, Processes, wait_until
 from bench.suite import Suite
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 from broker.keeping.room_drops import NAME
 from broker.report import SUBJECT
-from broker.subjects import partition_of
+from broker.wire.subjects import partition_of
 from receiver.outcome import Done
 from receiver.writing.gaps import GAPS
 from tests.receiver.partition import Partition, ask

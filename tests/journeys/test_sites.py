@@ -11,10 +11,10 @@ from bench.ports import free_port
 from bench.processes import Process, Processes, wait_until
 from bench.stored import judge_stored
 from bench.suite import Suite
-from broker import bucket
-from broker.connecting.access import Access
-from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
-from broker.topology import POSITIONS_BUCKET, STREAM
+from broker.client import bucket
+from broker.client.access import Access
+from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
+from broker.wire.streams import POSITIONS_BUCKET, STREAM
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats]
 

@@ -7,8 +7,8 @@ import pytest
 from bench.processes import wait_until
 from bench.received import read_received
 from bench.stage import Stage
-from broker.connecting.connection import ConnectionLost
-from broker.subjects import Subject
+from broker.client.connection import ConnectionLost
+from broker.wire.subjects import Subject
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(360)]
 

@@ -7,7 +7,7 @@ import pytest
 import zstandard
 
 from bench.processes import Processes, wait_until
-from broker.subjects import Subject
+from broker.wire.subjects import Subject
 from tests.journeys.site import Site
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(360)]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 from receiver.spark.session import spark_session
 
 Store = Callable[..., list[int]]

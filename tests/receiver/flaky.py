@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from broker.connecting.connection import Connection, ConnectionLost
+from broker.client.connection import Connection, ConnectionLost
 
 
 class Flaky(Connection):

@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 
 import zstandard
 
-from broker import bucket
-from broker.connecting.connection import Connection
-from broker.faults import VARIABLE
-from broker.offset import Offset
-from broker.topology import OFFSETS_BUCKET, STREAM, offset_key
+from broker.app.faults import VARIABLE
+from broker.client import bucket
+from broker.client.connection import Connection
 from broker.wire.message import MAX_ID_BYTES, Identity, Origin, Section, Span, encode_origin
+from broker.wire.offset import Offset
+from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver import task
 from receiver.assignment import Assignment, Destination, Stay, Turn
 from receiver.outcome import Blocked, Cause, Done, Ending, Report, Superseded

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.processes import Process, Processes, wait_until
-from broker import bucket
-from broker.connecting.connection import Connection
-from broker.offset import Offset
-from broker.topology import OFFSETS_BUCKET
+from broker.client import bucket
+from broker.client.connection import Connection
+from broker.wire.offset import Offset
+from broker.wire.streams import OFFSETS_BUCKET
 from tests.conftest import Server
 from tests.receiver.partition import ask, ours
 

@@ -11,10 +11,11 @@ from typing import NamedTuple, TypeVar
 
 import zstandard
 
-from broker.connecting.access import Access
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.topology import STREAM, Topology
+from broker.client.access import Access
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.topology import Topology
 from broker.wire.message import Identity, Origin, Section, Span, encode_origin
+from broker.wire.streams import STREAM
 from receiver.reading import background
 from tests.conftest import Server, apply_topology
 from tests.receiver.flaky import Flaky

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from broker import bucket
-from broker.connecting.connection import Connection
-from broker.offset import Offset
-from broker.topology import OFFSETS_BUCKET, offset_key
+from broker.client import bucket
+from broker.client.connection import Connection
+from broker.wire.offset import Offset
+from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver import task
 from receiver.assignment import Assignment, Destination, Stay, Turn
 from receiver.following.ledger import Ledger

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from broker import bucket
-from broker.exits import ConfigurationError, FencedError
-from broker.offset import Offset
-from broker.topology import OFFSETS_BUCKET
+from broker.app.exits import ConfigurationError, FencedError
+from broker.client import bucket
+from broker.wire.offset import Offset
+from broker.wire.streams import OFFSETS_BUCKET
 from receiver.following.ledger import Ledger
 from receiver.outcome import Done
 from receiver.writing import entry as room

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from broker.connecting.connection import Connection
-from broker.exits import OperatorError
-from broker.offset import Offset
+from broker.app.exits import OperatorError
+from broker.client.connection import Connection
+from broker.wire.offset import Offset
 from receiver import offsets_cli
 from receiver.cli import logreceiver
 from receiver.following.ledger import Ledger

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
 from receiver.ownership import permissions_of
 from receiver.permissions import Permissions
 
 _AS_NOBODY = """
 import os, sys
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
 from receiver.ownership import permissions_of
 os.setgroups([])
 os.setresgid(65534, 65534, 65534)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes, wait_until
-from broker.connecting.access import Access
-from broker.connecting.connection import Connection
+from broker.client.access import Access
+from broker.client.connection import Connection
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats, pytest.mark.timeout(900)]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes, wait_until
-from broker.exits import Exit
+from broker.app.exits import Exit
 from tests.receiver.partition import Partition
 
 PROGRAM = str(Path(sys.executable).with_name("logreceiver"))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Process, Processes
-from broker.exits import Exit
+from broker.app.exits import Exit
 from broker.topology import Topology
 from tests.conftest import Server, apply_topology
 from tests.receiver.cluster import Cluster, can_be_blind

@@ -18,9 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.processes import Processes
-from broker.connecting.connection import Connection
-from broker.faults import VARIABLE
-from broker.topology import OFFSETS_BUCKET, STREAM, Topology, offset_key
+from broker.app.faults import VARIABLE
+from broker.client.connection import Connection
+from broker.topology import Topology
+from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.assignment import Turn
 from receiver.faults import IN_BATCH, IN_TURN, IN_UNDO, NOW_AND_THEN
 from receiver.writing import folders, numbers, owners, quarantine, spanbook

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Process, Processes, wait_until
-from broker.exits import Exit
+from broker.app.exits import Exit
 from broker.topology import Topology
 from tests.conftest import Server, apply_topology
 from tests.manager import Manager

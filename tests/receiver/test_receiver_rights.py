@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes
-from broker.bucket import read
-from broker.connecting.connection import Connection
-from broker.exits import FencedError
+from broker.app.exits import FencedError
+from broker.client.bucket import read
+from broker.client.connection import Connection
 from receiver.assignment import Stay
 from receiver.following.presence import Life, Presence, life_of, report_of
 from receiver.outcome import Ending

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.exits import ConfigurationError
-from broker.running.configuration import load
+from broker.app.configuration import load
+from broker.app.exits import ConfigurationError
 from receiver.settings import ReceiverSettings
 
 

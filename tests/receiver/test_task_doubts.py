@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from broker import bucket
-from broker.connecting.connection import Connection
-from broker.offset import Offset
-from broker.topology import OFFSETS_BUCKET, STREAM
+from broker.client import bucket
+from broker.client.connection import Connection
+from broker.wire.offset import Offset
+from broker.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.assignment import Stay
 from receiver.following.ledger import Ledger
 from receiver.following.offsets import StreamMismatch

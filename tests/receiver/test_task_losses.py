@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.connecting.connection import Connection
-from broker.topology import STREAM, Topology
+from broker.client.connection import Connection
+from broker.topology import Topology
+from broker.wire.streams import STREAM
 from receiver.writing.attempts import DEADLY, Attempt, Attempts
 from receiver.writing.gaps import GAPS
 from receiver.writing.received import Received

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 from broker.keeping.room import OnFull, Policy, RoomKeeper
 from broker.keeping.room_drops import NAME
 from broker.topology import Topology

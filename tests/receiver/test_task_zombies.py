@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.connecting.connection import Connection
-from broker.offset import Offset
+from broker.client.connection import Connection
+from broker.wire.offset import Offset
 from receiver.following.ledger import Ledger
 from receiver.outcome import Cause, Done
 from receiver.writing.bond import Folders

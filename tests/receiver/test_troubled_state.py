@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from broker import bucket
-from broker.connecting.connection import Connection
-from broker.exits import ConfigurationError, Exit
-from broker.offset import Offset
-from broker.topology import OFFSETS_BUCKET, STREAM
+from broker.app.exits import ConfigurationError, Exit
+from broker.client import bucket
+from broker.client.connection import Connection
+from broker.wire.offset import Offset
+from broker.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.assignment import Turn
 from receiver.cli import logreceiver
 from receiver.following.ledger import Ledger

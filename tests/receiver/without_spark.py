@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 from receiver import task
 from receiver.assignment import LARGEST_PULL, Destination, Stay
 from receiver.following.account import Account

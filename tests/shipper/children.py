@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bench.processes import wait_until
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 from shipper.files.handles import most_open_files
 from shipper.files.selection import Selection
 from shipper.host_lock import HostLock

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.bucket import write
-from broker.connecting.connection import Connection
-from broker.subjects import Subject
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, Topology
+from broker.client.bucket import write
+from broker.client.connection import Connection
+from broker.topology import Topology
 from broker.wire.message import Identity, Origin, Section, Span, decode_origin, decode_payload
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
+from broker.wire.subjects import Subject
 from shipper.block import Block
 from shipper.publishing import compression
 from shipper.publishing.rounds import Round

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from broker.bucket import read, write
-from broker.connecting.connection import Connection
-from broker.topology import POSITIONS_BUCKET, Topology, positions_key
+from broker.client.bucket import read, write
+from broker.client.connection import Connection
+from broker.topology import Topology
+from broker.wire.streams import POSITIONS_BUCKET, positions_key
 from shipper.positions import Positions
 
 __all__ = ["Saved", "put"]

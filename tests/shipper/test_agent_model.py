@@ -21,11 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.processes import Processes
-from broker.bucket import Conflict
-from broker.connecting.connection import Connection, ConnectionLost, Message
-from broker.subjects import Subject
+from broker.client.bucket import Conflict
+from broker.client.connection import Connection, ConnectionLost, Message
 from broker.topology import Topology
 from broker.wire.message import decode_origin
+from broker.wire.subjects import Subject
 from shipper.agent import Agent
 from shipper.block import Block
 from shipper.crew import pace_for

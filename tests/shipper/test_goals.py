@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 from shipper.goals import Goals, conclude
 from tests.shipper.host import Host
 

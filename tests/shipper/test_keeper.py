@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from bench.processes import wait_until
-from broker import bucket
-from broker.connecting.connection import Connection
-from broker.exits import FencedError
-from broker.topology import POSITIONS_BUCKET
+from broker.app.exits import FencedError
+from broker.client import bucket
+from broker.client.connection import Connection
+from broker.wire.streams import POSITIONS_BUCKET
 from shipper.block import Block
 from shipper.files.selection import Selection
 from shipper.following.follower import Follower

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Process, Processes, wait_until
-from broker.connecting.connection import Connection
-from broker.subjects import Subject
+from broker.client.connection import Connection
+from broker.wire.subjects import Subject
 from shipper.publishing.agent_id import AgentId
 from shipper.publishing.registry import Registry
 

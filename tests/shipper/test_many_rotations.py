@@ -16,9 +16,9 @@ import pytest
 
 from bench.oracle import judge
 from bench.processes import Process, Processes
-from broker.connecting.connection import Connection
-from broker.subjects import Subject
+from broker.client.connection import Connection
 from broker.wire.message import decode_payload
+from broker.wire.subjects import Subject
 from tests.shipper.saved import Saved
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(1800)]

@@ -14,7 +14,7 @@ from bench.backlog import LINE_BYTES, write_backlog
 from bench.cpu import peak_bytes
 from bench.processes import Process, Processes, wait_until
 from bench.suite import Suite
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 from shipper.positions import Positions
 from shipper.publishing.allowance import LEAST_MEMORY, round_bytes
 from tests.shipper.host import Host

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from bench.processes import Process, Processes
-from broker.connecting.connection import Connection
-from broker.subjects import Subject
+from broker.client.connection import Connection
+from broker.wire.subjects import Subject
 from tests.partitions import change_partitions
 
 pytestmark = pytest.mark.nats

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bench.processes import Process, Processes, wait_until
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 from broker.topology import Topology
 from receiver.writing.spans import judge
 from tests.shipper.conftest import read_stream

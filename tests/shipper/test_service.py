@@ -111,10 +111,10 @@ def test_the_watchdog_is_fed_while_there_is_nothing_to_do_and_not_while_the_loop
 
 STUCK = """
 import asyncio, os, sys, time
-from broker.connecting.connection import Connection
-from broker.running.notify import notifier_from
+from broker.client.connection import Connection
+from broker.app.notify import notifier_from
 from shipper.telling.meter import Meter
-from broker.running.supervision import Service
+from broker.app.supervision import Service
 from shipper.telling.view import View
 from shipper.publishing.waiting import Waiting
 
@@ -157,7 +157,7 @@ def test_a_second_signal_ends_it_at_once(
     start: Start, tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
     script = (
-        "import asyncio, time\nfrom broker.running.ending import Ending\n"
+        "import asyncio, time\nfrom broker.app.ending import Ending\n"
         "async def run():\n"
         "    ending = Ending(0, 30)\n"
         "    ending.listen(lambda: 30.0)\n"
@@ -182,7 +182,7 @@ def test_a_second_signal_ends_it_at_once(
 
 def test_what_hangs_in_a_thread_does_not_keep_it_from_ending() -> None:
     script = (
-        "import asyncio, os, time\nfrom broker.running.ending import Ending\n"
+        "import asyncio, os, time\nfrom broker.app.ending import Ending\n"
         "async def run():\n"
         "    ending = Ending(7, 0.5)\n"
         "    ending.listen(lambda: 0.1)\n"

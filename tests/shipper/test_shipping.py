@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bench.backlog import LINE_BYTES, write_backlog
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 from broker.wire.message import decode_payload
 from shipper.block import Block
 from shipper.cursor import Cursor

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import OperatorError, leading
-from broker.folder import make_folder
-from broker.running.configuration import load
+from broker.app.configuration import load
+from broker.app.exits import OperatorError, leading
+from broker.app.folder import make_folder
 from broker.wire.message import Section
 from shipper.expression import Expression
 from shipper.files.selection import Selection

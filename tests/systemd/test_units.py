@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import Exit
+from broker.app.exits import Exit
 
 ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "systemd"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from broker.app.exits import ConfigurationError, Exit, OperatorError
 from broker.cli import group
-from broker.connecting.access import Access
-from broker.connecting.credentials import verify
-from broker.exits import ConfigurationError, Exit, OperatorError
+from broker.client.access import Access
+from broker.client.credentials import verify
 from broker.granting.authority import names_in
 from broker.granting.book import Book
 from broker.granting.bookfile import load_book

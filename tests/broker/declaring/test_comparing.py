@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.connecting.connection import Connection, Rejected
+from broker.client.connection import Connection, Rejected
 from broker.declaring.comparing import Wanted, compare
 from broker.declaring.steps import Kind
 

@@ -9,12 +9,13 @@ from broker.declaring.comparing import Wanted
 from broker.declaring.document import Document, MalformedDocument, cleaned, files, read, text
 from broker.declaring.steps import Kind
 from broker.topology import Topology
+from broker.wire.streams import consumer_config
 
 TOPOLOGY = Topology(partitions=2)
 CONFIGS = [cleaned(one) for one in TOPOLOGY.streams()]
 STREAMS = tuple(Wanted(Kind.STREAM, one["name"], one) for one in CONFIGS)
 CONSUMERS = tuple(
-    Wanted(Kind.CONSUMER, f"receiver-p{n}", TOPOLOGY.consumer(n), "LOGS") for n in range(2)
+    Wanted(Kind.CONSUMER, f"receiver-p{n}", consumer_config(n), "LOGS") for n in range(2)
 )
 WHOLE = Document((*STREAMS, *CONSUMERS), 2)
 
@@ -46,7 +47,7 @@ def test_files_hold_everything_in_any_order() -> None:
     [
         ({"type": "x", "config": CONFIGS[0], "state": {}}, ""),
         (CONFIGS[0], ""),
-        ({"stream_name": "LOGS", "name": "receiver-p0", "config": TOPOLOGY.consumer(0)}, "LOGS"),
+        ({"stream_name": "LOGS", "name": "receiver-p0", "config": consumer_config(0)}, "LOGS"),
     ],
     ids=["stream info", "stream", "consumer info"],
 )

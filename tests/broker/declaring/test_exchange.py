@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from broker.connecting.connection import Connection
+from broker.app.exits import ConfigurationError
+from broker.client.connection import Connection
 from broker.declaring.comparing import Wanted
 from broker.declaring.document import Document, read, text
 from broker.declaring.exchange import gather, overruled, plan_document
 from broker.declaring.provision import apply, carry_out
 from broker.declaring.steps import Kind
-from broker.descent import marked
-from broker.exits import ConfigurationError
 from broker.topology import Topology
+from broker.wire.descent import marked
 
 pytestmark = pytest.mark.nats
 

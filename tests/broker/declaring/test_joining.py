@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.declaring.joining import join
 from broker.declaring.provision import consumers_of
-from broker.topology import STREAM, Topology
+from broker.topology import Topology
+from broker.wire.streams import STREAM
 from tests.broker.cluster import Cluster, insist
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(540)]

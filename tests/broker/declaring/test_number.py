@@ -1,5 +1,5 @@
 from broker.declaring.number import number_by
-from broker.subjects import Subject
+from broker.wire.subjects import Subject
 
 HOSTS = ("web01", "web02", "db.example.net", "mail", "x", "kafka-3.dc1.example.net")
 

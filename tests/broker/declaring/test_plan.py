@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from broker.declaring.plan import Actual, plan
 from broker.declaring.steps import Action, Change, Kind, Left, Plan
-from broker.topology import Topology, partitions_in
+from broker.topology import Topology
+from broker.wire.streams import consumer_config, partitions_in
 
 NOTHING = Actual(streams={}, consumers={}, partitions=None, messages=0, offsets=0)
 DEFAULTS = {"max_msgs": -1, "compression": "none", "metadata": {"_nats.ver": "2.15.1"}}
@@ -45,7 +46,7 @@ def as_applied(topology: Topology, **changes: object) -> Actual:
             for config in topology.streams()
         },
         consumers={
-            f"receiver-p{n}": {"max_deliver": -1, **topology.consumer(n)}
+            f"receiver-p{n}": {"max_deliver": -1, **consumer_config(n)}
             for n in range(topology.partitions)
         },
         partitions=str(topology.partitions),

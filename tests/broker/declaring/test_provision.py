@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from bench.processes import wait_until
-from broker import bucket
-from broker.connecting.connection import Connection, Rejected
+from broker.app.exits import ConfigurationError
+from broker.client import bucket
+from broker.client.connection import Connection, Rejected
 from broker.declaring.provision import apply, consumers_of
 from broker.declaring.steps import Action, Change, Plan
-from broker.exits import ConfigurationError
-from broker.subjects import Subject
 from broker.topology import Topology
+from broker.wire.subjects import Subject
 from tests.conftest import Server
 
 pytestmark = pytest.mark.nats

@@ -7,6 +7,7 @@ from broker.declaring.document import Document
 from broker.declaring.steps import Kind
 from broker.declaring.terraform import terraform
 from broker.topology import Topology
+from broker.wire.streams import consumer_config
 
 
 def resources(*wanted: Wanted) -> dict[str, Any]:
@@ -34,7 +35,7 @@ def test_a_stream_is_what_the_provider_calls_it_in_whole_seconds() -> None:
 
 
 def test_a_consumer_refers_to_its_stream() -> None:
-    found = resources(Wanted(Kind.CONSUMER, "receiver-p0", Topology().consumer(0), "LOGS"))
+    found = resources(Wanted(Kind.CONSUMER, "receiver-p0", consumer_config(0), "LOGS"))
 
     assert found["jetstream_consumer"]["LOGS_receiver-p0"] == {
         "stream_id": "${jetstream_stream.LOGS.id}",

@@ -9,11 +9,12 @@ from datetime import timedelta
 
 import pytest
 
-from broker.connecting.connection import Connection, Message
+from broker.client.connection import Connection, Message
 from broker.declaring.plan import plan
 from broker.declaring.provision import apply, carry_out, look
 from broker.declaring.weighing import weigh
 from broker.topology import Topology
+from broker.wire.streams import consumer_config
 
 pytestmark = pytest.mark.nats
 
@@ -149,7 +150,7 @@ async def test_a_consumer_that_has_read_is_removed_only_when_a_person_agrees(
 ) -> None:
     await apply(connection, Topology(partitions=3))
     await publish(connection, "a")
-    body = {"stream_name": "LOGS", "config": Topology().consumer(7)}
+    body = {"stream_name": "LOGS", "config": consumer_config(7)}
     body["config"]["filter_subject"] = "logs.p0.>"  # type: ignore[index]
     await connection.api("CONSUMER.CREATE.LOGS.receiver-p7", body)
     await read_one(connection, "receiver-p7")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from bench.processes import Processes
-from broker.topology import positions_key
+from broker.wire.streams import positions_key
 from tests import secured
 from tests.broker.granting.forbidden import HOSTS, IDENTITIES
 from tests.raw import Raw

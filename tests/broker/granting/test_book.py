@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from broker.connecting.nkey import new_seed, user_key
+from broker.client.nkey import new_seed, user_key
 from broker.granting.book import Book, InvalidEntry, Key
 from broker.granting.identity import OWN_NAME, Certificate, Identity, Kind, Nkey, Password, Proof
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import ConfigurationError, OperatorError
+from broker.app.exits import ConfigurationError, OperatorError
 from broker.granting.book import Book
 from broker.granting.bookfile import BOOK, held_book, load_book
 from broker.granting.booktext import write_book

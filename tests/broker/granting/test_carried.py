@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from broker.app.configuration import ProgramSettings, load
 from broker.granting.carried import Carried, file_name
 from broker.granting.identity import Certificate, Identity, Kind, Nkey
-from broker.running.configuration import ProgramSettings, load
 from broker.settings import BrokerSettings
 from receiver.settings import ReceiverSettings
 from shipper.settings import ShipperSettings

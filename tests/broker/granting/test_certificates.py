@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 from broker.granting.certificates import Pki, ends_of
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 from broker.granting.handing import Sheet, hand_over, take_back
 
 

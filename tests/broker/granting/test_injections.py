@@ -8,7 +8,7 @@ import pytest
 
 from bench.processes import wait_until
 from broker.granting.permissions import API
-from broker.subjects import inbox_of
+from broker.wire.subjects import inbox_of
 from tests.broker.granting.forbidden import LIKE_A_HASH
 from tests.broker.granting.oracle import OWN_LINE, everything, is_reported, of_others
 from tests.raw import Heard, Raw

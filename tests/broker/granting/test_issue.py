@@ -3,7 +3,7 @@
 import bcrypt
 import pytest
 
-from broker.connecting.nkey import user_key
+from broker.client.nkey import user_key
 from broker.granting.book import Book, Key
 from broker.granting.identity import Certificate, Identity, Kind, Nkey, Password
 from broker.granting.issue import Way, issue

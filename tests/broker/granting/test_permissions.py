@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from broker.connecting.rights import may_publish
+from broker.client.rights import may_publish
 from broker.granting.identity import Identity, Kind, Nkey
 from broker.granting.permissions import API, Permissions, permissions_of
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from bench.processes import wait_until
-from broker import bucket
-from broker.connecting.connection import Connection
+from broker.client import bucket
+from broker.client.connection import Connection
 from broker.granting.permissions import API
-from broker.subjects import inbox_of
-from broker.topology import MAX_PAYLOAD, POSITIONS_BUCKET, positions_key
+from broker.wire.streams import MAX_PAYLOAD, POSITIONS_BUCKET, positions_key
+from broker.wire.subjects import inbox_of
 from tests.broker.granting.forbidden import HOSTS
 from tests.broker.granting.oracle import everything
 from tests.broker.granting.test_injections import TARGETS

@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from broker import bucket
-from broker.connecting.connection import Connection, Rejected
+from broker.client import bucket
+from broker.client.connection import Connection, Rejected
 from broker.keeping.room import OnFull, Policy, RoomKeeper
-from broker.offset import Offset
-from broker.topology import OFFSETS_BUCKET, STREAM, Topology, offset_key
+from broker.topology import Topology
 from broker.wire.message import Origin, Section, Span, encode_origin
+from broker.wire.offset import Offset
+from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from tests.conftest import PARTITIONS, apply_topology
 
 Answer = TypeVar("Answer")

@@ -12,20 +12,21 @@ from typing import Any
 
 import pytest
 
-from broker import bucket
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
+from broker.app.exits import OperatorError
+from broker.app.folder import open_folder
+from broker.client import bucket
+from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.declaring.provision import apply
-from broker.descent import is_being_restored
-from broker.exits import OperatorError
-from broker.folder import open_folder
 from broker.keeping import transfer
 from broker.keeping.backup import STREAMS, back_up, check
 from broker.keeping.manifest import Backup
 from broker.keeping.outlook import Change, outlook
 from broker.keeping.restore import restore, there
 from broker.looking.feed import Feed, at_sequence
-from broker.offset import Offset
-from broker.topology import OFFSETS_BUCKET, POSITIONS_BUCKET, Topology, positions_key
+from broker.topology import Topology
+from broker.wire.descent import is_being_restored
+from broker.wire.offset import Offset
+from broker.wire.streams import OFFSETS_BUCKET, POSITIONS_BUCKET, positions_key
 from tests.conftest import Server
 from tests.receiver.partition import ours
 

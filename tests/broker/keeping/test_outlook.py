@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.descent import Ancestor, ancestors, restoring
 from broker.keeping.manifest import Archive
 from broker.keeping.outlook import Change, bound, closed_config, grown, outlook
+from broker.wire.descent import Ancestor, ancestors, restoring
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = 86_400_000_000_000

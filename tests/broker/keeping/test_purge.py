@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.connecting.connection import Connection
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
+from broker.client.connection import Connection
 from broker.keeping.purge import consequences, erase, look, purge
 from broker.keeping.wanted import Wanted
 from broker.looking.one import fetch

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.connecting.connection import Connection, Rejected
+from broker.client.connection import Connection, Rejected
 from broker.keeping.pushes import Pushes, is_misused
 
 pytestmark = pytest.mark.nats

@@ -10,7 +10,7 @@ import pytest
 
 from broker.keeping.room import RoomKeeper
 from broker.keeping.room_drops import NAME
-from broker.topology import STREAM
+from broker.wire.streams import STREAM
 from tests.broker.keeping.conftest import Stream
 from tests.raw import Raw
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from broker.connecting.connection import Connection, Rejected
+from broker.client.connection import Connection, Rejected
 from broker.keeping.room import RoomKeeper
 from broker.keeping.room_disk import Disk, Limit, follow, limited, noted, wished
 from broker.keeping.room_guard import DiskGuard
-from broker.topology import STREAM
+from broker.wire.streams import STREAM
 from tests.broker.keeping.conftest import Stream
 
 SHORT, BETWEEN, WELL = Disk(49, 100), Disk(60, 100), Disk(100, 100)

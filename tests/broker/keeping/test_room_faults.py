@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.connecting.connection import Connection, ConnectionLost
+from broker.client.connection import Connection, ConnectionLost
 from broker.keeping.room import RoomKeeper
 from broker.keeping.room_drops import NAME
 from tests.broker.keeping.conftest import Stream

@@ -1,8 +1,8 @@
 import pytest
 
-from broker.descent import Ancestor
 from broker.keeping.room_received import Frontier, Hold, Received, Segment, frontier, holds
-from broker.offset import Offset
+from broker.wire.descent import Ancestor
+from broker.wire.offset import Offset
 
 CREATED = "2026-11-20T00:00:00Z"
 AT = 1_795_000_000_000_000_000  # 2026-11-18T11:06:40Z

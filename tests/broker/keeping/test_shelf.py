@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 from broker.keeping import shelf
 from broker.keeping.manifest import NAME
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from broker.connecting.arrived import Arrived
+from broker.client.arrived import Arrived
 from broker.looking.census import Census, HostTraffic
 from broker.looking.hosts_view import Order, as_table, sorted_by
 from broker.wire.message import Origin, Section, Span, encode_origin

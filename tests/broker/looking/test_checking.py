@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 from tests.broker.looking.conftest import Call, Publish
 
 pytestmark = pytest.mark.nats

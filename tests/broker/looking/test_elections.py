@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from broker.connecting.connection import Connection, Rejected
+from broker.client.connection import Connection, Rejected
 from broker.looking.checking import look
 from broker.looking.events import listen
 from broker.looking.feed import Feed, at_sequence
@@ -16,7 +16,8 @@ from broker.looking.lines import Run
 from broker.looking.status import partition_count
 from broker.looking.tail import Wanted, tail
 from broker.looking.top import watch
-from broker.topology import CONFIG_BUCKET, Topology
+from broker.topology import Topology
+from broker.wire.streams import CONFIG_BUCKET
 from tests.broker.looking.conftest import Publish
 from tests.elections import NO_LEADER, Electing
 

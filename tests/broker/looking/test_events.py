@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from bench.processes import Processes
-from broker.connecting.access import Access
-from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
+from broker.client.access import Access
+from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
 from broker.looking import hosts
 from broker.looking.event import Event
 from broker.looking.events import listen

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 from broker.looking import feed as room
 from broker.looking.feed import EACH_LAST, Feed, Start, Taken, at_sequence
-from broker.topology import STREAM
+from broker.wire.streams import STREAM
 from tests.broker.looking.conftest import Publish
 
 pytestmark = pytest.mark.nats

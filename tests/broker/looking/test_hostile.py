@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.connecting.connection import Arrived, Connection
+from broker.client.connection import Arrived, Connection
 from broker.report import SUBJECT
 from tests.broker.looking.conftest import message
 from tests.hostile import ACTIVE, GARBAGE, GOOD, ODD, acts_on_a_terminal

@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 from broker.looking import hosts
 from broker.looking.hosts import ask, last_seen, rates, subjects
-from broker.topology import STREAM
+from broker.wire.streams import STREAM
 from tests.broker.looking.conftest import Call, Publish, message
 
 pytestmark = pytest.mark.nats

@@ -6,9 +6,9 @@ import subprocess
 import pytest
 from click.testing import CliRunner
 
+from broker.app.exits import OperatorError
+from broker.client.connection import Connection
 from broker.commands.looking import get
-from broker.connecting.connection import Connection
-from broker.exits import OperatorError
 from broker.looking.message import held, nanoseconds, rfc3339
 from broker.looking.one import as_json, as_text, fetch
 from tests.broker.conftest import LOGBROKER

@@ -7,7 +7,7 @@ import pytest
 
 from broker.looking.sight import Inflow, PartitionStatus, Status, inflows_of, replicas_of, strays_of
 from broker.looking.status_view import table
-from broker.offset import Offset
+from broker.wire.offset import Offset
 
 NOW = "2026-11-21T16:00:00Z"
 

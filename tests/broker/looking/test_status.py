@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes
-from broker.connecting.connection import Arrived, Connection, Rejected
+from broker.client.connection import Arrived, Connection, Rejected
 from broker.declaring.joining import join
 from broker.looking.reports import reports
 from broker.looking.status import ask
-from broker.offset import Offset
 from broker.report import SUBJECT
 from broker.topology import Topology
+from broker.wire.offset import Offset
+from broker.wire.streams import consumer_config
 from tests.broker.cluster import Cluster, Node
 from tests.broker.conftest import StartBroker
 from tests.broker.looking.conftest import Call, Publish
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.nats
 
 async def _provision(connection: Connection) -> None:
     for partition in range(2):
-        config = Topology(partitions=2).consumer(partition)
+        config = consumer_config(partition)
         await connection.api(
             f"CONSUMER.CREATE.LOGS.{config['durable_name']}.{config['filter_subject']}",
             {"stream_name": "LOGS", "config": config},

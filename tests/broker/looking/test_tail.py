@@ -11,11 +11,11 @@ import pytest
 import zstandard
 from click.testing import CliRunner
 
+from broker.app.selection import Selection
+from broker.client.connection import Connection
 from broker.commands.following import tail_lines
-from broker.connecting.connection import Connection
 from broker.looking.lines import Run
 from broker.looking.tail import Wanted, tail
-from broker.selection import Selection
 from broker.topology import Topology
 from broker.wire.message import Origin, Section, Span, encode_origin
 from tests.broker.conftest import LOGBROKER

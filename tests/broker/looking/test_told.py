@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.connecting.arrived import Arrived
+from broker.client.arrived import Arrived
 from broker.looking.told import told
 from broker.wire.message import Origin, Section, Span, encode_origin
 from tests.broker.looking.conftest import without_payload

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 from broker.looking import feed, top
 from broker.looking.top import watch
 from broker.looking.traffic import Traffic

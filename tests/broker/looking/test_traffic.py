@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker.connecting.arrived import Arrived
+from broker.client.arrived import Arrived
 from broker.looking.message import nanoseconds
 from broker.looking.top_view import KEYS, By, Layout, screen
 from broker.looking.traffic import Picture, Traffic

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import ConfigurationError, Exit
+from broker.app.exits import ConfigurationError, Exit
 from broker.serving.binary import examine, find
 
 

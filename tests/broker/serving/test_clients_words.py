@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 from broker.serving.server import Server, started
 
 pytestmark = pytest.mark.nats

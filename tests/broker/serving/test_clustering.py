@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from broker.address import Address
-from broker.exits import ConfigurationError
-from broker.running.configuration import load
+from broker.app.address import Address
+from broker.app.configuration import load
+from broker.app.exits import ConfigurationError
 from broker.serving.clustering import cluster_of
 from broker.serving.conf_cluster import ClusterConf
 from broker.settings import BrokerSettings

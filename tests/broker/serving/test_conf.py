@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.address import Address
+from broker.app.address import Address
 from broker.serving.binary import find
 from broker.serving.conf import ServerConf, render, store_limit, stream_limit
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.connecting.nkey import new_seed, user_key
+from broker.client.nkey import new_seed, user_key
 from broker.granting.accounts import Accounts, accounts_of, open_accounts
 from broker.granting.identity import Certificate, Identity, Kind, Nkey, Password
 from broker.serving.conf_accounts import render_accounts

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.address import Address
+from broker.app.address import Address
 from broker.serving.binary import find
 from broker.serving.conf import ServerConf, render
 from broker.serving.conf_cluster import ClusterConf, render_cluster

@@ -1,4 +1,4 @@
-from broker.address import Address
+from broker.app.address import Address
 from broker.serving.conf_sites import KEPT_HERE, SitesConf, render_sites
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
 from broker.granting.bookfile import BOOK, held_book
 from broker.serving.door import Door
 from broker.settings import BrokerSettings

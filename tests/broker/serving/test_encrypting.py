@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
 from broker.serving.conf_encryption import Cipher
 from broker.serving.encrypting import encryption_of
 from broker.settings_service import ServiceSettings

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
 from broker.serving.membership import check_membership, remember_membership
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 from broker.serving.neighbour import READY, STORE_LOCK, Taken, account_of, is_held, read_ready, tell
 from broker.serving.process import Process, this_process
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.address import Address
-from broker.exits import ConfigurationError
+from broker.app.address import Address
+from broker.app.exits import ConfigurationError
 from broker.granting.bookfile import held_book
 from broker.serving.door import Door
 from broker.serving.outfit import put_together

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.address import Address
-from broker.exits import ConfigurationError
+from broker.app.address import Address
+from broker.app.exits import ConfigurationError
 from broker.serving.binary import find
 from broker.serving.conf import ServerConf, render
 from broker.serving.own import included

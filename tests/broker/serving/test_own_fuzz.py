@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
 from broker.serving.binary import find
 from broker.serving.conf_own import keys_of
 from broker.serving.own import included

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes, wait_until
-from broker.connecting.access import Access
-from broker.connecting.connection import BrokerAway, Connection
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
+from broker.client.access import Access
+from broker.client.connection import BrokerAway, Connection
 from broker.granting.certificates import OWN_NAME, Pki
 from broker.serving.conf_tls import Clients, client_section
 from broker.serving.securing import Security, security_of

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bench.processes import wait_until
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 from broker.report import SUBJECT
 from broker.serving.speaking import speaking
 from tests.conftest import Server

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 from broker.serving.store import held_store, measure, remember_promise
 
 

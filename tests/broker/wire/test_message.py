@@ -7,8 +7,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.connecting.connection import Connection
-from broker.topology import MAX_PAYLOAD
+from broker.client.connection import Connection
 from broker.wire.message import (
     MAX_ID_BYTES,
     MAX_LINES_BYTES,
@@ -27,6 +26,7 @@ from broker.wire.message import (
     predecessor_of,
     split,
 )
+from broker.wire.streams import MAX_PAYLOAD
 
 ZSTD = {"Content-Encoding": "zstd"}
 OURS = {"Log-Agent": "a"}

@@ -14,8 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker.connecting.connection import Connection
-from broker.topology import OFFSETS_BUCKET, STREAM, Topology
+from broker.client.connection import Connection
+from broker.topology import Topology
+from broker.wire.streams import OFFSETS_BUCKET, STREAM
 from tests.chaos.faults.fault import Act, CannotStrike, End, FaultKind
 from tests.chaos.faults.processes import is_server, send
 from tests.chaos.losing import EVERYTHING, Loss

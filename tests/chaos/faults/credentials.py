@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from broker.connecting.access import Access
-from broker.connecting.connection import BrokerAway, Connection, ConnectionLost, Rejected
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
+from broker.client.access import Access
+from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
 from tests.chaos.faults.fault import Act, CannotStrike, End, FaultKind
 from tests.chaos.program import Program
 from tests.chaos.schedule import Kind

@@ -13,10 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker import bucket
-from broker.offset import Offset
-from broker.subjects import consumer_name, partition_filter
-from broker.topology import (
+from broker.client import bucket
+from broker.wire.offset import Offset
+from broker.wire.streams import (
     CONFIG_BUCKET,
     OFFSETS_BUCKET,
     PARTITIONS_KEY,
@@ -25,6 +24,7 @@ from broker.topology import (
     offset_key,
     positions_key,
 )
+from broker.wire.subjects import consumer_name, partition_filter
 from tests.chaos.commands import insist
 from tests.chaos.faults.fault import Act, CannotStrike, End, FaultKind
 from tests.chaos.schedule import Kind

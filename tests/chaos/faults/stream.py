@@ -13,12 +13,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker.connecting.connection import Connection
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
+from broker.client.connection import Connection
 from broker.keeping.room_drops import NAME
 from broker.looking.message import Held
 from broker.looking.one import fetch
-from broker.topology import STREAM
+from broker.wire.streams import STREAM
 from tests.chaos.commands import insist
 from tests.chaos.faults.fault import CannotStrike, FaultKind
 from tests.chaos.losses import Destroyed

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.field.peer import Client, Installed, Peer, Server
 from bench.processes import Processes
-from broker.address import Address
+from broker.app.address import Address
 from tests.chaos.disks import Disk
 from tests.chaos.host import Host
 from tests.chaos.networks import Machine, machines

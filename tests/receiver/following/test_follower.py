@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.connecting.connection import Connection
-from broker.exits import FencedError, OperatorError
-from broker.topology import STREAM, Topology
+from broker.app.exits import FencedError, OperatorError
+from broker.client.connection import Connection
+from broker.topology import Topology
+from broker.wire.streams import STREAM
 from receiver import task
 from receiver.assignment import LARGEST_PULL, Assignment, Stay
 from receiver.following import follower as room

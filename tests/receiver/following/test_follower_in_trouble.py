@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import FencedError
-from broker.topology import OFFSETS_BUCKET, STREAM, Topology
+from broker.app.exits import FencedError
+from broker.topology import Topology
+from broker.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver import task
 from receiver.assignment import Assignment
 from receiver.following import follower as room

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 from receiver.following import headcount
 
 pytestmark = pytest.mark.nats

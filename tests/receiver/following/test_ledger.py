@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from broker import bucket
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.descent import Ancestor, opened, restoring
-from broker.exits import ConfigurationError, FencedError
-from broker.offset import Offset
-from broker.topology import OFFSETS_BUCKET
+from broker.app.exits import ConfigurationError, FencedError
+from broker.client import bucket
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.descent import Ancestor, opened, restoring
+from broker.wire.offset import Offset
+from broker.wire.streams import OFFSETS_BUCKET
 from receiver.following.ledger import Ledger
 from receiver.following.offsets import StreamMismatch
 from receiver.outcome import Done

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from broker.descent import Ancestor
-from broker.offset import Beginning, Offset
+from broker.wire.descent import Ancestor
+from broker.wire.offset import Beginning, Offset
 from receiver.following.offsets import (
     FilesMismatch,
     StreamMismatch,

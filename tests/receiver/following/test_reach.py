@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes
-from broker.exits import ConfigurationError, OperatorError
+from broker.app.exits import ConfigurationError, OperatorError
 from receiver.assignment import Place
 from receiver.following.reach import check_reach, watch
 from receiver.spark.session import spark_context

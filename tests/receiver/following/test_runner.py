@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 from receiver.assignment import Assignment, Destination
 from receiver.following.runner import run_job
 from receiver.outcome import Blocked, Cause

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker import bucket
-from broker.connecting.connection import Connection
-from broker.offset import Offset
-from broker.topology import OFFSETS_BUCKET
+from broker.client import bucket
+from broker.client.connection import Connection
+from broker.wire.offset import Offset
+from broker.wire.streams import OFFSETS_BUCKET
 from receiver.following import offsets
 from receiver.following import presence as presence_room
 from receiver.following import standby as standby_room

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 from broker.topology import Topology
 from receiver.following import wake as room
 from receiver.following.wake import Wake

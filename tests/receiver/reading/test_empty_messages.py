@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes
-from broker.connecting.connection import Connection
-from broker.subjects import Subject, inbox_of
-from broker.topology import MAX_PAYLOAD, PAYLOAD_HEADROOM
+from broker.client.connection import Connection
+from broker.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM
+from broker.wire.subjects import Subject, inbox_of
 from receiver.assignment import Stay
 from receiver.following.wake import Wake
 from receiver.outcome import Done, Ending

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.connecting.connection import Connection, ConnectionLost
-from broker.topology import MAX_PAYLOAD, PAYLOAD_HEADROOM, Topology
+from broker.client.connection import Connection, ConnectionLost
+from broker.topology import Topology
+from broker.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM, consumer_config
 from receiver.outcome import Blocked, Cause, Done
 from receiver.reading import background, fetch
 from receiver.reading.fetch import Reading
@@ -111,7 +112,7 @@ def test_a_consumer_that_was_deleted_is_made_again(partition: Partition) -> None
 
     assert sequences(partition, 3) == [3, 4, 5]
     info = partition.ask(lambda c: c.api("CONSUMER.INFO.LOGS.receiver-p0"))
-    expected = Topology().consumer(0)
+    expected = consumer_config(0)
     assert {key: info["config"].get(key) for key in expected} == expected
 
 
@@ -129,7 +130,7 @@ def test_a_consumer_that_would_leave_lines_out_blocks(
     partition: Partition, change: dict[str, object]
 ) -> None:
     partition.lines("web01", b"1")
-    config = {**Topology().consumer(0), **change}
+    config = {**consumer_config(0), **change}
     name = f"CONSUMER.CREATE.LOGS.receiver-p0.{config['filter_subject']}"
     partition.ask(lambda c: c.api(name, {"stream_name": "LOGS", "config": config}))
 
@@ -152,7 +153,7 @@ def test_a_consumer_that_is_changed_during_a_stay_passes_no_line_over(
     connection = background.connection((partition.url,))
     with Reading(connection, partition.assignment(), 1) as reading:
         list(reading.batch())
-        config = {**Topology().consumer(0), **change}
+        config = {**consumer_config(0), **change}
         name = f"CONSUMER.CREATE.LOGS.receiver-p0.{config['filter_subject']}"
         partition.ask(lambda c: c.api(name, {"stream_name": "LOGS", "config": config}))
         partition.lines("web02", b"2")

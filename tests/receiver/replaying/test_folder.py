@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import ConfigurationError, OperatorError
+from broker.app.exits import ConfigurationError, OperatorError
 from receiver.replaying.folder import finish, prepare, publish_files, publish_table, write_in_place
 from receiver.writing.folders import walk
 from receiver.writing.layout import Layout

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import Exit
+from broker.app.exits import Exit
 from tests.receiver.partition import Partition
 
 PROGRAM = str(Path(sys.executable).with_name("logreceiver"))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.connecting.access import Access
-from broker.selection import Selection
+from broker.app.selection import Selection
+from broker.client.access import Access
 from receiver import task
 from receiver.replaying.again import Reader
 from receiver.replaying.aside import beside

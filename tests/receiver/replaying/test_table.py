@@ -10,8 +10,8 @@ import pytest
 import zstandard
 from pyspark.sql import SparkSession
 
-from broker.connecting.access import Access
-from broker.selection import Selection
+from broker.app.selection import Selection
+from broker.client.access import Access
 from broker.wire.message import MAX_LINES_BYTES
 from receiver.replaying.again import MOST_HELD, Reader
 from receiver.replaying.folder import finish, prepare, publish_table

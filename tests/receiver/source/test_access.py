@@ -10,10 +10,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from bench.processes import Processes, wait_until
-from broker.bucket import write
-from broker.connecting.access import Access
-from broker.connecting.connection import Connection
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY, Topology
+from broker.client.access import Access
+from broker.client.bucket import write
+from broker.client.connection import Connection
+from broker.topology import Topology
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bench.processes import wait_until
-from broker.connecting.access import Access
-from broker.connecting.connection import Connection
+from broker.client.access import Access
+from broker.client.connection import Connection
 from receiver.reading import background
 from receiver.source.lease import connected, let_go
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
 from receiver.source.options import Edge, Show, SourceOptions
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

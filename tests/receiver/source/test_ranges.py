@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.subjects import partition_filter
+from broker.wire.subjects import partition_filter
 from receiver.source.ranges import (
     Loss,
     Range,

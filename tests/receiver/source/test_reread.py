@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 from broker.topology import Topology
 from receiver.reading import background
 from receiver.source.ranges import Loss, Range

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
 from receiver.source.secrets import with_secrets
 
 DEFAULT = "nats://here:4222"

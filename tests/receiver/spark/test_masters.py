@@ -9,7 +9,7 @@ import pytest
 
 from bench.ports import free_port
 from bench.processes import Processes
-from broker.exits import ConfigurationError, Exit, OperatorError
+from broker.app.exits import ConfigurationError, Exit, OperatorError
 from broker.topology import Topology
 from receiver.spark.masters import check_masters
 from tests.conftest import Server, apply_topology

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import OperatorError
+from broker.app.exits import OperatorError
 from receiver.spark.scratch import scratch_folder
 
 HOLD = """

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from bench.ports import free_port
 from bench.processes import Processes, wait_until
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
 from receiver.spark import session
 from receiver.spark.java import Java, find_java
 from receiver.spark.jvm import JvmFailed, death_told, gateway_to_jvm

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.connecting.connection import Connection
-from broker.offset import Offset
+from broker.client.connection import Connection
+from broker.wire.offset import Offset
 from receiver.meter import Meter
 from receiver.outcome import Blocked, Cause, Done
 from receiver.telling.health import Vitals, ailment

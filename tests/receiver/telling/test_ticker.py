@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from broker.connecting.connection import Connection
-from broker.offset import Offset
+from broker.client.connection import Connection
+from broker.wire.offset import Offset
 from receiver.meter import Meter
 from receiver.outcome import Done
 from receiver.telling.ticker import Ticker

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes
-from broker.exits import ConfigurationError
+from broker.app.exits import ConfigurationError
 from receiver.replaying.aside import beside
 from receiver.replaying.folder import prepare
 from receiver.replaying.job import Job

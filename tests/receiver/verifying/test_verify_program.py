@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.exits import Exit
+from broker.app.exits import Exit
 from receiver import task
 from tests.receiver.partition import Partition, ours
 

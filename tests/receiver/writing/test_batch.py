@@ -12,8 +12,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.connecting.arrived import Arrived
-from broker.delivery import Delivery
+from broker.client.arrived import Arrived
+from broker.wire.delivery import Delivery
 from broker.wire.message import MAX_LINES_BYTES
 from receiver.assignment import Assignment, Destination
 from receiver.outcome import Done

@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from broker import bucket
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.offset import Offset
-from broker.topology import OFFSETS_BUCKET, Topology
+from broker.client import bucket
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.topology import Topology
+from broker.wire.offset import Offset
+from broker.wire.streams import OFFSETS_BUCKET
 from receiver.following.ledger import Ledger
 from receiver.outcome import Done
 from receiver.writing import entry as room

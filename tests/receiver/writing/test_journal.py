@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.offset import Beginning
+from broker.wire.offset import Beginning
 from receiver.writing import journal
 from receiver.writing.journal import Batch, DamagedJournal, PreImage, Verdict, decide
 from receiver.writing.logbook import Logbook

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.connecting.connection import Arrived
-from broker.delivery import Delivery
+from broker.client.connection import Arrived
+from broker.wire.delivery import Delivery
 from receiver.writing import quarantine
 from receiver.writing.quarantine import Quarantine
 from tests.receiver.partition import Partition

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.subjects import InvalidHost, validate_host
+from broker.wire.subjects import InvalidHost, validate_host
 from receiver.writing import rotation
 
 hosts = st.text(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.delivery import Delivery, parse
+from broker.wire.delivery import Delivery, parse
 from broker.wire.message import Section, Span
 from receiver.writing.spans import Kind, judge
 

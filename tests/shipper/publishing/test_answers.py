@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.connecting.connection import Connection, ConnectionLost
+from broker.client.connection import Connection, ConnectionLost
 from shipper.publishing.answers import Answers
 
 pytestmark = pytest.mark.nats

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from bench.processes import Process, Processes, wait_until
-from broker.connecting.connection import Connection
-from broker.subjects import Subject
-from broker.topology import CONFIG_BUCKET, Topology
+from broker.client.connection import Connection
+from broker.topology import Topology
+from broker.wire.streams import CONFIG_BUCKET
+from broker.wire.subjects import Subject
 from shipper.block import Block
 from shipper.positions import Positions
 from shipper.publishing.compression import make

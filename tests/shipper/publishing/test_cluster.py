@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from bench.processes import Process, Processes
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.subjects import Subject
+from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.topology import Topology
+from broker.wire.subjects import Subject
 from shipper.positions import Positions
 from shipper.publishing.heading import Heading
 from shipper.publishing.ownership import take_over

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.bucket import read, write
-from broker.subjects import Subject
-from broker.topology import CONFIG_BUCKET, PARTITIONS_KEY
+from broker.client.bucket import read, write
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
+from broker.wire.subjects import Subject
 from shipper.positions import Positions
 from shipper.publishing.heading import Heading
 from shipper.publishing.ownership import Ownership, take_over

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from broker.connecting.connection import Connection, ConnectionLost, Rejected
-from broker.subjects import Subject
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.subjects import Subject
 from shipper.positions import Positions
 from shipper.publishing.heading import Heading
 from shipper.publishing.ownership import Ownership, take_over

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from bench.processes import Process, Processes
-from broker.connecting.connection import Connection
-from broker.exits import FencedError
-from broker.subjects import Subject
-from broker.topology import CONFIG_BUCKET, subjects_of
+from broker.app.exits import FencedError
+from broker.client.connection import Connection
+from broker.wire.streams import CONFIG_BUCKET, subjects_of
+from broker.wire.subjects import Subject
 from shipper.positions import Positions
 from shipper.publishing.agent_id import AgentId
 from shipper.publishing.heading import Heading

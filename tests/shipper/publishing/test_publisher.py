@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.connecting.connection import Arrived, Connection
-from broker.exits import FencedError
-from broker.subjects import Subject
+from broker.app.exits import FencedError
+from broker.client.connection import Arrived, Connection
+from broker.wire.subjects import Subject
 from shipper.positions import Positions
 from shipper.publishing.agent_id import AgentId
 from shipper.publishing.heading import Heading

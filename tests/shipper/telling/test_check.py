@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes, wait_until
-from broker.address import Address
-from broker.connecting.rights import may_publish
+from broker.app.address import Address
+from broker.client.rights import may_publish
 from shipper.files.selection import Selection
 from shipper.telling.check import check_files, seen_by
 from shipper.telling.finding import Finding, Mark, bad

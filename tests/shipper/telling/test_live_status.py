@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bench.processes import Process, Processes, wait_until
-from broker.subjects import own_token
+from broker.wire.subjects import own_token
 from shipper.filestate import FileState, Stage
 from shipper.telling.finding import Mark
 from shipper.telling.live import Heard, Live, ask

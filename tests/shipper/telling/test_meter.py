@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker.rate import Rate
+from broker.app.rate import Rate
 from shipper.notice import Notice, NoticeKind
 from shipper.publishing.rounds import Round
 from shipper.telling.meter import Meter

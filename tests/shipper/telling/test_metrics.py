@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.processes import Process, Processes, wait_until
-from broker.connecting.connection import Connection
+from broker.client.connection import Connection
 from shipper.publishing.waiting import Waiting
 from shipper.telling.health import Vitals, ailment
 from shipper.telling.live import ask

@@ -1,0 +1,207 @@
+"""Settings of a program: declared once as a model, read from options, environment and TOML files, in that order.
+
+The click options are made from the same fields (`options.py`), so that option, variable, key, default and help text
+can never disagree.
+"""
+
+import difflib
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, TypeVar
+
+import click
+from pydantic import AliasGenerator, BeforeValidator, Field, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from broker.app.configfile import ConfigFile, credential_file, read_configs
+from broker.app.exits import ConfigurationError
+
+__all__ = ["Many", "ProgramSettings", "load", "name_of"]
+
+
+_OF_SERVICE = re.compile(
+    r"([A-Z0-9]+_)*(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?"
+    r"|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_URL = re.compile(r"(tcp|udp|sctp)://")
+
+
+def _split(value: object) -> object:
+    return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+
+Many = Annotated[tuple[str, ...], BeforeValidator(_split)]
+"""A setting of several texts: an option given several times, a list in TOML, commas in the environment."""
+
+
+def name_of(field: str) -> str:
+    """Return the name of a setting, as it is written in a file: its field's, which ends in `_` if that is a word of Python."""
+    return field.removesuffix("_")
+
+
+class ProgramSettings(BaseSettings):
+    """What every program can be told; each program's model adds its own fields and its `env_prefix`."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=AliasGenerator(validation_alias=name_of),
+        env_prefix_target="alias",
+        env_ignore_empty=True,
+        enable_decoding=False,  # a variable is read as an option is, never as JSON
+    )
+    program: ClassVar[str]
+    from_file: ClassVar[Mapping[str, Any]] = {}
+    """What the files say; `load` makes a model of its own for each."""
+
+    log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = Field(
+        "info", description="How much this program says of itself: debug, info, warning or error."
+    )
+    log_format: Annotated[str, Field(pattern="^(text|json)$")] = Field(
+        "text", description="Form of what it says: text, or json, an object a line."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return options, environment, files: the earlier wins."""
+        return init_settings, env_settings, InitSettingsSource(settings_cls, dict(cls.from_file))
+
+
+Model = TypeVar("Model", bound=ProgramSettings)
+
+
+def load(model: type[Model], options: Mapping[str, Any], config: Path | None) -> Model:
+    """Return the settings of a program: an option wins over the environment, that over the file, and that over a credential.
+
+    `options` holds the options that were given, by field name; a credential is a file like the other, which the service manager
+    hands over. Raises click.UsageError for a bad option and `ConfigurationError` for a bad variable, key or file.
+    """
+    prefix = model.model_config.get("env_prefix", "")
+    _refuse_unknown_variables(prefix, _names(model))
+    named = {
+        **_emptied(model, prefix),
+        **{name_of(field): value for field, value in options.items()},
+    }
+    files = read_configs((config, credential_file(model.program, os.environ)))
+    for file in files:
+        _refuse_unknown_keys(file, _names(model), model.program)
+    content = {key: value for file in reversed(files) for key, value in file.content.items()}
+    reading = {"from_file": content, "__module__": model.__module__}
+    try:
+        settings: Model = type(model.__name__, (model,), reading)(**named)
+    except ValidationError as error:
+        raise _translate(error.errors()[0], named, model, files) from None
+    return settings
+
+
+def _refuse_unknown_keys(file: ConfigFile, known: Collection[str], program: str) -> None:
+    for key in file.content:
+        if key not in known:
+            raise ConfigurationError(
+                f"{file.line(key)}: {key!r} is not a setting of {program}{_suggest(key, known)}"
+            )
+
+
+def _emptied(model: type[BaseSettings], prefix: str) -> dict[str, str]:
+    """Return the settings that an empty variable turns off; of all others it says nothing."""
+    variables = {variable.upper(): value for variable, value in os.environ.items()}
+    return {
+        name_of(field): ""
+        for field, declared in model.model_fields.items()
+        if isinstance(declared.json_schema_extra, dict)
+        and declared.json_schema_extra.get("may_be_empty")
+        and variables.get(f"{prefix}{name_of(field)}".upper()) == ""
+    }
+
+
+def _names(model: type[BaseSettings]) -> list[str]:
+    return [name_of(field) for field in model.model_fields]
+
+
+def _refuse_unknown_variables(prefix: str, names: Iterable[str]) -> None:
+    known = {f"{prefix}{name}".upper() for name in (*names, "config")}
+    for variable, value in os.environ.items():
+        name = variable.upper()
+        if not name.startswith(prefix.upper()) or name in known:
+            continue
+        if not _is_of_service(name.removeprefix(prefix.upper()), value):
+            raise ConfigurationError(
+                f"environment variable {variable} is not a setting{_suggest(name, known)}"
+            )
+
+
+def _is_of_service(name: str, value: str) -> bool:
+    """Whether Kubernetes sets this variable, for a Service whose name begins as that of a program of ours."""
+    is_port = name == "PORT" or name.endswith("_PORT")  # tcp://10.0.0.1:4222; a number is a slip
+    return bool(_OF_SERVICE.fullmatch(name) or (is_port and _URL.match(value)))
+
+
+def _suggest(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {close[0]}?" if close else "; see --help for the settings there are"
+
+
+def _translate(
+    first: ErrorDetails,
+    options: Mapping[str, Any],
+    model: type[ProgramSettings],
+    files: Sequence[ConfigFile],
+) -> click.UsageError | ConfigurationError:
+    """Return the error for a person: it names the place to mend, for what contradicts another setting one of the two."""
+    prefix, known = model.model_config.get("env_prefix", ""), _names(model)
+    name = str(first["loc"][0]) if first["loc"] else ""
+    reason = _reason(first)
+    set_there = {there.upper() for there, value in os.environ.items() if value}
+    if first["type"] == "missing":
+        flag, variable = f"--{name.replace('_', '-')}", f"{prefix}{name}".upper()
+        return click.UsageError(
+            f"{flag} is required (or {variable}, or {name} in the --config file)"
+        )
+    for one in (name, *(other for other in known if _is_named(other, reason))):
+        if one in options:
+            return click.UsageError(f"--{one.replace('_', '-')}: {reason}")
+        if f"{prefix}{one}".upper() in set_there:
+            return ConfigurationError(f"{prefix}{one}".upper() + f": {reason}")
+        if file := next((file for file in files if one in file.content), None):
+            return ConfigurationError(f"{file.line(one)}: {one}: {reason}")
+    return click.UsageError(f"--{name.replace('_', '-')}: {reason}" if name else reason)
+
+
+def _reason(first: ErrorDetails) -> str:
+    value, context = first["input"], first.get("ctx", {})
+    match first["type"]:
+        case "int_parsing" | "int_type":
+            return f"{value!r} is not a whole number"
+        case "literal_error" | "enum":
+            return f"{value!r} is not {context['expected']}"
+        case "string_pattern_mismatch":
+            return f"{value!r} {_mismatch(str(value), context['pattern'])}"
+        case _:
+            return first["msg"].removeprefix("Value error, ")
+
+
+def _mismatch(value: str, pattern: str) -> str:
+    if words := re.fullmatch(r"\^\(([\w|]+)\)\$", pattern):
+        return f"is not {' or '.join(words[1].split('|'))}"
+    # of a class of characters: those that are too many are what a person must look at
+    strange = sorted({sign for sign in value if not re.fullmatch(pattern.strip("^$"), sign)})
+    return f"must not hold {', '.join(map(repr, strange))}" if strange else f"is not {pattern}"
+
+
+def _is_named(name: str, reason: str) -> bool:
+    return re.search(rf"(?<!\w){name.replace('_', '[-_]')}(?!\w)", reason) is not None

@@ -1,0 +1,117 @@
+"""A small HTTP server for who watches over a program: some paths, GET and HEAD, one request a connection.
+
+Bounded in clients, sizes and time, so that no client, slow or hostile, can disturb the work. Knows nothing of what it says.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+
+from broker.app.address import Address
+from broker.app.clients import FRESH, Clients
+from broker.app.exits import ConfigurationError
+
+__all__ = ["Listening", "Page"]
+
+_MOST_CLIENTS = 16
+_MOST_REQUEST = 8192
+_PATIENCE = 5.0  # seconds that a client has in all
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An answer: its HTTP status, and its body in the form that `kind` says."""
+
+    status: int
+    body: bytes
+    kind: str = "text/plain; charset=utf-8"
+
+
+class Listening:
+    """Answers while it is entered."""
+
+    def __init__(
+        self, address: Address, pages: Mapping[str, Callable[[], Page]], patience: float = _PATIENCE
+    ) -> None:
+        """Remember where to listen, and by path what makes the answers; a client has `patience` seconds."""
+        self._address = address
+        self._pages = pages
+        self._made: dict[str, tuple[float, Page]] = {}
+        self._clients = Clients(_MOST_CLIENTS, patience)
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> "Listening":
+        """Listen; raises `ConfigurationError` where that cannot be."""
+        try:
+            self._server = await asyncio.start_server(
+                self._serve, self._address.host, self._address.port, limit=_MOST_REQUEST
+            )
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot listen on {self._address}: {error.strerror or error}; check --listen"
+            ) from None
+        port = self._server.sockets[0].getsockname()[1]
+        logger.info("listening on http://%s", self._address.reached_at(port))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop listening, and let go of who has not heard all yet."""
+        if self._server is not None:
+            self._server.close()
+        self._clients.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def answer() -> bytes:
+            return self._answer(await _head_of(reader))
+
+        await self._clients.serve(writer, answer)
+
+    def _answer(self, head: bytes) -> bytes:
+        words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return _reply(Page(400, b"not HTTP\n"))
+        method, path = words[0], words[1].partition("?")[0]
+        if method not in {"GET", "HEAD"}:
+            return _reply(Page(405, b"GET or HEAD\n"))
+        if path not in self._pages:
+            return _reply(Page(404, "".join(f"{page}\n" for page in self._pages).encode()))
+        return _reply(self._page(path), with_body=method == "GET")
+
+    def _page(self, path: str) -> Page:
+        now = asyncio.get_running_loop().time()
+        made = self._made.get(path)
+        if made is None or now - made[0] > FRESH:
+            made = self._made[path] = now, self._pages[path]()
+        return made[1]
+
+
+async def _head_of(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        return b""
+
+
+def _reply(page: Page, *, with_body: bool = True) -> bytes:
+    head = (
+        f"HTTP/1.1 {page.status} {_REASONS[page.status]}\r\n"
+        f"Content-Type: {page.kind}\r\n"
+        f"Content-Length: {len(page.body)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode("latin-1") + (page.body if with_body else b"")

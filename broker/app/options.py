@@ -1,0 +1,114 @@
+"""Click options made from the fields of a settings model: declared there once, shown here."""
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar, get_origin
+
+import click
+from pydantic import BaseModel, ByteSize
+from pydantic.fields import FieldInfo
+
+from broker.app.configuration import ProgramSettings, load, name_of
+from broker.app.durations import format_duration
+
+__all__ = ["given", "settings_options", "spread"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Model = TypeVar("Model", bound=ProgramSettings)
+
+
+def settings_options(
+    model: type[BaseModel], only: Collection[str] | None = None
+) -> Callable[[Command], Command]:
+    """Return a decorator that adds an option for each field of `model`, or for those named in `only`, and --config.
+
+    The function gets them by field name, None (or an empty tuple) where not given; `given` makes settings of them.
+    """
+
+    def decorate(command: Command) -> Command:
+        # what a program shares with others comes after its own
+        fields = sorted(model.model_fields.items(), key=lambda f: f[0] not in model.__annotations__)
+        for name, field in reversed(fields):
+            if only is None or name in only:
+                command = _option(name, field)(command)
+        return click.option(
+            "--config",
+            type=click.Path(path_type=Path),
+            help="TOML file of settings (keys as the options).",
+        )(command)
+
+    return decorate
+
+
+def given(model: type[Model], options: dict[str, Any]) -> Model:
+    """Return the settings for the options of a command, as `settings_options` delivers them.
+
+    Raises what `configuration.load` raises.
+    """
+    prefix = model.model_config.get("env_prefix", "")
+    config = options.get("config") or _path_variable(f"{prefix}CONFIG")
+    named = {
+        name: value
+        for name, value in options.items()
+        if name in model.model_fields and value is not None and value != ()
+    }
+    return load(model, named, config)
+
+
+def spread(
+    arguments: Sequence[str],
+    options: Collection[str],
+    commands: Collection[str],
+    fits: Callable[[str], bool] = lambda word: True,
+) -> list[str]:
+    """Return the arguments with `--file a b` written as `--file a --file b`, for the options named.
+
+    A shell's glob expands to that form. A word that is a command, starts with a dash, or does not fit as a further value
+    ends the run: it is an argument of the command's own.
+    """
+    result: list[str] = []
+    flag, taken = "", False
+    for word in arguments:
+        if word.startswith("-") and word != "-":
+            flag, taken = word if word in options else "", False
+        elif flag and taken and word not in commands and fits(word):
+            result.append(flag)
+        elif taken:
+            flag = ""
+        else:
+            taken = True
+        result.append(word)
+    return result
+
+
+def _path_variable(name: str) -> Path | None:
+    value = os.environ.get(name)
+    return Path(value) if value else None
+
+
+def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
+    shown = name_of(name).replace("_", "-")
+    flag = f"--{shown}"
+    help_text = f"{field.description or ''}{_default_text(field)}"
+    if field.annotation is bool:
+        return click.option(f"{flag}/--no-{shown}", name, default=None, help=help_text)
+    multiple = get_origin(field.annotation) is tuple
+    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+    metavar = str(extra.get("metavar", "TEXT"))
+    return click.option(
+        flag, name, default=None, multiple=multiple, metavar=metavar, help=help_text
+    )
+
+
+def _default_text(field: FieldInfo) -> str:
+    if field.is_required() or field.default in (None, (), ""):
+        return ""
+    default = field.default
+    shown = ",".join(default) if isinstance(default, tuple) else default
+    if isinstance(shown, ByteSize):
+        shown = shown.human_readable().replace(".0", "")
+    if isinstance(shown, timedelta):
+        shown = format_duration(shown)
+    return f"  [default: {shown}]"

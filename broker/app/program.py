@@ -1,0 +1,110 @@
+"""How every program begins and ends: its version, its log, and one line and an exit code for whatever stops it."""
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+import click
+
+from broker.app.configuration import ProgramSettings
+from broker.app.exits import Exit, OperatorError
+from broker.app.journal import graded, handler_for, is_journal
+from broker.app.loglines import FORMATS, JsonLines
+from broker.app.printable import printable
+
+__all__ = ["end_on_sigterm", "log_to_stderr", "run"]
+
+_MOMENT = 0.01  # seconds
+logger = logging.getLogger(__name__)
+
+
+def run(command: click.Command, arguments: Sequence[str]) -> None:
+    """Run a command line and exit with its code; an error that a person must mend is one line on stderr.
+
+    Adds `--version`. SIGTERM ends it in order from now on, until the program takes that over: nothing is under way yet, and only who
+    asked for all at once (`--once`) did not get it.
+    """
+    told_to_end = Exit.FAILED if "--once" in arguments else Exit.DONE
+    end_on_sigterm(told_to_end)
+    program = command.name or "logship"
+    versioned = click.version_option(package_name="logship", prog_name=program)(command)
+    sys.exit(_code_of(lambda: versioned.main(arguments, program, standalone_mode=False), program))
+
+
+def end_on_sigterm(code: Exit) -> None:
+    """Have SIGTERM end this program with that code from now on, in whatever it comes."""
+    signal.signal(signal.SIGTERM, lambda *_: _end(code))
+
+
+def _end(code: Exit) -> None:
+    # one that follows, as `timeout` sends it to the group as well, must not break into the tidying up of the first
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.unraisablehook = lambda lost: _end_again(lost, code)
+    sys.exit(code)
+
+
+def _end_again(lost: "sys.UnraisableHookArgs", code: Exit) -> None:
+    """End once more, a moment later, when the signal came where nothing can be raised: while C tidies up an object, say."""
+    if lost.exc_type is not SystemExit:
+        sys.__unraisablehook__(lost)
+        return
+    signal.signal(signal.SIGALRM, lambda *_: sys.exit(code))
+    signal.setitimer(signal.ITIMER_REAL, _MOMENT)
+
+
+def _code_of(call: Callable[[], object], program: str) -> int:
+    try:
+        result = call()
+    except click.Abort:
+        return 130
+    except click.UsageError as error:
+        _say_usage(program, error)
+        return Exit.USAGE
+    except click.ClickException as error:
+        _say(program, error.format_message())
+        return error.exit_code
+    except OperatorError as error:
+        _say(program, str(error))
+        return error.code
+    except BrokenPipeError:
+        return Exit.FAILED  # whoever read our output went away; that's fine, they wanted no more
+    return result if isinstance(result, int) else Exit.DONE
+
+
+def _say_usage(program: str, error: click.UsageError) -> None:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)  # the whole help, as no command was given
+    else:
+        asked = error.ctx.command_path if error.ctx else program
+        _say(program, f"{error.format_message()} (see {asked} --help)")
+
+
+def _say(program: str, message: str) -> None:
+    if any(isinstance(handler.formatter, JsonLines) for handler in logging.root.handlers):
+        logging.getLogger(program).critical("%s", message)
+    else:
+        line = f"{program}: {printable(message)}"
+        is_graded = is_journal(sys.stderr, os.environ)
+        click.echo(graded(logging.ERROR, line) if is_graded else line, err=True)
+
+
+def log_to_stderr(settings: ProgramSettings) -> None:
+    """Send this program's log to stderr, as much of it and in the form that the settings say; may be called again."""
+    handler = handler_for(sys.stderr, os.environ)
+    handler.setFormatter(FORMATS[settings.log_format]())
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
+    sys.excepthook = _log_defect if settings.log_format == "json" else sys.__excepthook__
+    # what it reports reaches us as errors and is said once there
+    logging.getLogger("nats").setLevel(logging.CRITICAL)
+
+
+def _log_defect(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+    else:
+        logger.critical("a defect of this program ended it", exc_info=(kind, error, trace))

@@ -1,0 +1,131 @@
+"""The settings that say where the broker is and how to get in there, the same for every program that connects to one."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, SecretStr
+
+from broker.app.configuration import Many, ProgramSettings
+from broker.client.access import Access, check_prefix
+from broker.client.servers import check_servers
+
+__all__ = ["ACCESS", "AccessSettings", "Servers"]
+
+Servers = Annotated[Many, AfterValidator(check_servers)]
+"""A setting of one or more addresses of the broker."""
+
+ACCESS = frozenset(
+    {
+        "creds",
+        "nkey",
+        "nkey_seed",
+        "user",
+        "password",
+        "inbox_prefix",
+        "api_prefix",
+        "tls_ca",
+        "tls_cert",
+        "tls_key",
+        "tls_ca_pem",
+        "tls_cert_pem",
+        "tls_first",
+    }
+)
+"""The names of the settings below, for commands that take some settings and not others."""
+
+
+class AccessSettings(ProgramSettings):
+    """The settings of `Access`, and those of every program."""
+
+    creds: Path | None = Field(
+        None,
+        description="Credentials file of a NATS user: JWT and seed.",
+        json_schema_extra={"metavar": "FILE"},
+    )
+    nkey: Path | None = Field(
+        None,
+        description="File that holds the seed of an nkey user, alone or as `nkey_seed` of settings.",
+        json_schema_extra={"metavar": "FILE"},
+    )
+    nkey_seed: SecretStr | None = Field(
+        None,
+        description=(
+            "Seed of an nkey user itself; all processes see an option, so give it in the environment or the "
+            "--config file."
+        ),
+        json_schema_extra={"metavar": "SEED"},
+    )
+    user: str = Field(
+        "", description="Name of a user with a password.", json_schema_extra={"metavar": "NAME"}
+    )
+    password: SecretStr | None = Field(
+        None,
+        description=(
+            "Password of --user; all processes see an option, so give it in the environment or the "
+            "--config file."
+        ),
+    )
+    tls_ca: Path | None = Field(
+        None,
+        description=(
+            "Certificates that the broker's is checked against, by default those of the system; like "
+            "every option of TLS, and a tls:// address, it forbids to talk in the clear."
+        ),
+        json_schema_extra={"metavar": "FILE"},
+    )
+    tls_cert: Path | None = Field(
+        None,
+        description="Own certificate, for a broker that asks for one.",
+        json_schema_extra={"metavar": "FILE"},
+    )
+    tls_key: Path | None = Field(
+        None,
+        description="Private key of --tls-cert, unless it stands in that file.",
+        json_schema_extra={"metavar": "FILE"},
+    )
+    tls_ca_pem: str = Field(
+        "",
+        description="The text of --tls-ca itself, for a --config file that holds all that it takes.",
+        json_schema_extra={"metavar": "PEM"},
+    )
+    tls_cert_pem: SecretStr | None = Field(
+        None,
+        description=(
+            "The text of --tls-cert itself, with its key; all processes see an option, so give it in the "
+            "environment or the --config file."
+        ),
+        json_schema_extra={"metavar": "PEM"},
+    )
+    tls_first: bool = Field(
+        False,
+        description="Begin with TLS, for a broker with handshake_first; others say hello first.",
+    )
+    inbox_prefix: Annotated[str, AfterValidator(check_prefix)] = Field(
+        "",
+        description="What the subjects begin with on which answers are heard; mostly found by itself.",
+        json_schema_extra={"metavar": "SUBJECT"},
+    )
+    api_prefix: Annotated[str, AfterValidator(check_prefix)] = Field(
+        "",
+        description="What the subjects of the JetStream API begin with, e.g. $JS.hub.API; mostly found by itself.",
+        json_schema_extra={"metavar": "SUBJECT"},
+    )
+
+    @property
+    def access(self) -> Access:
+        """Return the settings as the value that a connection takes."""
+        return Access(
+            creds=self.creds,
+            nkey=self.nkey,
+            nkey_seed=self.nkey_seed.get_secret_value() if self.nkey_seed else "",
+            user=self.user,
+            password=self.password.get_secret_value() if self.password else "",
+            tls_ca=self.tls_ca,
+            tls_cert=self.tls_cert,
+            tls_key=self.tls_key,
+            tls_ca_pem=self.tls_ca_pem,
+            tls_cert_pem=self.tls_cert_pem.get_secret_value() if self.tls_cert_pem else "",
+            tls_first=self.tls_first,
+            inbox_prefix=self.inbox_prefix,
+            api_prefix=self.api_prefix,
+        )

@@ -1,0 +1,81 @@
+"""Names of what both ends and the broker meet at: the stream, its buckets and their keys, and how large a message may be."""
+
+from typing import Any
+
+from broker.wire.subjects import consumer_name, own_token, partition_filter
+
+__all__ = [
+    "CONFIG_BUCKET",
+    "MAX_PARTITIONS",
+    "MAX_PAYLOAD",
+    "OFFSETS_BUCKET",
+    "PARTITIONS_KEY",
+    "PAYLOAD_HEADROOM",
+    "POSITIONS_BUCKET",
+    "STREAM",
+    "consumer_config",
+    "offset_key",
+    "partitions_in",
+    "positions_key",
+    "room_in",
+    "subjects_of",
+]
+
+STREAM = "LOGS"
+OFFSETS_BUCKET = "LOGS_OFFSETS"
+CONFIG_BUCKET = "LOGS_CONFIG"
+POSITIONS_BUCKET = "LOGS_POSITIONS"
+PARTITIONS_KEY = "partitions"
+MAX_PARTITIONS = 10_000
+
+MAX_PAYLOAD = 8 * 1024 * 1024
+"""The largest message that the bundled broker takes, in bytes, headers included."""
+PAYLOAD_HEADROOM = 64 * 1024
+"""What a payload leaves free for its headers: clients do not count them, the server closes the connection over them."""
+
+
+def room_in(max_payload: int) -> int:
+    """Return how large a payload may be where messages have at most `max_payload` bytes."""
+    return max_payload - min(PAYLOAD_HEADROOM, max_payload // 2)
+
+
+def offset_key(partition: int) -> str:
+    """Return the key of a partition's entry in the bucket of offsets."""
+    return f"p{partition}"
+
+
+def positions_key(host: str) -> str:
+    """Return the key of a host's snapshot in the bucket of positions."""
+    return own_token(host)
+
+
+def partitions_in(value: str | bytes | None) -> int | None:
+    """Return the number of partitions that the entry of the bucket says; None where it says none that there can be."""
+    text = value.decode("ascii", "replace") if isinstance(value, bytes) else value or ""
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(MAX_PARTITIONS)):
+        return None
+    return int(text) if 1 <= int(text) <= MAX_PARTITIONS else None
+
+
+def subjects_of(partitions: int) -> tuple[str, ...]:
+    """Return the subjects of the stream: those of its partitions and no others.
+
+    A line on any other subject would be stored, fill the stream, and never be read by a receiver.
+    """
+    return tuple(partition_filter(partition) for partition in range(partitions))
+
+
+def consumer_config(partition: int) -> dict[str, Any]:
+    """Return the configuration of a partition's durable pull consumer.
+
+    The ack floor is the committed offset; a delivery is repeated only by a reset, hence the long `ack_wait`.
+    """
+    return {
+        "durable_name": consumer_name(partition),
+        "deliver_policy": "all",
+        "ack_policy": "all",
+        "ack_wait": 86_400 * 1_000_000_000,  # a day, in nanoseconds
+        "max_ack_pending": -1,
+        "filter_subject": partition_filter(partition),
+        "replay_policy": "instant",
+    }

@@ -1,0 +1,229 @@
+import os
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+import click
+import pytest
+from pydantic import Field, model_validator
+from pydantic_settings import SettingsConfigDict
+
+from broker.app.configuration import Many, ProgramSettings, load
+from broker.app.durations import Duration
+from broker.app.exits import ConfigurationError
+
+
+class Example(ProgramSettings):
+    model_config = SettingsConfigDict(env_prefix="EXAMPLE_")
+    program: ClassVar[str] = "example"
+
+    name: str = Field("default", description="A name.")
+    names: Many = Field((), description="Names.")
+    wait: Duration = Field(timedelta(seconds=1), description="A time.")
+    needed: int = Field(description="A number.")
+    enough: int = Field(100, description="A larger number.")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Example":
+        if self.needed > self.enough:
+            raise ValueError(f"needed ({self.needed}) must not be more than enough")
+        return self
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "example.toml"
+    path.write_text('name = "file"\nneeded = 1\nnames = ["a", "b"]\n', "utf-8")
+    return path
+
+
+def test_an_option_beats_the_environment_which_beats_the_file_which_beats_the_default(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load(Example, {"needed": 1}, None).name == "default"
+    assert load(Example, {}, file).name == "file"
+    monkeypatch.setenv("EXAMPLE_NAME", "environment")
+    assert load(Example, {}, file).name == "environment"
+    assert load(Example, {"name": "option"}, file).name == "option"
+
+
+def test_a_credential_of_the_service_manager_counts_least_and_is_told_by_its_own_lines(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    credential = tmp_path / "credentials" / "example.toml"
+    credential.parent.mkdir()
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(credential.parent))
+
+    assert load(Example, {}, file).enough == 100
+
+    credential.write_text('\nenough = 7\nname = "credential"\n', "utf-8")
+
+    assert (load(Example, {}, file).name, load(Example, {}, file).enough) == ("file", 7)
+    assert load(Example, {"needed": 1}, None).name == "credential"
+    credential.write_text('\nenough = "many"\n', "utf-8")
+    with pytest.raises(ConfigurationError, match=r"credentials/example\.toml:2: enough: 'many'"):
+        load(Example, {}, file)
+    credential.write_text("\nenuogh = 7\n", "utf-8")
+    with pytest.raises(ConfigurationError, match=r"credentials/example\.toml:2: 'enuogh' is not"):
+        load(Example, {}, file)
+
+
+def test_several_texts_are_a_list_in_a_file_and_commas_in_the_environment(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load(Example, {}, file).names == ("a", "b")
+    monkeypatch.setenv("EXAMPLE_NAMES", "c, d")
+    assert load(Example, {}, file).names == ("c", "d")
+
+
+def test_a_misspelt_variable_is_refused_with_the_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXAMPLE_NAEM", "x")
+
+    with pytest.raises(ConfigurationError, match="did you mean EXAMPLE_NAME"):
+        load(Example, {"needed": 1}, None)
+
+
+@pytest.mark.parametrize("service", ["EXAMPLE", "EXAMPLE_0_HEADLESS"])
+def test_the_variables_of_an_orchestrators_service_are_passed_over(
+    service: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "SERVICE_HOST": "10.0.0.1",
+        "SERVICE_PORT": "4222",
+        "SERVICE_PORT_CLIENT": "4222",
+        "SERVICE_PORT_HTTP_METRICS": "8222",
+        "PORT": "tcp://10.0.0.1:4222",
+        "PORT_4222_TCP": "tcp://10.0.0.1:4222",
+        "PORT_4222_TCP_PROTO": "tcp",
+        "PORT_4222_TCP_PORT": "4222",
+        "PORT_4222_TCP_ADDR": "10.0.0.1",
+        "PORT_53_UDP": "udp://10.0.0.1:53",
+    }.items():
+        monkeypatch.setenv(f"{service}_{name}", value)
+
+    assert load(Example, {"needed": 1}, None).needed == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("EXAMPLE_PORT", "4222"),
+        ("EXAMPLE_HTTP_PORT", "8222"),
+        ("EXAMPLE_SERVICE", "x"),
+        ("EXAMPLE_PORT_TCP", "tcp://10.0.0.1:4222"),
+        ("EXAMPLE_EXPORT", "tcp://10.0.0.1:4222"),
+    ],
+)
+def test_a_variable_like_that_of_a_service_is_refused_yet(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+
+    with pytest.raises(ConfigurationError, match=f"{name} is not a setting"):
+        load(Example, {"needed": 1}, None)
+
+
+def test_a_misspelt_key_is_refused_with_the_right_one(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text('# a name\nneeded = 1\nnaem = "x"', "utf-8")
+
+    with pytest.raises(ConfigurationError, match=r"x\.toml:3: 'naem' is .*did you mean name"):
+        load(Example, {"needed": 1}, path)
+
+
+def test_who_must_mend_a_value_depends_on_where_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text('wait = "soon"', "utf-8")
+
+    with pytest.raises(click.UsageError, match="--wait"):
+        load(Example, {"needed": 1, "wait": "soon"}, None)
+    with pytest.raises(ConfigurationError, match=r"x\.toml:1: wait: .*length of time"):
+        load(Example, {"needed": 1}, path)
+    monkeypatch.setenv("EXAMPLE_WAIT", "later")
+    with pytest.raises(ConfigurationError, match="EXAMPLE_WAIT"):
+        load(Example, {"needed": 1}, path)
+
+
+def test_settings_that_contradict_each_other_are_told_where_one_of_them_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text("\nenough = 3\n", "utf-8")
+
+    with pytest.raises(click.UsageError, match=r"^--needed: needed \(9\) must not"):
+        load(Example, {"needed": 9}, path)
+    monkeypatch.setenv("EXAMPLE_NEEDED", "9")
+    with pytest.raises(ConfigurationError, match=r"^EXAMPLE_NEEDED: needed"):
+        load(Example, {}, path)
+    path.write_text("\nneeded = 9\nenough = 3\n", "utf-8")
+    monkeypatch.delenv("EXAMPLE_NEEDED")
+    with pytest.raises(ConfigurationError, match=r"x\.toml:2: needed: needed"):
+        load(Example, {}, path)
+
+
+def test_a_missing_value_names_all_three_places() -> None:
+    with pytest.raises(click.UsageError, match=r"--needed .*EXAMPLE_NEEDED"):
+        load(Example, {}, None)
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (b"\nname = '\xff'", "2:9"),
+        (b"= 1", "1:1"),
+        (b"wait = 1\nname = [\n1,\n", "2"),
+        (b"wait = 1\r\nname = x", "2:8"),
+        (b"\nname = " + b"[" * 9999, "2"),
+        (b"\nname = " + b"9" * 9999, "2"),
+        (b"\xef\xbb\xbfname = 1", "1:1"),
+    ],
+    ids=["bytes", "statement", "list", "value", "depth", "digits", "mark"],
+)
+def test_a_file_that_is_no_toml_is_refused_with_the_line(
+    tmp_path: Path, content: bytes, place: str
+) -> None:
+    path = tmp_path / "x.toml"
+    path.write_bytes(content)
+
+    with pytest.raises(ConfigurationError, match=rf"x\.toml:{place}: .*not valid TOML"):
+        load(Example, {"needed": 1}, path)
+
+
+def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot read"):
+        load(Example, {"needed": 1}, tmp_path / "none.toml")
+
+
+def test_a_file_that_is_a_pipe_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=("needed = 3",))
+    writer.start()
+
+    assert load(Example, {}, path).needed == 3
+    writer.join()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "reason"),
+    [
+        ("needed", "many", "'many' is not a whole number"),
+        ("log_format", "xml", "'xml' is not text or json"),
+        ("word", "a b*", "'a b*' must not hold ' ', '*'"),
+        ("colour", "blue", "'blue' is not 'red' or 'green'"),
+    ],
+)
+def test_a_value_that_will_not_do_is_named_with_what_would(
+    setting: str, value: str, reason: str
+) -> None:
+    class Worded(Example):
+        word: Annotated[str, Field(pattern=r"^[^\s.*>]*$")] = "w"
+        colour: Literal["red", "green"] = "red"
+
+    with pytest.raises(click.UsageError) as refused:
+        load(Worded, {"needed": "1", setting: value}, None)
+
+    assert refused.value.message == f"--{setting.replace('_', '-')}: {reason}"

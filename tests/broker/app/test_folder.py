@@ -1,0 +1,130 @@
+"""Folders and files are reached through no link, pipe or device that another user has put in their place."""
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker.app.folder import make_folder, open_folder, read_file
+
+FOREIGN = (12345, 12346)
+ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes another user's folder")
+
+
+def planted_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+PLANTED: dict[str, Callable[[Path], object]] = {
+    "link": lambda path: path.symlink_to(path.with_name("secret")),
+    "dangling link": lambda path: path.symlink_to(path.with_name("nowhere")),
+    "pipe": lambda path: os.mkfifo(path),
+    "folder": lambda path: path.mkdir(),
+    "socket": planted_socket,
+}
+
+
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY, os.O_RDWR, os.O_RDWR | os.O_CREAT])
+@pytest.mark.parametrize("kind", PLANTED)
+def test_only_a_regular_file_is_opened_and_nothing_waited_for(
+    tmp_path: Path, kind: str, flags: int
+) -> None:
+    (tmp_path / "secret").write_text("theirs")
+    PLANTED[kind](tmp_path / "file")
+
+    with (
+        open_folder(tmp_path) as folder,
+        pytest.raises(OSError, match=r"link|regular|directory") as refused,
+    ):
+        folder.open("file", flags)
+
+    assert refused.value.filename == str(tmp_path / "file")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_what_is_refused_is_said_in_words(tmp_path: Path) -> None:
+    (tmp_path / "file").symlink_to("nowhere")
+
+    with open_folder(tmp_path) as folder, pytest.raises(OSError, match="symbolic link"):
+        folder.open("file", os.O_RDONLY)
+    with open_folder(tmp_path) as folder, pytest.raises(OSError, match="symbolic link"):
+        folder.enter("file")
+
+
+def test_our_own_links_lead_to_folders_and_files_that_are_named(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").write_text("ours")
+    (tmp_path / "here").symlink_to("there")
+    (tmp_path / "short").symlink_to(tmp_path / "here" / "file")
+
+    assert read_file(tmp_path / "here" / "file") == b"ours"
+    assert read_file(tmp_path / "short") == b"ours"
+    with make_folder(tmp_path / "here" / ".." / "here" / "new" / "inner") as made:
+        assert os.path.samestat(os.fstat(made.descriptor), (tmp_path / "there/new/inner").stat())
+
+
+def test_links_in_a_ring_come_to_an_end(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+
+    with pytest.raises(OSError, match="Too many levels"):
+        open_folder(tmp_path / "a")
+    with pytest.raises(OSError, match="Too many levels"):
+        read_file(tmp_path / "a")
+
+
+@ONLY_ROOT
+@pytest.mark.parametrize("place", ["", "inner"], ids=["last", "middle"])
+def test_root_follows_no_link_of_another_users_folder(tmp_path: Path, place: str) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    (tmp_path / "victim" / "inner").mkdir(parents=True)
+    (tmp_path / "victim" / "inner" / "file").write_text("root's")
+    (store / "tls").symlink_to(tmp_path / "victim")
+    os.chown(store, *FOREIGN)
+
+    for reach in (open_folder, make_folder, lambda path: read_file(path / "file")):
+        with pytest.raises(OSError, match="tls is another user's link"):
+            reach(store / "tls" / place)
+
+
+@ONLY_ROOT
+def test_root_follows_no_link_that_another_user_put_into_roots_folder(tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "theirs").symlink_to("victim")
+    os.chown(tmp_path / "theirs", *FOREIGN, follow_symlinks=False)
+
+    with pytest.raises(OSError, match="another user's link"):
+        open_folder(tmp_path / "theirs")
+
+
+def test_a_file_is_read_in_a_folder_that_may_not_be_listed(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "file").write_text("ours")
+    (tmp_path / "inner").chmod(0o300)
+
+    assert read_file(tmp_path / "inner" / "file") == b"ours"
+
+
+@ONLY_ROOT
+def test_a_folder_that_root_makes_in_another_users_is_that_users(tmp_path: Path) -> None:
+    os.chown(tmp_path, *FOREIGN)
+
+    with open_folder(tmp_path) as folder:
+        folder.make("new").close()
+
+    found = (tmp_path / "new").stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (*FOREIGN, 0o750)
+
+
+def test_a_folder_is_made_with_its_mode_and_what_was_there_keeps_its_own(tmp_path: Path) -> None:
+    make_folder(tmp_path / "new", 0o700).close()
+    make_folder(tmp_path / "new", 0o750).close()
+
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="Not a directory"):
+        open_folder(tmp_path / "file")

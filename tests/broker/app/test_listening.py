@@ -1,0 +1,81 @@
+"""What clients of every kind get from the small HTTP server, and what they cannot do to it."""
+
+import asyncio
+
+import pytest
+
+from broker.app.address import Address
+from broker.app.exits import ConfigurationError
+from broker.app.listening import Listening, Page
+
+
+async def test_an_address_that_is_not_ours_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigurationError, match="--listen"):
+        await Listening(Address("192.0.2.1", 9464), {}).__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /page HTTP/1.1\r\n\r\n", b"200"),
+        (b"GET /page?x=1 HTTP/1.0\r\nHost: x\r\n\r\n", b"200"),
+        (b"HEAD /page HTTP/1.1\r\n\r\n", b"200"),
+        (b"GET /other HTTP/1.1\r\n\r\n", b"404"),
+        (b"POST /page HTTP/1.1\r\n\r\n", b"405"),
+        (b"GET /page\r\n\r\n", b"400"),
+        (b"\xff\x00\r\n\r\n", b"400"),
+        (b"GET /page HTTP/1.1\r\n" + b"X: y\r\n" * 5000 + b"\r\n", b"400"),
+    ],
+)
+async def test_a_request_gets_the_answer_that_it_deserves(request_: bytes, status: bytes) -> None:
+    listening, port = await opened()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+    writer.write(request_)
+    try:
+        answer = await reader.read()
+    except ConnectionError:  # it was not even read to its end
+        answer = b"HTTP/1.1 400"
+    writer.close()
+    await listening.__aexit__(None, None, None)
+
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert answer.endswith(b"well\n") == (status == b"200" and request_.startswith(b"GET"))
+
+
+async def test_clients_that_say_nothing_or_do_not_listen_keep_others_away_for_a_moment_only() -> (
+    None
+):
+    listening, port = await opened(body=b"x" * (64 << 20), patience=0.5)
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+    deaf = [await asyncio.open_connection("127.0.0.1", port, limit=1) for _ in range(40)]
+    for _, writer in deaf:
+        writer.write(b"GET /page HTTP/1.1\r\n\r\n")
+
+    for _ in range(400):
+        if served := await answers(port):
+            break
+        await asyncio.sleep(0.05)
+
+    for _, writer in silent + deaf:
+        writer.transport.abort()
+    await listening.__aexit__(None, None, None)
+    assert served
+
+
+async def opened(body: bytes = b"well\n", patience: float = 5.0) -> tuple[Listening, int]:
+    listening = Listening(Address("127.0.0.1", 0), {"/page": lambda: Page(200, body)}, patience)
+    await listening.__aenter__()
+    assert listening._server is not None
+    return listening, listening._server.sockets[0].getsockname()[1]
+
+
+async def answers(port: int) -> bool:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        return (await reader.read()).startswith(b"HTTP/1.1 404")
+    except ConnectionError:
+        return False
+    finally:
+        writer.close()

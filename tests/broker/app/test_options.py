@@ -1,0 +1,72 @@
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+from hypothesis import given as hypothesis_given
+from hypothesis import strategies as st
+
+from broker.app.options import given, settings_options, spread
+from broker.settings import APPLY_FIELDS, RUN_FIELDS, BrokerSettings
+
+
+@click.command()
+@settings_options(BrokerSettings, RUN_FIELDS)
+def command(**options: Any) -> None:
+    settings = given(BrokerSettings, options)
+    click.echo(f"{settings.partitions} {settings.max_age} {settings.http}")
+
+
+def test_every_setting_of_a_command_is_an_option_with_its_manual() -> None:
+    text = " ".join(CliRunner().invoke(command, ["--help"]).output.split())
+
+    for name in RUN_FIELDS:
+        assert f"--{name.replace('_', '-')}" in text
+    assert "[default: 1d]" in text
+    assert "[default: 512MiB]" in text
+
+
+def test_an_option_that_is_not_given_leaves_the_file_its_say(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text('partitions = 3\nhttp = ""\n', "utf-8")
+
+    result = CliRunner().invoke(command, ["--config", str(path), "--max-age", "2d"])
+
+    assert result.output == "3 2 days, 0:00:00 None\n"
+
+
+def test_the_config_file_can_be_named_in_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text("partitions = 7\n", "utf-8")
+    monkeypatch.setenv("LOGBROKER_CONFIG", str(path))
+
+    assert CliRunner().invoke(command, []).output.startswith("7 ")
+
+
+def test_commands_name_only_settings_that_exist() -> None:
+    assert set(BrokerSettings.model_fields) >= APPLY_FIELDS
+
+
+@pytest.mark.parametrize(
+    ("words", "result"),
+    [
+        (["--file", "a", "b"], ["--file", "a", "--file", "b"]),
+        (["--file", "a", "b", "--host", "h"], ["--file", "a", "--file", "b", "--host", "h"]),
+        (["--file", "a", "status", "x"], ["--file", "a", "status", "x"]),
+        (["--file", "status", "b"], ["--file", "status", "--file", "b"]),
+        (["--host", "a", "b"], ["--host", "a", "b"]),
+        ([], []),
+    ],
+)
+def test_words_after_a_repeatable_option_are_spread(words: list[str], result: list[str]) -> None:
+    assert spread(words, {"--file"}, {"status"}) == result
+
+
+@hypothesis_given(st.lists(st.sampled_from(["--file", "--host", "a", "b", "status", "-"])))
+def test_spreading_keeps_every_word_in_its_order(words: list[str]) -> None:
+    result = iter(spread(words, {"--file"}, {"status"}))
+
+    assert all(word in result for word in words)

@@ -1,0 +1,199 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from broker.app.exits import ConfigurationError, Exit, FencedError, OperatorError
+from broker.app.program import run
+
+
+@pytest.fixture(autouse=True)
+def _keep_signals() -> Iterator[None]:
+    handler, hook = signal.getsignal(signal.SIGTERM), sys.unraisablehook
+    yield
+    signal.signal(signal.SIGTERM, handler)
+    sys.unraisablehook = hook
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OperatorError("mend it"), 1),
+        (ConfigurationError("mend it"), 78),
+        (FencedError("mend it"), 78),
+        (click.UsageError("mend it"), 2),
+        (click.ClickException("mend it"), 1),
+    ],
+)
+def test_an_error_that_a_person_must_mend_is_one_line_and_its_code(
+    error: Exception, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command(name="example")
+    def command() -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as ended:
+        run(command, [])
+
+    said = capsys.readouterr().err
+    assert ended.value.code == code
+    assert said.startswith("example: mend it")
+    assert said.count("\n") == 1
+
+
+def test_a_command_line_without_a_command_shows_the_help_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @click.group(name="example")
+    def group() -> None:
+        """Do what is asked."""
+
+    with pytest.raises(SystemExit) as ended:
+        run(group, [])
+
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said.startswith("Usage: ")
+    assert "see example --help" not in said
+
+
+def test_a_reader_of_our_output_that_went_away_is_no_traceback() -> None:
+    @click.command(name="example")
+    def command() -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(SystemExit) as ended:
+        run(command, [])
+
+    assert ended.value.code == 1
+
+
+def test_a_defect_of_ours_is_not_hidden() -> None:
+    @click.command(name="example")
+    def command() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(command, [])
+
+
+def test_done_is_0(capsys: pytest.CaptureFixture[str]) -> None:
+    @click.command(name="example")
+    def command() -> None:
+        click.echo("fine")
+
+    with pytest.raises(SystemExit) as ended:
+        run(command, [])
+
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == "fine\n"
+
+
+@pytest.mark.parametrize(("arguments", "code"), [([], Exit.DONE), (["--once"], Exit.FAILED)])
+def test_a_signal_before_anything_is_under_way_ends_it_in_order(
+    arguments: list[str], code: Exit
+) -> None:
+    @click.command(context_settings={"ignore_unknown_options": True})
+    @click.argument("rest", nargs=-1)
+    def command(rest: tuple[str, ...]) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as ended:
+        run(command, arguments)
+
+    assert ended.value.code == code
+
+
+def test_a_second_sigterm_does_not_break_into_the_tidying_up_of_the_first() -> None:
+    tidied: list[str] = []
+
+    @click.command()
+    def command() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            tidied.append("all")
+
+    with pytest.raises(SystemExit) as ended:
+        run(command, [])
+
+    assert ended.value.code == Exit.DONE
+    assert tidied == ["all"]
+
+
+def test_a_signal_that_comes_where_nothing_can_be_raised_ends_it_all_the_same() -> None:
+    script = """
+import os, signal, sys, time
+import click
+from broker.app.program import run
+
+class Tidied:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+@click.command()
+def command():
+    Tidied()
+    Tidied()
+    time.sleep(30)
+
+run(command, [])
+"""
+    began = time.monotonic()
+
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert time.monotonic() - began < 15
+
+
+def test_a_wrong_word_refers_to_the_help_of_the_command_that_it_was_said_to(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    group = click.Group("example", {"show": click.Command("show")})
+
+    with pytest.raises(SystemExit):
+        run(group, ["show", "--wrong"])
+
+    assert "(see example show --help)" in capsys.readouterr().err
+
+
+def test_with_json_the_last_word_is_an_object_too_and_so_is_a_defect() -> None:
+    script = (
+        "import click\n"
+        "from broker.app.configuration import ProgramSettings\n"
+        "from broker.app.exits import ConfigurationError\n"
+        "from broker.app.program import log_to_stderr, run\n"
+        "@click.command(name='example')\n"
+        "@click.option('--defect', is_flag=True)\n"
+        "def command(defect):\n"
+        "    log_to_stderr(ProgramSettings(log_format='json'))\n"
+        "    raise ZeroDivisionError if defect else ConfigurationError('mend\\nit')\n"
+        "run(command, __import__('sys').argv[1:])\n"
+    )
+
+    def said(*arguments: str) -> tuple[int, dict[str, str]]:
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=180,
+        )
+        return done.returncode, json.loads(done.stderr)
+
+    code, word = said()
+    defect_code, defect = said("--defect")
+
+    assert (code, word["logger"], word["message"]) == (78, "example", "mend\nit")
+    assert (defect_code, defect["level"]) == (1, "critical")
+    assert "ZeroDivisionError" in defect["exception"]

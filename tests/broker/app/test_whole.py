@@ -1,0 +1,190 @@
+"""Files that are whole: one of many writers' contents, nobody else's, and nothing left of writers that died."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from broker.app.exits import OperatorError
+from broker.app.folder import open_folder
+from broker.app.whole import clear_away, half_made, replacing, write_for_owner, write_whole
+
+WRITER = """
+import sys
+from pathlib import Path
+from broker.app.folder import open_folder
+from broker.app.whole import half_made
+with open_folder(Path(sys.argv[1])) as folder, half_made(folder, sys.argv[2]) as half:
+    print(half.path, flush=True)
+    sys.stdin.read()
+"""
+RACER = """
+import sys
+from pathlib import Path
+from broker.app.whole import write_whole
+path, letter = Path(sys.argv[1]), sys.argv[2]
+print(flush=True)
+sys.stdin.read(1)
+for size in range(1, 200):
+    write_whole(path, letter * size * 500 + ".")
+"""
+ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_that_cannot_be_replaced_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+
+    with pytest.raises(OperatorError, match=r"cannot write .*conf: Is a directory"):
+        write_whole(tmp_path / "conf", "after")
+
+    assert names(tmp_path) == ["conf"]
+
+
+def test_a_file_stays_as_it_was_when_its_writer_fails(tmp_path: Path) -> None:
+    write_whole(tmp_path / "conf", "before")
+
+    with (
+        suppress(KeyboardInterrupt),
+        open_folder(tmp_path) as folder,
+        replacing(folder, "conf") as half,
+    ):
+        half.file.write(b"after")
+        raise KeyboardInterrupt
+
+    assert (tmp_path / "conf").read_text() == "before"
+    assert names(tmp_path) == ["conf"]
+
+
+def test_a_secret_is_never_open_to_others_whatever_was_there_before(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("open")
+    (tmp_path / "secret").chmod(0o666)
+
+    write_whole(tmp_path / "secret", b"whole", 0o600)
+
+    assert (tmp_path / "secret").read_bytes() == b"whole"
+    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
+    assert names(tmp_path) == ["secret"]
+
+
+def test_a_link_is_replaced_and_never_written_through(tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("theirs")
+    (tmp_path / "secret").symlink_to(tmp_path / "theirs")
+    (tmp_path / "secret.tmp").symlink_to(tmp_path / "theirs")
+
+    write_whole(tmp_path / "secret", "ours")
+
+    assert (tmp_path / "theirs").read_text() == "theirs"
+    assert not (tmp_path / "secret").is_symlink()
+    assert (tmp_path / "secret").read_text() == "ours"
+
+
+@ONLY_ROOT
+def test_what_root_writes_for_an_owner_is_his_and_the_rest_is_roots(tmp_path: Path) -> None:
+    os.chown(tmp_path, 12345, 12346)
+
+    with open_folder(tmp_path) as folder:
+        write_for_owner(folder, "his", "x")
+    write_whole(tmp_path / "ours", "x")
+
+    his, ours = (tmp_path / "his").stat(), (tmp_path / "ours").stat()
+    assert (his.st_uid, his.st_gid, ours.st_uid) == (12345, 12346, 0)
+
+
+def test_two_programs_that_write_one_file_never_leave_a_torn_one(tmp_path: Path) -> None:
+    path = tmp_path / "positions"
+    with racer(path, "a") as one, racer(path, "b") as other:
+        for program in (one, other):
+            assert program.stdout is not None
+            program.stdout.readline()
+        for program in (one, other):
+            assert program.stdin is not None
+            program.stdin.write(b"\n")
+            program.stdin.flush()
+        seen = set()
+        while one.poll() is None or other.poll() is None:
+            if path.exists():
+                text = path.read_text()
+                seen.add((frozenset(text), len(text) % 500))
+
+    assert (one.returncode, other.returncode) == (0, 0)
+    assert seen <= {(frozenset("a."), 1), (frozenset("b."), 1)}
+    assert names(tmp_path) == ["positions"]
+
+
+@contextmanager
+def racer(path: Path, letter: str) -> Iterator["subprocess.Popen[bytes]"]:
+    program = subprocess.Popen(
+        [sys.executable, "-c", RACER, path, letter], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with program:
+        try:
+            yield program
+        finally:
+            program.kill()
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_and_a_living_ones_stays(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "[mark].more").touch()
+    (tmp_path / "mark.1.tmp").touch()  # of another file
+    words = [sys.executable, "-c", WRITER, str(tmp_path), "[mark]"]
+    with (
+        subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer,
+        open_folder(tmp_path) as folder,
+    ):
+        assert writer.stdout is not None
+        theirs = Path(writer.stdout.readline().decode().strip())
+
+        clear_away(folder, "[mark]")
+        while_it_lives = theirs.exists()
+        writer.kill()
+        writer.wait()
+        left_by_the_kill = theirs.exists()
+        with half_made(folder, "[mark]"):
+            afterwards = theirs.exists()
+
+    assert (while_it_lives, left_by_the_kill, afterwards) == (True, True, False)
+    assert names(tmp_path) == ["[mark].more", "mark.1.tmp"]
+
+
+def test_writers_that_clear_away_all_the_time_keep_each_others_files(tmp_path: Path) -> None:
+    lost: list[OSError] = []
+
+    def write_often() -> None:
+        for _ in range(300):
+            try:
+                with open_folder(tmp_path) as folder, half_made(folder, "mark") as half:
+                    half.file.write(b"whole")
+                    half.file.flush()
+                    half.put("mark")
+            except OSError as error:
+                lost.append(error)
+
+    threads = [threading.Thread(target=write_often) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert lost == []
+    assert names(tmp_path) == ["mark"]
+
+
+def test_a_file_that_is_linked_never_takes_anothers_place(tmp_path: Path) -> None:
+    with open_folder(tmp_path) as folder:
+        with half_made(folder, "mark") as half:
+            half.link("mark")
+        with pytest.raises(FileExistsError), half_made(folder, "mark") as half:
+            half.link("mark")
+
+    assert names(tmp_path) == ["mark"]

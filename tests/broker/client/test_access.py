@@ -1,0 +1,281 @@
+"""Getting in at a real nats-server: by password, key, credentials and certificate, and what is said when it fails."""
+
+import asyncio
+import base64
+import binascii
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nacl.signing import SigningKey
+
+from bench.processes import Processes, wait_until
+from broker.client.access import Access
+from broker.client.connection import BrokerAway, Connection
+from broker.client.nkey import user_key
+
+pytestmark = pytest.mark.nats
+
+USERS = 'authorization { users: [ { user: "web01", password: "s3cret" } ] }'
+Serve = Callable[[str], str]
+
+
+def secured(tls: Path, name: str, more: str = "") -> str:
+    return f'tls {{ cert_file: "{tls / name}.pem", key_file: "{tls / name}.key"{more} }}\n'
+
+
+def own(tls: Path, name: str) -> dict[str, Path]:
+    return {"tls_cert": tls / f"{name}.pem", "tls_key": tls / f"{name}.key"}
+
+
+@pytest.fixture
+def serve(processes: Processes, tmp_path: Path, free_port: Callable[[], int]) -> Serve:
+    """Return a function that starts a server with some configuration, and returns where it is: host and port."""
+
+    def start(configuration: str) -> str:
+        port, path = free_port(), tmp_path / "server.conf"
+        path.write_text(f"listen: 127.0.0.1:{port}\n{configuration}")
+        binary = Path(sys.executable).with_name("nats-server")
+        server = processes.start("server", [binary, "-c", path])
+        wait_until("is ready", lambda: "Server is ready" in server.said(), 60, [server])
+        return f"127.0.0.1:{port}"
+
+    return start
+
+
+async def enter(url: str, access: Access = Access()) -> bool:  # noqa: B008 - a frozen value
+    """Connect, and return whether the line is secured."""
+    connection = Connection([url], "test", access=access)
+    try:
+        client = await connection.once()
+        await client.flush()
+        return client._is_secured()
+    finally:
+        await connection.close()
+
+
+async def refusal(url: str, access: Access) -> str:
+    with pytest.raises(BrokerAway) as raised:
+        await enter(url, access)
+    assert "s3cret" not in str(raised.value)
+    return str(raised.value)
+
+
+def encoded(kind: int, body: bytes) -> str:
+    data = bytes([kind]) + body
+    return (
+        base64.b32encode(data + binascii.crc_hqx(data, 0).to_bytes(2, "little"))
+        .decode()
+        .rstrip("=")
+    )
+
+
+def seed_and_public(kind: int) -> tuple[str, str, SigningKey]:
+    key = SigningKey(bytes([kind]) * 32)
+    seed = encoded(18 << 3 | kind >> 5, bytes([(kind & 31) << 3]) + bytes(key))
+    return seed, encoded(kind, bytes(key.verify_key)), key
+
+
+def token(issuer: str, key: SigningKey, subject: str, claims: dict[str, object]) -> str:
+    def pack(data: bytes) -> str:
+        return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+    whole = {"jti": "x", "iat": 1, "iss": issuer, "name": "n", "sub": subject}
+    parts = [{"typ": "JWT", "alg": "ed25519-nkey"}, {**whole, "nats": {**claims, "version": 2}}]
+    text = ".".join(pack(json.dumps(part).encode()) for part in parts)
+    return f"{text}.{pack(key.sign(text.encode()).signature)}"
+
+
+async def test_a_user_gets_in_by_password(serve: Serve) -> None:
+    where = serve(USERS)
+
+    await enter(f"nats://{where}", Access(user="web01", password="s3cret"))
+
+
+@pytest.mark.parametrize(
+    ("url", "access", "named"),
+    [
+        pytest.param(
+            "nats://", Access(user="web01", password="s3cret1"), "user 'web01'", id="user"
+        ),
+        pytest.param("nats://web02:s3cret@", Access(), "user 'web02'", id="address"),
+        pytest.param("nats://s3cret@", Access(), "the token", id="token"),
+        pytest.param("nats://", Access(), "a client without --creds", id="nothing"),
+    ],
+)
+async def test_who_is_refused_is_named_without_a_secret(
+    serve: Serve, url: str, access: Access, named: str
+) -> None:
+    where = serve(USERS)
+
+    said = await refusal(url + where, access)
+
+    assert f"the broker at nats://{where} refuses {named}" in said
+
+
+async def test_a_key_gets_in_and_its_file_is_read_again_at_each_connect(
+    serve: Serve, tmp_path: Path
+) -> None:
+    seed, public, _ = seed_and_public(20 << 3)
+    where = serve(f"authorization {{ users: [ {{ nkey: {public} }} ] }}")
+    file = tmp_path / "web01.nk"
+    other = SigningKey(b"2" * 32)
+    file.write_text(encoded(18 << 3 | 5, bytes([0]) + bytes(other)) + "\n")
+    connection = Connection([f"nats://{where}"], "test", access=Access(nkey=file))
+
+    with pytest.raises(BrokerAway, match=f"refuses the key of {file}"):
+        await connection.once()
+    file.write_text(f"# of web01\n{seed}\n")
+    await connection.once()
+
+    assert user_key(seed).public == public
+    await connection.close()
+
+
+async def test_a_credentials_file_gets_in_at_a_server_with_an_operator(
+    serve: Serve, tmp_path: Path
+) -> None:
+    (_, operator, operator_key), (_, account, account_key), (seed, user, _) = (
+        seed_and_public(kind << 3) for kind in (14, 0, 20)
+    )
+    none = {"subs": -1, "data": -1, "payload": -1}
+    limits = {**none, "imports": -1, "exports": -1, "wildcards": True, "conn": -1, "leaf": -1}
+    account_token = token(operator, operator_key, account, {"limits": limits, "type": "account"})
+    where = serve(
+        f"operator: {token(operator, operator_key, operator, {'type': 'operator'})}\n"
+        f"resolver: MEMORY\nresolver_preload: {{ {account}: {account_token} }}\n"
+    )
+    file = tmp_path / "web01.creds"
+    user_token = token(account, account_key, user, {**none, "type": "user"})
+    file.write_text(
+        f"-----BEGIN NATS USER JWT-----\n{user_token}\n------END NATS USER JWT------\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+    )
+
+    await enter(f"nats://{where}", Access(creds=file))
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["handshake first", "after hello"])
+async def test_both_ends_show_their_certificates(serve: Serve, tls: Path, first: bool) -> None:
+    authority = tls / "authority.pem"
+    more = f', ca_file: "{authority}", verify: true, handshake_first: {str(first).lower()}'
+    where = serve(secured(tls, "server", more))
+
+    access = Access(tls_ca=authority, tls_first=first, **own(tls, "client"))
+
+    pair = "".join((tls / f"client.{ending}").read_text() for ending in ("pem", "key"))
+    in_text = Access(tls_ca_pem=authority.read_text(), tls_cert_pem=pair, tls_first=first)
+
+    assert await enter(f"nats://{where}", access)
+    assert await enter(f"nats://{where}", in_text)
+
+
+async def test_tls_is_used_where_the_server_leaves_the_choice(serve: Serve, tls: Path) -> None:
+    where = serve(f"allow_non_tls: true\n{secured(tls, 'server')}")
+
+    assert await enter(f"tls://{where}", Access(tls_ca=tls / "authority.pem"))
+
+
+@pytest.mark.parametrize("scheme", ["tls", "nats"])
+async def test_no_password_goes_to_a_server_without_tls(
+    scheme: str, free_port: Callable[[], int], tls: Path
+) -> None:
+    heard, ended = bytearray(), asyncio.Event()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            b'INFO {"server_id":"x","version":"2.15.1","auth_required":true,"max_payload":1}\r\n'
+        )
+        heard.extend(await reader.read())
+        writer.close()
+        await writer.wait_closed()
+        ended.set()
+
+    port = free_port()
+    async with await asyncio.start_server(listen, "127.0.0.1", port):
+        authority = None if scheme == "tls" else tls / "authority.pem"
+        access = Access(user="web01", password="s3cret", tls_ca=authority)
+        said = await refusal(f"{scheme}://127.0.0.1:{port}", access)
+        await ended.wait()
+
+    assert "offers no TLS" in said
+    assert heard == b""
+
+
+@pytest.mark.parametrize(
+    ("server", "authority", "words"),
+    [
+        pytest.param("server", "stranger.pem", "issuer", id="wrong authority"),
+        pytest.param("server", "", "issuer", id="authorities of the system"),
+        pytest.param("elsewhere", "authority.pem", "mismatch", id="name of another"),
+        pytest.param("expired", "authority.pem", "expired", id="expired"),
+    ],
+)
+async def test_a_certificate_that_does_not_hold_is_refused_with_the_reason(
+    serve: Serve, tls: Path, server: str, authority: str, words: str
+) -> None:
+    where = serve(secured(tls, server))
+
+    access = Access(tls_ca=tls / authority if authority else None)
+    said = await refusal(f"tls://{where}", access)
+
+    assert words in said
+    assert "--tls-ca" in said
+
+
+@pytest.mark.parametrize("mine", ["", "expired"], ids=["none", "expired"])
+async def test_a_server_that_wants_another_certificate_is_said_to(
+    serve: Serve, tls: Path, mine: str
+) -> None:
+    authority = tls / "authority.pem"
+    where = serve(secured(tls, "server", f', ca_file: "{authority}", verify: true'))
+
+    access = Access(tls_ca=authority, **(own(tls, mine) if mine else {}))
+    said = await refusal(f"nats://{where}", access)
+
+    assert "TLS handshake" in said
+
+
+def test_logbroker_gets_in_as_well(
+    serve: Serve, tls: Path, tmp_path: Path, logbroker: Callable[..., Any]
+) -> None:
+    store = f'jetstream {{ store_dir: "{tmp_path}/store" }}\n'
+    where = serve(f"{secured(tls, 'server')}{store}{USERS}")
+    access = ("--server", where, "--tls-ca", tls / "authority.pem", "--user", "web01")
+
+    refused = logbroker("status", *access, LOGBROKER_PASSWORD="s3cret1")
+    applied = logbroker("apply", *access, LOGBROKER_PASSWORD="s3cret")
+    shown = logbroker("status", *access, LOGBROKER_PASSWORD="s3cret")
+
+    assert "refuses user 'web01'" in refused.stderr
+    assert (refused.returncode, applied.returncode, shown.returncode) == (1, 0, 0), applied.stderr
+    assert "s3cret" not in refused.stderr
+
+
+async def test_a_dead_server_of_several_costs_nothing(serve: Serve) -> None:
+    where = serve("")
+    for _ in range(6):  # in whatever order they are tried
+        connection = Connection(["nats://127.0.0.1:1", f"nats://{where}"], "test")
+        await connection.once()
+        await connection.close()
+
+
+async def test_a_broker_that_is_full_is_told_from_one_that_is_not_there(serve: Serve) -> None:
+    where = serve(
+        """accounts { SHIP {
+             users: [ { user: "web01", password: "s3cret" } ]
+             limits { max_connections: 1 }
+           } }"""
+    )
+    access = Access(user="web01", password="s3cret")
+    first = Connection([f"nats://{where}"], "test", access=access)
+    await first.once()
+
+    said = await refusal(f"nats://{where}", access)
+
+    assert "lets in nobody more: maximum account active connections exceeded" in said
+    assert "--host-connections" in said
+    await first.close()

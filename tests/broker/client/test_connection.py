@@ -1,0 +1,112 @@
+import asyncio
+import random
+import time
+from typing import Any
+
+import pytest
+
+from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
+
+pytestmark = pytest.mark.nats
+
+
+async def test_a_broker_that_is_away_is_said_at_once_to_a_person_who_waits() -> None:
+    with pytest.raises(BrokerAway, match="logbroker run"):
+        await Connection(["nats://127.0.0.1:1"], "test").once()
+
+
+async def test_an_error_answer_is_rejected_with_its_number(fresh_url: str) -> None:
+    connection = Connection([fresh_url], "test")
+
+    with pytest.raises(Rejected) as raised:
+        await connection.api("STREAM.INFO.NOWHERE")
+
+    assert (raised.value.code, raised.value.error) == (404, 10059)
+    await connection.close()
+
+
+async def test_a_subject_that_nobody_listens_to_is_rejected(fresh_url: str) -> None:
+    connection = Connection([fresh_url], "test")
+
+    with pytest.raises(Rejected):
+        await connection.request("logs.p0.web01", b"x")
+
+    await connection.close()
+
+
+async def test_an_answer_that_does_not_come_ends_in_time(fresh_url: str) -> None:
+    connection = Connection([fresh_url], "test")
+
+    async def say_nothing(_: Any) -> None:
+        return
+
+    await connection.subscribe("silence", say_nothing)
+    begun = time.monotonic()
+    with pytest.raises(ConnectionLost, match=r"no answer in 0\.3 s"):
+        await connection.request("silence", patience=0.3)
+
+    assert time.monotonic() - begun < 3  # seconds; without that patience it would be 5
+    await connection.close()
+
+
+async def test_a_call_under_way_ends_when_the_broker_is_killed_and_the_next_one_waits_for_it(
+    own_server: Any,
+) -> None:
+    connection = Connection([own_server.url], "test")
+
+    async def say_nothing(_: Any) -> None:
+        return
+
+    await connection.subscribe("silence", say_nothing)
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(_outcome(connection))
+        await asyncio.sleep(0.2)
+        await asyncio.to_thread(own_server.kill_and_restart)
+
+    assert waiting.result() == "ConnectionLost"
+    assert (await connection.api("INFO", patience=20))["streams"] == 0
+    await connection.close()
+
+
+async def _outcome(connection: Connection) -> str:
+    try:
+        await connection.request("silence", patience=30)
+    except ConnectionLost as error:
+        return type(error).__name__
+    return "answered"
+
+
+async def test_nothing_is_kept_back_for_a_broker_that_is_away(own_server: Any) -> None:
+    connection = Connection([own_server.url], "test")
+    await connection.client()
+    await asyncio.to_thread(own_server.stop)
+    await asyncio.sleep(0.2)
+
+    with pytest.raises(ConnectionLost):
+        await connection.publish("logs.p0.web01", b"x")
+
+    await asyncio.to_thread(own_server.start)
+    await connection.close()
+
+
+def test_a_password_in_an_address_is_never_shown() -> None:
+    connection = Connection(["nats://web01:secret@broker:4222", "other:4222"], "test")
+
+    assert connection.servers == "nats://broker:4222, other:4222"
+
+
+async def test_a_cancellation_is_heard_whenever_it_comes(fresh_url: str) -> None:
+    chance = random.Random(5)
+    lost = 0
+    for _ in range(300):
+        connection = Connection([fresh_url], "test")
+        connecting = asyncio.create_task(connection.client())
+        for _ in range(chance.randrange(1, 100)):
+            await asyncio.sleep(0)
+        if not connecting.done():
+            connecting.cancel()
+            await asyncio.wait({connecting})
+            lost += not connecting.cancelled()
+        await connection.close()
+
+    assert lost == 0

@@ -1,0 +1,116 @@
+"""Messages are cut out of what was read, wherever it was cut on its way; a tap hears them whole and in order."""
+
+import asyncio
+import random
+from typing import Any, cast
+
+import pytest
+from nats.errors import ProtocolError
+
+from broker.client.connection import Arrived, Connection, Message
+from broker.client.receiving import ReceivingClient
+
+HEAD = b"NATS/1.0\r\nLog-Agent: a: b\r\nLog-Read-At: 2\r\n\r\n"
+
+
+def wire(head: bytes, data: bytes, reply: bytes = b"") -> bytes:
+    words = [b"HMSG" if head else b"MSG", b"logs.p0.a", b"1", *([reply] if reply else [])]
+    sizes = [b"%d" % len(head)] if head else []
+    return b" ".join([*words, *sizes, b"%d" % len(head + data)]) + b"\r\n" + head + data + b"\r\n"
+
+
+class Heard(ReceivingClient):
+    """A client that was never connected, and remembers what came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[Arrived] = []
+        self.others: list[tuple[Any, ...]] = []
+        self.pings = 0
+        self.taps[b"1"] = self.messages.append
+
+    async def _process_msg(self, *words: Any) -> None:
+        self.others.append(words)
+
+    async def _process_ping(self) -> None:
+        self.pings += 1
+
+
+async def test_messages_are_whole_wherever_the_line_was_cut() -> None:
+    chance = random.Random(7)
+    sent = []
+    for number in range(60):
+        data = chance.choice([b"", b"\r\n", b"PING\r\n", chance.randbytes(chance.randrange(3000))])
+        head = chance.choice([b"", HEAD])
+        sent.append(Arrived("logs.p0.a", chance.choice(["", f"r.{number}"]), head, data))
+    text = b"PING\r\n".join(wire(m.head, m.data, m.reply.encode()) for m in sent)
+
+    for most in (1, 2, 7, 400, 5_000, len(text)):
+        client, at = Heard(), 0
+        while at < len(text):
+            step = chance.randint(1, most)
+            await client._ps.parse(text[at : at + step])
+            at += step
+        assert client.messages == sent
+        assert client.pings == len(sent) - 1
+        assert not client.others
+
+
+async def test_what_nobody_has_tapped_goes_the_way_of_the_library() -> None:
+    client = Heard()
+    client.taps.clear()
+
+    await client._ps.parse(wire(HEAD, b"x", b"back") + wire(b"", b"y"))
+
+    assert client.others == [
+        (1, b"logs.p0.a", b"back", b"x", HEAD),
+        (1, b"logs.p0.a", b"", b"y", None),
+    ]
+
+
+@pytest.mark.parametrize("text", [b"MSG a 1 x\r\n", b"HMSG a 1 1 1 x\r\n", b"NONSENSE\r\n"])
+async def test_nonsense_ends_the_line(text: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        await Heard()._ps.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("head", "headers"),
+    [
+        (b"", None),
+        (b"NATS/1.0\r\n\r\n", None),
+        (HEAD, {"Log-Agent": "a: b", "Log-Read-At": "2"}),
+        (b"NATS/1.0 404\r\n\r\n", {"Status": "404", "Description": ""}),
+        (
+            b"NATS/1.0 409 Message Size Exceeds MaxBytes\r\nA:b\r\n\r\n",
+            {"Status": "409", "Description": "Message Size Exceeds MaxBytes", "A": "b"},
+        ),
+        (b"NATS/1.0\r\nno colon\r\n\xff: x\r\ntwo words: x\r\nA: \xff \r\n\r\n", {"A": "\ufffd"}),
+    ],
+)
+def test_headers_are_read_as_others_read_them(head: bytes, headers: dict[str, str] | None) -> None:
+    assert Arrived("a", "", head, b"").headers == headers
+
+
+async def test_a_tap_hears_what_a_subscription_does(logs_url: str) -> None:
+    connection = Connection([logs_url], "test")
+    tapped: list[Arrived] = []
+    heard: asyncio.Queue[Message] = asyncio.Queue()
+    tap = await connection.tap("elsewhere", tapped.append)
+    await connection.subscribe("elsewhere", heard.put)
+    sizes = [0, 1, 5, 300_000, 2, 800_000, 3] * 4
+
+    for number, size in enumerate(sizes):
+        await connection.publish(
+            "elsewhere", b"x" * size, headers={"Number": str(number)} if number % 2 else None
+        )
+    async with asyncio.timeout(60):
+        messages = [await heard.get() for _ in sizes]
+
+    assert [(m.data, m.headers, m.subject) for m in messages] == [
+        (m.data, m.headers, m.subject) for m in tapped
+    ]
+    assert [len(m.data) for m in tapped] == sizes
+    await tap.unsubscribe()
+    assert not cast("ReceivingClient", await connection.client()).taps
+    await connection.close()

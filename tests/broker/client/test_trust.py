@@ -1,0 +1,85 @@
+import pytest
+
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.trust import Trust, attempts, is_cut_off
+
+SILENCE = ConnectionLost("no answer")
+NO_LEADER = [Rejected(503, 0, "nobody listens"), Rejected(503, 10008, "no leader")]
+
+
+def test_a_server_is_left_when_it_has_been_silent_for_long_enough_in_all() -> None:
+    trust = Trust()
+
+    assert not trust.is_lost(SILENCE, 2.5, 2.5)
+    assert trust.is_lost(SILENCE, 2.5, 5.1)
+
+
+@pytest.mark.parametrize("answer", [None, Rejected(503, 10077, "maximum bytes exceeded")])
+def test_any_answer_of_a_leader_makes_up_for_the_silence_before(answer: Rejected | None) -> None:
+    trust = Trust()
+    trust.is_lost(SILENCE, 4.0, 4.0)
+    trust.is_lost(answer, 0.0, 4.1)
+
+    assert not trust.is_lost(SILENCE, 4.0, 8.1)
+
+
+@pytest.mark.parametrize("error", [10071, 10164])
+def test_a_refusal_for_a_write_in_hand_is_no_sign_of_a_leader(error: int) -> None:
+    """A leader that was cut off has what we sent it before in hand for as long as it takes itself for the leader."""
+    trust = Trust()
+    trust.is_lost(SILENCE, 4.0, 4.0)
+
+    assert not trust.is_lost(Rejected(400, error, "wrong last sequence"), 0.0, 4.1)
+    assert trust.is_lost(SILENCE, 1.0, 5.1)
+
+
+@pytest.mark.parametrize("refusal", NO_LEADER)
+def test_a_server_that_knows_no_leader_is_left_after_the_time_of_an_election(
+    refusal: Rejected,
+) -> None:
+    trust = Trust()
+
+    assert [trust.is_lost(refusal, 0.0, now) for now in (10.0, 15.0, 21.9, 22.0)] == [
+        *(False, False, False),
+        True,
+    ]
+
+
+def test_a_broker_that_is_full_is_not_cut_off() -> None:
+    trust = Trust()
+    full = Rejected(503, 10077, "maximum bytes exceeded")
+
+    assert not any(trust.is_lost(full, 0.0, float(now)) for now in range(100))
+
+
+def test_the_only_server_is_given_all_its_time() -> None:
+    assert list(attempts(["a"], "a", [])) == [("a", 3)]
+
+
+def test_the_server_that_was_lost_is_tried_last_and_slow_ones_once_more() -> None:
+    slow: list[str] = []
+    order = []
+    for server, seconds in attempts(["a", "b", "c"], "a", slow):
+        order.append((server, seconds))
+        if server == "c" and seconds == 1:
+            slow.append("c")
+
+    assert order == [("b", 1), ("c", 1), ("a", 1), ("c", 3)]
+
+
+@pytest.mark.parametrize(
+    ("known", "most", "is_alone"),
+    [
+        pytest.param(3, 3, False, id="whole"),
+        pytest.param(2, 3, False, id="one-is-gone"),
+        pytest.param(1, 3, True, id="alone"),
+        pytest.param(2, 6, True, id="alone-with-two-addresses"),
+        pytest.param(0, 0, False, id="no-cluster"),
+        pytest.param(3, 5, False, id="majority-of-five"),
+        pytest.param(2, 5, True, id="minority-of-five"),
+    ],
+)
+def test_a_server_that_knows_less_than_half_of_its_cluster_is_cut_off(
+    known: int, most: int, is_alone: bool
+) -> None:
+    assert is_cut_off(known, most) is is_alone

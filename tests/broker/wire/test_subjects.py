@@ -1,0 +1,115 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.wire.subjects import (
+    InvalidHost,
+    InvalidSubject,
+    Subject,
+    consumer_name,
+    partition_filter,
+    partition_of,
+    validate_host,
+)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        ".",
+        "..",
+        "../../etc/x",
+        "a/b",
+        ".hidden",
+        "end.",
+        "a..b",
+        "a b",
+        "a\tb",
+        "a\nb",
+        "a\x00b",
+        "a*",
+        ">",
+        "a.>",
+        "a\u2028b",
+        "a\u200bb",
+        "\udc80",
+        "x" * 254,
+        "ü" * 127,
+    ],
+)
+def test_a_host_that_could_leave_its_subject_or_folder_is_refused(host: str) -> None:
+    with pytest.raises(InvalidHost):
+        validate_host(host)
+
+
+@pytest.mark.parametrize(
+    "host", ["web01", "web1.example.net", "x" * 253, "büro-7", "a_b-c", "10.0.0.1"]
+)
+def test_an_ordinary_host_name_is_kept_as_it_is(host: str) -> None:
+    assert validate_host(host) == host
+
+
+@given(st.text())
+def test_whatever_host_is_accepted_is_one_file_name_and_comes_back_from_its_subject(
+    host: str,
+) -> None:
+    try:
+        subject = Subject.for_host(host, 10)
+    except InvalidHost:
+        return
+
+    assert "/" not in host
+    assert host not in {".", ".."}
+    assert Subject.parse(str(subject)) == subject
+    assert not any(token in {"", "*", ">"} for token in str(subject).split("."))
+
+
+@pytest.mark.parametrize(
+    ("host", "digest"),
+    [("a", 0xE40C292C), ("foobar", 0xBF9CF968)],  # test vectors of the FNV specification
+)
+def test_the_partition_is_fnv_1a_of_the_name(host: str, digest: int) -> None:
+    assert partition_of(host, 2**32) == digest
+    assert partition_of(host, 10) == digest % 10
+
+
+def test_a_dotted_host_is_hashed_with_its_dots_as_the_go_shipper_does() -> None:
+    assert partition_of("web1.example.net", 10) == 5
+
+
+@given(st.text(min_size=1), st.integers(1, 10_000))
+def test_a_partition_counts_from_zero_and_stays_below_their_number(host: str, count: int) -> None:
+    try:
+        validate_host(host)
+    except InvalidHost:
+        return
+
+    assert 0 <= partition_of(host, count) < count
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "logs",
+        "logs.p1",
+        "logs.3.web",
+        "logs.p03.web",
+        "logs.p-1.web",
+        "log.p1.web",
+        "logs.p1234567.x",
+        "logs.p\u0661.x",
+    ],
+)
+def test_a_subject_that_we_would_not_send_is_refused(subject: str) -> None:
+    with pytest.raises((InvalidSubject, InvalidHost)):
+        Subject.parse(subject)
+
+
+def test_the_host_is_everything_after_the_second_dot() -> None:
+    assert Subject.parse("logs.p3.web1.example.net") == Subject(3, "web1.example.net")
+
+
+def test_a_partitions_filter_and_consumer_are_named_after_it() -> None:
+    assert partition_filter(3) == "logs.p3.>"
+    assert consumer_name(3) == "receiver-p3"
