@@ -20,7 +20,10 @@ from dataclasses import dataclass
 from broker.app.exits import OperatorError
 from broker.wire.subjects import own_token
 
-__all__ = ["HostLock"]
+__all__ = ["SERVICE_USER", "HostLock", "believed_users"]
+
+SERVICE_USER = "logshipper"
+"""The user of the systemd unit."""
 
 _PLACES = 8  # agents of one host that are told apart: all but the newest are about to end
 _ATTEMPTS, _PAUSE = 5, 0.01  # seconds; a name is bound a moment before its holder can be asked
@@ -41,7 +44,7 @@ class _Holder:
 class HostLock:
     """What the running agent of a host holds on this machine, for each broker by what tells it from others."""
 
-    def __init__(self, host: str, service: str = "logshipper") -> None:
+    def __init__(self, host: str, service: str = SERVICE_USER) -> None:
         """Remember the host, and as which user systemd runs shippers; nothing is held yet."""
         self._host = host
         self._service = service
@@ -66,7 +69,7 @@ class HostLock:
         if holder is None:
             return
         process = f"pid {holder.pid}" if holder.pid else "a process that cannot be seen from here"
-        if holder.user in self._believed():
+        if holder.user in believed_users(self._service):
             raise OperatorError(
                 f"logshipper ({process}) ships for {self._host} on this machine; "
                 "stop it, or use --take-over"
@@ -78,13 +81,6 @@ class HostLock:
             "unknown" if holder.user is None else holder.user,
             self._host,
         )
-
-    def _believed(self) -> set[int]:
-        believed = {0, os.geteuid()}
-        if os.geteuid() == 0:
-            with suppress(KeyError):
-                believed.add(pwd.getpwnam(self._service).pw_uid)
-        return believed
 
     def share(self, broker: str) -> None:
         """Hold the host beside whoever holds it."""
@@ -143,6 +139,15 @@ class HostLock:
             self._host,
             error.strerror or error,
         )
+
+
+def believed_users(service: str = SERVICE_USER) -> set[int]:
+    """Return whose processes are taken for agents: root's, those of this user and, by root, the service's."""
+    believed = {0, os.geteuid()}
+    if os.geteuid() == 0:
+        with suppress(KeyError):
+            believed.add(pwd.getpwnam(service).pw_uid)
+    return believed
 
 
 def _bound(name: str) -> socket.socket:

@@ -67,7 +67,7 @@ class Keeper:
         except (ConnectionLost, Rejected) as error:
             if not self._complained:
                 logger.warning(
-                    "cannot write the snapshot of the positions: %s; the headers of the stream have them too",
+                    "cannot write the snapshot of the positions: %s; a restart reads them back from the stream",
                     error,
                 )
             self._complained = True

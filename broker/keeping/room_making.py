@@ -54,21 +54,22 @@ class Making:
         self._is_in_doubt = True
 
     async def purge(self, info: Mapping[str, Any], received: Received, need: Amount) -> Purge:
-        """Take out received messages, the oldest first, as much as is needed or as there is.
+        """Take out received messages, the oldest first, as much as is needed or as there is, but the last one of each subject.
 
         Raises `Rejected`, `ConnectionLost`: some of it may have gone then.
         """
         sweep = Sweep(need, received)
+        owners = _Owners(sweep)
         for segment in received.segments(int(info["state"]["first_seq"])):
             scan = Scan(self._connection, segment.first, segment.filters)
-            await _look_through(scan, sweep, segment.until)
+            await _look_through(scan, owners, segment.until)
             if sweep.is_done:
                 break
         gone = await remove(self._connection, sweep.removals(), info["created"])
         return Purge(gone, not sweep.is_done)
 
     async def drop(self, info: Mapping[str, Any], received: Received, need: Amount) -> Drop:
-        """Take out the oldest messages, whoever has them; name those before that no receiver has.
+        """Take out the oldest messages, whoever has them, but the last one of each subject; name those before that no receiver has.
 
         Raises OSError where they cannot be named: nothing went then. `Rejected`, `ConnectionLost`.
         """
@@ -76,7 +77,7 @@ class Making:
         sweep = Sweep(need)
         state = info["state"]
         scan = Scan(self._connection, int(state["first_seq"]), [">"], origins=True)
-        await _look_through(scan, sweep, int(state["last_seq"]) + 1)
+        await _look_through(scan, _Owners(sweep), int(state["last_seq"]) + 1)
         lost = [seen for seen in sweep.chosen if not _has(received, seen)]
         ranges = dropped(lost)
         batch = secrets.token_hex(8)
@@ -119,13 +120,31 @@ class Making:
         return min(int(answer["message"]["seq"]), one.until)
 
 
-async def _look_through(scan: Scan, sweep: Sweep, until: int) -> None:
+class _Owners:
+    """Holds the last message of each subject back from a sweep: it says who owns the subject, and what the next one follows.
+
+    Without it an older agent that wakes up late would not be told that a newer one has taken over. Rights name the subjects
+    of a host, so that none can make up many.
+    """
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep = sweep
+        self._last: dict[str, Seen] = {}
+
+    def take(self, seen: Seen) -> None:
+        before = self._last.get(seen.subject)
+        self._last[seen.subject] = seen
+        if before is not None:
+            self.sweep.take(before)
+
+
+async def _look_through(scan: Scan, owners: _Owners, until: int) -> None:
     async with scan:
         while page := await scan.page():
             for seen in page:
                 if seen.sequence < until:
-                    sweep.take(seen)
-            if sweep.is_done or page[-1].sequence >= until - 1:
+                    owners.take(seen)
+            if owners.sweep.is_done or page[-1].sequence >= until - 1:
                 return
 
 

@@ -30,6 +30,7 @@ _FIRST_WINDOW, _WIDER = (
 )  # messages that are looked at for the last lines, and by how much more next
 _AT_A_TIME = 4 * 1024 * 1024  # bytes
 _MOST_KEPT = 64 * 1024 * 1024  # bytes of the last lines, which wait in memory until all are read
+_BESIDE = 200  # bytes that Python takes for a piece beside its lines and names
 _MOST_LOOKED_AT = 500_000
 _DECOMPRESSOR = zstandard.ZstdDecompressor()
 logger = logging.getLogger(__name__)
@@ -205,6 +206,10 @@ async def _newest(
     return newest.pieces()
 
 
+def _size_of(host: str, file: str, lines: bytes) -> int:
+    return _BESIDE + len(host) + len(file) + len(lines)
+
+
 class _Newest:
     """The last pieces of all that were added, as many as the lines need; headers may claim any number of lines."""
 
@@ -216,10 +221,12 @@ class _Newest:
 
     def add(self, host: str, file: str, lines: bytes) -> None:
         cut = last_lines(lines, self._most)
+        if not cut:
+            return
         count = cut.count(b"\n")
         self._pieces.append((host, file, cut, count))
         self._lines += count
-        self._size += len(cut)
+        self._size += _size_of(host, file, cut)
         while self._lines - self._pieces[0][3] >= self._most:
             self._drop_oldest()
         while self._size > _MOST_KEPT:
@@ -227,9 +234,9 @@ class _Newest:
             self._is_cut = True
 
     def _drop_oldest(self) -> None:
-        *_, lines, count = self._pieces.popleft()
+        host, file, lines, count = self._pieces.popleft()
         self._lines -= count
-        self._size -= len(lines)
+        self._size -= _size_of(host, file, lines)
 
     def pieces(self) -> list[tuple[str, str, bytes]]:
         """Return them, the oldest first, with no more lines than are asked for; says so where there are fewer."""

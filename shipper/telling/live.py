@@ -21,6 +21,7 @@ from types import TracebackType
 
 from broker.app.clients import FRESH, Clients
 from broker.wire.subjects import own_token
+from shipper.host_lock import believed_users
 from shipper.telling.report import HostReport
 
 __all__ = ["Heard", "Live", "ask"]
@@ -123,7 +124,7 @@ class Heard:
 def ask(host: str = "", patience: float = _PATIENCE) -> Heard:
     """Return what the running agents of a host on this machine say of themselves, of every host when it is empty.
 
-    Blocks, at most `patience` seconds in all. Only root asks other users' agents; process and user are the kernel's words.
+    Blocks, at most `patience` seconds in all. Root asks the agents of the service's user, too; process and user are the kernel's words.
     """
     names = sorted(_names(_prefix(host) if host else _PREFIX))
     return asyncio.run(_Asking(host).ask(names, patience)) if names else Heard()
@@ -156,8 +157,9 @@ class _Asking:
                     return  # no agent, or one user's way to fill the screen
                 self._asked[user] += 1
                 who = f"the agent with pid {process} of user {_name_of(user)}"
-                if os.geteuid() not in {0, user}:  # it would not answer, or is no agent of ours
-                    self._heard.not_asked.append(f"{who} is another user's; ask as root")
+                if not _may_ask(user):  # it would not answer, or is no agent of ours
+                    asker = "that user" if os.geteuid() == 0 else "root"
+                    self._heard.not_asked.append(f"{who} is another user's; ask as {asker}")
                     return
                 said = await _read(client)
             self._take(_report(said), process, user)
@@ -232,6 +234,11 @@ def _socket() -> socket.socket:
 
 def _trusted() -> set[int]:
     return {0, os.geteuid()}
+
+
+def _may_ask(user: int) -> bool:
+    """Whether a process of a user is taken for an agent, and would answer: any user may listen by the name of one."""
+    return user == os.geteuid() or (os.geteuid() == 0 and user in believed_users())
 
 
 def _peer_of(peer: socket.socket) -> tuple[int, int]:

@@ -51,7 +51,7 @@ def test_what_is_not_received_stays_and_hosts_wait(
     keeper = stream.look(3)
 
     left = stream.sequences()
-    assert set(there) - set(left) == {n for n in there[:6] if n % 2}
+    assert set(there) - set(left) == {n for n in there[:4] if n % 2}
     assert keeper.report.waits
     assert keeper.report.dropped_messages == 0
     assert caplog.text.count("hosts wait") == 1
@@ -85,7 +85,7 @@ def test_of_half_the_partitions_with_receivers_theirs_go_and_the_others_stay(
     keeper = stream.look(2)
 
     assert stream.sequences(THIRD) == [n for n in there if n % 2 == 0]
-    assert stream.sequences(ONE) == []
+    assert stream.sequences(ONE) == [n for n in there if n % 2][-1:]
     assert keeper.report.dropped_messages == 0
 
 
@@ -116,14 +116,15 @@ def test_a_size_that_a_client_made_up_harms_nothing(stream: Stream, size: str) -
     assert 0.4 < stream.info()["state"]["bytes"] / 1_000_000 < 0.5
 
 
-def test_a_host_that_sends_nothing_any_more_takes_no_room(stream: Stream) -> None:
+def test_of_a_host_that_sends_nothing_any_more_the_last_message_stays(stream: Stream) -> None:
+    stream.publish(OTHER)
     silent = stream.publish(OTHER)
     there = stream.fill(ONE)
     stream.commit(0, there[-1] + 1)
 
     stream.look()
 
-    assert silent not in stream.sequences()
+    assert stream.sequences(OTHER) == [silent]
 
 
 def test_a_durable_consumer_keeps_what_it_has_not_acknowledged(stream: Stream) -> None:
@@ -172,7 +173,7 @@ def test_hosts_go_on_when_receivers_have_more(stream: Stream) -> None:
     assert len(stream.fill(ONE)) > len(there) // 3
 
 
-def test_two_keepers_at_once_leave_what_one_would(stream: Stream) -> None:
+def test_two_keepers_at_once_leave_the_newest(stream: Stream) -> None:
     stream.publish(ONE, "rotated")
     there = stream.fill(ONE, OTHER)
     stream.commit(0, there[-1] + 1)
@@ -187,8 +188,9 @@ def test_two_keepers_at_once_leave_what_one_would(stream: Stream) -> None:
     stream.ask(both)
 
     left = stream.sequences()
+    # whoever asked before the other took its share takes one as well, and no more
+    assert left
     assert left == there[-len(left) :]
-    assert stream.info()["state"]["bytes"] > 400_000
 
 
 def test_the_oldest_are_dropped_by_name_when_nothing_received_is_left(dropping: Stream) -> None:
