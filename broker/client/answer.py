@@ -8,6 +8,7 @@ __all__ = ["ConnectionLost", "Denied", "Rejected", "answer_of", "stored_at"]
 
 _UNAVAILABLE = 503
 _NOBODY_LISTENS, _NO_LEADER = 0, 10008
+_WRONG_LAST_SEQUENCE, _WRITE_UNDER_WAY = 10071, 10164
 
 
 class ConnectionLost(Exception):
@@ -32,6 +33,16 @@ class Rejected(Exception):
     def is_leaderless(self) -> bool:
         """Whether a leader may be missing that the servers of a cluster are about to elect."""
         return self.code == _UNAVAILABLE and self.error in {_NOBODY_LISTENS, _NO_LEADER}
+
+    @property
+    def is_wrong_sequence(self) -> bool:
+        """Whether a write expected a sequence that is not the last one of its subject."""
+        return self.error == _WRONG_LAST_SEQUENCE
+
+    @property
+    def is_write_under_way(self) -> bool:
+        """Whether another write of the subject is under way, our own before it or one that only names it: nothing was stored."""
+        return self.error == _WRITE_UNDER_WAY
 
 
 class Denied(Rejected):

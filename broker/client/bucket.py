@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
+from broker.wire.message import EXPECTED_SEQUENCE
 
 __all__ = ["Behind", "Conflict", "Entry", "Revision", "confirm", "history", "read", "write"]
 
-_WRONG_LAST_SEQUENCE = 10071
-_UNDER_WAY = 10164  # another write of the key is, or of another one that only names it
 _TRIES, _NEXT_TRY = 100, 0.01  # seconds
 _NEVER = 2**62  # a revision that no key comes to
 _LAST = re.compile(r"wrong last sequence: ([0-9]+)")
@@ -100,10 +99,7 @@ async def _last(connection: Connection, bucket: str, key: str) -> int:
     except Rejected as error:
         if found := _LAST.search(error.description):
             return int(found[1])
-        if error.error in {
-            _WRONG_LAST_SEQUENCE,
-            _UNDER_WAY,
-        }:  # another write of the key is under way
+        if error.is_wrong_sequence or error.is_write_under_way:
             raise Behind(f"{bucket}/{key} is being written") from None
         raise
     raise ConnectionLost("a write that cannot be was answered as if it were")
@@ -129,7 +125,7 @@ async def _put(connection: Connection, bucket: str, key: str, value: bytes, revi
     try:
         answer = await _ask(connection, bucket, key, value, revision)
     except Rejected as error:
-        if error.error in {_WRONG_LAST_SEQUENCE, _UNDER_WAY}:
+        if error.is_wrong_sequence or error.is_write_under_way:
             raise Conflict(f"{bucket}/{key} is no longer at revision {revision}") from None
         raise
     return int(answer["seq"])
@@ -139,12 +135,12 @@ async def _ask(
     connection: Connection, bucket: str, key: str, value: bytes, revision: int
 ) -> dict[str, Any]:
     """Send a write, and again for a second while another one is under way: then nothing of it was stored."""
-    headers = {"Nats-Expected-Last-Subject-Sequence": str(revision)}
+    headers = {EXPECTED_SEQUENCE: str(revision)}
     for _ in range(_TRIES - 1):
         try:
             return await connection.ask(f"$KV.{bucket}.{key}", value, headers)
         except Rejected as error:
-            if error.error != _UNDER_WAY:
+            if not error.is_write_under_way:
                 raise
         await asyncio.sleep(_NEXT_TRY)
     return await connection.ask(f"$KV.{bucket}.{key}", value, headers)

@@ -17,10 +17,6 @@ _MOST_SILENCE = 4.5  # seconds in all for which answers were waited for in vain;
 _MOST_REFUSALS = (
     12.0  # seconds for which it has said that nobody leads; elections take four to nine
 )
-_WRONG_LAST_SEQUENCE = {
-    10071,
-    10164,
-}  # says one as well that leads nobody any more, and has our own write in hand
 
 
 class Trust:
@@ -38,8 +34,8 @@ class Trust:
                 self._silence += seconds
             case Rejected() if error.is_leaderless:
                 self._refused = now if self._refused is None else self._refused
-            case Rejected() if error.error in _WRONG_LAST_SEQUENCE:
-                pass
+            case Rejected() if error.is_wrong_sequence or error.is_write_under_way:
+                pass  # says so as well that leads nobody any more, and has our own write in hand
             case _:
                 self._silence, self._refused = 0.0, None
         waited = 0.0 if self._refused is None else now - self._refused

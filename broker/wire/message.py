@@ -14,6 +14,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 import zstandard
 
 __all__ = [
+    "EXPECTED_SEQUENCE",
     "MAX_ID_BYTES",
     "MAX_LINES_BYTES",
     "MAX_PATH_BYTES",
@@ -31,6 +32,9 @@ __all__ = [
     "predecessor_of",
     "split",
 ]
+
+EXPECTED_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
+"""The header by which the server compares the last sequence of a subject before it stores a message, and keeps it with it."""
 
 MAX_LINES_BYTES = 16 * 1024 * 1024
 """The most lines of one message, in bytes, decompressed: a bound on what a damaged or hostile message can cost."""
@@ -50,7 +54,6 @@ _MOST_SHOWN = 100  # characters of a wrong header in the reason why it is wrong
 
 _SPANS, _AGENT, _READ_AT = "Log-Spans", "Log-Agent", "Log-Read-At"
 _ENCODING = "Content-Encoding"
-_PREDECESSOR = "Nats-Expected-Last-Subject-Sequence"
 _SOURCE = "Nats-Stream-Source"
 _LARGEST_POSITION = 2**63  # of any file system
 _MOST_NUMBER = 2**64 - 1  # some file systems have inodes of all 64 bits
@@ -219,7 +222,7 @@ def predecessor_of(headers: Mapping[str, str] | None) -> int | None:
     """
     if not headers or _AGENT not in headers or _SOURCE in headers:
         return None
-    expected = headers.get(_PREDECESSOR, "")
+    expected = headers.get(EXPECTED_SEQUENCE, "")
     return int(expected) if _is_number(expected) else None
 
 

@@ -16,7 +16,7 @@ from broker.wire.subjects import InvalidSubject, Subject
 from shipper.positions import Positions
 from shipper.publishing.agent_id import AgentId
 from shipper.publishing.rebuild import rebuild
-from shipper.publishing.registry import UNDER_WAY, WRONG_LAST_SEQUENCE, Registry
+from shipper.publishing.registry import Registry
 from shipper.publishing.snapshots import Snapshots
 from shipper.publishing.verdict import Ruling, Stored, Verdict, review
 from shipper.publishing.waiting import Waiting
@@ -109,7 +109,7 @@ async def _claim(registry: Registry, tag: str, clock: Callable[[], int]) -> tupl
         try:
             return agent, await registry.claim(agent, clock(), None if is_last else expected)
         except Rejected as error:
-            if is_last or error.error not in {WRONG_LAST_SEQUENCE, UNDER_WAY}:
+            if is_last or not (error.is_wrong_sequence or error.is_write_under_way):
                 raise
         await asyncio.sleep(_LAG)
     raise AssertionError("the last attempt returns or raises")

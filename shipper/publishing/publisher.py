@@ -13,12 +13,13 @@ from broker.app.exits import ConfigurationError
 from broker.app.faults import fault
 from broker.client.answer import answer_of, stored_at
 from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.message import EXPECTED_SEQUENCE
 from broker.wire.streams import room_in
 from shipper.publishing.answers import Answers
 from shipper.publishing.compression import fitting
 from shipper.publishing.heading import Heading
 from shipper.publishing.ownership import Ownership, fenced_by, hold
-from shipper.publishing.registry import UNDER_WAY, WRONG_LAST_SEQUENCE, Registry
+from shipper.publishing.registry import Registry
 from shipper.publishing.rounds import Round
 from shipper.publishing.sending import patience_for, send
 from shipper.publishing.verdict import Ruling, Stored, Verdict, judge
@@ -36,7 +37,6 @@ _MOST_TRIES = 300  # before it is said who that may be; each round that is store
 _ACTUAL = re.compile(r"wrong last sequence: (\d+)")
 _MESSAGE_TOO_LARGE = 10054
 _LEAST_ROOM = 1024
-_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 logger = logging.getLogger(__name__)
 
 
@@ -91,7 +91,7 @@ class Publisher:
             except ConnectionLost as error:
                 await self._waiting.pause(f"no acknowledgement from the broker: {error}")
             except Rejected as error:
-                if error.error == UNDER_WAY:
+                if error.is_write_under_way:
                     await self._try_soon()
                     continue
                 if error.error == _MESSAGE_TOO_LARGE:
@@ -138,8 +138,8 @@ class Publisher:
             return await self._send(round_)
         except Rejected as error:
             # the write that is under way may be this round, sent before
-            self._is_pending = error.error == UNDER_WAY
-            if error.error != WRONG_LAST_SEQUENCE:
+            self._is_pending = error.is_write_under_way
+            if not error.is_wrong_sequence:
                 raise
             self._notice(error)
         return await self._settle(round_)
@@ -157,7 +157,7 @@ class Publisher:
 
     async def _send(self, round_: Round) -> int:
         reply = await self._answers.expect()
-        headers = round_.headers | {_EXPECTED: str(self._expected)}
+        headers = round_.headers | {EXPECTED_SEQUENCE: str(self._expected)}
         subject, size = self._registry.subject, len(round_.payload)
         self._is_pending = True
         fault("sending")

@@ -6,20 +6,14 @@ an agent's rights can end there (research on least rights: filter in the subject
 
 from broker.client.answer import stored_at
 from broker.client.connection import Connection
-from broker.wire.message import Origin, encode_origin
+from broker.wire.message import EXPECTED_SEQUENCE, Origin, encode_origin
 from broker.wire.streams import STREAM
 from broker.wire.subjects import Subject
 from shipper.publishing.agent_id import AgentId
 from shipper.publishing.readback import ReadBack, origin_of
 from shipper.publishing.verdict import Stored
 
-__all__ = ["UNDER_WAY", "WRONG_LAST_SEQUENCE", "Registry"]
-
-WRONG_LAST_SEQUENCE = 10071
-"""The error of JetStream for an expected sequence that is not the subject's last."""
-
-UNDER_WAY = 10164
-"""The error of JetStream while another write of the subject is under way, our own before it or one that only names it."""
+__all__ = ["Registry"]
 
 _NO_MESSAGE = "404"
 
@@ -61,5 +55,5 @@ class Registry:
         """
         headers = encode_origin(Origin(str(agent), now))
         if expected is not None:
-            headers["Nats-Expected-Last-Subject-Sequence"] = str(expected)
+            headers[EXPECTED_SEQUENCE] = str(expected)
         return stored_at(await self._connection.ask(self.subject, b"", headers))
