@@ -8,7 +8,7 @@ from pathlib import Path
 
 from broker.app.exits import OperatorError
 from broker.app.folder import make_folder
-from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.connection import Connection
 from broker.wire.streams import room_in
 from broker.wire.subjects import Subject
 from shipper.expression import Expression
@@ -82,7 +82,8 @@ async def muster(errand: Errand, known: Positions) -> Crew:
         plain = UnacknowledgedPublisher(
             errand.connection, heading, errand.waiting, errand.settings.compression
         )
-        return Crew(agent, plain.publish, await _snapshot(errand) or known, await _room(errand))
+        snapshot = await errand.waiting.until_answered(errand.snapshots.read)
+        return Crew(agent, plain.publish, snapshot or known, await _room(errand))
     registry = Registry(errand.connection, subject)
     ownership = await take_over(
         registry, errand.snapshots, known, errand.tag, errand.clock, errand.waiting
@@ -97,16 +98,6 @@ async def muster(errand: Errand, known: Positions) -> Crew:
     )
     logger.info("agent %s ships on %s", ownership.agent, subject)
     return Crew(ownership.agent, publisher.publish, ownership.positions, await _room(errand))
-
-
-async def _snapshot(errand: Errand) -> Positions | None:
-    while True:
-        try:
-            return await errand.snapshots.read()
-        except ConnectionLost as error:
-            await errand.waiting.pause(f"the broker did not answer: {error}")
-        except Rejected as error:
-            await errand.waiting.refused(error)
 
 
 async def _room(errand: Errand) -> int:

@@ -49,16 +49,7 @@ class Keeper:
 
     async def save(self, positions: Positions) -> None:
         """Return once the broker has the positions, however long that takes; raises as `run`."""
-        while True:
-            try:
-                await self._write(positions)
-            except ConnectionLost as error:
-                await self._waiting.pause(f"the broker did not answer: {error}")
-            except Rejected as error:
-                await self._waiting.refused(error)
-            else:
-                self._waiting.over()
-                return
+        await self._waiting.until_answered(lambda: self._write(positions))
 
     async def try_save(self, positions: Positions) -> None:
         """Write the positions now if the broker takes them; raises as `run`."""

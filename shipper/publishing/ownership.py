@@ -60,17 +60,7 @@ async def take_over(
 
     `known` is what counts where there is no snapshot; `tag` is eight random hex digits, `clock` nanoseconds since the epoch.
     """
-    while True:
-        try:
-            ownership = await _attempt(registry, snapshots, known, tag, clock)
-        except ConnectionLost as error:
-            await waiting.pause(f"the broker did not answer: {error}")
-            continue
-        except Rejected as error:
-            await waiting.refused(error)
-            continue
-        waiting.over()
-        return ownership
+    return await waiting.until_answered(lambda: _attempt(registry, snapshots, known, tag, clock))
 
 
 async def _attempt(

@@ -4,10 +4,11 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
+from typing import TypeVar
 
-from broker.client.connection import Rejected
+from broker.client.connection import ConnectionLost, Rejected
 
 __all__ = ["Cause", "Waiting", "reason_of"]
 
@@ -17,6 +18,7 @@ _SHORT_PAUSE, _ELECTION = (
     20.0,
 )  # seconds: while a new leader may be elected, nobody waits for longer than that
 _FULL = {10077, 10023, 10002, 10047}
+Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
 
@@ -54,6 +56,19 @@ class Waiting:
         self.retries: Counter[Cause] = Counter()
         self._pause = _FIRST_PAUSE
         self._explain = explain
+
+    async def until_answered(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Return what the broker answers, however long it takes: asks again where it did not answer, or refused."""
+        while True:
+            try:
+                answer = await ask()
+            except ConnectionLost as error:
+                await self.pause(f"the broker did not answer: {error}")
+            except Rejected as error:
+                await self.refused(error)
+            else:
+                self.over()
+                return answer
 
     async def refused(self, error: Rejected) -> None:
         """Say why the broker refused something, and wait, as `pause` does."""

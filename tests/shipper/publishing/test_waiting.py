@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from broker.client.connection import ConnectionLost, Rejected
 from shipper.publishing.waiting import Cause, Waiting
 
 
@@ -34,3 +35,23 @@ async def test_what_else_holds_it_up_is_said_at_once(caplog: pytest.LogCaptureFi
 
     assert caplog.messages == ["waiting: no acknowledgement"]
     assert waiting.reason == "no acknowledgement"
+
+
+async def test_it_asks_until_there_is_an_answer_and_waits_for_nothing_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    waiting, answers = Waiting(), iter([ConnectionLost("cut"), Rejected(503, 10077, "full"), 7])
+
+    async def ask() -> int:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    with caplog.at_level(logging.INFO):
+        assert await waiting.until_answered(ask) == 7
+
+    assert caplog.messages[0] == "waiting: the broker did not answer: cut"
+    assert "full" in caplog.messages[1]
+    assert caplog.messages[2:] == ["going on"]
+    assert (waiting.reason, waiting.since) == ("", None)
