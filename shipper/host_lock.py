@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from broker.app.exits import OperatorError
 from broker.wire.subjects import own_token
 
-__all__ = ["SERVICE_USER", "HostLock", "believed_users"]
+__all__ = ["SERVICE_USER", "HostLock", "believed_users", "peer_of"]
 
 SERVICE_USER = "logshipper"
 """The user of the systemd unit."""
@@ -150,6 +150,16 @@ def believed_users(service: str = SERVICE_USER) -> set[int]:
     return believed
 
 
+def peer_of(connected: socket.socket) -> tuple[int, int]:
+    """Return the process and the user of the other end, by the kernel's word, as it is or was when it began to listen.
+
+    The process is 0 where it cannot be seen from here.
+    """
+    told = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, user, _ = _CREDENTIALS.unpack(told)
+    return pid, user
+
+
 def _bound(name: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
@@ -170,6 +180,5 @@ def _holder(name: str) -> _Holder | None:
             return None
         except BlockingIOError:
             return _Holder()
-        told = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, user, _ = _CREDENTIALS.unpack(told)
+        pid, user = peer_of(client)
     return _Holder(pid or None, user)

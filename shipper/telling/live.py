@@ -11,7 +11,6 @@ import logging
 import os
 import pwd
 import socket
-import struct
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +20,7 @@ from types import TracebackType
 
 from broker.app.clients import FRESH, Clients
 from broker.wire.subjects import own_token
-from shipper.host_lock import believed_users
+from shipper.host_lock import believed_users, peer_of
 from shipper.telling.report import HostReport
 
 __all__ = ["Heard", "Live", "ask"]
@@ -34,7 +33,6 @@ _PATIENCE = 5.0  # seconds
 _LARGEST = 16 * 1024 * 1024  # bytes, of an answer
 _MOST_AGENTS = 16  # of a user that are asked
 _NEXT_TRY = 0.02  # seconds
-_CREDENTIALS = struct.Struct("3i")
 logger = logging.getLogger(__name__)
 
 
@@ -90,7 +88,7 @@ class Live:
         with suppress(OSError):
             for _ in range(_BATCH):
                 client = listener.accept()[0]
-                if _peer_of(client)[1] in _trusted() and len(self._serving) < _MOST_CLIENTS:
+                if peer_of(client)[1] in _trusted() and len(self._serving) < _MOST_CLIENTS:
                     serving = loop.create_task(self._serve(client))
                     self._serving.add(serving)
                     serving.add_done_callback(self._serving.discard)
@@ -152,7 +150,7 @@ class _Asking:
         who = ""
         try:
             with await _connected(name) as client:
-                process, user = _peer_of(client)
+                process, user = peer_of(client)
                 if str(process) != pid or self._asked[user] >= _MOST_AGENTS:
                     return  # no agent, or one user's way to fill the screen
                 self._asked[user] += 1
@@ -239,13 +237,6 @@ def _trusted() -> set[int]:
 def _may_ask(user: int) -> bool:
     """Whether a process of a user is taken for an agent, and would answer: any user may listen by the name of one."""
     return user == os.geteuid() or (os.geteuid() == 0 and user in believed_users())
-
-
-def _peer_of(peer: socket.socket) -> tuple[int, int]:
-    """Return the process and the user of the other end as it is, or was when it began to listen."""
-    told = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, user, _ = _CREDENTIALS.unpack(told)
-    return pid, user
 
 
 def _name_of(user: int) -> str:
