@@ -6,7 +6,7 @@
 
     view, over all of it ──▶ desk: service (systemd), live (status), listening (metrics, health), new settings
 
-Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. write the positions, 4. close the connection.
+Stop order: 1. stop reading, 2. wait for the round in in_flight (bounded), 3. write the positions, 4. close the connection.
 """
 
 import asyncio
@@ -27,30 +27,32 @@ from broker.app.program import log_to_stderr
 from broker.client.connection import BrokerAway, Connection, Denied, Rejected
 from broker.client.credentials import verify
 from broker.wire.subjects import inbox_of
-from shipper.crew import Crew, Errand, follower_for, muster, pace_for, spool_for
-from shipper.files.selection import Selection
-from shipper.following.follower import Follower
-from shipper.goals import require_files
 from shipper.host_lock import HostLock
-from shipper.keeper import Keeper
-from shipper.pace import Pace
 from shipper.positions import Positions
-from shipper.publishing.bearer import Bearer
-from shipper.publishing.ownership import OwnershipLost
-from shipper.publishing.snapshots import Snapshots
-from shipper.publishing.waiting import Waiting, reason_of
-from shipper.reload import reload
-from shipper.settings import ShipperSettings
-from shipper.shipping import Shipping
+from shipper.publish.claim import OwnershipLost
+from shipper.publish.snapshots import Snapshots
+from shipper.publish.waiting import Bearer, Waiting, reason_of
+from shipper.session import (
+    Keeper,
+    RunContext,
+    Session,
+    follower_for,
+    open_session,
+    pace_for,
+    spool_for,
+)
+from shipper.settings import ShipperSettings, reload
+from shipper.shipping import Pace, Shipping, require_files
 from shipper.spool import PATH, Spool
-from shipper.telling.health import ailment
-from shipper.telling.live import Live
-from shipper.telling.meter import Meter
-from shipper.telling.view import View
+from shipper.status.live import Live
+from shipper.status.meter import Meter
+from shipper.status.report import View, ailment
+from shipper.tail.follower import Follower
+from shipper.tail.paths import Selection
 
 __all__ = ["Agent", "connection_for", "reasons_for"]
 
-_LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
+_LANDING = 6.0  # seconds for a round in in_flight when the agent must end; all ends within 10
 _READING = 1.0  # and for what is under way when none is, or the broker is known to be away
 _CLOSING = 2.0
 logger = logging.getLogger(__name__)
@@ -93,7 +95,7 @@ class Agent:
         """Remember what to do; `clock` is nanoseconds since the epoch."""
         connection, numbers = connection_for(settings, host), itertools.count(1)
         waiting, self._meter = Waiting(reasons_for(settings, host, connection)), Meter(clock)
-        self._errand = Errand(
+        self._context = RunContext(
             settings,
             host,
             HostLock(host),
@@ -105,7 +107,7 @@ class Agent:
             lambda: next(numbers),
         )
         self._pace = pace
-        self._keeper = Keeper(self._errand.snapshots, waiting, clock)
+        self._keeper = Keeper(self._context.snapshots, waiting, clock)
         self._view = View(host, connection, waiting, self._meter, clock)
         self._ending = Ending(Exit.FAILED if settings.once else Exit.DONE)
         self._has_followed = False
@@ -132,12 +134,12 @@ class Agent:
             await self._close()
 
     def _beside(self) -> Iterator[AbstractAsyncContextManager[object]]:
-        if address := self._errand.settings.listen:
-            from shipper.telling.metrics import Metrics  # a library that nobody else needs
+        if address := self._context.settings.listen:
+            from shipper.status.metrics import Metrics  # a library that nobody else needs
 
             health = partial(_health, self._view)
             yield Listening(address, {"/metrics": Metrics(self._view).page, "/healthz": health})
-        yield Live(self._errand.host, self._view.report)
+        yield Live(self._context.host, self._view.report)
 
     async def work(self) -> None:
         """Ship as `run` does and tell nobody of it; whoever wants its end cancels it."""
@@ -149,10 +151,10 @@ class Agent:
     async def _close(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING):
-                await self._errand.connection.close()
+                await self._context.connection.close()
                 if self._spool is not None:
                     await self._spool.close()
-        self._errand.lock.close()
+        self._context.lock.close()
 
     def _end(self, desk: Desk[ShipperSettings]) -> float:
         desk.stopping()
@@ -167,7 +169,7 @@ class Agent:
             raise OperatorError(
                 f"{spool.trouble}; {spool.unwritten} bytes of standard input are lost"
             )
-        if self._errand.settings.once:
+        if self._context.settings.once:
             raise OperatorError("stopped before all was shipped; start it again to go on")
         if spool is not None and spool.behind:
             logger.info(
@@ -181,15 +183,15 @@ class Agent:
             )
 
     async def _work(self) -> None:
-        if self._errand.settings.file == (PATH,):
-            self._spool = self._view.spool = await asyncio.to_thread(spool_for, self._errand)
+        if self._context.settings.file == (PATH,):
+            self._spool = self._view.spool = await asyncio.to_thread(spool_for, self._context)
         if self._patience is not None:
             await self._require_files()
-            await self._errand.connection.once(self._patience)
+            await self._context.connection.once(self._patience)
         while True:
-            crew = await self._muster(self._positions)
+            session = await self._open_session(self._positions)
             try:
-                await self._ship(crew)
+                await self._ship(session)
             except OwnershipLost as error:
                 # in doubt, forget what was gathered and ask the stream; that's fine, positions only grow, and
                 # where files were begun at their end nobody else knows
@@ -200,35 +202,41 @@ class Agent:
     async def _require_files(self) -> None:
         """Raise `OperatorError` where there is nothing to ship: before the subject is claimed, which ends another agent."""
         if self._spool is None:
-            await asyncio.to_thread(require_files, self._errand.settings.selection)
+            await asyncio.to_thread(require_files, self._context.settings.selection)
 
-    async def _muster(self, known: Positions) -> Crew:
+    async def _open_session(self, known: Positions) -> Session:
         try:
             async with asyncio.timeout(self._patience):
-                return await muster(self._errand, known)
+                return await open_session(self._context, known)
         except TimeoutError:
-            waiting, connection = self._errand.waiting, self._errand.connection
+            waiting, connection = self._context.waiting, self._context.connection
             reason = connection.away or waiting.reason or "the broker did not answer"
             raise BrokerAway(f"gave up after {self._patience:g} s: {reason}") from None
 
-    async def _ship(self, crew: Crew) -> None:
+    async def _ship(self, session: Session) -> None:
         source = follower_for(
-            self._errand, crew, self._selection()
+            self._context, session, self._selection()
         )  # nothing is awaited until it is in view: settings may change
-        pace = self._pace(self._errand.settings)
+        pace = self._pace(self._context.settings)
         stopping = self._ending.asked
         shipping = Shipping(
-            source, str(crew.agent), crew.publish, crew.positions, pace, stopping, self._meter
+            source,
+            str(session.agent),
+            session.publish,
+            session.positions,
+            pace,
+            stopping,
+            self._meter,
         )
         self._meter.begin()
-        self._view.at_work(crew, source, shipping)
+        self._view.at_work(session, source, shipping)
         try:
             await self._run_and_keep(source, shipping)
             if self._spool is not None and self._spool.is_done:
                 return
             if stopping.is_set():
                 self._end_early()
-            elif self._errand.settings.once:
+            elif self._context.settings.once:
                 shipping.conclude()
         finally:
             self._positions = shipping.positions
@@ -238,7 +246,7 @@ class Agent:
     def _selection(self) -> Selection:
         if self._spool is not None:
             return Selection(())  # until the spool turns the follower to a segment
-        selection = self._errand.settings.selection
+        selection = self._context.settings.selection
         if self._has_followed:
             # what comes while the subject is claimed anew came after the start
             selection = replace(selection, from_end=False)
@@ -274,10 +282,10 @@ class Agent:
                 await self._keeper.try_save(positions)
 
     async def _change(self, settings: ShipperSettings) -> None:
-        if settings.once or self._errand.settings.once:
+        if settings.once or self._context.settings.once:
             raise OperatorError("with --once nothing is read again")
-        done = reload(self._errand.settings, settings)
-        self._errand = replace(self._errand, settings=done.settings)
+        done = reload(self._context.settings, settings)
+        self._context = replace(self._context, settings=done.settings)
         log_to_stderr(done.settings)
         if self._view.shipping is not None and self._view.source is not None:
             self._view.shipping.change_pace(self._pace(done.settings))

@@ -22,8 +22,8 @@ from broker.wire.subjects import InvalidHost, validate_host
 from shipper.settings import ShipperSettings
 
 if TYPE_CHECKING:
-    from shipper.telling.finding import Finding
-    from shipper.telling.report import HostReport
+    from shipper.status.check import Finding
+    from shipper.status.report import HostReport
 
 __all__ = ["logshipper", "main"]
 
@@ -65,8 +65,8 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
     """Show how far each file is shipped; works whether or not an agent runs."""
     import asyncio
 
-    from shipper.telling.live import ask
-    from shipper.telling.status import render, render_json
+    from shipper.status.live import ask
+    from shipper.status.show import render, render_json
 
     settings = _settings(_merged(context, options))
     heard = ask(settings.host)
@@ -80,7 +80,7 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
 async def _stored(settings: ShipperSettings) -> "HostReport":
     from broker.client.connection import ConnectionLost, Rejected
     from shipper.agent import connection_for, reasons_for
-    from shipper.telling.status import stored
+    from shipper.status.show import stored
 
     host = _host(settings)
     connection = connection_for(settings, host)
@@ -103,7 +103,7 @@ async def _stored(settings: ShipperSettings) -> "HostReport":
 @click.pass_context
 def _check(context: click.Context, /, **options: Any) -> int:
     """Check the configuration, the broker and the files, and say what would be followed; changes nothing."""
-    from shipper.telling.finding import Mark
+    from shipper.status.check import Mark
 
     settings = _settings(_merged(context, options))
     _require_files(settings)
@@ -117,14 +117,20 @@ def _findings(settings: ShipperSettings, host: str) -> Iterator["Finding"]:
     import asyncio
 
     from shipper.agent import connection_for, reasons_for
-    from shipper.telling.check import check_broker, check_files, seen_by
-    from shipper.telling.premises import check_address, check_limits, check_running
+    from shipper.status.check import (
+        check_address,
+        check_broker,
+        check_files,
+        check_limits,
+        check_running,
+        seen_by,
+    )
 
     if settings.file != ("-",):
         selection = settings.selection
         shown = seen_by(selection)
         yield from check_files(selection, shown, time.time_ns())
-        yield from check_limits(len(shown.folders), sum(seen.wanted for seen in shown.sightings))
+        yield from check_limits(len(shown.folders), sum(seen.wanted for seen in shown.entries))
     found = list(check_running(host))
     yield from found
     if settings.listen is not None:

@@ -5,17 +5,71 @@ what need not be read from it again, and what the stream cannot know: files of w
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import zstandard
 
-from broker.wire.message import MAX_PATH_BYTES, Identity, Origin, Span
-from shipper.cursor import Cursor, after
-from shipper.forgetting import forgettable
+from broker.wire.message import MAX_PATH_BYTES, Identity, Origin, Section, Span
 
-__all__ = ["Positions", "PositionsUnreadable"]
+__all__ = ["Cursor", "Positions", "PositionsUnreadable", "after", "forgettable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The next byte to ship of a file, and what recognises the file again.
+
+    `file` is the id that stays with it through renames and restarts, `path` only where it was last seen. `offset` is
+    in bytes, the next one to ship; `identity` is the file's as it was at that offset. `seen` is when it was last
+    read, in nanoseconds since the epoch. `covered` is where the file's last section ended when the lines since then were
+    left out and are in no message; None when that is `offset`.
+    """
+
+    file: str
+    path: str
+    offset: int
+    identity: Identity
+    seen: int
+    covered: int | None = None
+
+    @property
+    def shipped(self) -> int:
+        """The end of the file's last section."""
+        return self.offset if self.covered is None else self.covered
+
+
+def after(section: Section, read_at: int) -> Cursor | None:
+    """Return the cursor behind a section of a message, None for what cannot be read again from there.
+
+    The one place where positions move, whether a round was acknowledged just now or is read back from the stream.
+    """
+    if section.identity is None:
+        return None
+    span = section.span
+    return Cursor(span.file, section.path, span.end, section.identity, read_at)
+
+
+_KEPT = 7 * 86_400 * 1_000_000_000  # nanoseconds
+_KEPT_BY_PATH = 64
+
+
+def forgettable(cursors: Iterable[Cursor], now: int) -> list[Cursor]:
+    """Return those that were not read for 7 days and, of one path, all but the 64 that were read last.
+
+    `now` is in nanoseconds. A folder that is not mounted for a while loses nothing by it, however many files it has.
+    """
+    by_path: defaultdict[str, list[Cursor]] = defaultdict(list)
+    for cursor in cursors:
+        by_path[cursor.path].append(cursor)
+    found = []
+    for same in by_path.values():
+        same.sort(key=lambda cursor: cursor.seen, reverse=True)
+        found += same[_KEPT_BY_PATH:]
+        found += [cursor for cursor in same[:_KEPT_BY_PATH] if now - cursor.seen > _KEPT]
+    return found
+
 
 _LARGE = 64 * 1024  # bytes; smaller ones stay readable for `nats kv get`
 _LARGEST_NUMBER = 2**63 - 1  # of a position in a file, or nanoseconds since the epoch

@@ -12,13 +12,26 @@ from pydantic_settings import SettingsConfigDict
 from broker.app.address import OptionalListen
 from broker.app.configuration import Many
 from broker.app.durations import Duration
+from broker.app.reload import Reload, differences
 from broker.client.access_settings import AccessSettings, Servers
 from broker.wire.subjects import validate_host
 from shipper.expression import Expression
-from shipper.files.selection import Selection
-from shipper.publishing.allowance import LEAST_MEMORY
+from shipper.tail.paths import Selection
 
-__all__ = ["Compression", "ShipperSettings", "default_state_dir"]
+__all__ = [
+    "LEAST_MEMORY",
+    "Compression",
+    "ShipperSettings",
+    "default_state_dir",
+    "reload",
+    "round_bytes",
+]
+
+LEAST_MEMORY = 24 * 1024 * 1024
+"""Bytes with which the longest lines still leave room for a round."""
+
+_READ = 2 * 1024 * 1024
+_ROUNDS = 5
 
 Compression = Literal["auto", "zstd", "none"]
 SHARED_STATE = Path("/var/lib/logshipper")
@@ -184,3 +197,39 @@ def default_state_dir(
         if folder.is_dir():
             return shared if os.access(folder, os.W_OK) else home / ".local/state/logship"
     return home / ".local/state/logship"
+
+
+def round_bytes(memory: int, max_line: int, asked: int) -> int:
+    """Return the most bytes of lines in a round: what is asked for, or less where `memory` bytes do not suffice.
+
+    A round is held while it is in in_flight, the next one as read and as compressed, one more as read ahead, and a fifth of
+    all is left to the heap's holes. Beside them stand the buffer that is read into, what a reading goes beyond its round, and
+    the copies of the message on its way to the socket.
+    """
+    beside = 5 * max(_READ, max_line)
+    return min(asked, (memory - beside) // _ROUNDS)
+
+
+_AT_ONCE = frozenset(
+    {
+        "compression",
+        "exclude",
+        "exclude_lines",
+        "file",
+        "from_",
+        "grace",
+        "hold_deleted",
+        "ignore_older",
+        "include_lines",
+        "log_format",
+        "log_level",
+        "memory",
+        "round_size",
+    }
+)
+
+
+def reload(old: ShipperSettings, new: ShipperSettings) -> Reload[ShipperSettings]:
+    """Return what to do about settings that were read again."""
+    standard_input = "-" in (*old.file, *new.file)
+    return differences(old, new, _AT_ONCE - {"file"} if standard_input else _AT_ONCE)

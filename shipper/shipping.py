@@ -1,36 +1,191 @@
-"""The loop of an agent: gathers a round while the one before is in flight, and moves the positions with its ack.
+"""The loop of an agent: gathers a round while the one before is in in_flight, and moves the positions with its ack.
 
-Never more than one round in flight, one in hand and, behind a backlog, one read ahead, so a broker that is away costs
-neither memory nor lines: the source files wait. What to do about troubles is decided elsewhere; this room only keeps the order.
+Never more than one round in in_flight, one in hand and, behind a backlog, one read ahead, so a broker that is away costs
+neither memory nor lines: the source files wait.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+import os
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from broker.app.exits import OperatorError
 from broker.app.faults import fault
 from broker.client.connection import BrokerAway
-from shipper.announcing import announce
-from shipper.block import Block
-from shipper.flight import Flight
-from shipper.following.follower import Follower
-from shipper.goals import Goals, conclude
-from shipper.notice import Notice
-from shipper.pace import Pace, schedule
+from shipper.line_filter import LineFilter, Rules
 from shipper.positions import Positions
-from shipper.publishing.compression import make
-from shipper.publishing.rounds import FIRST_SIZE, Round, cut, next_size
-from shipper.sieve import Sieve
-from shipper.telling.meter import Meter
+from shipper.publish.rounds import FIRST_SIZE, Round, cut, make, next_size
+from shipper.settings import Compression
+from shipper.status.meter import Meter
+from shipper.tail.follower import Follower
+from shipper.tail.notices import Notice, announce
+from shipper.tail.paths import Selection
+from shipper.tail.reader import Block
+from shipper.tail.scan import scan
+from shipper.tail.tailer import FileState
 
-__all__ = ["Shipping"]
+__all__ = [
+    "Goals",
+    "InFlight",
+    "Pace",
+    "Schedule",
+    "Shipping",
+    "conclude",
+    "require_files",
+    "schedule",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How the loop breathes; lengths in seconds, sizes in bytes.
+
+    `look_after` is how soon after the last look another one may follow when files came or went, `look_every` and
+    `look_at_least_every` bound how often to look anyway. After a round of less than `small` bytes nothing is read until
+    `breath` after its start, so that a busy log makes ten rounds in a second, not a thousand. `patience` bounds one
+    round with `once`. `rules` say which lines are left out.
+    """
+
+    round_size: int
+    compression: Compression
+    once: bool
+    patience: float | None
+    look_after: float = 0.2
+    look_every: float = 5.0
+    look_at_least_every: float = 60.0
+    breath: float = 0.1
+    small: int = 128 * 1024
+    rules: Rules = field(default_factory=Rules)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How many seconds after a look the next one comes."""
+
+    when_called: float
+    when_unsettled: float
+    anyway: float
+
+
+def schedule(pace: Pace, took: float) -> Schedule:
+    """Return when to look again after a look that took so many seconds: looks take a tenth of the time at most.
+
+    While a file waits for its end they take a fiftieth, and a five hundredth when nothing calls for them.
+    """
+    soon = max(pace.look_every, 50 * took)
+    rarely = max(soon, min(pace.look_at_least_every, 500 * took))
+    return Schedule(max(pace.look_after, 10 * took), soon, rarely)
+
+
+class InFlight:
+    """A task at most; times are those of the loop, in seconds."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[None] | None = None
+        self._launched = float("-inf")
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a round was launched whose landing nobody has seen."""
+        return self._task is not None
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a round has been sent and not been acknowledged."""
+        return self._task is not None and not self._task.done()
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last launch; infinite before the first."""
+        return asyncio.get_running_loop().time() - self._launched
+
+    def launch(self, sending: Coroutine[None, None, None], group: asyncio.TaskGroup) -> None:
+        """Send a round as a task of `group`; the one before must have landed."""
+        self._launched = asyncio.get_running_loop().time()
+        self._task = group.create_task(sending)
+
+    async def land(self, timeout: float) -> bool:  # noqa: ASYNC109 - running out of it is no error here
+        """Return whether nothing is on its way, after `timeout` seconds at most; raises what went wrong with it."""
+        if (task := self._task) is None:
+            return True
+        done, _ = await asyncio.wait({task}, timeout=timeout)
+        if done:
+            self._task = None
+            await task
+        return bool(done)
+
+
+_LOOKS = 5
+_ROTATING = 0.5  # seconds in which a file that is renamed is made anew
+_AGAIN = "start it again to go on"
+logger = logging.getLogger(__name__)
+
+
+class Goals:
+    """The ends of the files as they were first seen, by id; `looks_left` are those for what moves while it is read."""
+
+    def __init__(self) -> None:
+        """Begin with nothing to reach."""
+        self.looks_left = _LOOKS
+        self._ends: dict[str, int] = {}
+
+    def aim(self, states: Iterable[FileState]) -> None:
+        """Take up files that have no goal yet."""
+        self._ends = {state.file: state.size for state in states} | self._ends
+
+    def are_met(self, states: Iterable[FileState]) -> bool:
+        """Whether all files have been read as far."""
+        return all(state.offset >= self._ends.get(state.file, 0) for state in states)
+
+    def missed(self, states: Iterable[FileState]) -> list[FileState]:
+        """Return the files of which more than an unfinished last line is left."""
+        return [s for s in states if s.offset + s.held < self._ends.get(s.file, 0)]
+
+
+def require_files(selection: Selection, patience: float = _ROTATING) -> None:
+    """Return when there is a file to read for each pattern; blocks, for `patience` seconds where there is none at first.
+
+    Raises `OperatorError` for a pattern without one. Touches nothing.
+    """
+    if any(_lacks(selection, pattern) for pattern in selection.patterns):
+        time.sleep(patience)
+    for pattern in selection.patterns:
+        if lack := _lacks(selection, pattern):
+            raise OperatorError(f"{lack}; nothing was shipped; check --file")
+
+
+def _lacks(selection: Selection, pattern: str) -> str:
+    """Return why there is nothing to read for a pattern; empty where there is."""
+    shown = scan(replace(selection, patterns=(pattern,)), ())
+    standing = [entry.path for entry in shown.entries if entry.is_live]
+    if any(os.access(path, os.R_OK) for path in standing):
+        return ""
+    if standing:
+        return f"{standing[0]}: may not be read"
+    return next((f"{trouble.path}: {trouble.text}" for trouble in shown.troubles), "")
+
+
+def conclude(source: Follower, goals: Goals) -> None:
+    """Say what is held back at the end of `once`; raises `OperatorError` when files cannot be read, or were not."""
+    for state in source.states():
+        if state.held:
+            logger.info("%s: %d bytes of an unfinished last line held", state.path, state.held)
+    if troubles := {notice.path: notice for notice in source.troubles()}:
+        first = next(iter(troubles.values()))
+        more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
+        raise OperatorError(f"{first.path}: {first.text}{more}; check --file")
+    for state in () if goals.looks_left else goals.missed(source.states()):
+        raise OperatorError(f"{state.path}: was moved again and again, and is not read; {_AGAIN}")
+    if not source.is_oriented:
+        raise OperatorError(f"files were rotated again and again, and are not read; {_AGAIN}")
+
 
 Answer = TypeVar("Answer")
 Save = Callable[[Positions], Awaitable[None]]
-
-logger = logging.getLogger(__name__)
 
 
 class Shipping:
@@ -59,12 +214,12 @@ class Shipping:
         self._agent = agent
         self._publish = publish
         self._pace = pace
-        self._sieve = Sieve(pace.rules, positions.files.values())
+        self._line_filter = LineFilter(pace.rules, positions.files.values())
         self._stopping = stopping
         self._stopper: asyncio.Task[None] | None = None
         self._save: Save | None = None
         self._has_found = False
-        self._flight = Flight()
+        self._in_flight = InFlight()
         self._looked = float("-inf")
         self._schedule = schedule(pace, 0)
         self._trickles = False
@@ -76,12 +231,12 @@ class Shipping:
     def change_pace(self, pace: Pace) -> None:
         """Breathe in another way from the next round on."""
         self._pace = pace
-        self._sieve.change(pace.rules)
+        self._line_filter.change(pace.rules)
 
     @property
     def is_in_flight(self) -> bool:
         """Whether a round has been sent and not been acknowledged."""
-        return self._flight.is_under_way
+        return self._in_flight.is_under_way
 
     @property
     def has_looked(self) -> bool:
@@ -127,7 +282,7 @@ class Shipping:
             rounds = await self._gather(group)
             for round_ in rounds:
                 await self._launch(round_, group)
-            if not rounds and self._flight.has_begun:
+            if not rounds and self._in_flight.has_begun:
                 await self._land()
             elif self._ahead is None and self._is_done(rounds):
                 if not await self._look_again():
@@ -169,9 +324,9 @@ class Shipping:
 
     def _pass_over(self) -> None:
         self._has_left_out = False
-        if not self._sieve.is_idle:
-            self.positions = self.positions.passed(self._sieve.passed())
-            self._sieve.keep({*self.positions.files, *self.following()})
+        if not self._line_filter.is_idle:
+            self.positions = self.positions.passed(self._line_filter.passed())
+            self._line_filter.keep({*self.positions.files, *self.following()})
             self.moved.set()
 
     async def _look_when_due(self) -> None:
@@ -196,8 +351,8 @@ class Shipping:
         await self._save_found(group)
         while not self._is_stopped and (blocks := await self._next()):
             fault("gathered")
-            if not self._sieve.is_idle:
-                read, blocks = blocks, await asyncio.to_thread(self._sieve.sift, blocks)
+            if not self._line_filter.is_idle:
+                read, blocks = blocks, await asyncio.to_thread(self._line_filter.sift, blocks)
                 self._has_left_out |= len(blocks) < len(read)
             if blocks:
                 rounds = await self._make(blocks, group)
@@ -265,7 +420,7 @@ class Shipping:
         if self._is_stopped:
             return  # it is read again at the next start
         self._trickles = len(round_.payload) < self._pace.small and not self._is_behind
-        self._flight.launch(self._fly(round_), group)
+        self._in_flight.launch(self._fly(round_), group)
 
     async def _fly(self, round_: Round) -> None:
         self._settle(round_, await self._in_time(self._publish(round_)))
@@ -286,11 +441,11 @@ class Shipping:
         fault("advanced")
         self._meter.acknowledged(round_)
         self._size = next_size(
-            self._size, len(round_.payload), self._flight.age, self._pace.round_size
+            self._size, len(round_.payload), self._in_flight.age, self._pace.round_size
         )
 
     async def _land(self) -> None:
-        while not await self._flight.land(self._pace.look_every):
+        while not await self._in_flight.land(self._pace.look_every):
             # files come and go, and deleted ones must be let go in time, although the broker is away
             await self._look_when_due()
 
@@ -302,7 +457,7 @@ class Shipping:
         # what a trickle gathers while its last round flies is read only then, so that no block waits once it is read
         if self._trickles and self._ahead is None and not self._pace.once:
             await self._land()
-            await self._pause(self._pace.breath - self._flight.age)
+            await self._pause(self._pace.breath - self._in_flight.age)
 
     async def _pause(self, seconds: float) -> None:
         if seconds > 0 and self._stopper is not None:

@@ -23,11 +23,11 @@ from dataclasses import dataclass, replace
 
 from broker.app.exits import OperatorError
 from broker.app.folder import Folder
-from shipper.cursor import Cursor
-from shipper.files.identity import HEAD_BYTES, identify
-from shipper.files.selection import Selection
-from shipper.following.follower import Follower
+from shipper.positions import Cursor
 from shipper.shipping import Shipping
+from shipper.tail.follower import Follower
+from shipper.tail.identity import HEAD_BYTES, identify
+from shipper.tail.paths import Selection
 
 __all__ = ["PATH", "Spool"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
-from shipper.files.packing import Packing
+from shipper.tail.paths import Packing
 from tests.chaos.logfile import Insistence, LogFile
 from tests.shipper.host import packed
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from shipper.files.packing import Packing, packing_of
-from shipper.files.rotation import live_names
+from shipper.tail.paths import Packing, live_names, packing_of
 from tests.chaos.logfile import Insistence, LogFile
 from tests.chaos.rotations import Naming, Rotation, Style, Way
 from tests.chaos.writers import Application, applications

@@ -14,13 +14,12 @@ from pathlib import Path
 
 from bench.processes import wait_until
 from broker.app.exits import OperatorError
-from shipper.files.handles import most_open_files
-from shipper.files.selection import Selection
 from shipper.host_lock import HostLock
-from shipper.notice import NoticeKind
-from shipper.telling.check import check_files, seen_by
-from shipper.telling.finding import bad
-from shipper.telling.live import Heard, ask
+from shipper.status.check import bad, check_files, seen_by
+from shipper.status.live import Heard, ask
+from shipper.tail.notices import NoticeKind
+from shipper.tail.open_files import most_open_files
+from shipper.tail.paths import Selection
 from tests.shipper.host import Host
 
 __all__ = ["run_child"]

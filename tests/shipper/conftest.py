@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from shipper.publish import rounds
 
 from broker.client.bucket import write
 from broker.client.connection import Connection
@@ -17,9 +18,8 @@ from broker.topology import Topology
 from broker.wire.message import Identity, Origin, Section, Span, decode_origin, decode_payload
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
 from broker.wire.subjects import Subject
-from shipper.block import Block
-from shipper.publishing import compression
-from shipper.publishing.rounds import Round
+from shipper.publish.rounds import Round
+from shipper.tail.reader import Block
 from tests.shipper.children import NOBODY
 from tests.shipper.shipped import blocks_of
 
@@ -67,7 +67,7 @@ def make_round() -> Callable[..., Round]:
     def make(agent: str, start: int, lines: bytes, file: str = "f1") -> Round:
         span = Span(file, start, start + len(lines))
         section = Section("/log/a", span, len(lines), lines.count(b"\n"), IDENTITY)
-        return compression.make([Block(section, lines, 1)], agent, "none")
+        return rounds.make([Block(section, lines, 1)], agent, "none")
 
     return make
 

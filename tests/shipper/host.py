@@ -13,13 +13,11 @@ from typing import Any
 
 import zstandard
 
-from shipper.block import Block
-from shipper.cursor import Cursor
-from shipper.files.packing import Packing
-from shipper.files.selection import Selection
-from shipper.following.follower import Follower
-from shipper.notice import Notice, NoticeKind
-from shipper.positions import Positions
+from shipper.positions import Cursor, Positions
+from shipper.tail.follower import Follower
+from shipper.tail.notices import Notice, NoticeKind
+from shipper.tail.paths import Packing, Selection
+from shipper.tail.reader import Block
 from tests.shipper.shipped import origins
 
 __all__ = ["SECOND", "Host", "packed"]

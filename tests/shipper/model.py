@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shipper.block import Block
-from shipper.files.packing import Packing
+from shipper.tail.paths import Packing
+from shipper.tail.reader import Block
 from tests.shipper.host import packed
 from tests.shipper.shipped import Verdict, contents, shown
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from broker.wire.message import Origin, decode_payload, encode_origin, split
-from shipper.block import Block
+from shipper.tail.reader import Block
 
 __all__ = ["AGENT", "Verdict", "blocks_of", "contents", "origins", "shown"]
 

@@ -27,10 +27,10 @@ from broker.topology import Topology
 from broker.wire.message import decode_origin
 from broker.wire.subjects import Subject
 from shipper.agent import Agent
-from shipper.block import Block
-from shipper.crew import pace_for
-from shipper.pace import Pace
+from shipper.session import pace_for
 from shipper.settings import ShipperSettings
+from shipper.shipping import Pace
+from shipper.tail.reader import Block
 from tests.conftest import Server, apply_topology, start_server
 from tests.shipper.host import SECOND
 from tests.shipper.model import FILE_ACTIONS, PATTERNS, Model

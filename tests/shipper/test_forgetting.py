@@ -6,9 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker.wire.message import Identity
-from shipper.cursor import Cursor
-from shipper.forgetting import forgettable
-from shipper.positions import Positions
+from shipper.positions import Cursor, Positions, forgettable
 from tests.descriptors import held_here
 from tests.shipper.host import SECOND, Host
 from tests.shipper.seams import amid
@@ -61,11 +59,11 @@ async def test_memory_stays_flat_through_hundreds_of_rotations_and_passing_files
         (tmp_path / f"passing-{number}.log").unlink()
     await host.ship()
 
-    roster = host.follower._roster
+    catalogue = host.follower._catalogue
     assert host.shipped.split() == [b"%d" % number for number in range(400)]
-    assert len(roster.memory.cursors) + len(roster.memory.lives) < 400
-    assert len(roster.tailers) <= 4
-    assert len(roster.chains) <= 4
+    assert len(catalogue.memory.cursors) + len(catalogue.memory.lives) < 400
+    assert len(catalogue.tailers) <= 4
+    assert len(catalogue.chains) <= 4
     assert len(host.follower._gathering.turns) <= 4
     assert held_here() - before < 20
     await host.follower.close()

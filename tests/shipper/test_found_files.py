@@ -7,16 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker.wire.message import Identity, Origin, Section, Span
-from shipper.block import Block
-from shipper.cursor import Cursor
-from shipper.files.selection import Selection
-from shipper.following.follower import Follower
-from shipper.notice import Notice, NoticeKind
-from shipper.pace import Pace
-from shipper.positions import Positions
-from shipper.publishing.rounds import Round
-from shipper.shipping import Shipping
-from shipper.telling.meter import Meter
+from shipper.positions import Cursor, Positions
+from shipper.publish.rounds import Round
+from shipper.shipping import Pace, Shipping
+from shipper.status.meter import Meter
+from shipper.tail.follower import Follower
+from shipper.tail.notices import Notice, NoticeKind
+from shipper.tail.paths import Selection
+from shipper.tail.reader import Block
 from tests.shipper.shipped import AGENT
 
 IDENTITY = Identity(1, 4, "ab", 0, "")

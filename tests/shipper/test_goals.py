@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from broker.app.exits import OperatorError
-from shipper.goals import Goals, conclude
+from shipper.shipping import Goals, conclude
 from tests.shipper.host import Host
 
 

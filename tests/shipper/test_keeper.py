@@ -14,18 +14,17 @@ from broker.app.exits import FencedError
 from broker.client import bucket
 from broker.client.connection import Connection
 from broker.wire.streams import POSITIONS_BUCKET
-from shipper.block import Block
-from shipper.files.selection import Selection
-from shipper.following.follower import Follower
-from shipper.keeper import Keeper
-from shipper.notice import Notice
-from shipper.pace import Pace
 from shipper.positions import Positions
-from shipper.publishing.rounds import Round
-from shipper.publishing.snapshots import Snapshots
-from shipper.publishing.waiting import Waiting
-from shipper.shipping import Shipping
-from shipper.telling.meter import Meter
+from shipper.publish.rounds import Round
+from shipper.publish.snapshots import Snapshots
+from shipper.publish.waiting import Waiting
+from shipper.session import Keeper
+from shipper.shipping import Pace, Shipping
+from shipper.status.meter import Meter
+from shipper.tail.follower import Follower
+from shipper.tail.notices import Notice
+from shipper.tail.paths import Selection
+from shipper.tail.reader import Block
 from tests.shipper.saved import Saved
 from tests.shipper.shipped import origins
 

@@ -12,8 +12,8 @@ import pytest
 from bench.processes import Process, Processes, wait_until
 from broker.client.connection import Connection
 from broker.wire.subjects import Subject
-from shipper.publishing.agent_id import AgentId
-from shipper.publishing.registry import Registry
+from shipper.publish.claim import Registry
+from shipper.publish.stored import AgentId
 
 pytestmark = pytest.mark.nats
 

@@ -10,16 +10,15 @@ from pathlib import Path
 import pytest
 
 from receiver.writing.spans import judge
-from shipper.block import Block
 from shipper.expression import Expression
-from shipper.files.selection import Selection
-from shipper.following.follower import Follower
-from shipper.pace import Pace
+from shipper.line_filter import Rules
 from shipper.positions import Positions
-from shipper.publishing.rounds import Round
-from shipper.shipping import Shipping
-from shipper.sieve import Rules
-from shipper.telling.meter import Meter
+from shipper.publish.rounds import Round
+from shipper.shipping import Pace, Shipping
+from shipper.status.meter import Meter
+from shipper.tail.follower import Follower
+from shipper.tail.paths import Selection
+from shipper.tail.reader import Block
 from tests.shipper.shipped import AGENT, blocks_of, origins
 
 

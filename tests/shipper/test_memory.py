@@ -16,7 +16,7 @@ from bench.processes import Process, Processes, wait_until
 from bench.suite import Suite
 from broker.client.connection import Connection
 from shipper.positions import Positions
-from shipper.publishing.allowance import LEAST_MEMORY, round_bytes
+from shipper.settings import LEAST_MEMORY, round_bytes
 from tests.shipper.host import Host
 from tests.shipper.shipped import origins
 

@@ -1,6 +1,6 @@
 """When to look again: soon while looks are quick, rarely where they take long."""
 
-from shipper.pace import Pace, Schedule, schedule
+from shipper.shipping import Pace, Schedule, schedule
 
 PACE = Pace(round_size=1 << 20, compression="none", once=False, patience=None)
 

@@ -27,7 +27,7 @@ file stand in the one that is named, here or in a folder below.
 | 8 | lines come twice after a restart or a rotation | beats#36541, fluent-bit#1330, vector#17240 | test_agent_program.py::test_a_shipper_killed_at_random_moments_loses_nothing_and_repeats_nothing |
 | 8 | | otel#40523 | test_follower_compressed.py::test_a_file_read_to_its_end_and_then_compressed_is_not_read_again |
 | 8 | | vector#6761 | test_agent_program.py::test_an_older_snapshot_repeats_nothing |
-| 9 | files with the same heading are taken for one | vector#25079, otel#19765 | test_contents.py::test_files_with_the_same_first_kilobyte_are_each_read_whole |
+| 9 | files with the same host_subject are taken for one | vector#25079, otel#19765 | test_contents.py::test_files_with_the_same_first_kilobyte_are_each_read_whole |
 | 9 | small files are never read | beats#44780, vector#11537, vector#1065 | test_contents.py::test_a_small_file_is_read_at_once_and_recognised_after_a_restart |
 | 10 | the end is slow, or loses lines | vector#9739, vector#5414, fluent-bit#2715 | test_agent_program.py::test_sigterm_ends_it_within_ten_seconds_while_the_broker_is_away |
 | 10 | | vector#18820, fluent-bit#5960 | test_lines_that_came_before_a_stop_are_shipped_before_or_after_it_once |
@@ -48,15 +48,13 @@ from pathlib import Path
 import pytest
 
 from broker.wire.message import Identity
-from shipper.block import Block
-from shipper.cursor import Cursor
-from shipper.files.selection import Selection
-from shipper.following.follower import Follower
-from shipper.pace import Pace
-from shipper.positions import Positions
-from shipper.publishing.rounds import Round
-from shipper.shipping import Shipping
-from shipper.telling.meter import Meter
+from shipper.positions import Cursor, Positions
+from shipper.publish.rounds import Round
+from shipper.shipping import Pace, Shipping
+from shipper.status.meter import Meter
+from shipper.tail.follower import Follower
+from shipper.tail.paths import Selection
+from shipper.tail.reader import Block
 from tests.shipper.host import Host
 from tests.shipper.shipped import AGENT, blocks_of
 

@@ -181,7 +181,7 @@ def test_a_credential_of_another_host_is_called_that_once(
 
     given_up = ship(guarded.url, "--once", "--patience", "4s", *known)
     assert given_up.wait(60) == 1
-    waiting = f"WARNING shipper.publishing.waiting: waiting: {cause}"
+    waiting = f"WARNING shipper.publish.waiting: waiting: {cause}"
     assert given_up.said() == f"{waiting}\nlogshipper: gave up after 4 s: {cause}"
 
 

@@ -113,10 +113,10 @@ STUCK = """
 import asyncio, os, sys, time
 from broker.client.connection import Connection
 from broker.app.notify import notifier_from
-from shipper.telling.meter import Meter
+from shipper.status.meter import Meter
 from broker.app.supervision import Service
-from shipper.telling.view import View
-from shipper.publishing.waiting import Waiting
+from shipper.status.report import View
+from shipper.publish.waiting import Waiting
 
 class Shipping:
     reading_since, has_looked, positions = None, True, None

@@ -16,17 +16,15 @@ import pytest
 from bench.backlog import LINE_BYTES, write_backlog
 from broker.app.exits import OperatorError
 from broker.wire.message import decode_payload
-from shipper.block import Block
-from shipper.cursor import Cursor
-from shipper.files.identity import identify
-from shipper.files.selection import Selection
-from shipper.following.follower import Follower
-from shipper.notice import Notice
-from shipper.pace import Pace
-from shipper.positions import Positions
-from shipper.publishing.rounds import Round
-from shipper.shipping import Shipping
-from shipper.telling.meter import Meter
+from shipper.positions import Cursor, Positions
+from shipper.publish.rounds import Round
+from shipper.shipping import Pace, Shipping
+from shipper.status.meter import Meter
+from shipper.tail.follower import Follower
+from shipper.tail.identity import identify
+from shipper.tail.notices import Notice
+from shipper.tail.paths import Selection
+from shipper.tail.reader import Block
 from tests.shipper.seams import amid
 from tests.shipper.shipped import AGENT
 
@@ -292,7 +290,7 @@ async def backlog(tmp_path: Path) -> AsyncIterator[Watched]:
 async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
     tmp_path: Path, backlog: Watched, *, once: bool
 ) -> None:
-    """One round is in flight, one in hand and one read ahead; looks go on beside it, and all is shipped in the end."""
+    """One round is in in_flight, one in hand and one read ahead; looks go on beside it, and all is shipped in the end."""
     is_answering, stopping = asyncio.Event(), asyncio.Event()
     taken: list[Round] = []
 

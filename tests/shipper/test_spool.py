@@ -17,17 +17,15 @@ from broker.app.exits import OperatorError, leading
 from broker.app.folder import make_folder
 from broker.wire.message import Section
 from shipper.expression import Expression
-from shipper.files.selection import Selection
-from shipper.following.follower import Follower
-from shipper.pace import Pace
+from shipper.line_filter import Rules
 from shipper.positions import Positions
-from shipper.publishing.rounds import Round
-from shipper.reload import reload
-from shipper.settings import ShipperSettings
-from shipper.shipping import Shipping
-from shipper.sieve import Rules
+from shipper.publish.rounds import Round
+from shipper.settings import ShipperSettings, reload
+from shipper.shipping import Pace, Shipping
 from shipper.spool import Spool
-from shipper.telling.meter import Meter
+from shipper.status.meter import Meter
+from shipper.tail.follower import Follower
+from shipper.tail.paths import Selection
 
 
 class Pipe:

@@ -19,8 +19,8 @@ from receiver.reading import background
 from receiver.reading.fetch import Reading
 from receiver.source.ranges import Range
 from receiver.source.reread import read
-from shipper.publishing.registry import Registry
-from shipper.publishing.verdict import Stored
+from shipper.publish.claim import Registry
+from shipper.publish.stored import Stored
 from tests import secured
 from tests.receiver.partition import Partition
 

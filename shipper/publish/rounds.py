@@ -1,0 +1,221 @@
+"""Rounds: what is published at a time, one message of lines of one or more files, compressed as one frame where that pays.
+
+Cuts, joins and compresses; never sends. One round is in in_flight at a time, so it can name the subject's last sequence.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import zstandard
+
+from broker.wire.message import (
+    MAX_LINES_BYTES,
+    MAX_SPANS_BYTES,
+    Origin,
+    Section,
+    Span,
+    decode_payload,
+    encode_origin,
+    most_encoded,
+    split,
+)
+from shipper.settings import Compression
+from shipper.tail.reader import Block
+
+__all__ = [
+    "FIRST_SIZE",
+    "NEARBY_SIZE",
+    "Round",
+    "compress",
+    "cut",
+    "fitting",
+    "make",
+    "next_size",
+    "sections_of",
+]
+
+FIRST_SIZE = 256 * 1024
+"""Bytes of lines in the first round, and the least that a slow line brings it down to."""
+
+NEARBY_SIZE = 2 * 1024 * 1024
+"""Bytes of lines in a round where the broker is nearby: a larger one takes memory and is no faster."""
+
+_NEAR, _BRISK, _QUICK, _SLOW = 0.06, 0.25, 1.0, 5.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A message as it is sent, but for the sequence that it expects; it has one section or more."""
+
+    origin: Origin
+    payload: bytes
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the message."""
+        return encode_origin(self.origin)
+
+
+def cut(blocks: Sequence[Block], most_bytes: int) -> Iterator[Sequence[Block]]:
+    """Yield the blocks of one round after the other, in their order.
+
+    A round has at most `most_bytes` of lines, or a single block that is larger, and headers that the server takes.
+    """
+    most_bytes = min(most_bytes, MAX_LINES_BYTES)
+    start = size = headers = 0
+    for place, block in enumerate(blocks):
+        size += len(block.lines)
+        headers += most_encoded(block.section)
+        if place > start and (size > most_bytes or headers > MAX_SPANS_BYTES):
+            yield blocks[start:place]
+            start, size, headers = place, len(block.lines), most_encoded(block.section)
+    if blocks[start:]:
+        yield blocks[start:]
+
+
+def sections_of(blocks: Sequence[Block]) -> tuple[Section, ...]:
+    """Return the sections of a message of these blocks: one of those of a file that follow each other."""
+    sections: list[Section] = []
+    for block in blocks:
+        if sections and (joined := _joined(sections[-1], block.section)):
+            sections[-1] = joined
+        else:
+            sections.append(block.section)
+    return tuple(sections)
+
+
+def next_size(size: int, sent: int, took: float, most: int) -> int:
+    """Return how many bytes of lines the next round may have after one of at most `size` took `took` seconds to be acknowledged.
+
+    A round of `sent` bytes is sent again whole, so on a slow line it must stay well below the time after which a connection
+    is given up; on a quick one it grows up to `most`, twofold or, where that is sure to be quick too, fourfold, and with a
+    broker nearby to `NEARBY_SIZE`.
+    """
+    if took < _NEAR * max(1, sent / NEARBY_SIZE):
+        most = min(most, NEARBY_SIZE)
+    if took > _SLOW:
+        return min(most, max(FIRST_SIZE, size // 2))
+    if took < _QUICK:
+        size *= 4 if took < _BRISK else 2
+    return min(most, size)
+
+
+def _joined(before: Section, behind: Section) -> Section | None:
+    """Return two sections as one where the second goes on where the first ends, None where it does not."""
+    first, second = before.span, behind.span
+    follows = (before.path, first.file, first.end) == (behind.path, second.file, second.start)
+    # what was left out, or added, is not known by the span any more
+    if not follows or before.filtered or behind.filtered or before.size != first.end - first.start:
+        return None
+    return replace(
+        behind,
+        span=Span(first.file, first.start, second.end),
+        size=before.size + behind.size,
+        lines=before.lines + behind.lines,
+    )
+
+
+_SMALLEST = 4096  # below this, auto leaves lines readable for `nats sub`; it would gain little
+# level 1 with matches from 7 bytes on, out of the last 2 MiB: logs cost up to a quarter less than by level 1, and are
+# compressed to as little as half; lines without anything in common cost a tenth more
+_FAST = zstandard.ZstdCompressionParameters(
+    window_log=21,
+    hash_log=16,
+    chain_log=12,
+    search_log=1,
+    min_match=7,
+    target_length=0,
+    strategy=zstandard.STRATEGY_FAST,
+    write_content_size=True,
+)
+_local = threading.local()
+
+
+def make(blocks: Sequence[Block], agent: str, compression: Compression) -> Round:
+    """Return the round of some blocks; compressing many is for a thread."""
+    payload, compressed = compress([block.lines for block in blocks], compression)
+    return Round(Origin(agent, blocks[0].read_at, sections_of(blocks), compressed), payload)
+
+
+def fitting(round_: Round, most: int, compression: Compression) -> list[Round]:
+    """Return a round as rounds whose payloads have at most `most` bytes, as a broker takes them; mostly the round itself.
+
+    It is halved until that is so, behind a line where there is more than one. The file of a section that is cut is not
+    recognised at that place: should only a first part be stored, its lines are sent again, and dropped by the receiver.
+    """
+    if len(round_.payload) <= most:
+        return [round_]
+    halves = _halves(round_, compression)
+    return [part for half in halves for part in fitting(half, most, compression)]
+
+
+def _halves(round_: Round, compression: Compression) -> tuple[Round, Round]:
+    lines = decode_payload(round_.headers, round_.payload)
+    middle = len(lines) // 2
+    end = lines.rfind(b"\n", 0, middle) + 1 or lines.find(b"\n", middle, len(lines) - 1) + 1
+    place = end or middle
+    first: list[Section] = []
+    second: list[Section] = []
+    start = 0
+    for section, run in split(round_.origin, lines):
+        inside = min(max(place - start, 0), section.size)
+        if inside == section.size:
+            first.append(section)
+        elif not inside:
+            second.append(section)
+        else:
+            before, behind = _parts(section, run, inside)
+            first.append(before)
+            second.append(behind)
+        start += section.size
+    return (
+        _half(round_, first, lines[:place], compression),
+        _half(round_, second, lines[place:], compression),
+    )
+
+
+def compress(runs: Sequence[bytes], mode: Compression) -> tuple[bytes, bool]:
+    """Return runs of lines as they go on the wire, and whether that is a zstd frame; one that is no smaller is left out.
+
+    Takes about 2 CPU seconds per GB of lines and lets go of the interpreter meanwhile: many are for a thread.
+    """
+    lines = runs[0] if len(runs) == 1 else b"".join(runs)
+    if mode == "none" or (mode == "auto" and len(lines) < _SMALLEST):
+        return lines, False
+    frame = _compressor().compress(lines)
+    return (lines, False) if len(frame) >= len(lines) else (frame, True)
+
+
+def _compressor() -> zstandard.ZstdCompressor:
+    # a compressor must not be used by two threads at once
+    if not hasattr(_local, "compressor"):
+        _local.compressor = zstandard.ZstdCompressor(compression_params=_FAST)
+    compressor: zstandard.ZstdCompressor = _local.compressor
+    return compressor
+
+
+def _parts(section: Section, run: bytes, inside: int) -> tuple[Section, Section]:
+    span = section.span
+    place = span.start + inside
+    newlines = run.count(b"\n", 0, inside)
+    before = replace(
+        section,
+        span=Span(span.file, span.start, place),
+        size=inside,
+        lines=newlines,
+        identity=None,
+    )
+    behind = replace(
+        section,
+        span=Span(span.file, place, span.end),
+        size=section.size - inside,
+        lines=section.lines - newlines,
+    )
+    return before, behind
+
+
+def _half(round_: Round, sections: Sequence[Section], lines: bytes, mode: Compression) -> Round:
+    payload, compressed = compress([lines], mode)
+    origin = replace(round_.origin, sections=tuple(sections), compressed=compressed)
+    return Round(origin, payload)

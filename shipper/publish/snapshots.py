@@ -1,0 +1,90 @@
+"""The snapshot of a host's positions in the broker: read at the start, written every minute by compare-and-set.
+
+It holds what headers of the stream need not be read for again, and what they cannot tell.
+"""
+
+import logging
+
+from broker.app.faults import fault
+from broker.client import bucket
+from broker.client.bucket import Conflict
+from broker.client.connection import Connection, ConnectionLost
+from broker.wire.streams import POSITIONS_BUCKET, positions_key
+from shipper.positions import Positions, PositionsUnreadable
+from shipper.publish.stored import AgentId
+
+__all__ = ["Outdated", "Snapshots"]
+
+logger = logging.getLogger(__name__)
+
+
+class Outdated(Exception):
+    """A newer agent of the host has written the snapshot: the positions of this one count no more."""
+
+    def __init__(self, rival: AgentId) -> None:
+        super().__init__(f"agent {rival} has written the positions of this host since then")
+        self.rival = rival
+
+
+class Snapshots:
+    """The snapshot of one host, as one agent reads and writes it; one call at a time."""
+
+    def __init__(self, connection: Connection, host: str) -> None:
+        """Remember the host; nothing is asked before `read`."""
+        self._connection = connection
+        self._key = positions_key(host)
+        self._revision = 0
+        self._written: Positions | None = None
+
+    async def read(self) -> Positions | None:
+        """Return the positions of the snapshot; None where there is none, or where it cannot be read, which is logged.
+
+        Raises `Rejected` where there is no such bucket, `ConnectionLost`.
+        """
+        entry = await bucket.read(self._connection, POSITIONS_BUCKET, self._key)
+        self._written = None
+        self._revision = entry.revision if entry else 0
+        try:
+            return Positions.decode(entry.value) if entry else None
+        except PositionsUnreadable as error:
+            logger.warning(
+                "the snapshot %s/%s cannot be read: %s; reading the headers of the whole stream",
+                POSITIONS_BUCKET,
+                self._key,
+                error,
+            )
+            return None
+
+    async def begin(self, positions: Positions) -> None:
+        """Write the first snapshot of an agent; raises `ConnectionLost` where the one that it read was not the last one."""
+        try:
+            await self._write(positions)
+        except Conflict:
+            raise ConnectionLost("the snapshot of the positions was written meanwhile") from None
+
+    async def write(self, positions: Positions) -> None:
+        """Write the positions, unless they are those last written.
+
+        Raises `Outdated` where a newer agent wrote before, `Rejected`, `ConnectionLost`: then they may be written or not.
+        """
+        if positions is self._written:
+            return
+        try:
+            await self._write(positions)
+        except Conflict:
+            found = await self.read()
+            own, rival = AgentId.parse(positions.agent), AgentId.parse(found.agent if found else "")
+            if own is not None and rival is not None and rival > own:
+                raise Outdated(rival) from None
+            await self.begin(
+                positions
+            )  # an older agent came late, or our own write was not heard of
+
+    async def _write(self, positions: Positions) -> None:
+        value = positions.encode()
+        fault("snapshot_sending")
+        self._revision = await bucket.write(
+            self._connection, POSITIONS_BUCKET, self._key, value, self._revision
+        )
+        self._written = positions
+        fault("snapshot_written")

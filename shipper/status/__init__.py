@@ -1,0 +1,1 @@
+"""What an agent reports of itself: status, metrics, health, checks. Changes nothing."""

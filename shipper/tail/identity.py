@@ -1,0 +1,153 @@
+"""Recognises a file again, whatever it is called now: inode, first bytes, and the bytes before a position.
+
+Decides on what was read; never opens a file. Two contents that agree in their first 1 KiB and in the 64 bytes before the
+position, on the same inode, cannot be told apart.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from hashlib import blake2b
+
+from broker.wire.message import Identity
+from shipper.positions import Cursor
+
+__all__ = [
+    "HEAD_BYTES",
+    "TAIL_BYTES",
+    "Fingerprint",
+    "Glimpse",
+    "LastLine",
+    "Match",
+    "fingerprint",
+    "has_head",
+    "identify",
+    "judge",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LastLine:
+    """The offset behind a file's last newline, and the bytes that stand before it."""
+
+    offset: int
+    tail: bytes
+
+
+HEAD_BYTES = 1024
+"""How much of a file's beginning is hashed; less while less has been read."""
+
+TAIL_BYTES = 64
+"""How much is hashed of what stands before the offset."""
+
+
+_NOTHING = blake2b(b"", digest_size=8).hexdigest()  # one string for the thousands that need it
+
+
+class Match(Enum):
+    """What a file seen now is to a cursor that we remember."""
+
+    SAME = auto()
+    TRUNCATED = auto()
+    """The inode is the same, the bytes that were read are gone: begin at 0 under a new id."""
+    REUSED = auto()
+    """The inode is the same, the file begins with other bytes: another file, or one written anew."""
+    COPY = auto()
+    """Another inode that holds the bytes we have read: what `cp` leaves before a truncation."""
+    OTHER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Glimpse:
+    """What was seen of a file: its size, its first bytes, and the bytes where a cursor expects its own tail."""
+
+    inode: int
+    size: int
+    head: bytes
+    tail: bytes
+
+
+def fingerprint(data: bytes) -> str:
+    """Return the hash of a few bytes, as 16 hex digits."""
+    return blake2b(data, digest_size=8).hexdigest() if data else _NOTHING
+
+
+def identify(inode: int, head: bytes, tail: bytes) -> Identity:
+    """Return the identity of a file whose first bytes are `head` and whose bytes before the offset are `tail`."""
+    return Identity(inode, len(head), fingerprint(head), len(tail), fingerprint(tail))
+
+
+def judge(cursor: Cursor, seen: Glimpse) -> Match:
+    """Decide what the file seen is to the cursor.
+
+    An offset of 0 has nothing to compare but the inode, unless the cursor remembers what the file began with.
+    """
+    if seen.inode == cursor.identity.inode:
+        return _judge_same_inode(cursor, seen)
+    if cursor.identity.head_length == 0 or seen.size < cursor.offset:
+        return Match.OTHER
+    return Match.COPY if _same_head(cursor, seen) and _same_tail(cursor, seen) else Match.OTHER
+
+
+def has_head(cursor: Cursor, head: bytes) -> bool:
+    """Whether a file that begins with `head` begins with what the cursor's file did; never of one nothing is known of."""
+    length = cursor.identity.head_length
+    return 0 < length <= len(head) and fingerprint(head[:length]) == cursor.identity.head_hash
+
+
+def _judge_same_inode(cursor: Cursor, seen: Glimpse) -> Match:
+    if seen.size < cursor.offset:
+        return Match.TRUNCATED
+    if not _same_head(cursor, seen):
+        return Match.REUSED
+    return Match.SAME if _same_tail(cursor, seen) else Match.TRUNCATED
+
+
+def _same_head(cursor: Cursor, seen: Glimpse) -> bool:
+    return fingerprint(seen.head[: cursor.identity.head_length]) == cursor.identity.head_hash
+
+
+def _same_tail(cursor: Cursor, seen: Glimpse) -> bool:
+    return fingerprint(seen.tail) == cursor.identity.tail_hash
+
+
+class Fingerprint:
+    """The bytes of one file that are kept; `tail` is what stands before the offset."""
+
+    def __init__(self, cursor: Cursor, head: bytes, tail: bytes) -> None:
+        """Begin at the cursor; `head` is what the file begins with now, read before or not."""
+        # of a file of which nothing was read only what it looked like is known
+        self._head = head[: min(cursor.identity.head_length, cursor.offset)]
+        self.tail = tail
+        # what stands before the offset was not unpacked where the headers told that it is the end
+        skipped = len(tail) < cursor.identity.tail_length
+        self._known = cursor.identity if skipped else None
+        # a file that nothing was read of yet must be told apart from what replaces it, too
+        self._first = head
+
+    @property
+    def beginning(self) -> bytes:
+        """The first bytes that were ever seen in the file, read before or not."""
+        return max(self._head, self._first, key=len)
+
+    def identity(self, inode: int) -> Identity:
+        """Return what the file is recognised by at the offset."""
+        if self._known is not None:
+            return replace(self._known, inode=inode)
+        return identify(inode, self._head, self.tail)
+
+    def saw(self, head: bytes) -> None:
+        """Take note of what the file begins with, of which nothing need have been read."""
+        self._first = max(self._first, head, key=len)
+
+    def skipped(self, length: int) -> None:
+        """Take note that the file is read from `length` bytes on, all of them NULs; nothing was read yet."""
+        self._head, self.tail = self._first[:length], bytes(min(length, TAIL_BYTES))
+
+    def took(self, run: bytes) -> None:
+        """Take note that these bytes were read, and move behind them."""
+        self._known = None
+        if len(self._head) < HEAD_BYTES:
+            self._head += run[: HEAD_BYTES - len(self._head)]
+            self._first = self.beginning  # the same bytes need not be kept twice
+        whole = len(run) >= TAIL_BYTES
+        self.tail = run[-TAIL_BYTES:] if whole else (self.tail + run)[-TAIL_BYTES:]

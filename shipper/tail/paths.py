@@ -1,0 +1,211 @@
+"""Names of files: globs, the names that rotation gives, forms of compression, and the selection of files to follow.
+
+Knows names only; never looks into a directory.
+"""
+
+import os
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+__all__ = [
+    "Packing",
+    "Selection",
+    "age",
+    "group_of",
+    "has_magic",
+    "is_compressed",
+    "live_names",
+    "packing_of",
+    "pattern_of",
+    "unpacked",
+    "within",
+]
+
+_MAGIC = re.compile(r"[*?[]")
+
+
+def has_magic(pattern: str) -> bool:
+    """Whether a pattern, or a part of one, can stand for more than one name."""
+    return _MAGIC.search(pattern) is not None
+
+
+@lru_cache(maxsize=1024)
+def pattern_of(glob: str) -> re.Pattern[str]:
+    """Return what matches the whole paths, or the whole names, that a glob shows.
+
+    `*` and `?` stay within a name, `**` as a name of its own stands for any number of folders, and a name that begins
+    with a dot is shown only by a pattern that begins with one.
+    """
+    return re.compile(_translate(glob, r"(?!\.)"), re.DOTALL)
+
+
+@lru_cache(maxsize=1024)
+def within(glob: str) -> re.Pattern[str]:
+    """Return what matches the whole paths that a glob leaves out: those it names, hidden or not, and all beneath."""
+    return re.compile(f"{_translate(glob, '')}(?:/.*)?", re.DOTALL)
+
+
+def _translate(glob: str, visible: str) -> str:
+    parts = glob.split("/")
+    last = len(parts) - 1
+    found = []
+    for number, part in enumerate(parts):
+        if part == "**":
+            folders = f"(?:{visible}[^/]+/)*"
+            found.append(folders if number < last else f"{folders}{visible}[^/]+")
+        else:
+            shown = visible if part[:1] in {"*", "?", "["} else ""
+            found.append(shown + _name(part) + ("/" if number < last else ""))
+    return "".join(found)
+
+
+def _name(part: str) -> str:
+    found, at = "", 0
+    while at < len(part):
+        if (
+            part[at] == "["
+            and (end := part.find("]", at + 2 + part.startswith(("!", "^"), at + 1))) > 0
+        ):
+            found += _one_of(part[at + 1 : end])
+            at = end
+        else:
+            found += {"*": "[^/]*", "?": "[^/]"}.get(part[at], re.escape(part[at]))
+        at += 1
+    return found
+
+
+def _one_of(letters: str) -> str:
+    none_of = letters[0] in "!^"
+    chosen = letters[1:] if none_of else letters
+    pieces = []
+    while chosen:
+        if len(chosen) > 2 and chosen[1] == "-":
+            low, high, chosen = chosen[0], chosen[2], chosen[3:]
+            # a range from high to low holds nothing
+            pieces += [f"{re.escape(low)}-{re.escape(high)}"] if low <= high else []
+        else:
+            pieces.append(re.escape(chosen[0]))
+            chosen = chosen[1:]
+    if none_of:
+        return f"[^/{''.join(pieces)}]"
+    return f"(?!/)[{''.join(pieces)}]" if pieces else "(?!)"
+
+
+class Packing(Enum):
+    """A form that can be read as it is unpacked; the value is what its names end in."""
+
+    GZIP = ".gz"
+    ZSTD = ".zst"
+    XZ = ".xz"
+    BZIP2 = ".bz2"
+
+
+_ENDINGS = {packing.value: packing for packing in Packing}
+
+
+def packing_of(name: str) -> Packing | None:
+    """Return the form that the name tells; None for any other file."""
+    return _ENDINGS.get(name[name.rfind(".") :])
+
+
+def unpacked(name: str) -> str:
+    """Return the name before compression; the name itself where it tells of none."""
+    packing = packing_of(name)
+    return name if packing is None else name.removesuffix(packing.value)
+
+
+_SUFFIX = re.compile(r"[._-](?:[0-9][0-9TZtz:._-]*|old|prev|bak|save)", re.ASCII)
+_INFIX = re.compile(r"(.+?)[._-][0-9][0-9T_.-]{4,}[0-9Z](\.[A-Za-z][\w-]*)", re.ASCII)
+_NUMBER = re.compile(r".*[^0-9]([0-9]{1,4})", re.ASCII | re.DOTALL)
+_COMPRESSED = (".gz", ".zst", ".xz", ".bz2", ".lz4", ".Z", ".zip")
+
+
+def live_names(name: str) -> tuple[str, ...]:
+    """Return the names that a file may have had before it was rotated to `name`; empty for most names.
+
+    `app.log.1`, `app.log-20260101`, `app.log.old` come from `app.log`, and so does `app-20260101.log` (logrotate's
+    `dateext` with `extension`). A short number before the extension (`app-1.log`) is not taken for a rotation, since
+    instances of a service are called so. A compressed file had the names that it had before, and its own without the
+    ending last.
+    """
+    stem = unpacked(name)
+    if stem != name:
+        return *live_names(stem), stem
+    found = [
+        name[: separator.start()]
+        for separator in re.finditer(r"[._-]", name)
+        if separator.start() > 0 and _SUFFIX.fullmatch(name, separator.start())
+    ]
+    if infix := _INFIX.fullmatch(name):
+        found.append(infix[1] + infix[2])
+    return tuple(found)
+
+
+def is_compressed(name: str) -> bool:
+    """Whether the name says that the file was compressed."""
+    return name.endswith(_COMPRESSED)
+
+
+def age(modified: int, name: str) -> tuple[int, int, str]:
+    """Return what rotated files are sorted by, oldest first: last write, then the number (a higher one is older)."""
+    number = _NUMBER.fullmatch(unpacked(name))
+    return modified, -int(number[1]) if number else 0, name
+
+
+def group_of(path: str, lives: Collection[str]) -> str:
+    """Return the live path that `path` was rotated from, if that is one of `lives`, else `path` itself."""
+    folder, _, name = path.rpartition("/")
+    for live in live_names(name):
+        if f"{folder}/{live}" in lives:
+            return f"{folder}/{live}"
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Patterns of the files to follow and of those to leave out, all absolute.
+
+    `from_end` says that a file which stands there at the first look and was never seen begins at its end.
+    `ignore_older` is how long, in nanoseconds, a file may not have been written and still be taken up; None: any time.
+    """
+
+    patterns: tuple[str, ...]
+    excluded: tuple[str, ...] = ()
+    from_end: bool = False
+    ignore_older: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        patterns: Iterable[str],
+        excluded: Iterable[str] = (),
+        from_end: bool = False,
+        ignore_older: int | None = None,
+    ) -> "Selection":
+        """Return the selection of patterns that may be relative to the working directory."""
+        return cls(_absolute(patterns), _absolute(excluded), from_end, ignore_older)
+
+    def shows(self, path: str) -> bool:
+        """Whether a pattern shows a file of this path, and none leaves it out."""
+        return any(
+            pattern == path or pattern_of(pattern).fullmatch(path) for pattern in self.patterns
+        ) and not self.excludes(path)
+
+    def excludes(self, path: str) -> bool:
+        """Whether a file or folder of this path is left out, by its own name or by that of a folder above it."""
+        return any(within(pattern).fullmatch(path) for pattern in self.excluded)
+
+    def covers(self, path: str, group: str) -> bool:
+        """Whether a file at this path, of the group of that live path, is followed."""
+        return (self.shows(path) or self.shows(group)) and not self.excludes(path)
+
+    def is_too_old(self, modified: int, now: int) -> bool:
+        """Whether a file that was never seen is passed over, for the time when it was last written."""
+        return self.ignore_older is not None and now - modified > self.ignore_older
+
+
+def _absolute(patterns: Iterable[str]) -> tuple[str, ...]:
+    return tuple(os.path.abspath(pattern) for pattern in patterns)  # noqa: PTH100 - Path would fold `//`, not `..`

@@ -1,1 +1,0 @@
-"""What an agent tells the world of itself: status, metrics, health, checks. Changes nothing."""

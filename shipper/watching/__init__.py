@@ -1,1 +1,0 @@
-"""Hears that files change, from the kernel or by looking. Reads no line."""

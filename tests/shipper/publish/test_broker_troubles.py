@@ -1,0 +1,273 @@
+"""What becomes of a broker while an agent runs: not there, emptied, smaller, forgetful. Lines wait, and come once."""
+
+import asyncio
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.processes import Process, Processes, wait_until
+from broker.client.connection import Connection
+from broker.topology import Topology
+from broker.wire.streams import CONFIG_BUCKET
+from broker.wire.subjects import Subject
+from shipper.positions import Positions
+from shipper.publish.claim import Registry, take_over
+from shipper.publish.publisher import Publisher
+from shipper.publish.rounds import Round, make
+from shipper.publish.snapshots import Snapshots
+from shipper.publish.subject import HostSubject
+from shipper.publish.waiting import Waiting
+from shipper.settings import Compression
+from shipper.tail.reader import Block
+from tests.shipper.conftest import read_stream
+
+pytestmark = pytest.mark.nats
+
+Read = Callable[[str], bytes]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    log = tmp_path / "a.log"
+    log.write_bytes(b"one\n")
+    return log
+
+
+@pytest.fixture
+def ship(processes: Processes, tmp_path: Path, log: Path) -> Callable[..., Process]:
+    numbers = iter(range(10))
+
+    def start(url: str, *options: str) -> Process:
+        settings = ["--server", url, "--host", "web01", "--file", str(log)]
+        return processes.start(
+            f"shipper{next(numbers)}",
+            [
+                sys.executable,
+                "-m",
+                "shipper",
+                *settings,
+                *options,
+            ],
+            folder=Path(__file__).parents[3],
+        )
+
+    return start
+
+
+Ship = Callable[..., Process]
+
+
+def says(process: Process, words: str) -> None:
+    wait_until(f"says {words!r}", lambda: words in process.said(), 40, [process])
+
+
+def arrives(read_back: Read, url: str, lines: bytes) -> None:
+    wait_until("lines are there", lambda: len(read_back(url)) >= len(lines), 40)
+    assert read_back(url) == lines
+
+
+def test_a_broker_that_comes_later_than_the_agent_gets_every_line(
+    own_server: Any, apply_logs: Callable[[str], None], read_back: Read, ship: Ship
+) -> None:
+    own_server.stop()
+    process = ship(own_server.url)
+    says(process, "no broker at")
+    own_server.start()
+    says(process, "run `logbroker apply`")
+    apply_logs(own_server.url)
+
+    arrives(read_back, own_server.url, b"one\n")
+    assert process.stop(10) == 0
+
+
+def test_a_payload_limit_that_falls_divides_rounds_and_cuts_long_lines_smaller(
+    own_server: Any,
+    apply_logs: Callable[[str], None],
+    read_back: Read,
+    ship: Ship,
+    log: Path,
+    tmp_path: Path,
+) -> None:
+    apply_logs(own_server.url)
+    process = ship(own_server.url, "--compression", "none", "--max-line", "2MiB")
+    arrives(read_back, own_server.url, b"one\n")
+    own_server.stop()
+    configuration = tmp_path / "own-server/nats-server.conf"
+    configuration.write_text(configuration.read_text().replace("8MB", "256KB"))
+    lines = (
+        b"".join(b"%07d %s\n" % (n, b"x" * 1000) for n in range(2000)) + b"y" * 1_500_000 + b"\n"
+    )
+    with log.open("ab") as file:
+        file.write(lines)
+    # one round was gathered by the old limit by now
+    says(process, "broker away")
+    own_server.start()
+
+    arrives(read_back, own_server.url, b"one\n" + lines)
+    assert process.stop(10) == 0
+
+
+async def owner_of(
+    connection: Connection, subject: Subject, tag: str = "aaaaaaaa"
+) -> tuple[Publisher, str]:
+    registry, waiting = Registry(connection, subject), Waiting()
+    owner = await take_over(
+        registry, Snapshots(connection, subject.host), Positions(), tag, lambda: 10**18, waiting
+    )
+    host_subject = HostSubject(connection, subject)
+    return Publisher(connection, registry, owner, host_subject, waiting, "none"), str(owner.agent)
+
+
+Stream = Callable[[], Awaitable[list[Any]]]
+Make = Callable[..., Round]
+
+
+async def test_a_stream_that_takes_smaller_messages_than_the_server_gets_smaller_ones(
+    connection: Connection, web01: Subject, make_round: Make, stream: Stream
+) -> None:
+    publisher, agent = await owner_of(connection, web01)
+    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
+    await connection.api("STREAM.UPDATE.LOGS", {**config, "max_msg_size": 50_000})
+    lines = b"".join(b"%099d\n" % number for number in range(2000))
+
+    await publisher.publish(make_round(agent, 0, lines))
+
+    stored = await stream()
+    assert b"".join(message.lines for message in stored) == lines
+    assert len(stored) > 4
+    assert max(len(message.lines) for message in stored) <= 50_000
+
+
+@pytest.fixture
+def small(own_server: Any, apply_logs: Callable[[str], None], tmp_path: Path) -> str:
+    """Return the address of a broker that takes messages of 64 KB at most."""
+    own_server.stop()
+    configuration = tmp_path / "own-server/nats-server.conf"
+    configuration.write_text(configuration.read_text().replace("8MB", "64KB"))
+    own_server.start()
+    apply_logs(own_server.url)
+    return str(own_server.url)
+
+
+def noise(size: int, seed: int) -> bytes:
+    """Return lines that nobody can compress, the last one without a newline before its end."""
+    return random.Random(seed).randbytes(size - 1) + b"\n"
+
+
+@pytest.mark.parametrize("compression", ["auto", "none"])
+async def test_a_round_larger_than_the_broker_takes_arrives_in_several_messages(
+    small: str, web01: Subject, make_round: Make, compression: Compression
+) -> None:
+    connection = Connection([small], "test")
+    publisher, agent = await owner_of(connection, web01)
+    expected = {f"f{n}": noise(size, n) for n, size in enumerate([9, 200_000, 3, 150_000, 60_000])}
+    blocks = [
+        Block(section, lines, 1)
+        for file, lines in expected.items()
+        for section in make_round(agent, 0, lines, file).origin.sections
+    ]
+    last = make_round(agent, 60_000, b"end\n", "f4")
+
+    sequence = await publisher.publish(make(blocks, agent, compression))
+    await publisher.publish(last)
+
+    _claim, *stored = await read_stream(connection)
+    await connection.close()
+    assert sequence == stored[-2].sequence
+    assert len(stored) > 6
+    got: dict[str, bytes] = {}
+    for block in (block for message in stored for block in message.blocks):
+        file = block.section.span.file
+        assert block.section.span.start == len(got.get(file, b""))
+        got[file] = got.get(file, b"") + block.lines
+    assert got == expected | {"f4": expected["f4"] + b"end\n"}
+
+
+async def test_parts_of_a_divided_round_whose_acknowledgements_were_lost_are_stored_once(
+    connection: Connection, line: Any, web01: Subject, make_round: Make, stream: Stream
+) -> None:
+    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
+    await connection.api("STREAM.UPDATE.LOGS", {**config, "max_msg_size": 50_000})
+    far = Connection([line.url], "test")
+    publisher, agent = await owner_of(far, web01)
+    lines = b"".join(b"%099d\n" % number for number in range(4000))
+
+    async def lose_answers() -> None:
+        while True:
+            line.cut_after = b'"seq":'
+            await asyncio.sleep(0.01)
+
+    losing = asyncio.create_task(lose_answers())
+    publishing = asyncio.create_task(publisher.publish(make_round(agent, 0, lines)))
+    while line.seen < 2:  # noqa: ASYNC110 - the line sets no event
+        await asyncio.sleep(0.01)
+    losing.cancel()
+    line.cut_after = b""
+    await publishing
+    await far.close()
+
+    assert b"".join(message.lines for message in await stream()) == lines
+
+
+async def test_a_stream_that_is_deleted_is_waited_for_and_goes_on_when_it_is_made_again(
+    connection: Connection, web01: Subject, make_round: Make, stream: Stream
+) -> None:
+    publisher, agent = await owner_of(connection, web01)
+    await publisher.publish(make_round(agent, 0, b"one\n"))
+    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
+    await connection.api("STREAM.DELETE.LOGS")
+    await connection.api(f"STREAM.DELETE.KV_{CONFIG_BUCKET}")
+
+    publishing = asyncio.create_task(publisher.publish(make_round(agent, 4, b"two\nthree\n")))
+    await asyncio.sleep(0.3)
+    assert not publishing.done()
+    await connection.api("STREAM.CREATE.LOGS", config)
+    await publishing
+
+    assert b"".join(message.lines for message in await stream()) == b"two\nthree\n"
+
+
+def test_lines_that_have_expired_while_nothing_happened_are_not_shipped_again(
+    own_server: Any, read_back: Read, ship: Ship, log: Path
+) -> None:
+    async def apply() -> None:
+        connection = Connection([own_server.url], "test")
+        for configuration in Topology(partitions=2, max_age=timedelta(seconds=3)).streams():
+            await connection.api(f"STREAM.CREATE.{configuration['name']}", configuration)
+        await connection.ask(f"$KV.{CONFIG_BUCKET}.partitions", b"2")
+        await connection.close()
+
+    def append(line: bytes) -> None:
+        with log.open("ab") as file:
+            file.write(line)
+
+    seen: list[bytes] = []
+
+    def goes_by(lines: bytes) -> None:
+        wait_until(f"{lines!r} are there", lambda: read_back(own_server.url) == lines, 40)
+        seen.append(lines)
+        wait_until("they expire", lambda: read_back(own_server.url) == b"", 40)
+
+    asyncio.run(apply())
+    process = ship(own_server.url)
+    goes_by(b"one\n")
+    append(b"two\n")
+    goes_by(b"two\n")
+    assert process.stop(10) == 0
+    append(b"three\n")
+    process = ship(own_server.url)
+    goes_by(b"three\n")
+    assert process.stop(10) == 0
+    process = ship(own_server.url)
+    says(process, "goes on at byte 14")
+    time.sleep(0.3)  # in which it would ship it
+
+    assert read_back(own_server.url) == b""
+    assert process.stop(10) == 0
+    assert seen == [b"one\n", b"two\n", b"three\n"]

@@ -1,0 +1,202 @@
+"""Positions are rebuilt from the stream, with or without what was saved."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import pytest
+
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.subjects import Subject
+from shipper.positions import Positions
+from shipper.publish.claim import Ownership, Registry, take_over
+from shipper.publish.publisher import Publisher
+from shipper.publish.rebuild import ReadBack
+from shipper.publish.rounds import Round
+from shipper.publish.snapshots import Snapshots
+from shipper.publish.stored import Stored
+from shipper.publish.subject import HostSubject
+from shipper.publish.waiting import Waiting
+from tests.shipper.saved import put
+
+pytestmark = pytest.mark.nats
+
+Make = Callable[..., Round]
+
+
+def clock() -> int:
+    return 1_700_000_000_000_000_000
+
+
+async def take(
+    connection: Connection, subject: Subject, saved: Positions | None, tag: str = "bbbbbbbb"
+) -> Ownership:
+    """Take over where the broker has saved these positions, None: none at all."""
+    await put(connection, subject.host, saved and saved.encode())
+    snapshots = Snapshots(connection, subject.host)
+    return await take_over(
+        Registry(connection, subject), snapshots, Positions(), tag, clock, Waiting()
+    )
+
+
+async def fill(
+    connection: Connection,
+    subject: Subject,
+    make: Make,
+    rounds: int,
+    start: int = 0,
+    tag: str = "aaaaaaaa",
+) -> Positions:
+    """Publish rounds of 100 bytes of two files in turn, and return the positions that they leave."""
+    owner = await take(connection, subject, None, tag)
+    host_subject = HostSubject(connection, subject)
+    publisher = Publisher(
+        connection, Registry(connection, subject), owner, host_subject, Waiting(), "none"
+    )
+    positions = owner.positions
+    for number in range(start, start + rounds):
+        round_ = make(str(owner.agent), 100 * number, b"123456789\n" * 10, f"f{number % 2}")
+        sequence = await publisher.publish(round_)
+        positions = positions.advance([round_.origin], sequence)
+    return positions
+
+
+async def test_an_empty_stream_gives_no_positions(connection: Connection, web01: Subject) -> None:
+    ownership = await take(connection, web01, None)
+
+    assert ownership.positions.files == {}
+    assert ownership.positions.sequence == ownership.claim == 1
+
+
+async def test_lost_positions_are_rebuilt_from_thousands_of_headers(
+    connection: Connection, web01: Subject, make_round: Make
+) -> None:
+    positions = await fill(connection, web01, make_round, 2300)
+
+    ownership = await take(connection, web01, None)
+
+    assert ownership.positions.files == positions.files
+    assert {c.offset for c in ownership.positions.files.values()} == {229_900, 230_000}
+
+
+@pytest.mark.parametrize("headers", [None, {"Status": "404"}, {"Status": "409"}])
+async def test_a_strangers_message_does_not_pass_for_a_word_of_the_broker(
+    connection: Connection, web01: Subject, make_round: Make, headers: dict[str, str] | None
+) -> None:
+    positions = await fill(connection, web01, make_round, 3)
+    await connection.ask(str(web01), b"", headers)
+
+    ownership = await take(connection, web01, None)
+
+    assert ownership.positions.files == positions.files
+
+
+async def test_headers_behind_an_older_snapshot_count(
+    connection: Connection, web01: Subject, make_round: Make
+) -> None:
+    older = await fill(connection, web01, make_round, 3)
+    newer = await fill(connection, web01, make_round, 4, start=3)
+
+    ownership = await take(connection, web01, older)
+
+    assert ownership.positions.files == newer.files
+
+
+async def test_positions_of_a_stream_that_was_recreated_are_kept_and_its_sequence_is_not_believed(
+    connection: Connection, web01: Subject, make_round: Make
+) -> None:
+    old = await fill(connection, web01, make_round, 2)
+    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
+    await connection.api("STREAM.DELETE.LOGS")
+    await connection.api("STREAM.CREATE.LOGS", config)
+    new = await fill(connection, web01, make_round, 2, start=2, tag="cccccccc")
+    assert new.sequence == old.sequence
+
+    ownership = await take(connection, web01, old)
+
+    assert {f: c.offset for f, c in ownership.positions.files.items()} == {"f0": 300, "f1": 400}
+
+
+async def test_positions_whose_lines_have_expired_are_kept(
+    connection: Connection, web01: Subject, make_round: Make
+) -> None:
+    saved = await fill(connection, web01, make_round, 3)
+    await connection.api("STREAM.PURGE.LOGS")
+
+    ownership = await take(connection, web01, saved)
+
+    assert ownership.positions.files == saved.files
+
+
+async def test_other_hosts_and_plain_clients_leave_no_trace_in_the_positions(
+    connection: Connection, web01: Subject, make_round: Make
+) -> None:
+    await fill(connection, Subject.for_host("web02.example.net", 2), make_round, 2)
+    await connection.ask(str(web01), b"hello\n")
+    await connection.ask(str(web01), b"x", {"Log-Agent": "1-aaaaaaaa", "Log-Spans": "broken"})
+
+    ownership = await take(connection, web01, None)
+
+    assert ownership.positions.files == {}
+
+
+async def test_a_host_with_dots_rebuilds_as_any_other(
+    connection: Connection, make_round: Make
+) -> None:
+    dotted = Subject.for_host("web02.example.net", 2)
+    positions = await fill(connection, dotted, make_round, 2)
+
+    ownership = await take(connection, dotted, None)
+
+    assert ownership.positions.files == positions.files
+
+
+async def test_reading_back_leaves_no_consumer_behind(
+    connection: Connection, web01: Subject, make_round: Make
+) -> None:
+    await fill(connection, web01, make_round, 1)
+
+    await take(connection, web01, None)
+
+    async with asyncio.timeout(20):  # its removal is not waited for
+        while (await connection.api("STREAM.INFO.LOGS"))["state"]["consumer_count"]:  # noqa: ASYNC110 - the server's doing is waited for
+            await asyncio.sleep(0.01)
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["that ends", "that is killed"])
+async def test_headers_that_another_agent_of_the_host_took_away_are_missed(
+    connection: Connection, logs_url: str, web01: Subject, make_round: Make, ends: bool
+) -> None:
+    await fill(connection, web01, make_round, 2300)
+    found: list[Stored] = []
+
+    async def read_as_another() -> None:
+        def stop(_: object) -> None:
+            if not ends:
+                raise Killed
+
+        other = Connection([logs_url], "other")
+        try:
+            with suppress(Killed):
+                await ReadBack(other, "web01").since(5, stop)
+        finally:
+            await other.close()
+
+    def take(page: Sequence[Stored]) -> None:
+        if not found:
+            thread = threading.Thread(target=lambda: asyncio.run(read_as_another()))
+            thread.start()
+            thread.join()
+        found.extend(page)
+
+    with pytest.raises((ConnectionLost, Rejected)):
+        await ReadBack(connection, "web01").since(1, take)
+    found.clear()
+    await ReadBack(connection, "web01").since(1, found.extend)
+
+    assert len(found) == 2301

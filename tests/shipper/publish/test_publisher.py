@@ -1,0 +1,406 @@
+"""Rounds are stored once and in order, whatever has to be retried; an older agent is fenced."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from broker.app.exits import FencedError
+from broker.client.connection import Arrived, Connection
+from broker.wire.subjects import Subject
+from shipper.positions import Positions
+from shipper.publish.claim import Ownership, Registry, take_over
+from shipper.publish.publisher import Publisher, UnacknowledgedPublisher
+from shipper.publish.rounds import Round
+from shipper.publish.snapshots import Snapshots
+from shipper.publish.stored import AgentId
+from shipper.publish.subject import HostSubject
+from shipper.publish.waiting import Waiting
+
+pytestmark = pytest.mark.nats
+
+Make = Callable[..., Round]
+Stream = Callable[[], Awaitable[list[Any]]]
+
+
+def clock() -> int:
+    return 1_700_000_000_000_000_000
+
+
+async def own(
+    connection: Connection, subject: Subject, tag: str = "aaaaaaaa"
+) -> tuple[Publisher, Ownership]:
+    registry, waiting = Registry(connection, subject), Waiting()
+    ownership = await take_over(
+        registry, Snapshots(connection, subject.host), Positions(), tag, clock, waiting
+    )
+    host_subject = HostSubject(connection, subject)
+    return Publisher(connection, registry, ownership, host_subject, waiting, "none"), ownership
+
+
+def round_of(make: Make, agent: AgentId, number: int, lines: int = 3) -> Round:
+    text = b"".join(b"line %d.%03d\n" % (number, n) for n in range(lines))
+    return make(str(agent), 10_000 * number, text)
+
+
+def lines_of(messages: list[Any]) -> list[bytes]:
+    return [message.lines for message in messages if message.lines]
+
+
+async def until_stored(stream: Stream, count: int) -> None:
+    while len(lines_of(await stream())) < count:  # noqa: ASYNC110 - the broker sets no event
+        await asyncio.sleep(0.01)
+
+
+async def test_rounds_follow_each_other_in_the_stream(
+    connection: Connection, web01: Subject, make_round: Make, stream: Stream
+) -> None:
+    publisher, owner = await own(connection, web01)
+    rounds = [round_of(make_round, owner.agent, n, lines) for n, lines in enumerate([3, 1, 400])]
+
+    sequences = [await publisher.publish(r) for r in rounds]
+
+    assert sequences == [2, 3, 4]
+    assert lines_of(await stream()) == [r.payload for r in rounds]
+
+
+async def test_a_round_whose_acknowledgement_was_lost_is_stored_once(
+    line: Any, web01: Subject, make_round: Make, stream: Stream
+) -> None:
+    connection = Connection([line.url], "test")
+    publisher, owner = await own(connection, web01)
+    rounds = [round_of(make_round, owner.agent, n) for n in range(4)]
+
+    for r in rounds:
+        line.cut_after = b'"seq"'
+        await publisher.publish(r)
+    await connection.close()
+
+    assert line.seen == 4
+    assert lines_of(await stream()) == [r.payload for r in rounds]
+
+
+async def test_a_line_cut_at_random_moments_repeats_nothing_and_reorders_nothing(
+    line: Any, web01: Subject, make_round: Make, stream: Stream
+) -> None:
+    connection = Connection([line.url], "test")
+    publisher, owner = await own(connection, web01)
+    rounds = [round_of(make_round, owner.agent, n, 20) for n in range(60)]
+
+    async def cut_now_and_then() -> None:
+        for number in range(12):
+            await asyncio.sleep(0.003 * (number % 4))
+            line.cut()
+            await asyncio.sleep(0.1)
+
+    cutting = asyncio.create_task(cut_now_and_then())
+    for r in rounds:
+        await publisher.publish(r)
+    await cutting
+    await connection.close()
+
+    assert lines_of(await stream()) == [r.payload for r in rounds]
+
+
+async def test_a_broker_that_falls_silent_is_given_up_and_asked_anew(
+    line: Any, web01: Subject, make_round: Make, stream: Stream
+) -> None:
+    connection = Connection([line.url], "test")
+    publisher, owner = await own(connection, web01)
+    line.deaf = True
+    r = round_of(make_round, owner.agent, 1)
+
+    publishing = asyncio.create_task(publisher.publish(r))
+    await until_stored(stream, 1)
+    await asyncio.sleep(11)  # two pings
+    line.deaf = False
+    await publishing
+    await connection.close()
+
+    assert lines_of(await stream()) == [r.payload]
+
+
+async def test_a_newer_agent_fences_the_older_one(
+    connection: Connection, web01: Subject, make_round: Make, stream: Stream
+) -> None:
+    older, first = await own(connection, web01, "aaaaaaaa")
+    await older.publish(round_of(make_round, first.agent, 1))
+    newer, second = await own(connection, web01, "bbbbbbbb")
+
+    with pytest.raises(FencedError, match=str(second.agent)):
+        await older.publish(round_of(make_round, first.agent, 2))
+    await newer.publish(round_of(make_round, second.agent, 3))
+
+    assert second.agent > first.agent
+    assert len(lines_of(await stream())) == 2
+
+
+async def test_an_expired_subject_is_no_conflict(
+    connection: Connection, web01: Subject, make_round: Make, stream: Stream
+) -> None:
+    publisher, owner = await own(connection, web01)
+    await publisher.publish(round_of(make_round, owner.agent, 1))
+    await connection.api("STREAM.PURGE.LOGS")
+    r = round_of(make_round, owner.agent, 2)
+
+    await publisher.publish(r)
+
+    assert lines_of(await stream()) == [r.payload]
+
+
+async def test_a_plain_clients_message_between_rounds_stands_between_them(
+    connection: Connection, web01: Subject, make_round: Make, stream: Stream
+) -> None:
+    publisher, owner = await own(connection, web01)
+    first, second = (round_of(make_round, owner.agent, n) for n in (1, 2))
+
+    await publisher.publish(first)
+    await connection.ask(str(web01), b"hello\n")
+    await publisher.publish(second)
+
+    expected = [first.payload, b"hello\n", second.payload]
+    assert lines_of(await stream()) == expected
+
+
+async def test_a_plain_clients_message_after_a_lost_acknowledgement_hides_no_stored_round(
+    line: Any, connection: Connection, web01: Subject, make_round: Make, stream: Stream
+) -> None:
+    through = Connection([line.url], "test")
+    publisher, owner = await own(through, web01)
+    r = round_of(make_round, owner.agent, 1)
+    line.deaf = True
+    publishing = asyncio.create_task(publisher.publish(r))
+    await until_stored(stream, 1)
+    await connection.ask(str(web01), b"hello\n")
+    line.deaf = False
+    line.cut()
+
+    assert await publishing == 3
+    await through.close()
+    assert lines_of(await stream()) == [r.payload, b"hello\n"]
+
+
+async def test_a_full_stream_is_waited_for_and_goes_on_in_order(
+    connection: Connection,
+    web01: Subject,
+    make_round: Make,
+    stream: Stream,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    publisher, owner = await own(connection, web01)
+    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
+    await connection.api("STREAM.UPDATE.LOGS", {**config, "max_bytes": 2000})
+    rounds = [round_of(make_round, owner.agent, n) for n in range(8)]
+
+    async def publish_all() -> None:
+        for r in rounds:
+            await publisher.publish(r)
+
+    caplog.set_level("INFO")
+    publishing = asyncio.create_task(publish_all())
+    async with asyncio.timeout(20):
+        while "full" not in caplog.text:  # noqa: ASYNC110 - what is said is waited for
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.5)
+    assert not publishing.done()
+    await connection.api("STREAM.UPDATE.LOGS", config)
+    await publishing
+
+    assert lines_of(await stream()) == [r.payload for r in rounds]
+    assert len([m for m in caplog.messages if "full" in m]) == 1
+    assert [m for m in caplog.messages if "going on" in m]
+
+
+async def test_unacknowledged_rounds_reach_the_stream_too(
+    connection: Connection, web01: Subject, make_round: Make, stream: Stream
+) -> None:
+    publisher = UnacknowledgedPublisher(
+        connection, HostSubject(connection, web01), Waiting(), "none"
+    )
+    r = round_of(make_round, AgentId(1, "aaaaaaaa"), 1)
+
+    assert await publisher.publish(r) == 0
+
+    await until_stored(stream, 1)
+    assert lines_of(await stream()) == [r.payload]
+
+
+class Crossed(Connection):
+    """A connection before whose next messages another client's come, so many times."""
+
+    def __init__(self, url: str, other: Connection, subject: Subject) -> None:
+        super().__init__([url], "crossed")
+        self._other, self._subject = other, str(subject)
+        self.left = 0
+
+    async def publish(self, subject: str, *message: Any, **more: Any) -> None:
+        if self.left and subject == self._subject:
+            self.left -= 1
+            await self._other.ask(subject, b"not ours\n")
+        await super().publish(subject, *message, **more)
+
+
+async def test_another_client_on_the_subject_is_named_once_and_given_way_to(
+    connection: Connection,
+    logs_url: str,
+    web01: Subject,
+    make_round: Make,
+    stream: Stream,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    crossed = Crossed(logs_url, connection, web01)
+    publisher, owner = await own(crossed, web01)
+    first, second = (round_of(make_round, owner.agent, number, 1) for number in range(2))
+    began = asyncio.get_running_loop().time()
+
+    crossed.left = 6
+    await publisher.publish(first)
+    took = asyncio.get_running_loop().time() - began
+    crossed.left = 1
+    await publisher.publish(second)
+    await crossed.close()
+
+    assert took > 1.5  # 0.1 s, and twice as long each time, or half of it
+    assert caplog.text.count(f"a client without our headers wrote to {web01}") == 1
+    stored = [line for line in lines_of(await stream()) if line != b"not ours\n"]
+    assert stored == [first.payload, second.payload]
+
+
+class Crowded(Connection):
+    """A connection whose next rounds a broker refuses, so many, since another write of their subject is under way."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__([url], "crowded")
+        self.left = 0
+
+    async def publish(
+        self, subject: str, payload: bytes = b"", reply: str = "", *rest: Any, **more: Any
+    ) -> None:
+        if self.left and subject.startswith("logs."):
+            self.left -= 1
+            error = {"code": 400, "err_code": 10164, "description": "wrong last sequence"}
+            await super().publish(reply, json.dumps({"error": error}).encode())
+        else:
+            await super().publish(subject, payload, reply, *rest, **more)
+
+
+async def test_a_round_is_sent_again_at_once_while_another_write_is_under_way(
+    logs_url: str, web01: Subject, make_round: Make, stream: Stream
+) -> None:
+    crowded = Crowded(logs_url)
+    publisher, owner = await own(crowded, web01)
+    rounds = [round_of(make_round, owner.agent, number) for number in range(10)]
+    began = asyncio.get_running_loop().time()
+
+    for r in rounds:
+        crowded.left = 10
+        await publisher.publish(r)
+    took = asyncio.get_running_loop().time() - began
+    await crowded.close()
+
+    assert took < 10  # a hundred tries of some 10 ms, where pauses that grow took half a minute
+    assert lines_of(await stream()) == [r.payload for r in rounds]
+
+
+async def test_a_round_whose_own_write_is_still_under_way_is_stored_once(
+    line: Any, web01: Subject, make_round: Make, stream: Stream
+) -> None:
+    crowded = Crowded(line.url)
+    publisher, owner = await own(crowded, web01)
+    rounds = [round_of(make_round, owner.agent, number) for number in range(3)]
+
+    for r in rounds:
+        line.cut_after = b'"seq"'
+        publishing = asyncio.create_task(publisher.publish(r))
+        await until_stored(stream, rounds.index(r) + 1)
+        crowded.left = 3
+        await publishing
+    await crowded.close()
+
+    assert line.seen == len(rounds)
+    assert lines_of(await stream()) == [r.payload for r in rounds]
+
+
+async def test_that_another_write_is_under_way_time_and_again_is_told_once(
+    logs_url: str, web01: Subject, make_round: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    crowded = Crowded(logs_url)
+    publisher, owner = await own(crowded, web01)
+
+    crowded.left = 100
+    await publisher.publish(round_of(make_round, owner.agent, 0))
+    assert "naming" not in caplog.text
+    crowded.left = 400
+    await publisher.publish(round_of(make_round, owner.agent, 1))
+    await crowded.close()
+
+    assert caplog.text.count(f"another write of {web01} is under way") == 1
+
+
+async def test_whoever_else_answers_on_the_subject_is_not_believed(
+    connection: Connection, logs_url: str, web01: Subject, make_round: Make, stream: Stream
+) -> None:
+    publisher, owner = await own(connection, web01)
+    other, answers = (
+        Connection([logs_url], "other"),
+        iter([b"[1]", b"{}", b'"ok"', b'{"seq": "x"}']),
+    )
+
+    async def answer(message: Any) -> None:
+        if words := next(answers, b""):
+            await message.respond(words)
+
+    await other.subscribe(str(web01), answer)
+    await (await other.client()).flush()
+    rounds = [round_of(make_round, owner.agent, number) for number in range(3)]
+
+    for r in rounds:
+        await publisher.publish(r)
+    await other.close()
+
+    assert lines_of(await stream()) == [r.payload for r in rounds]
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["own lines", "an older agent's lines"])
+async def test_a_broker_that_was_set_back_is_gone_on_with_and_it_is_said(
+    connection: Connection,
+    web01: Subject,
+    make_round: Make,
+    stream: Stream,
+    older: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    publisher, owner = await own(connection, web01)
+    kept = await publisher.publish(round_of(make_round, owner.agent, 0, 1))
+    if older:
+        publisher, owner = await own(connection, web01, "bbbbbbbb")
+    for number in range(1, 30):
+        await publisher.publish(round_of(make_round, owner.agent, number, 1))
+    await set_back(connection, kept)
+
+    async with asyncio.timeout(60):
+        await publisher.publish(round_of(make_round, owner.agent, 40, 1))
+        await publisher.publish(round_of(make_round, owner.agent, 41, 1))
+
+    assert [line.split()[1][:2] for line in lines_of(await stream())] == [b"0.", b"40", b"41"]
+    assert "set back" in caplog.text
+
+
+async def set_back(connection: Connection, last: int) -> None:
+    """Make the stream anew with the messages up to a sequence, as a restored backup has them."""
+    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
+    messages = [
+        (await connection.api("STREAM.MSG.GET.LOGS", {"seq": n}))["message"]
+        for n in range(1, last + 1)
+    ]
+    await connection.api("STREAM.DELETE.LOGS")
+    await connection.api("STREAM.CREATE.LOGS", config)
+    for message in messages:
+        head = base64.b64decode(message.get("hdrs", ""))
+        headers = Arrived("", "", head, b"").headers or {}
+        ours = {name: value for name, value in headers.items() if name.startswith("Log-")}
+        data = base64.b64decode(message.get("data", ""))
+        await connection.ask(message["subject"], data, ours)

@@ -1,0 +1,317 @@
+"""Rounds are cut within their limits, say where every byte came from, and are divided without losing one."""
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.wire.message import (
+    MAX_SPANS_BYTES,
+    Identity,
+    Origin,
+    Section,
+    Span,
+    decode_origin,
+    decode_payload,
+    encode_origin,
+    most_encoded,
+    split,
+)
+from shipper.positions import Positions
+from shipper.publish.rounds import FIRST_SIZE, NEARBY_SIZE, Round, cut, fitting, make, next_size
+from shipper.tail.reader import Block
+
+AGENT = "1-aaaaaaaa"
+IDENTITY = Identity(7, 4, "ab", 4, "cd")
+MIB = 1024 * 1024
+
+
+def block(start: int, lines: bytes, file: str = "a", *, filtered: int = 0, added: int = 0) -> Block:
+    """Return a block of a file, whose span has bytes more that were left out, or one less as a newline was added."""
+    span = Span(file, start, start + len(lines) + filtered - added)
+    section = Section(
+        f"/log/{file}", span, len(lines), lines.count(b"\n"), IDENTITY, bool(filtered)
+    )
+    return Block(section, lines, 1)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> list[Block]:
+    """Draw what a source gathers: runs of some files, each going on where the last of its file ended, or behind."""
+    ends: dict[str, int] = {}
+    made = []
+    for _ in range(draw(st.integers(1, 12))):
+        file = draw(st.sampled_from("abc"))
+        lines = draw(st.text("ab\n", min_size=1, max_size=60)).encode()
+        start = ends.get(file, 0) + draw(st.sampled_from([0, 0, 0, 7]))
+        added = draw(st.booleans()) and lines.endswith(b"\n") and len(lines) > 1
+        filtered = 0 if added else draw(st.sampled_from([0, 0, 5]))
+        made.append(block(start, lines, file, filtered=filtered, added=added))
+        ends[file] = made[-1].section.span.end
+    return made
+
+
+def contents(sections: list[tuple[Section, bytes]]) -> dict[str, bytes]:
+    """Return the lines of each file in their order."""
+    found: dict[str, bytes] = {}
+    for section, lines in sections:
+        found[section.span.file] = found.get(section.span.file, b"") + lines
+    return found
+
+
+def spans(sections: list[Section]) -> dict[str, list[Span]]:
+    """Return the spans of each file in their order, those that touch each other as one."""
+    found: dict[str, list[Span]] = {}
+    for span in (section.span for section in sections):
+        known = found.setdefault(span.file, [])
+        if known and known[-1].end == span.start:
+            known[-1] = Span(span.file, known[-1].start, span.end)
+        else:
+            known.append(span)
+    return found
+
+
+def received(rounds: list[Round]) -> list[tuple[Section, bytes]]:
+    """Return what a receiver is told of rounds, and their lines, with all that it checks."""
+    found: list[tuple[Section, bytes]] = []
+    for one in rounds:
+        origin = decode_origin(one.headers)
+        assert origin == one.origin
+        found += split(origin, decode_payload(one.headers, one.payload))
+    return found
+
+
+def told(blocks: list[Block]) -> list[tuple[Section, bytes]]:
+    return [(one.section, one.lines) for one in blocks]
+
+
+def all_ends(origins: list[Origin]) -> dict[str, int]:
+    return {f: c.offset for f, c in Positions().advance(origins, 1).files.items()}
+
+
+@given(runs(), st.integers(1, 100))
+def test_cutting_keeps_every_block_in_order_within_the_limit(
+    blocks: list[Block], most: int
+) -> None:
+    parts = list(cut(blocks, most))
+
+    assert [one for part in parts for one in part] == blocks
+    for part in parts:
+        assert part
+        assert len(part) == 1 or sum(len(one.lines) for one in part) <= most
+    for part, following in pairwise(parts):
+        assert sum(len(one.lines) for one in (*part, following[0])) > most
+
+
+def test_nothing_is_no_round() -> None:
+    assert list(cut([], 10)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "id_"),
+    [
+        pytest.param("/log/a", "f", id="short"),
+        pytest.param("/" + "a" * 4095, "f" * 128, id="the longest"),
+        pytest.param("/" + "%" * 4095, "%" * 128, id="the longest of what is quoted"),
+        pytest.param("/" + "\udcff" * 4095, '"' * 128, id="no text"),
+        pytest.param("/" + "é" * 2047, "\\" * 128, id="two bytes a character"),
+        pytest.param("/" + "\x01" * 4095, "\\" * 128, id="control characters"),
+        pytest.param("/" + "𝄞" * 1023, "f", id="four bytes a character"),
+        pytest.param("/" + '"' * 4095, "f", id="quotes"),
+    ],
+)
+def test_headers_stay_within_what_the_server_takes_whatever_files_are_called(
+    path: str, id_: str
+) -> None:
+    identity = Identity(2**64 - 1, 1024, "f" * 128, 1024, "f" * 128)
+    far = 2**63 - 1
+    section = Section(path, Span(id_, far - 2**24, far), 2**23, 2**23, identity, filtered=True)
+
+    rounds = [Origin(AGENT, 2**64 - 1, tuple(b.section for b in part)) for part in cut(
+        [Block(section, b"x", 1)] * 700, MIB
+    )]  # fmt: skip
+
+    sizes = [len(encode_origin(origin)["Log-Spans"]) for origin in rounds]
+    assert max(sizes) <= MAX_SPANS_BYTES
+    assert sum(len(origin.sections) for origin in rounds) == 700
+    each = MAX_SPANS_BYTES // most_encoded(section)
+    assert [len(origin.sections) for origin in rounds[:-1]] == [each] * (len(rounds) - 1)
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=300), st.integers(1, 2**62))
+def test_headers_of_any_path_stay_within_what_the_server_takes(path: str, start: int) -> None:
+    section = Section(path, Span("1-aaaaaaaa.1", start, start + 1), 1, 1, IDENTITY)
+
+    for part in cut([Block(section, b"\n", 1)] * 300, MIB):
+        headers = encode_origin(Origin(AGENT, 1, tuple(one.section for one in part)))
+        assert len(headers["Log-Spans"]) <= MAX_SPANS_BYTES
+
+
+@given(runs())
+def test_a_round_has_the_lines_of_its_blocks_and_says_where_each_byte_came_from(
+    blocks: list[Block],
+) -> None:
+    round_ = make(blocks, AGENT, "zstd")
+
+    found = received([round_])
+    assert b"".join(lines for _, lines in found) == b"".join(one.lines for one in blocks)
+    assert contents(found) == contents(told(blocks))
+    assert spans([one for one, _ in found]) == spans([one.section for one in blocks])
+    assert round_.origin.lines == sum(one.section.lines for one in blocks)
+    assert all_ends([round_.origin]) == {
+        one.section.span.file: one.section.span.end for one in blocks
+    }
+
+
+@given(runs())
+def test_a_section_whose_bytes_are_not_those_of_its_span_is_joined_to_none_behind_it(
+    blocks: list[Block],
+) -> None:
+    """A newline that was added, and lines that were left out, are known only as long as they stand in a section of their own."""
+    found = received([make(blocks, AGENT, "none")])
+
+    exact = [one for one in found if one[0].size == one[0].span.end - one[0].span.start]
+    other = [one for one in found if one not in exact]
+    assert [one.filtered for one, _ in exact] == [False] * len(exact)
+    whole = [one for one in told(blocks) if one[0].size < one[0].span.end - one[0].span.start]
+    assert [one for one in other if one[0].filtered] == whole
+    for section, lines in other:
+        assert section.filtered or lines.endswith(b"\n")
+        assert section.filtered or section.size == section.span.end - section.span.start + 1
+
+
+RENAMED = replace(block(0, b"a\n"), section=replace(block(0, b"a\n").section, path="/log/a.1"))
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "sections"),
+    [
+        pytest.param(block(0, b"a\n"), block(2, b"b\n"), 1, id="what follows"),
+        pytest.param(block(0, b"a\n"), block(2, b"b\n", added=1), 1, id="what gets a newline"),
+        pytest.param(block(0, b"a\n", added=1), block(1, b"b\n"), 2, id="behind a newline"),
+        pytest.param(block(0, b"a\n", filtered=2), block(4, b"b\n"), 2, id="behind lines left out"),
+        pytest.param(block(0, b"a\n"), block(2, b"b\n", filtered=2), 2, id="before lines left out"),
+        pytest.param(block(0, b"a\n"), block(3, b"b\n"), 2, id="behind a hole"),
+        pytest.param(block(0, b"a\n"), block(0, b"b\n"), 2, id="the same again"),
+        pytest.param(block(0, b"a\n"), block(2, b"b\n", "b"), 2, id="another file"),
+        pytest.param(RENAMED, block(2, b"b\n"), 2, id="under another path"),
+    ],
+)
+def test_runs_that_follow_each_other_in_a_file_are_one_section(
+    before: Block, behind: Block, sections: int
+) -> None:
+    assert len(make([before, behind], AGENT, "none").origin.sections) == sections
+
+
+def test_a_round_was_read_when_its_first_line_was() -> None:
+    first, second = block(0, b"a\n"), Block(block(2, b"b\n").section, b"b\n", 2)
+
+    assert make([first, second], AGENT, "none").origin.read_at == 1
+
+
+def test_a_round_that_fits_stays_the_same_object() -> None:
+    round_ = make([block(0, b"a\nb\n")], AGENT, "none")
+
+    (part,) = fitting(round_, 4, "none")
+
+    assert part is round_
+
+
+@given(runs(), st.integers(1, 40), st.sampled_from(["none", "auto", "zstd"]))
+def test_a_divided_round_keeps_every_byte_in_order_and_every_span(
+    blocks: list[Block], most: int, mode: str
+) -> None:
+    whole = make(blocks, AGENT, mode)  # type: ignore[arg-type]
+
+    parts = fitting(whole, most, mode)  # type: ignore[arg-type]
+
+    assert all(0 < len(part.payload) <= most for part in parts)
+    found, before = received(parts), received([whole])
+    assert b"".join(lines for _, lines in found) == b"".join(lines for _, lines in before)
+    assert spans([one for one, _ in found]) == spans([one for one, _ in before])
+    assert sum(part.origin.lines for part in parts) == whole.origin.lines
+    assert {part.origin.read_at for part in parts} == {whole.origin.read_at}
+    assert all_ends([part.origin for part in parts]) == all_ends([whole.origin])
+
+
+@given(runs(), st.integers(1, 40))
+def test_a_part_of_a_section_is_recognised_only_at_its_true_end(
+    blocks: list[Block], most: int
+) -> None:
+    whole = make(blocks, AGENT, "none")
+    ends = {(one.span.file, one.span.end) for one in whole.origin.sections}
+
+    for part in fitting(whole, most, "none"):
+        for section in part.origin.sections:
+            assert section.identity is None or (section.span.file, section.span.end) in ends
+
+
+def test_a_round_is_divided_behind_lines_and_a_line_only_where_it_is_longer_than_the_limit() -> (
+    None
+):
+    round_ = make([block(10, b"x\n" + b"y" * 5 + b"\n" + b"z\n")], AGENT, "none")
+
+    parts = fitting(round_, 3, "none")
+
+    assert [part.payload for part in parts] == [b"x\n", b"yyy", b"yy\n", b"z\n"]
+
+
+def test_the_newline_that_no_span_counts_stays_uncounted() -> None:
+    parts = fitting(make([block(0, b"aa\nbb\n", added=1)], AGENT, "none"), 3, "none")
+
+    assert [str(one.span) for part in parts for one in part.origin.sections] == ["a:0-3", "a:3-5"]
+
+
+def test_a_compressed_round_is_divided_into_compressed_ones() -> None:
+    chance = random.Random(1)
+    lines = b"".join(b"%032x, again %%s and again\n" % chance.getrandbits(128) for _ in range(4000))
+    whole = make([block(0, lines)], AGENT, "auto")
+
+    parts = fitting(whole, len(whole.payload) // 3, "auto")
+
+    assert len(parts) == 4
+    assert all(part.origin.compressed for part in parts)
+    assert b"".join(part for _, part in received(parts)) == lines
+
+
+def grown(took: float, most: int) -> int:
+    size = FIRST_SIZE
+    for _ in range(10):
+        size = next_size(size, 200, took, most)
+    return size
+
+
+@pytest.mark.parametrize(
+    ("took", "most"),
+    [
+        pytest.param(0.01, NEARBY_SIZE, id="nearby"),
+        pytest.param(0.1, 2 * NEARBY_SIZE, id="far away"),
+    ],
+)
+def test_rounds_grow_on_a_quick_line_up_to_what_suits_it(took: float, most: int) -> None:
+    assert grown(took, 2 * NEARBY_SIZE) == most
+
+
+def test_rounds_grow_the_faster_the_quicker_they_are_acknowledged() -> None:
+    sizes = [next_size(FIRST_SIZE, 200, took, 64 * FIRST_SIZE) for took in (0.1, 0.5, 2.0)]
+
+    assert sizes == [4 * FIRST_SIZE, 2 * FIRST_SIZE, FIRST_SIZE]
+
+
+def test_large_rounds_shrink_once_the_broker_turns_out_to_be_near() -> None:
+    full = 4 * NEARBY_SIZE
+
+    assert next_size(full, full, 0.2, full) == NEARBY_SIZE
+    assert next_size(full, full, 0.3, full) == full
+
+
+def test_rounds_shrink_on_a_slow_line_but_not_to_nothing() -> None:
+    assert grown(20.0, 4 * MIB) == FIRST_SIZE
+
+
+def test_rounds_stay_as_they_are_in_between_and_never_pass_their_limit() -> None:
+    assert next_size(FIRST_SIZE, 200, 3.0, 4 * FIRST_SIZE) == FIRST_SIZE
+    assert {next_size(FIRST_SIZE, 200, took, 65536) for took in (0.0, 3.0, 30.0)} == {65536}

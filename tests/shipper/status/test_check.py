@@ -1,0 +1,189 @@
+"""`logshipper check`: what the agent would run into, said before it does, and nothing changed by it."""
+
+import os
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bench.processes import Processes, wait_until
+from broker.app.address import Address
+from broker.client.rights import may_publish
+from shipper.status.check import (
+    Finding,
+    Mark,
+    bad,
+    check_address,
+    check_files,
+    check_limits,
+    seen_by,
+)
+from shipper.tail.paths import Selection
+from tests.shipper.children import run_child
+
+ROOT = Path(__file__).parents[3]
+SECOND = 1_000_000_000
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def check(tmp_path: Path) -> Call:
+    def run(*options: object) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [
+                *(sys.executable, "-m", "shipper", "check", "--host", "web01"),
+                *map(str, options),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=180,
+            cwd=ROOT,
+            check=False,
+        )
+
+    return run
+
+
+def texts(findings: list[Finding]) -> dict[str, Mark]:
+    return {finding.text: finding.mark for finding in findings}
+
+
+def of_files(selection: Selection, now: int) -> dict[str, Mark]:
+    return texts(list(check_files(selection, seen_by(selection), now)))
+
+
+@pytest.mark.nats
+def test_all_that_is_well_is_said_and_nothing_is_changed(
+    check: Call, tmp_path: Path, logs_url: str, read_back: Callable[[str], bytes]
+) -> None:
+    (tmp_path / "a.log").write_text("line\n")
+
+    done = check("--file", tmp_path / "a.log", "--server", logs_url)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"ok  {tmp_path}/a.log: 5 bytes" in done.stdout
+    assert "of 2 partitions, nothing there yet" in done.stdout
+    assert "this user may publish to logs.p" in done.stdout
+    assert "ok  1 files, at most " in done.stdout
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.log"]
+    assert read_back(logs_url) == b""
+
+
+@pytest.mark.nats
+def test_a_user_without_the_right_to_publish_is_told_before_it_tries(
+    check: Call,
+    processes: Processes,
+    tmp_path: Path,
+    free_port: Callable[[], int],
+    apply_logs: Callable[[str], None],
+) -> None:
+    port, conf = free_port(), tmp_path / "rights.conf"
+    conf.write_text(
+        f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{tmp_path}/store" }}\n'
+        "accounts { A { jetstream: enabled, users: [\n"
+        '  { user: "admin", password: "admin" }\n'
+        '  { user: "web01", password: "x", permissions: { publish: [ "$JS.API.>", "$SYS.REQ.>" ] } }\n'
+        '] } }\nno_auth_user: "admin"\n'
+    )
+    server = processes.start("rights", [Path(sys.executable).with_name("nats-server"), "-c", conf])
+    wait_until("is ready", lambda: "Server is ready" in server.said(), 40, [server])
+    apply_logs(f"nats://127.0.0.1:{port}")
+    (tmp_path / "a.log").touch()
+
+    done = check("--file", tmp_path / "a.log", "--server", f"nats://web01:x@127.0.0.1:{port}")
+
+    assert done.returncode == 1
+    assert "BAD this user may not publish to logs.p" in done.stdout
+
+
+def test_files_are_left_out_for_a_reason_that_is_named(tmp_path: Path) -> None:
+    for name in ("a.log", "old.log", "secret.log"):
+        (tmp_path / name).write_text("line\n")
+    os.utime(tmp_path / "old.log", (1, 1))
+    os.mkfifo(tmp_path / "pipe.log")
+    selection = Selection(
+        (str(tmp_path / "*.log"), str(tmp_path / "missing")),
+        (str(tmp_path / "secret*"),),
+        ignore_older=3600 * SECOND,
+    )
+    now = (tmp_path / "a.log").stat().st_mtime_ns
+
+    found = of_files(selection, now)
+
+    assert found[f"{tmp_path}/a.log: 5 bytes"] is Mark.FINE
+    assert found[f"{tmp_path}/secret.log: left out by --exclude"] is Mark.LEFT_OUT
+    assert found[f"{tmp_path}/missing: is not there yet"] is Mark.BAD
+    (old,) = [text for text in found if "--ignore-older" in text]
+    assert (old.split(":")[0], found[old]) == (f"{tmp_path}/old.log", Mark.LEFT_OUT)
+    (pipe,) = [text for text in found if "pipe.log" in text]
+    assert found[pipe] is Mark.LEFT_OUT
+
+
+def test_what_permissions_forbid_is_named(open_folder: Path) -> None:
+    run_child("told_without_rights", open_folder)
+
+
+def test_limits_are_held_against_what_is_wanted() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+        enough = list(check_limits(1, 10_000))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, hard))
+        short = list(check_limits(10**12, 10_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert {finding.mark for finding in enough} == {Mark.FINE}
+    assert short[0].mark is Mark.BAD
+    assert "ulimit -n" in short[0].text
+
+
+def test_an_address_is_tried_and_let_go(free_port: Callable[[], int]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = Address("127.0.0.1", other.getsockname()[1])
+        free = Address("127.0.0.1", free_port())
+
+        assert check_address(taken, in_use=False).mark is Mark.BAD
+        assert check_address(taken, in_use=True).mark is Mark.FINE
+        assert check_address(free, in_use=False) == check_address(free, in_use=False)
+        assert check_address(free, in_use=False).mark is Mark.FINE
+
+
+def test_a_finding_is_a_line_whatever_a_path_holds() -> None:
+    assert str(bad("/log/a\nok  b")) == "BAD /log/a\\nok  b"
+
+
+@pytest.mark.parametrize(
+    ("permissions", "subject", "may"),
+    [
+        pytest.param(None, "logs.p0.a", True, id="no limits"),
+        pytest.param({"subscribe": {"allow": ["x"]}}, "logs.p0.a", True, id="limits of others"),
+        pytest.param({"publish": {"allow": ["logs.p0.a"]}}, "logs.p0.a", True, id="itself"),
+        pytest.param({"publish": {"allow": ["logs.*.a"]}}, "logs.p0.a", True, id="a star"),
+        pytest.param({"publish": {"allow": ["logs.>"]}}, "logs.p0.a.b", True, id="the rest"),
+        pytest.param({"publish": {"allow": ["logs.>"]}}, "logs", False, id="no rest"),
+        pytest.param({"publish": {"allow": ["logs.p0.b"]}}, "logs.p0.a", False, id="another"),
+        pytest.param({"publish": {"allow": ["logs.p0"]}}, "logs.p0.a", False, id="shorter"),
+        pytest.param({"publish": {"deny": ["logs.>"]}}, "logs.p0.a", False, id="denied"),
+        pytest.param({"publish": {"allow": []}}, "logs.p0.a", False, id="nothing at all"),
+    ],
+)
+def test_rights_are_read_as_the_server_reads_them(
+    permissions: dict[str, object] | None, subject: str, may: bool
+) -> None:
+    assert may_publish(permissions, subject) is may
+
+
+def test_a_check_says_all_that_is_wrong_at_once_in_lines_on_stdout(
+    check: Call, tmp_path: Path
+) -> None:
+    done = check("--file", tmp_path / "missing", "--server", "nats://127.0.0.1:1")
+
+    assert done.returncode == 1
+    assert all(line[:4] in {"ok  ", "-- ", "BAD "} for line in done.stdout.splitlines())
+    assert done.stdout.count("BAD ") == 2
+    assert done.stderr == ""

@@ -1,0 +1,298 @@
+"""What a running agent says of itself on its socket, to clients of every kind, and what stands there without one."""
+
+import asyncio
+import getpass
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.processes import Process, Processes, wait_until
+from broker.wire.subjects import own_token
+from shipper.status.check import Mark, check_running
+from shipper.status.live import Heard, Live, ask
+from shipper.status.report import FileReport, HostReport, Trouble, reason_for
+from shipper.status.show import render
+from shipper.tail.tailer import FileState, Stage
+from tests.shipper.children import run_child
+from tests.shipper.host import Host
+
+
+def report(agent: str = "1-aaaaaaaa", files: int = 1) -> HostReport:
+    return HostReport(
+        host="web01",
+        agent=agent,
+        sequence=7,
+        running=True,
+        files=tuple(
+            FileReport(f"/log/{n}\x1b.log", f"f{n}", "following", "", 4096 + n, 4096, n)
+            for n in range(files)
+        ),
+        pid=os.getpid(),
+        user=getpass.getuser(),
+        troubles=(Trouble("/log/x", "may not be read"),),
+        lost_bytes={"deleted": 5},
+        passed_over=("/log/old",),
+    )
+
+
+def name_of(host: str) -> str:
+    """Return the name of the socket on which the agent of a host listens."""
+    return f"\0logship/status/{own_token(host)[:64]}/{os.getpid()}"
+
+
+@pytest.fixture
+def host(own_host: str) -> str:
+    return own_host
+
+
+def report_of(host: str) -> HostReport:
+    return replace(report(), host=host)
+
+
+async def test_what_the_agent_says_arrives_as_it_was_said(host: str) -> None:
+    async with Live(host, lambda: report_of(host)):
+        heard = await asyncio.to_thread(ask, host)
+        everybody = await asyncio.to_thread(ask)
+
+    assert heard == Heard([report_of(host)])
+    assert report_of(host) in everybody.reports
+    assert await asyncio.to_thread(ask, host) == Heard()
+
+
+async def test_a_host_whose_name_is_too_long_for_a_socket_will_do(host: str) -> None:
+    long = f"{'x' * 60}.{'y' * 60}.{'z' * 60}.{host[-40:]}"
+
+    async with Live(long, lambda: report_of(long)):
+        assert await asyncio.to_thread(ask, long) == Heard([report_of(long)])
+        assert await asyncio.to_thread(ask, host) == Heard()
+
+
+async def test_clients_that_never_read_keep_nobody_from_asking_for_long(host: str) -> None:
+    made = cut_off = 0
+    heard: list[HostReport] = []
+
+    def large() -> HostReport:
+        nonlocal made
+        made += 1
+        # more than a socket takes before somebody reads
+        return replace(report(files=4_000), host=host)
+
+    async with Live(host, large, patience=0.5), asyncio.timeout(180):
+        rude = [socket.socket(socket.AF_UNIX) for _ in range(8)]
+        for client in rude:
+            client.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(client, name_of(host))
+        while not heard:
+            said = await asyncio.to_thread(ask, host)
+            heard, cut_off = said.reports, cut_off + len(said.broken)
+            await asyncio.sleep(0.05)
+        for client in rude:
+            client.close()
+
+    assert len(heard[0].files) == 4_000
+    # who is turned away costs nothing; one may have been too slow to read
+    assert made <= len(rude) + cut_off + 2
+
+
+async def test_an_agent_whose_name_is_taken_ships_all_the_same(host: str) -> None:
+    with socket.socket(socket.AF_UNIX) as taken:
+        taken.bind(name_of(host))
+
+        async with Live(host, report):
+            pass
+
+
+def test_an_agent_that_does_not_answer_is_said_to_be_stuck(host: str) -> None:
+    with socket.socket(socket.AF_UNIX) as stuck:
+        stuck.bind(name_of(host))
+        stuck.listen(1)
+
+        (stuck_one,) = ask(host, patience=0.1).broken
+        assert "it is stuck" in stuck_one
+        (finding,) = check_running(host)
+
+    assert (finding.mark, "stuck" in finding.text) == (Mark.BAD, True)
+
+
+def told(**changed: Any) -> bytes:
+    """Return a report with other values of its own, or `file` of its file."""
+    document = report().document() | changed
+    document["files"] = [{**one, **changed.get("file", {})} for one in document["files"]]
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(b"[]", b"{}", b"hello", b'{"files": 1, "troubles": []}'),
+        *(b"[" * 100_000, b" " * 17 * 1024 * 1024),
+        *(told(file={"path": 5}), told(file={"behind_bytes": "x"}), told(file={"reason": None})),
+        *(told(file={"bytes_per_second": float("nan")}), told(file={"size_bytes": 10**400})),
+        *(told(troubles=[3]), told(lost_bytes=[5]), told(lost_bytes={"a": []})),
+        *(told(passed_over=[1]), told(host=None), told(waiting_for={}), told(last_ack=7)),
+    ],
+)
+def test_another_program_on_the_socket_is_an_error_of_one_line(host: str, said: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as candidate:
+        candidate.bind(name_of(host))
+        candidate.listen(1)
+
+        def answer() -> None:
+            client, _ = candidate.accept()
+            with client, suppress(OSError):
+                client.sendall(said)
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        heard = ask(host)
+        answering.join()
+
+    assert heard.reports == []
+    assert "another version" in heard.broken[0]
+
+
+def test_agents_that_do_not_answer_are_waited_for_together_and_the_others_shown(
+    own_host: str, processes: Processes
+) -> None:
+    drips = "import itertools; all(c.send(b' ') and not time.sleep(0.1) for _ in itertools.count())"
+    stuck = [
+        listening(processes, f"stuck{number}", own_host, does)
+        for number, does in enumerate(("time.sleep(60)", drips) * 2)
+    ]
+    lies = json.dumps({**report_of(own_host).document(), "pid": 1, "user": "root"})
+    well = listening(processes, "well", own_host, f"c.sendall({lies!r}.encode()); c.close()")
+
+    began = time.monotonic()
+    heard = ask(own_host, patience=2)
+    took = time.monotonic() - began
+
+    assert [(one.pid, one.user) for one in heard.reports] == [(well.pid, getpass.getuser())]
+    assert len(heard.broken) == len(stuck)
+    assert all(any(f"pid {one.pid} " in words for words in heard.broken) for one in stuck)
+    assert took < 6
+
+
+def test_a_name_of_another_process_is_passed_over(own_host: str, processes: Processes) -> None:
+    listening(processes, "other", own_host, "c.close()", pid="1")
+
+    assert ask(own_host) == Heard()
+
+
+def listening(processes: Processes, name: str, host: str, does: str, pid: str = "") -> Process:
+    """Start a process that listens as an agent would and does something with `c`, who asks."""
+    prefix = f"\0logship/status/{own_token(host)[:64]}/"
+    lines = (
+        "import os, socket, time",
+        "s = socket.socket(socket.AF_UNIX)",
+        f"s.bind({prefix!r} + ({pid!r} or str(os.getpid())))",
+        "s.listen(8)",
+        "print('listens', flush=True)",
+        "c, _ = s.accept()",
+        does,
+    )
+    process = processes.start(name, [sys.executable, "-c", "\n".join(lines)])
+    wait_until("it listens", lambda: "listens" in process.said(), 20, [process])
+    return process
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")
+async def test_another_user_who_asks_without_end_costs_little_and_keeps_nobody_from_asking(
+    open_folder: Path,
+) -> None:
+    host = open_folder.name
+    async with Live(host, lambda: report_of(host)):
+        asking = asyncio.create_task(
+            asyncio.to_thread(run_child, "asking_the_status_without_end", open_folder)
+        )
+        while not (open_folder / "asks").exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
+        began, used = time.monotonic(), time.process_time()
+        await asyncio.sleep(3)
+        used, took = time.process_time() - used, time.monotonic() - began
+        heard = await asyncio.to_thread(ask, host)
+        (open_folder / "asks").unlink()
+        await asking
+
+    assert used < 0.25 * took
+    assert heard.reports == [report_of(host)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")
+async def test_another_user_is_told_nothing_and_why(open_folder: Path) -> None:
+    async with Live(open_folder.name, report):
+        await asyncio.to_thread(run_child, "asked_by_a_stranger", open_folder)
+
+
+def test_a_report_of_a_later_version_is_read_as_far_as_it_is_known() -> None:
+    document = json.loads(json.dumps(report().document()))
+    document["mood"] = "good"
+    document["files"][0]["colour"] = "green"
+
+    assert HostReport.from_document(document) == report()
+
+
+def state(**changed: Any) -> FileState:
+    usual: dict[str, Any] = {
+        **{"path": "/log/a", "file": "f1", "size": 100, "offset": 100, "inode": 1, "held": 0},
+        **{"seen": 0, "since": None, "stage": Stage.FOLLOWING, "note": ""},
+    }
+    return FileState(**{**usual, **changed})
+
+
+@pytest.mark.parametrize(
+    ("seen", "position", "reason"),
+    [
+        pytest.param(state(), 100, "", id="nothing to move"),
+        pytest.param(state(), 90, "no broker", id="what all wait for"),
+        pytest.param(state(offset=90, held=10), 90, "rest of its last line", id="held"),
+        pytest.param(state(offset=90, held=10), 80, "no broker", id="held, and more"),
+        pytest.param(state(note="cannot be opened: no"), 100, "cannot be opened", id="its own"),
+        pytest.param(state(stage=Stage.DOUBTFUL), 100, "truncated", id="doubtful"),
+    ],
+)
+def test_why_a_file_does_not_move_is_said(seen: FileState, position: int, reason: str) -> None:
+    said = reason_for(seen, position, "no broker")
+
+    assert reason in said
+    assert bool(reason) == bool(said)
+
+
+async def test_a_file_is_followed_then_rotated_then_deleted(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.write("app.log", b"a line\nand more")
+    await host.ship()
+    (followed,) = host.follower.states()
+    host.move("app.log", "app.log.1")
+    await host.look()
+    (rotated,) = host.follower.states()
+    (tmp_path / "app.log.1").unlink()
+    await host.look()
+    (deleted,) = host.follower.states()
+    await host.follower.close()
+
+    stages = [followed.stage, rotated.stage, deleted.stage]
+    assert stages == [Stage.FOLLOWING, Stage.ROTATED, Stage.DELETED]
+    assert (followed.held, followed.offset, followed.size) == (8, 7, 15)
+
+
+def test_a_table_of_a_hundred_files_has_those_behind_first_and_no_control_characters() -> None:
+    began = time.process_time()
+    shown = render([report(files=100)]).splitlines()
+
+    assert time.process_time() - began < 1
+    assert len(shown) == 105
+    assert "/log/99\\x1b.log" in shown[3]
+    assert all(line.isprintable() for line in shown)
+    assert max(map(len, shown[2:])) < 120
+    assert "5 B (deleted)" in shown[1]
+    assert "not followed: /log/x: may not be read" in shown[-2]
+    assert "not followed: 1 files" in shown[-1]

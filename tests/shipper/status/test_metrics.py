@@ -1,0 +1,167 @@
+"""What Prometheus and a load balancer are told, by the real program, and what clients of every kind cannot do to it."""
+
+import re
+import socket
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from bench.processes import Process, Processes, wait_until
+from broker.client.connection import Connection
+from shipper.publish.waiting import Waiting
+from shipper.status.live import ask
+from shipper.status.meter import Meter
+from shipper.status.metrics import FILES_SHOWN, Metrics
+from shipper.status.report import FileReport, HostReport, View, Vitals, ailment
+
+WELL = Vitals(is_moving=True, is_following=True, waiting_for="", unacknowledged=None)
+
+
+def get(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def samples(text: str) -> dict[str, float]:
+    families = text_string_to_metric_families(text)
+    return {
+        sample.name + "".join(f"|{value}" for value in sample.labels.values()): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def started(processes: Processes, *options: object) -> Process:
+    return processes.start(
+        "shipper",
+        [sys.executable, "-m", "shipper", *map(str, options)],
+        folder=Path(__file__).parents[3],
+    )
+
+
+def address_of(process: Process) -> str:
+    wait_until("listens", lambda: "listening on" in process.said(), 40, [process])
+    found = re.search(r"listening on (http://\S+)", process.said())
+    assert found
+    return found[1]
+
+
+@pytest.mark.nats
+def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
+    own_server: Any, processes: Processes, tmp_path: Path, apply_logs: Callable[[str], None]
+) -> None:
+    apply_logs(own_server.url)
+    log = tmp_path / "a.log"
+    log.write_bytes(b"a line\n" * 1000)
+    process = started(
+        processes,
+        *("--file", log, "--server", own_server.url, "--host", "web01"),
+        *("--listen", "127.0.0.1:0"),
+    )
+    url = address_of(process)
+
+    wait_until(
+        "all is shipped",
+        lambda: samples(get(f"{url}/metrics")[1])["logshipper_lines_total"] == 1000,
+        40,
+        [process],
+    )
+    wait_until("is well", lambda: get(f"{url}/healthz") == (200, "ok\n"), 30, [process])
+    told = samples(get(f"{url}/metrics")[1])
+    own_server.stop()
+    with log.open("ab") as file:
+        file.write(b"one more\n")
+    wait_until("is not well", lambda: get(f"{url}/healthz")[0] == 503, 40, [process])
+    wait_until(
+        "tells what is behind",
+        lambda: samples(get(f"{url}/metrics")[1])["logshipper_behind_bytes"] == 9,
+        30,
+        [process],
+    )
+    later = samples(get(f"{url}/metrics")[1])
+    (status,) = [one for one in ask("web01").reports if one.pid == process.pid]
+
+    assert told["logshipper_bytes_total"] == 7000
+    assert 0 < told["logshipper_sent_bytes_total"] < 7000
+    assert told["logshipper_rounds_total"] == told["logshipper_ack_latency_seconds_count"] > 0
+    assert told["logshipper_ack_latency_seconds_bucket|+Inf"] > 0
+    assert told["logshipper_behind_bytes"] == told["logshipper_waiting"] == 0
+    assert told["logshipper_followed_files"] == told["logshipper_open_files"] == 1
+    assert told["logshipper_lost_bytes_total|deleted"] == 0
+    assert told["logshipper_last_ack_timestamp_seconds"] > 1e9
+    assert any(name.startswith("logshipper_build_info") for name in told)
+    assert "process_cpu_seconds_total" in told
+    assert later[f"logshipper_file_behind_bytes|{log}"] == 9
+    assert "waiting for the broker" in get(f"{url}/healthz")[1]
+    (file,) = status.files
+    assert (status.running, status.pid, file.state) == (True, process.pid, "following")
+    assert (file.size_bytes, file.position_bytes, file.behind_bytes) == (7009, 7000, 9)
+    assert file.reason == status.waiting_for != ""
+    assert file.oldest_unshipped_seconds is not None
+    assert 0 < file.oldest_unshipped_seconds < 60
+    assert file.bytes_per_second
+    assert file.lines_per_second
+    assert process.stop(10) == 0
+
+
+def test_an_address_in_use_is_a_configuration_error(processes: Processes, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        process = started(
+            processes,
+            *("--file", tmp_path / "a.log", "--host", "web01"),
+            *("--listen", f"127.0.0.1:{port}"),
+        )
+
+        assert process.wait(60) == 78
+    said = process.said()
+    assert said.startswith(f"logshipper: cannot listen on 127.0.0.1:{port}: ")
+    assert said.count("\n") == 0
+
+
+class Crowd(View):
+    """A view of many files, two of them at one path with a newline in it."""
+
+    def report(self) -> HostReport:
+        paths = [f"/log/{number}.log" for number in range(10_000)] + ["/log/\n\udcff"] * 2
+        files = tuple(
+            FileReport(path, f"f{n}", "following", "", 2 * n, n, n) for n, path in enumerate(paths)
+        )
+        return HostReport("web01", "1-aaaaaaaa", 1, running=True, files=files)
+
+
+async def test_of_many_files_those_furthest_behind_have_a_series_each() -> None:
+    crowd = Crowd("web01", Connection([], ""), Waiting(), Meter(lambda: 0), lambda: 0)
+
+    told = samples(Metrics(crowd).page().body.decode())
+
+    behind = {name: value for name, value in told.items() if "file_behind_bytes" in name}
+    assert len(behind) == FILES_SHOWN
+    assert behind["logshipper_file_behind_bytes|/log/\\n\\udcff"] == 20_001
+    assert behind["logshipper_file_behind_bytes|/log/9999.log"] == 9999
+    assert told["logshipper_followed_files"] == 10_002
+
+
+@pytest.mark.parametrize(
+    ("seen", "word"),
+    [
+        pytest.param(WELL, "", id="well"),
+        pytest.param(Vitals(True, True, "", 59.0), "", id="a slow acknowledgement"),
+        pytest.param(Vitals(True, True, "", 61.0), "acknowledged", id="none for long"),
+        pytest.param(Vitals(True, True, "the broker is full", None), "full", id="waiting"),
+        pytest.param(Vitals(True, False, "", None), "starting", id="starting"),
+        pytest.param(Vitals(False, True, "", None), "read", id="stuck"),
+    ],
+)
+def test_what_ails_an_agent_is_said(seen: Vitals, word: str) -> None:
+    assert word in ailment(seen)
+    assert bool(word) == bool(ailment(seen))

@@ -1,0 +1,196 @@
+"""Whatever bytes are in a file come out as they are: the table of what has tripped others up, and any bytes at all."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shipper.tail.reader import Block
+from tests.shipper.host import SECOND, Host
+
+BLOCK, LINE = 100, 300
+READ = 2 * 1024 * 1024  # bytes taken from a file at a time
+
+
+def line(length: int) -> bytes:
+    """Return a line of `length` bytes with its newline."""
+    return b"x" * (length - 1) + b"\n"
+
+
+CONTENTS = {
+    "CRLF": b"one\r\n\r\ntwo\r\n",
+    "a carriage return alone ends no line": b"one\rtwo\n\r\r\n",
+    "NUL": b"\0\n\0\0one\0two\n",
+    "invalid UTF-8": b"\xff\xfe\xc3(\xed\xa0\x80\n\x80\n",
+    "other line ends of Unicode": "one\x0btwo\x0cthree\x85four\u2028five\n".encode(),
+    "only newlines": b"\n" * 1000,
+    "one newline": b"\n",
+    "empty lines between": b"\n\none\n\n\n\ntwo\n\n",
+    "BOM of UTF-8": b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n",
+    "UTF-16 little endian": "\ufeffone\ntwo\n".encode("utf-16-le") + b"\n",
+    "UTF-16 big endian": "\ufeffone\ntwo\n".encode("utf-16-be"),
+    "escapes": b"\x1b[31mred\x1b[0m %s %d {} \\n\n",
+    "header lines of HTTP": b"NATS/1.0\r\nLog-Span: x\r\n\r\n",
+    "lines of a block": line(BLOCK) * 3,
+    "one byte less than a block": line(BLOCK - 1) * 3,
+    "one byte more than a block": line(BLOCK + 1) * 3,
+    "lines of the greatest length": line(LINE) * 3,
+    "one byte less than the greatest length": line(LINE - 1) * 3,
+    "one byte more than the greatest length": line(LINE + 1) * 3,
+    "twice the greatest length": line(2 * LINE) + line(2 * LINE + 1) + b"end\n",
+    "short and long in turns": (b"a\n" + line(BLOCK + 7) + line(5 * LINE)) * 5,
+}
+
+
+def by_file(blocks: Iterable[Block]) -> dict[str, bytes]:
+    """Return what came of each file, by name; every span follows the one before it, without a hole."""
+    got: dict[str, bytes] = {}
+    reached: dict[str, int] = {}
+    for block in blocks:
+        span = block.section.span
+        assert span is not None
+        assert span.start == reached.get(span.file, 0)
+        assert len(block.lines) - (span.end - span.start) in {0, 1}
+        assert block.section.lines == block.lines.count(b"\n")
+        reached[span.file] = span.end
+        name = Path(block.section.path).name
+        got[name] = got.get(name, b"") + block.lines
+    return got
+
+
+@pytest.mark.parametrize("budget", [1, 150, 1 << 22])
+async def test_every_content_comes_out_as_it_is(tmp_path: Path, budget: int) -> None:
+    host = Host(tmp_path, "*.log", block_size=BLOCK, max_line=LINE)
+    for name, content in CONTENTS.items():
+        host.write(f"{name}.log", content)
+    await host.look()
+
+    await host.gather(budget)
+
+    assert by_file(host.blocks) == {f"{name}.log": text for name, text in CONTENTS.items()}
+    await host.follower.close()
+
+
+@pytest.mark.parametrize("length", [READ - 1, READ, READ + 1, 2 * READ, 2 * READ + 1])
+async def test_lines_about_as_long_as_what_is_read_at_a_time_come_whole(
+    tmp_path: Path, length: int
+) -> None:
+    host = Host(tmp_path, block_size=256 * 1024, max_line=2 * READ)
+    content = b"before\n" + line(length) + b"after\n"
+    host.write("app.log", content)
+
+    assert await host.ship() == content
+
+    pieces = 1 if length <= 2 * READ else 2
+    assert len([b for b in host.blocks if b"x" in b.lines or b.lines == b"\n"]) == pieces
+    await host.follower.close()
+
+
+@pytest.mark.parametrize("size", [1, 2, 63, 64, 65, 511, 512, 1023, 1024, 1025])
+@pytest.mark.parametrize("ended", [True, False])
+async def test_a_small_file_is_read_at_once_and_recognised_after_a_restart(
+    tmp_path: Path, size: int, ended: bool
+) -> None:
+    host = Host(tmp_path)
+    content = os.urandom(size - 1).replace(b"\n", b" ") + (b"\n" if ended else b"x")
+    host.write("app.log", content)
+
+    assert await host.ship() == (content if ended else b"")
+
+    await host.restart()
+    assert await host.ship() == b""
+    host.write("app.log", b"more\n")
+    await host.ship()
+    assert host.shipped == content + b"more\n"
+    await host.follower.close()
+
+
+async def test_files_with_the_same_first_kilobyte_are_each_read_whole(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log")
+    host_subject = b"".join(b"# the same host_subject, line %d\n" % number for number in range(60))
+    for name in ("a", "b", "c"):
+        host.write(f"{name}.log", host_subject + name.encode() + b"\n")
+    await host.ship()
+    await host.restart()
+
+    for name in ("a", "b", "c"):
+        host.write(f"{name}.log", name.encode() * 2 + b"\n")
+    await host.ship()
+
+    assert by_file(host.blocks) == {
+        f"{name}.log": host_subject + b"%b\n%b\n" % (name.encode(), name.encode() * 2)
+        for name in ("a", "b", "c")
+    }
+    await host.follower.close()
+
+
+async def test_a_line_finished_across_a_restart_is_shipped_once(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.write("app.log", b"one\ntw")
+    await host.ship()
+    await host.restart()
+    assert await host.ship() == b""
+
+    host.write("app.log", b"o\n")
+    await host.ship()
+
+    assert host.shipped == b"one\ntwo\n"
+    await host.follower.close()
+
+
+@pytest.mark.parametrize("length", [1, LINE - 1, LINE, LINE + 1, 2 * LINE, 2 * LINE + 1])
+async def test_the_unfinished_last_line_of_a_file_that_is_gone_gets_its_newline(
+    tmp_path: Path, length: int
+) -> None:
+    host = Host(tmp_path, block_size=BLOCK, max_line=LINE)
+    host.write("app.log", b"one\n" + b"x" * length)
+    await host.ship()
+    assert not host.shipped.endswith(b"x" * length)
+    (tmp_path / "app.log").unlink()
+    await host.look()
+    host.later = 60 * SECOND
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == b"one\n" + b"x" * length + b"\n"
+    assert by_file(host.blocks) == {"app.log": host.shipped}
+    await host.follower.close()
+
+
+writes = st.lists(
+    st.one_of(
+        st.binary(max_size=60),
+        st.sampled_from([b"\n", b"\r\n", b"\0", line(17), b"y" * 45, b"end\n"]),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(writes, st.integers(1, 50), st.integers(1, 50), st.lists(st.integers(1, 120), min_size=1))
+def test_any_bytes_in_any_chunks_give_the_same_bytes(
+    parts: list[bytes], block_size: int, max_line: int, budgets: list[int]
+) -> None:
+    async def follow(folder: Path) -> bytes:
+        host = Host(folder, block_size=block_size, max_line=max_line)
+        host.write("app.log", b"")
+        await host.look()
+        for number, part in enumerate(parts):
+            host.write("app.log", part)
+            await host.look()
+            host.blocks += await host.follower.gather(budgets[number % len(budgets)])
+            if number % 5 == 4:
+                await host.restart()
+        host.write("app.log", b"\n")
+        await host.ship()
+        await host.follower.close()
+        return by_file(host.blocks).get("app.log", b"")
+
+    with tempfile.TemporaryDirectory() as folder:
+        assert asyncio.run(follow(Path(folder))) == b"".join(parts) + b"\n"

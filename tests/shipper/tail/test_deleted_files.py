@@ -1,0 +1,140 @@
+"""Deleted while open: read to the end and let go, or let go when that takes too long, and told by name."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from shipper.positions import Positions
+from shipper.publish.rounds import Round
+from shipper.shipping import Pace, Shipping
+from shipper.status.meter import Meter
+from shipper.tail.notices import NoticeKind
+from tests.descriptors import held_by
+from tests.shipper.host import SECOND, Host
+from tests.shipper.shipped import AGENT
+
+
+def held(path: Path) -> bool:
+    return any(str(path) in one for one in held_by(os.getpid()))
+
+
+async def taken_up(path: Path) -> None:
+    for _ in range(900):
+        if held(path):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{path} is not held")
+
+
+async def test_a_deleted_file_is_read_to_its_end_and_then_closed(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", b"2\n")
+    (tmp_path / "app.log").unlink()
+
+    assert await host.ship() == b"2\n"
+    assert held(tmp_path / "app.log")
+    for _ in range(3):  # a word of its last write that is heard late costs another look
+        host.later += 6 * SECOND
+        await host.ship()
+
+    assert not held(tmp_path / "app.log")
+    assert [notice.lost for notice in host.said(NoticeKind.GONE)] == [0]
+    await host.follower.close()
+
+
+async def test_a_deleted_file_that_cannot_be_read_is_let_go_in_time_and_its_loss_is_told(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, hold=3600.0)
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", b"22\n" * 1000)
+    (tmp_path / "app.log").unlink()
+    await host.look()
+
+    host.later += 3590 * SECOND
+    await host.look()
+    assert held(tmp_path / "app.log")
+    host.later += 20 * SECOND
+    await host.look()
+
+    (notice,) = host.said(NoticeKind.GONE)
+    assert not held(tmp_path / "app.log")
+    assert (notice.path, notice.lost) == (str(tmp_path / "app.log"), 3000)
+    assert "bytes 2 to 3002 were not read" in notice.text
+    assert "waited since" in notice.text
+    assert await host.gather() == b""
+    await host.follower.close()
+
+
+async def test_a_deleted_file_that_is_written_to_forever_is_let_go_in_time(tmp_path: Path) -> None:
+    host = Host(tmp_path, hold=60.0)
+    with (tmp_path / "app.log").open("ab", buffering=0) as writer:
+        writer.write(b"1\n")
+        await host.ship()
+        (tmp_path / "app.log").unlink()
+        for _ in range(30):
+            writer.write(b"x\n")
+            host.later += 4 * SECOND
+            await host.ship()
+
+    assert 10 <= host.shipped.count(b"x\n") < 20
+    assert [notice.lost for notice in host.said(NoticeKind.GONE)] != []
+    await host.follower.close()
+
+
+async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(tmp_path: Path) -> None:
+    host = Host(tmp_path, hold=3600.0)
+    host.write("app.log", b"1\n")
+    meter = Meter(host.clock)
+    asked = asyncio.Event()
+
+    async def never(_: Round) -> int:
+        asked.set()
+        await asyncio.Event().wait()
+        return 0
+
+    pace = Pace(1 << 20, "none", once=False, patience=None, look_every=0.02)
+    shipping = Shipping(host.follower, AGENT, never, Positions(), pace, asyncio.Event(), meter)
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            await shipping.run(group)
+
+    running = asyncio.create_task(run())
+    async with asyncio.timeout(30):
+        await asked.wait()
+        await taken_up(tmp_path / "app.log")
+        host.write("app.log", b"2\n")
+        (tmp_path / "app.log").unlink()
+        while held(tmp_path / "app.log"):
+            host.later += 600 * SECOND
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+    assert meter.lost["deleted"] == 2
+    await host.follower.close()
+
+
+async def test_descriptors_of_deleted_files_are_closed_last(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log", open_files=3)
+    host.write("a.log", b"1\n")
+    host.write("b.log", b"1\n")
+    await host.ship()
+    host.write("a.log", b"rest of a\n")
+    (tmp_path / "a.log").unlink()
+    await host.look()
+    for number in range(20):
+        host.write(f"{number}.log", b"2\n")
+    await host.look()
+    for number in range(20):
+        host.write(f"{number}.log", b"3\n")
+
+    await host.ship()
+
+    assert b"rest of a\n" in host.shipped
+    assert host.follower.open_files <= 3
+    await host.follower.close()

@@ -1,0 +1,235 @@
+"""Following files: what is read, from where on, and what is said."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from shipper.positions import after
+from shipper.tail.notices import NoticeKind
+from shipper.tail.reader import LEAST_SHARE
+from tests.descriptors import held_here
+from tests.shipper.host import Host
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    host = Host(tmp_path)
+    yield host
+    await host.follower.close()
+
+
+async def test_lines_of_a_new_file_are_read_from_its_beginning(host: Host) -> None:
+    host.write("app.log", b"one\ntwo\n")
+
+    assert await host.ship() == b"one\ntwo\n"
+
+
+async def test_a_block_says_where_its_lines_came_from(host: Host) -> None:
+    host.write("app.log", b"one\n")
+    await host.ship()
+    host.write("app.log", b"two\nthree\n")
+    await host.ship()
+
+    section, read_at = host.blocks[-1].section, host.blocks[-1].read_at
+
+    assert section.path == str(host.folder / "app.log")
+    assert (section.span.start, section.span.end) == (4, 14)
+    assert (section.size, section.lines) == (10, 2)
+    assert section.identity is not None
+    assert section.identity.inode == (host.folder / "app.log").stat().st_ino
+    assert after(section, read_at) == host.follower.cursors()[0]
+
+
+async def test_nothing_new_gives_nothing(host: Host) -> None:
+    host.write("app.log", b"one\n")
+    await host.ship()
+
+    assert await host.ship() == b""
+
+
+async def test_a_gathering_keeps_to_its_budget_and_is_fair(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log", block_size=1000)
+    host.write("flood.log", b"x" * 99 + b"\n")
+    for _ in range(10):
+        host.write("flood.log", (b"x" * 99 + b"\n") * 1000)
+    host.write("quiet.log", b"quiet\n")
+    await host.look()
+
+    blocks = await host.follower.gather(10_000)
+
+    assert sum(len(block.lines) for block in blocks) <= 12_000
+    assert b"quiet\n" in [block.lines for block in blocks]
+    await host.follower.close()
+
+
+async def test_a_file_alone_has_the_whole_budget_and_many_files_share_it(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log", block_size=4 * LEAST_SHARE)
+    host.write("a.log", b"a line\n" * 2 * LEAST_SHARE)
+    await host.look()
+
+    (alone,) = await host.follower.gather(4 * LEAST_SHARE)
+    host.write("b.log", b"b line\n" * LEAST_SHARE)
+    await host.look()
+    shared = await host.follower.gather(4 * LEAST_SHARE)
+
+    assert 4 * LEAST_SHARE - 7 < len(alone.lines) <= 4 * LEAST_SHARE
+    assert [block.lines[:1] for block in shared] == [b"a", b"b"]
+    assert all(2 * LEAST_SHARE - 7 < len(block.lines) <= 2 * LEAST_SHARE for block in shared)
+    await host.follower.close()
+
+
+async def test_a_gathering_takes_the_line_of_every_file_although_there_are_many(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "*.log")
+    expected = {b"a line of file %02d\n" % number for number in range(50)}
+    for number, line in enumerate(sorted(expected)):
+        host.write(f"{number:02}.log", line)
+    await host.look()
+
+    blocks = await host.follower.gather(LEAST_SHARE // 4)
+
+    assert len(blocks) == 50
+    assert {block.lines for block in blocks} == expected
+    await host.follower.close()
+
+
+async def test_a_restart_goes_on_exactly_where_the_cursors_say(host: Host) -> None:
+    host.write("app.log", b"one\ntwo\n")
+    await host.ship()
+    await host.restart()
+    host.write("app.log", b"three\n")
+
+    assert await host.ship() == b"three\n"
+    assert len({block.section.span.file for block in host.blocks}) == 1
+
+
+async def test_a_missing_file_is_said_once_and_again_when_it_goes_missing_again(host: Host) -> None:
+    await host.look()
+    await host.look()
+    assert len(host.said(NoticeKind.MISSING)) == 1
+
+    host.write("app.log", b"1\n")
+    await host.ship()
+    (host.folder / "app.log").unlink()
+    await host.look()
+
+    assert len(host.said(NoticeKind.MISSING)) == 2
+
+
+async def test_a_folder_that_appears_later_is_followed(tmp_path: Path) -> None:
+    host = Host(tmp_path, "later/*.log", "**/deep.log")
+    await host.look()
+    (tmp_path / "later").mkdir()
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    host.write("later/app.log", b"1\n")
+    host.write("a/b/deep.log", b"2\n")
+
+    assert sorted((await host.ship()).split()) == [b"1", b"2"]
+    await host.follower.close()
+
+
+async def test_hard_and_symbolic_links_are_followed_once(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log")
+    host.write("a.log", b"1\n")
+    (tmp_path / "b.log").hardlink_to(tmp_path / "a.log")
+    (tmp_path / "c.log").symlink_to(tmp_path / "a.log")
+
+    assert await host.ship() == b"1\n"
+    assert len(host.follower.states()) == 1
+    await host.follower.close()
+
+
+async def test_a_switched_symbolic_link_leads_to_the_new_target(tmp_path: Path) -> None:
+    host = Host(tmp_path, "current.log")
+    host.write("day1", b"1\n")
+    (tmp_path / "current.log").symlink_to("day1")
+    await host.ship()
+    host.write("day1", b"2\n")
+    host.write("day2", b"3\n")
+    (tmp_path / "current.log").unlink()
+    (tmp_path / "current.log").symlink_to("day2")
+
+    await host.ship()
+
+    assert host.shipped == b"1\n2\n3\n"
+    await host.follower.close()
+
+
+async def test_pipes_and_folders_are_refused(tmp_path: Path) -> None:
+    host = Host(tmp_path, "pipe", "folder")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+
+    await host.ship()
+
+    assert {notice.path for notice in host.notices} == {f"{tmp_path}/pipe", f"{tmp_path}/folder"}
+    await host.follower.close()
+
+
+async def test_a_change_wakes_the_follower(host: Host) -> None:
+    host.write("app.log", b"1\n")
+    while host.follower.look_due:  # a folder that was changed just now is looked at again
+        await host.ship()
+    await host.follower.wait(0.2)
+
+    host.write("app.log", b"2\n")
+    async with asyncio.timeout(20):
+        await host.follower.wait(60)
+
+    assert await host.gather() == b"2\n"
+    assert not host.follower.look_due
+
+
+async def test_a_rename_makes_a_look_due(host: Host) -> None:
+    host.write("app.log", b"1\n")
+    while host.follower.look_due:
+        await host.ship()
+    await host.follower.wait(0.2)
+
+    host.move("app.log", "app.log.1")
+    async with asyncio.timeout(20):
+        while not host.follower.look_due:
+            await host.follower.wait(60)
+
+
+async def test_watching_survives_a_folder_that_vanishes_and_comes_back(tmp_path: Path) -> None:
+    host = Host(tmp_path, "logs/app.log")
+    for number in range(3):
+        (tmp_path / "logs").mkdir()
+        host.write("logs/app.log", b"%d\n" % number)
+        await host.ship()
+        (tmp_path / "logs" / "app.log").unlink()
+        (tmp_path / "logs").rmdir()
+        await host.ship()
+    (tmp_path / "logs").mkdir()
+    host.write("logs/app.log", b"3\n")
+    await host.ship()
+    await host.follower.wait(0.2)
+
+    host.write("logs/app.log", b"4\n")
+    async with asyncio.timeout(20):
+        await host.follower.wait(60)
+
+    await host.gather()
+    assert host.shipped == b"0\n1\n2\n3\n4\n"
+    await host.follower.close()
+
+
+async def test_few_descriptors_are_enough_for_many_files(tmp_path: Path) -> None:
+    before = held_here()
+    host = Host(tmp_path, "*.log", open_files=5)
+    for number in range(50):
+        host.write(f"{number}.log", b"1\n")
+    await host.ship()
+    for number in range(50):
+        host.write(f"{number}.log", b"2\n")
+
+    await host.ship()
+
+    assert len(host.shipped) == 200
+    assert held_here() - before < 30
+    await host.follower.close()

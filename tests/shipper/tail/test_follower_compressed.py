@@ -1,0 +1,425 @@
+"""Rotated files that were compressed: what was not read yet is taken from there, nothing twice, the oldest first."""
+
+import gzip
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from shipper.tail.notices import NoticeKind
+from shipper.tail.paths import Packing
+from tests.shipper.host import SECOND, Host, packed
+
+forms = pytest.mark.parametrize("packing", Packing, ids=lambda packing: packing.name.lower())
+LONG = b"".join(b"a line with the number %d\n" % n for n in range(60_000))
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    host = Host(tmp_path)
+    yield host
+    await host.follower.close()
+
+
+def spans(host: Host) -> list[str]:
+    return [str(block.section.span) for block in host.blocks]
+
+
+@forms
+@pytest.mark.parametrize("read", [b"1\n", b"a line of a usual length, %d\n" % 1 * 90], ids=len)
+@pytest.mark.parametrize("name", ["app.log.1", "app.log-20260101", "app-20260101.log", "app.log"])
+async def test_the_rest_of_a_file_compressed_while_the_agent_was_down_comes_before_its_successor(
+    host: Host, name: str, read: bytes, packing: Packing
+) -> None:
+    host.write("app.log", read)
+    await host.ship()
+    host.write("app.log", b"2\n")
+    if name != "app.log":
+        host.move("app.log", name)
+    path = host.pack(name, packing)
+    host.write("app.log", b"3\n")
+    await host.restart()
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == read + b"2\n3\n"
+    length = len(read)
+    assert spans(host) == [f"id0:0-{length}", f"id0:{length}-{length + 2}", "id1:0-2"]
+    assert host.blocks[1].section.identity is not None
+    assert host.blocks[1].section.identity.inode == path.stat().st_ino
+
+
+@forms
+@pytest.mark.parametrize("restarted", [False, True], ids=["running", "down"])
+async def test_files_never_seen_are_read_whole_oldest_first(
+    host: Host, restarted: bool, packing: Packing
+) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", b"2\n")
+    for number in range(3, 6):
+        for old in (2, 1):
+            if (path := host.folder / f"app.log.{old}{packing.value}").exists():
+                path.rename(host.folder / f"app.log.{old + 1}{packing.value}")
+        host.move("app.log", "app.log.1")
+        host.pack("app.log.1", packing)
+        host.write("app.log", b"%d\n" % number)
+    if restarted:
+        await host.restart()
+    host.later += 6 * SECOND
+
+    for _ in range(3):
+        await host.ship()
+        host.later += 6 * SECOND
+
+    assert host.shipped == b"1\n2\n3\n4\n5\n"
+
+
+@forms
+@pytest.mark.parametrize("content", [b"1\n2\n", LONG], ids=["short", "long"])
+async def test_a_file_read_to_its_end_and_then_compressed_is_not_read_again(
+    host: Host, content: bytes, packing: Packing
+) -> None:
+    host.write("app.log", content)
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    await host.ship()
+    host.pack("app.log.1", packing)
+    host.write("app.log", b"3\n")
+    for _ in range(3):
+        await host.ship()
+        host.later += 6 * SECOND
+    await host.restart()
+    await host.ship()
+    host.move("app.log.1" + packing.value, "app.log.2" + packing.value)
+    await host.ship()
+
+    assert host.shipped == content + b"3\n"
+    assert {state.offset for state in host.follower.states()} == {len(content), 2}
+    assert not host.said(NoticeKind.DAMAGED)
+
+
+@forms
+@pytest.mark.parametrize("content", [b"1\n2\n", LONG], ids=["short", "long"])
+async def test_a_file_that_two_agents_found_and_one_of_them_shipped_is_not_read_again_once_it_is_compressed(
+    host: Host, content: bytes, packing: Packing
+) -> None:
+    host.write("app.log", content)
+    await host.look()
+    found = host.positions
+    await host.restart()  # as another agent, which knows nothing of the first
+    await host.ship()
+    host.positions = found
+    await host.restart_with_saved_positions()
+    assert len(host.positions.files) == 2
+    await host.ship()
+
+    host.write("app.log", b"3\n")
+    await host.look()
+    host.move("app.log", "app.log.1")
+    host.pack("app.log.1", packing)
+    host.write("app.log", b"4\n")
+    for _ in range(3):
+        await host.ship()
+        host.later += 6 * SECOND
+
+    assert host.shipped == content + b"3\n4\n"
+    assert set(host.positions.files) == {str(span).partition(":")[0] for span in spans(host)}
+
+
+@forms
+async def test_old_compressed_siblings_are_left_alone_on_a_first_start(
+    tmp_path: Path, packing: Packing
+) -> None:
+    host = Host(tmp_path, "app.log*")
+    host.write("app.log.1", b"old\n")
+    os.utime(tmp_path / "app.log.1", ns=(SECOND, SECOND))
+    host.pack("app.log.1", packing)
+    host.write("app.log", b"new\n")
+
+    await host.ship()
+    await host.ship()
+    await host.follower.close()
+
+    assert host.shipped == b"new\n"
+    assert not host.said(NoticeKind.REFUSED)
+
+
+async def test_an_old_sibling_stays_old_when_it_is_compressed_later(host: Host) -> None:
+    host.write("app.log.1", b"old\n")
+    os.utime(host.folder / "app.log.1", ns=(SECOND, SECOND))
+    host.write("app.log", b"new\n")
+    await host.ship()
+    path = host.pack("app.log.1")
+    os.utime(path)
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == b"new\n"
+
+
+async def test_a_compressed_file_of_no_family_is_refused(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*")
+    for name in ("other.log.gz", "app.log.1.lz4", "app.log"):
+        host.write(name, b"x\n")
+
+    await host.ship()
+    await host.follower.close()
+
+    assert host.shipped == b"x\n"
+    refused = {(Path(n.path).name, n.text) for n in host.said(NoticeKind.REFUSED)}
+    assert refused == {("other.log.gz", "is compressed"), ("app.log.1.lz4", "is compressed")}
+
+
+@forms
+async def test_a_copy_in_the_making_is_left_while_its_original_stands_there(
+    host: Host, packing: Packing
+) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", LONG)
+    host.move("app.log", "app.log.1")
+    data = packed(b"1\n" + LONG, packing)
+    for at in range(0, len(data), len(data) // 5):
+        (host.folder / f"app.log.1{packing.value}").write_bytes(data[:at])
+        await host.ship()
+    (host.folder / f"app.log.1{packing.value}").write_bytes(data)
+    (host.folder / "app.log.1").unlink()
+    host.write("app.log", b"3\n")
+    for _ in range(3):
+        await host.ship()
+        host.later += 6 * SECOND
+
+    assert host.shipped == b"1\n" + LONG + b"3\n"
+
+
+@forms
+async def test_an_original_removed_while_it_is_open_is_read_from_there(
+    host: Host, packing: Packing
+) -> None:
+    host.write("app.log", b"1\n")
+    await host.look()
+    host.write("app.log", LONG)
+    host.move("app.log", "app.log.1")
+    host.pack("app.log.1", packing)
+    host.write("app.log", b"3\n")
+    for _ in range(3):
+        await host.ship()
+        host.later += 6 * SECOND
+
+    assert host.shipped == b"1\n" + LONG + b"3\n"
+    assert {str(b.section.span).partition(":")[0] for b in host.blocks} == {"id0", "id1"}
+
+
+async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_once(
+    host: Host,
+) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", LONG)
+    host.move("app.log", "app.log.1")
+    path = host.pack("app.log.1")
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2] + b"\xff" * 300 + data[len(data) // 2 + 300 :])
+    host.write("app.log", b"3\n")
+    await host.restart()
+
+    for _ in range(3):
+        await host.ship()
+        host.later += 6 * SECOND
+
+    (notice,) = host.said(NoticeKind.DAMAGED)
+    before = host.shipped.removesuffix(b"3\n")
+    assert (b"1\n" + LONG).startswith(before)
+    assert len(before) > len(LONG) // 4
+    assert before.endswith(b"\n")
+    assert host.shipped.endswith(b"3\n")
+    assert notice.path == str(path)
+    assert f"behind byte {len(before)} " in notice.text
+    assert notice.lost > 0
+
+
+async def test_damage_before_what_was_read_is_said_once(host: Host) -> None:
+    host.write("app.log", LONG)
+    await host.ship()
+    host.write("app.log", b"lost\n")
+    host.move("app.log", "app.log.1")
+    path = host.pack("app.log.1")
+    data = path.read_bytes()
+    path.write_bytes(data[:20000] + b"\xff" * 300 + data[20300:])
+    host.write("app.log", b"3\n")
+    await host.restart()
+
+    for _ in range(3):
+        await host.ship()
+
+    assert host.shipped == LONG + b"3\n"
+    assert [notice.path for notice in host.said(NoticeKind.DAMAGED)] == [str(path)]
+
+
+@forms
+async def test_a_file_that_ends_too_early_is_waited_for_and_then_said(
+    host: Host, packing: Packing
+) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", LONG)
+    host.move("app.log", "app.log.1")
+    path = host.pack("app.log.1", packing)
+    data = path.read_bytes()
+    path.write_bytes(data[:-3])
+    host.write("app.log", b"3\n")
+    await host.restart()
+    await host.ship()
+    assert not host.shipped.endswith(b"3\n")
+    assert not host.said(NoticeKind.DAMAGED)
+
+    host.later += 6 * SECOND
+    await host.ship()
+    await host.look()
+
+    assert len(host.said(NoticeKind.DAMAGED)) == 1
+    assert host.shipped.endswith(b"\n3\n")
+
+
+@forms
+async def test_reading_goes_on_at_its_offset_after_a_restart_in_the_middle(
+    host: Host, packing: Packing
+) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", LONG)
+    host.move("app.log", "app.log.1")
+    host.pack("app.log.1", packing)
+    host.write("app.log", b"3\n")
+    while not host.shipped.endswith(b"3\n"):
+        await host.restart()
+        await host.look()
+        host.blocks += await host.follower.gather(300_000)
+
+    assert host.shipped == b"1\n" + LONG + b"3\n"
+    assert len(spans(host)) > 5
+
+
+@forms
+async def test_an_unfinished_last_line_is_shipped_after_the_grace(
+    host: Host, packing: Packing
+) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", b"2\nlast")
+    host.move("app.log", "app.log.1")
+    host.pack("app.log.1", packing)
+    host.write("app.log", b"3\n")
+    await host.restart()
+    await host.ship()
+    assert host.shipped == b"1\n2\n"
+
+    host.later += 6 * SECOND
+    await host.ship()
+
+    assert host.shipped == b"1\n2\nlast\n3\n"
+
+
+@forms
+async def test_a_rest_in_several_streams_is_read(host: Host, packing: Packing) -> None:
+    host.write("app.log", LONG)
+    await host.ship()
+    path = host.folder / f"app.log.1{packing.value}"
+    path.write_bytes(b"".join(packed(part, packing) for part in (LONG, LONG[::-1], b"end\n")))
+    (host.folder / "app.log").unlink()
+    await host.restart()
+    host.later += 6 * SECOND
+
+    await host.ship()
+
+    assert host.shipped == LONG + LONG[::-1] + b"end\n"
+
+
+@forms
+@pytest.mark.parametrize("restarted", [False, True], ids=["running", "down"])
+async def test_the_unread_rest_of_a_truncated_file_is_taken_from_its_compressed_copy(
+    host: Host, restarted: bool, packing: Packing
+) -> None:
+    host.write("app.log", LONG)
+    await host.ship()
+    host.write("app.log", b"2\n")
+    content = (host.folder / "app.log").read_bytes()
+    (host.folder / f"app.log.1{packing.value}").write_bytes(packed(content, packing))
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", b"3\n")
+    if restarted:
+        await host.restart()
+
+    for _ in range(3):
+        await host.ship()
+
+    assert host.shipped == LONG + b"2\n3\n"
+
+
+@forms
+async def test_a_compressed_copy_beside_the_live_file_is_not_shipped(
+    host: Host, packing: Packing
+) -> None:
+    host.write("app.log", b"a line that both have, longer than a tail is or just about so\n")
+    await host.ship()
+    data = packed((host.folder / "app.log").read_bytes(), packing)
+    (host.folder / f"app.log{packing.value}").write_bytes(data[:-4])
+    await host.ship()
+    (host.folder / f"app.log{packing.value}").write_bytes(data)
+    await host.ship()
+    host.write("app.log", b"2\n")
+    await host.ship()
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", b"3\n")
+    for _ in range(3):
+        await host.ship()
+
+    assert host.shipped.endswith(b"so\n2\n3\n")
+    assert host.shipped.count(b"so\n") == 1
+
+
+async def test_an_idle_compressed_file_is_not_opened_again(host: Host) -> None:
+    host.write("app.log", LONG)
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    read_to_its_end = host.pack("app.log.1")
+    host.write("app.log", b"2\n")
+    await host.restart()
+    await host.ship()
+    old = host.folder / "app.log.2.gz"
+    old.write_bytes(gzip.compress(b"old\n"))
+    os.utime(old, ns=(SECOND, SECOND))
+    await host.ship()
+    times = [SECOND, SECOND]
+    for path in (read_to_its_end, old):
+        os.utime(path, ns=(times[0], path.stat().st_mtime_ns))
+
+    for number in range(3):
+        host.write("app.log", b"%d\n" % number)
+        await host.ship()
+
+    assert [path.stat().st_atime_ns for path in (read_to_its_end, old)] == times
+
+
+async def test_a_file_with_a_second_name_that_was_truncated_is_not_shipped_again_from_its_packed_copy(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "app.log", "twin.log")
+    first, second = b"1 %s\n" % (b"x" * 70), b"2 %s\n" % (b"x" * 70)
+    host.write("app.log", first)
+    (tmp_path / "twin.log").hardlink_to(tmp_path / "app.log")
+    await host.ship()
+    host.copy_truncate("app.log", "app.log.2")
+    host.write("app.log", second)  # as long as what was truncated
+    host.move("app.log", "app.log.1")
+    host.pack("app.log.2")
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == first + second
+    await host.follower.close()

@@ -1,0 +1,288 @@
+"""Files with holes: one that a writer left which kept its offset is skipped, any other is NULs of the content."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from shipper.tail.notices import NoticeKind
+from tests.shipper.host import SECOND, Host
+
+LONG = b"".join(b"a line with the number %d\n" % n for n in range(20_000))
+lengths = pytest.mark.parametrize(
+    "first", [b"1\n", LONG[:4993], LONG], ids=["bytes", "a page", "many pages"]
+)
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    host = Host(tmp_path)
+    yield host
+    await host.follower.close()
+
+
+@pytest.fixture
+def writer(host: Host) -> Iterator[BinaryIO]:
+    """Open the log as a writer that keeps its offset, since it does not append."""
+    with (host.folder / "app.log").open("wb", buffering=0) as file:
+        yield file
+
+
+def truncate(host: Host) -> None:
+    os.truncate(host.folder / "app.log", 0)
+
+
+def copy_truncate(host: Host) -> None:
+    """Copy with the hole, as `cp` does, and truncate."""
+    content = (host.folder / "app.log").read_bytes()
+    with (host.folder / "app.log.1").open("wb") as file:
+        file.seek(len(content) - len(content.lstrip(b"\0")))
+        file.write(content.lstrip(b"\0"))
+    truncate(host)
+
+
+@lengths
+async def test_a_hole_left_by_a_truncation_that_was_seen_is_skipped(
+    host: Host, writer: BinaryIO, first: bytes
+) -> None:
+    writer.write(first)
+    await host.ship()
+    truncate(host)
+    await host.ship()
+    writer.write(b"2\n")
+
+    await host.ship()
+    await host.ship()
+    writer.write(b"3\n")
+    await host.ship()
+
+    length = len(first)
+    assert host.shipped == first + b"2\n3\n"
+    assert str(host.blocks[-2].section.span) == f"id1:{length}-{length + 2}"
+    holes = [notice for notice in host.said(NoticeKind.FOUND) if "hole" in notice.text]
+    assert [notice.path for notice in holes] == [str(host.folder / "app.log")]
+    assert f"a hole of {length} bytes" in holes[0].text
+
+
+@lengths
+@pytest.mark.parametrize("restarted", [False, True], ids=["running", "down"])
+async def test_a_file_regrown_past_the_old_offset_is_read_from_behind_its_hole_every_time(
+    host: Host, writer: BinaryIO, restarted: bool, first: bytes
+) -> None:
+    writer.write(first)
+    await host.ship()
+    for number in range(2, 6):
+        truncate(host)
+        writer.write(b"%d\n" % number * number)
+        if restarted:
+            await host.restart()
+        await host.ship()
+        await host.ship()
+
+    assert host.shipped == first + b"2\n2\n3\n3\n3\n4\n4\n4\n4\n5\n5\n5\n5\n5\n"
+
+
+@lengths
+async def test_a_truncation_while_nothing_behind_the_hole_was_read_is_noticed(
+    host: Host, writer: BinaryIO, first: bytes
+) -> None:
+    writer.write(first)
+    await host.ship()
+    truncate(host)
+    await host.look()
+    writer.write(b"lost\n")
+    await host.look()
+    truncate(host)
+    writer.write(b"3\n")
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == first + b"3\n"
+    assert [notice.lost >= 5 for notice in host.said(NoticeKind.TRUNCATED)] == [False, True]
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["running", "down"])
+async def test_the_unread_rest_comes_from_a_copy_that_has_the_hole(
+    host: Host, writer: BinaryIO, restarted: bool
+) -> None:
+    writer.write(LONG)
+    await host.ship()
+    truncate(host)
+    writer.write(b"2\n")
+    await host.ship()
+    await host.ship()
+    writer.write(b"3\n")
+    host.copy_truncate("app.log", "app.log.1")
+    writer.write(b"4\n")
+    if restarted:
+        await host.restart()
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == LONG + b"2\n3\n4\n"
+
+
+@lengths
+@pytest.mark.parametrize("at_once", [False, True], ids=["after a look", "at once"])
+async def test_a_hole_is_skipped_also_where_the_rest_before_it_is_read_from_a_copy(
+    host: Host, writer: BinaryIO, first: bytes, at_once: bool
+) -> None:
+    writer.write(first)
+    await host.ship()
+    writer.write(b"2\n")
+    host.copy_truncate("app.log", "app.log.1")
+    if not at_once:
+        await host.ship()
+    writer.write(b"3\n")
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == first + b"2\n3\n"
+
+
+async def test_files_that_begin_with_holes_are_not_taken_for_copies_of_each_other(
+    host: Host, writer: BinaryIO
+) -> None:
+    writer.write(LONG)
+    await host.ship()
+    truncate(host)
+    writer.write(b"2\n")
+    await host.ship()
+    await host.ship()
+    writer.write(b"3\n" + LONG)
+    copy_truncate(host)
+    writer.write(b"4\n" + LONG)
+    host.move("app.log.1", "app.log.2")
+    copy_truncate(host)
+    writer.write(b"5\n")
+    await host.restart()
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == LONG + b"2\n3\n" + LONG + b"4\n" + LONG + b"5\n"
+
+
+async def test_a_copy_with_a_hole_is_new_though_a_file_with_a_hole_was_found_and_not_read(
+    host: Host, writer: BinaryIO
+) -> None:
+    writer.write(LONG)
+    host.copy_truncate("app.log", "app.log.1")
+    await host.ship()
+    writer.write(b"2\n" + LONG)
+    await host.look()
+    host.move("app.log.1", "app.log.2")
+    copy_truncate(host)
+    writer.write(b"3\n" + LONG)
+    host.move("app.log.2", "app.log.3")
+    host.move("app.log.1", "app.log.2")
+    copy_truncate(host)
+    writer.write(b"4\n")
+    await host.restart_with_saved_positions()
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == LONG + b"2\n" + LONG + b"3\n" + LONG + b"4\n"
+
+
+async def test_what_stands_behind_a_hole_waits_for_what_is_older(
+    host: Host, writer: BinaryIO
+) -> None:
+    writer.write(LONG)
+    await host.ship()
+    writer.write(b"2\n")
+    host.copy_truncate("app.log", "app.log.1")
+    writer.write(b"3\n")
+    await host.look()
+    host.move("app.log.1", "app.log.2")
+    copy_truncate(host)
+    writer.write(b"4\n")
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == LONG + b"2\n3\n4\n"
+    assert not any(block.continues for block in host.blocks)
+
+
+async def test_a_file_found_behind_its_hole_is_found_there_after_a_crash(
+    host: Host, writer: BinaryIO
+) -> None:
+    writer.write(LONG)
+    await host.ship()
+    truncate(host)
+    writer.write(b"2\n")
+    await host.look()
+    await host.restart_with_saved_positions()
+
+    await host.ship()
+
+    assert host.shipped == LONG + b"2\n"
+
+
+async def test_a_hole_in_the_middle_of_a_line_is_nuls(host: Host, writer: BinaryIO) -> None:
+    writer.write(b"1\nbefore")
+    await host.ship()
+    writer.seek(100_000)
+    writer.write(b"behind\n")
+
+    await host.ship()
+
+    assert host.shipped == b"1\nbefore" + bytes(100_000 - 8) + b"behind\n"
+
+
+@pytest.mark.parametrize("length", [3, 5000])
+async def test_nuls_that_were_written_are_content(
+    host: Host, writer: BinaryIO, length: int
+) -> None:
+    writer.write(bytes(length) + b"1\n")
+    assert await host.ship() == bytes(length) + b"1\n"
+    truncate(host)
+    await host.ship()
+    writer.seek(0)
+    writer.write(b"\0\n2\n")
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped.endswith(b"1\n\0\n2\n")
+
+
+async def test_nuls_behind_the_hole_are_content_but_for_those_in_its_last_block(
+    host: Host, writer: BinaryIO
+) -> None:
+    writer.write(LONG)
+    await host.ship()
+    truncate(host)
+    writer.seek(64 * 4096)
+    writer.write(bytes(4096 + 10) + b"2\n")
+
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == LONG + bytes(10) + b"2\n"
+
+
+async def test_a_file_with_a_hole_that_is_deleted_while_open_is_read_to_its_end(
+    host: Host, writer: BinaryIO
+) -> None:
+    writer.write(LONG)
+    await host.ship()
+    truncate(host)
+    writer.write(b"2\n")
+    await host.ship()
+    await host.look()
+    writer.write(b"3\n")
+    (host.folder / "app.log").unlink()
+
+    for _ in range(3):
+        await host.ship()
+        host.later += 6 * SECOND
+
+    assert host.shipped == LONG + b"2\n3\n"

@@ -1,0 +1,189 @@
+"""Which files patterns lead to: folders of any depth, what is left out, and folders that come, go and are replaced."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from shipper.tail.notices import NoticeKind
+from tests.shipper.host import Host
+
+
+@pytest.fixture
+async def tree(tmp_path: Path) -> AsyncIterator[Host]:
+    host = Host(tmp_path, "**/*.log")
+    yield host
+    await host.follower.close()
+
+
+def make(host: Host, *names: str) -> None:
+    for name in names:
+        (host.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        host.write(name, f"{name}\n".encode())
+
+
+async def shipped_when_woken(host: Host, lines: bytes) -> None:
+    """Look only when the watcher says that one is due, never because time has passed."""
+    async with asyncio.timeout(30):
+        while lines not in host.shipped:
+            while not host.follower.look_due:
+                await host.follower.wait(60)
+            await host.ship()
+
+
+async def test_two_stars_lead_to_every_depth_but_to_nothing_hidden(tree: Host) -> None:
+    make(tree, "a.log", "x/b.log", "x/y/z/c.log", ".hidden/d.log", "x/.e.log", "x/.y/f.log")
+
+    assert sorted((await tree.ship()).split()) == [b"a.log", b"x/b.log", b"x/y/z/c.log"]
+
+
+async def test_links_that_lead_in_circles_do_no_harm(tree: Host) -> None:
+    make(tree, "x/y/a.log")
+    (tree.folder / "x/y/up").symlink_to("..")
+    (tree.folder / "x/self").symlink_to("self")
+    (tree.folder / "x/round.log").symlink_to("square.log")
+    (tree.folder / "x/square.log").symlink_to("round.log")
+
+    assert await tree.ship() == b"x/y/a.log\n"
+    assert len(tree.follower.states()) == 1
+
+
+async def test_a_link_to_a_folder_is_entered_by_a_star_and_not_by_two(tmp_path: Path) -> None:
+    host = Host(tmp_path / "logs", "**/*.log")
+    star = Host(tmp_path / "logs", "*/*.log")
+    make(host, "x/a.log")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "b.log").write_bytes(b"b\n")
+    (tmp_path / "logs" / "link").symlink_to(tmp_path / "elsewhere")
+
+    assert await host.ship() == b"x/a.log\n"
+    assert sorted((await star.ship()).split()) == [b"b", b"x/a.log"]
+    await host.follower.close()
+    await star.follower.close()
+
+
+async def test_what_is_excluded_is_not_followed_nor_are_its_rotated_siblings(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "**/*", exclude=("debug.log", "**/cache", "*.tmp"))
+    make(host, "app.log", "debug.log", "debug.log.1", "x/cache/a.log", "x/debug.log", "a.tmp")
+
+    assert sorted((await host.ship()).split()) == [b"app.log", b"x/debug.log"]
+    await host.follower.close()
+
+
+async def test_a_rotated_sibling_that_is_excluded_itself_is_not_read(tmp_path: Path) -> None:
+    host = Host(tmp_path, "app.log", exclude=("*.old",))
+    make(host, "app.log")
+    await host.ship()
+    host.write("app.log", b"rest\n")
+    host.move("app.log", "app.log.old")
+    host.write("app.log", b"new\n")
+
+    await host.ship()
+
+    # the file is open still, so that what was written before it was renamed is not lost
+    assert host.shipped == b"app.log\nrest\nnew\n"
+    make(host, "app.log.2.old")
+    assert await host.ship() == b""
+    await host.follower.close()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        pytest.param("logs/*/app.log", "logs/web/app.log", id="a folder under a star"),
+        pytest.param("logs/**/app.log", "logs/a/b/c/app.log", id="folders under two stars"),
+        pytest.param("logs/a/b/app.log", "logs/a/b/app.log", id="the folders of a plain path"),
+        pytest.param("logs/a/b/*.log", "logs/a/b/app.log", id="the folders of a glob"),
+        pytest.param("logs/*/deep/app.log", "logs/web/deep/app.log", id="a name under a star"),
+    ],
+)
+async def test_a_folder_that_appears_later_is_noticed_when_it_does(
+    tmp_path: Path, pattern: str, name: str
+) -> None:
+    host = Host(tmp_path, pattern)
+    (tmp_path / "logs").mkdir()
+    await host.ship()
+    await host.ship()
+
+    make(host, name)
+
+    await shipped_when_woken(host, name.encode())
+    await host.follower.wait(0.1)
+    while host.follower.look_due:
+        await host.ship()
+    host.write(name, b"more\n")
+    async with asyncio.timeout(30):
+        while b"more\n" not in host.shipped:
+            await host.follower.wait(60)
+            await host.gather()
+    await host.follower.close()
+
+
+async def test_a_folder_made_level_by_level_is_noticed(tmp_path: Path) -> None:
+    host = Host(tmp_path, "logs/**/app.log")
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    await host.ship()
+    await host.ship()
+
+    for level in "abc":
+        folder = folder / level
+        folder.mkdir()
+        async with asyncio.timeout(30):
+            while not host.follower.look_due:
+                await host.follower.wait(60)
+        while host.follower.look_due:
+            await host.ship()
+            await asyncio.sleep(0.03)  # a folder that was made just now is looked at again
+    make(host, "logs/a/b/c/app.log")
+
+    await shipped_when_woken(host, b"logs/a/b/c/app.log\n")
+    await host.follower.close()
+
+
+async def test_a_folder_replaced_by_another_of_its_name_is_read_on_in_the_new_one(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "logs/app/*.log")
+    make(host, "logs/app/a.log")
+    await host.ship()
+    await asyncio.sleep(0.03)
+    await host.ship()
+
+    host.write("logs/app/a.log", b"last\n")
+    host.move("logs/app", "logs/old")
+    make(host, "logs/app/a.log", "logs/app/b.log")
+    await shipped_when_woken(host, b"logs/app/b.log\n")
+
+    assert b"last\n" in host.shipped
+    assert sorted(host.shipped.split()) == sorted(
+        [b"logs/app/a.log"] * 2 + [b"logs/app/b.log", b"last"]
+    )
+    await host.follower.close()
+
+
+async def test_special_files_are_refused_by_name_without_waiting_for_anyone(tmp_path: Path) -> None:
+
+    host = Host(tmp_path, "*")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "null").symlink_to("/dev/null")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        host.write("a.log", b"1\n")
+
+        assert await host.ship() == b"1\n"
+
+    said = {n.path.rpartition("/")[2]: n.text for n in host.said(NoticeKind.REFUSED)}
+    assert said == {
+        "pipe": "is a named pipe, not a file",
+        "null": "is a device, not a file",
+        "socket": "is a socket, not a file",
+    }
+    await host.follower.close()

@@ -1,0 +1,76 @@
+"""Open files: what becomes of the others when one cannot be closed. Real descriptors."""
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from shipper.tail.open_files import Handles
+from tests.shipper.host import Host
+
+
+async def test_a_file_that_cannot_be_closed_keeps_no_other_open(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log")
+    for name in "abc":
+        host.write(f"{name}.log", b"line\n")
+    await host.ship()
+    tailers, handles = host.follower._catalogue.tailers, Handles(10)
+    await handles.open_early(tailers.values())
+    opened = [descriptor for key in tailers if (descriptor := handles.opened(key)) is not None]
+    os.close(opened[0])  # closing it again is an error, as it is where the file system went away
+
+    await handles.trim({})
+
+    assert len(handles) == 0
+    assert [descriptor for descriptor in opened if is_open(descriptor)] == []
+    await host.follower.close()
+
+
+def is_open(descriptor: int) -> bool:
+    return Path(f"/proc/self/fd/{descriptor}").exists()
+
+
+async def test_a_moment_without_descriptors_costs_no_deleted_file(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log", open_files=40)
+    names = [f"{number}.log" for number in range(30)]
+    for name in names:
+        host.write(name, b"line\n")
+    await host.ship()
+    assert host.follower.open_files == 30
+    for name in names[:20]:
+        host.write(name, b"rest\n")
+        (tmp_path / name).unlink()
+    await host.look()
+    for name in ("x.log", "y.log", "z.log"):
+        host.write(name, b"new\n")
+
+    with few_descriptors():
+        await host.look()
+    await host.ship()
+    for number in range(30, 80):
+        host.write(f"{number}.log", b"later\n")
+    await host.ship()
+
+    counts = [host.shipped.count(word) for word in (b"rest\n", b"new\n", b"later\n")]
+    assert counts == [20, 3, 50]
+    assert host.follower.open_files == 40  # as many as it may
+    await host.follower.close()
+
+
+@contextmanager
+def few_descriptors() -> Iterator[None]:
+    """Leave this process one free descriptor: enough to list a folder, and not to open two files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
+    taken = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        os.close(taken.pop())
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

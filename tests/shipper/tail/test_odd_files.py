@@ -1,0 +1,164 @@
+"""Files of odd kinds and under odd conditions: links, pipes, files of 4 GiB and more, closed to us, or 10,000 of them."""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from shipper.positions import Cursor
+from shipper.tail.follower import Follower
+from shipper.tail.identity import identify
+from shipper.tail.notices import NoticeKind
+from tests.shipper.children import run_child
+from tests.shipper.host import Host
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    host = Host(tmp_path, "current.log", "app-*.log")
+    yield host
+    await host.follower.close()
+
+
+def switch(host: Host, link: str, target: str) -> None:
+    (host.folder / "new").symlink_to(target)
+    (host.folder / "new").replace(host.folder / link)
+
+
+async def test_a_link_and_its_target_that_are_both_matched_are_followed_once(host: Host) -> None:
+    host.write("app-1.log", b"1\n")
+    switch(host, "current.log", "app-1.log")
+
+    assert await host.ship() == b"1\n"
+    switch(host, "current.log", "app-2.log")
+    host.write("app-1.log", b"2\n")
+    host.write("app-2.log", b"3\n")
+    assert sorted((await host.ship()).split()) == [b"2", b"3"]
+    assert len(host.follower.states()) == 2
+
+
+async def test_a_switched_link_is_read_like_a_rotation_the_old_target_first(tmp_path: Path) -> None:
+    host = Host(tmp_path, "current.log")
+    for number in range(4):
+        host.write(f"app-{number}", b"%d first\n" % number)
+        switch(host, "current.log", f"app-{number}")
+        await host.ship()
+        host.write(f"app-{number}", b"%d last\n" % number)
+
+    await host.ship()
+
+    assert host.shipped.splitlines() == [
+        line for n in range(4) for line in (b"%d first" % n, b"%d last" % n)
+    ]
+    assert host.said(NoticeKind.TRUNCATED) == []
+    await host.follower.close()
+
+
+async def test_a_link_switched_while_the_agent_is_down_begins_its_new_target(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "current.log")
+    host.write("app-1", b"1\n")
+    switch(host, "current.log", "app-1")
+    await host.ship()
+    host.write("app-2", b"2\n")
+    switch(host, "current.log", "app-2")
+    await host.restart_with_saved_positions()
+
+    assert await host.ship() == b"2\n"
+    switch(host, "current.log", "app-1")
+    host.write("app-1", b"3\n")
+    assert await host.ship() == b"3\n"
+    await host.follower.close()
+
+
+async def test_a_dangling_link_is_told_as_one_and_followed_once_it_leads_somewhere(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "current.log")
+    switch(host, "current.log", "later")
+    await host.look()
+    assert [n.text for n in host.said(NoticeKind.MISSING)] == ["is a link that leads nowhere yet"]
+
+    host.write("later", b"1\n")
+
+    assert await host.ship() == b"1\n"
+    await host.follower.close()
+
+
+async def test_a_hard_link_is_no_second_file_even_when_the_first_name_goes(host: Host) -> None:
+    host.write("app-1.log", b"1\n")
+    (host.folder / "app-2.log").hardlink_to(host.folder / "app-1.log")
+    await host.ship()
+    (host.folder / "app-1.log").unlink()
+    host.write("app-2.log", b"2\n")
+    await host.ship()
+    await host.restart_with_saved_positions()
+    host.write("app-2.log", b"3\n")
+    await host.ship()
+
+    assert host.shipped == b"1\n2\n3\n"
+
+
+async def test_a_followed_file_that_is_replaced_by_a_pipe_blocks_nobody(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", b"2\n")
+    (tmp_path / "app.log").unlink()
+    os.mkfifo(tmp_path / "app.log")
+
+    await host.ship()
+    await host.restart_with_saved_positions()
+    await host.ship()
+
+    assert host.shipped == b"1\n2\n"
+    assert {n.text for n in host.said(NoticeKind.REFUSED)} == {"is a named pipe, not a file"}
+    (tmp_path / "app.log").unlink()
+    host.write("app.log", b"3\n")
+    assert await host.ship() == b"3\n"
+    await host.follower.close()
+
+
+async def test_lines_beyond_4_gib_are_read_with_their_true_offsets(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    far = (1 << 32) - 4
+    with (tmp_path / "app.log").open("wb") as file:
+        file.truncate(far)
+        file.seek(far)
+        file.write(b"end\n")
+    inode = (tmp_path / "app.log").stat().st_ino
+    identity = identify(inode, bytes(1024), bytes(60) + b"end\n")
+    known = Cursor("big", str(tmp_path / "app.log"), 1 << 32, identity, 1)
+    host.follower = Follower(host.selection, [known], new_id=lambda: "another", clock=host.clock)
+    host.write("app.log", b"beyond\n")
+
+    assert await host.ship() == b"beyond\n"
+
+    span = host.blocks[-1].section.span
+    assert (span.file, span.start, span.end) == ("big", 1 << 32, (1 << 32) + 7)
+    await host.restart_with_saved_positions()
+    host.write("app.log", b"and on\n")
+    assert await host.ship() == b"and on\n"
+    await host.follower.close()
+
+
+def test_permissions_may_be_taken_and_given_back(open_folder: Path) -> None:
+    run_child("without_rights", open_folder)
+
+
+def test_10000_files_need_no_more_than_1024_descriptors(open_folder: Path) -> None:
+    run_child("with_few_descriptors", open_folder)
+
+
+async def test_a_folder_that_is_named_is_told_how_to_name_its_files(tmp_path: Path) -> None:
+    host = Host(tmp_path, "logs")
+    (tmp_path / "logs").mkdir()
+
+    await host.ship()
+
+    assert [n.text for n in host.said(NoticeKind.MISSING)] == [
+        f"is a folder; name its files, as in {tmp_path}/logs/*.log"
+    ]
+    await host.follower.close()

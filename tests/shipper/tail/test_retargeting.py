@@ -1,0 +1,119 @@
+"""Another selection for a running follower: what it still shows goes on, what it does not is let go and not lost."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from shipper.tail.notices import NoticeKind
+from tests.shipper.host import SECOND, Host
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    host = Host(tmp_path, "a.log", "b.log")
+    host.write("a.log", b"a1\n")
+    host.write("b.log", b"b1\n")
+    await host.ship()
+    yield host
+    await host.follower.close()
+
+
+async def test_what_is_named_no_longer_is_let_go_and_not_called_lost(host: Host) -> None:
+    host.write("b.log", b"b2\n")
+
+    await host.retarget("a.log")
+
+    assert [state.path for state in host.follower.states()] == [str(host.folder / "a.log")]
+    assert host.follower.open_files == 1
+    assert await host.ship() == b""
+    assert host.said(NoticeKind.GONE) == []
+
+
+async def test_what_is_named_again_goes_on_where_it_was(host: Host) -> None:
+    await host.retarget("a.log")
+    await host.ship()
+    host.write("b.log", b"b2\n")
+
+    await host.retarget("*.log")
+
+    assert await host.ship() == b"b2\n"
+
+
+async def test_what_is_named_again_after_a_restart_goes_on_where_it_was(host: Host) -> None:
+    await host.retarget("a.log")
+    await host.restart_with_saved_positions()
+    await host.ship()
+    host.write("b.log", b"b2\n")
+
+    await host.retarget("a.log", "b.log")
+
+    assert await host.ship() == b"b2\n"
+
+
+async def test_what_is_newly_named_is_found_at_the_next_look(host: Host) -> None:
+    host.write("c.log", b"c1\n")
+    await host.retarget("a.log", "b.log", "c.log")
+
+    assert host.follower.look_due
+    assert await host.ship() == b"c1\n"
+
+
+async def test_unread_rests_of_rotated_and_deleted_files_stay(host: Host) -> None:
+    host.write("a.log", b"a2\n")
+    host.move("a.log", "a.log.1")
+    host.write("b.log", b"b2\n")
+    (host.folder / "b.log").unlink()
+    await host.look()
+
+    await host.retarget("*.log")
+
+    assert sorted((await host.ship()).split()) == [b"a2", b"b2"]
+
+
+async def test_an_unfinished_line_of_a_file_let_go_is_whole_when_it_comes_back(host: Host) -> None:
+    host.write("b.log", b"half")
+    await host.ship()
+    await host.retarget("a.log")
+    await host.ship()
+    await host.retarget("a.log", "b.log")
+    host.write("b.log", b" and half\n")
+
+    assert await host.ship() == b"half and half\n"
+
+
+async def test_a_new_exclusion_lets_files_go(tmp_path: Path) -> None:
+    host = Host(tmp_path, "**/*.log")
+    (tmp_path / "x").mkdir()
+    host.write("x/a.log", b"1\n")
+    host.write("b.log", b"2\n")
+    await host.ship()
+    host.write("x/a.log", b"3\n")
+    host.write("b.log", b"4\n")
+
+    await host.retarget("**/*.log", excluded=(str(tmp_path / "x"),))
+
+    assert await host.ship() == b"4\n"
+    await host.follower.close()
+
+
+async def test_only_what_is_newly_named_begins_at_its_end(host: Host) -> None:
+    host.write("c.log", b"old\n")
+    await host.retarget("*.log", from_end=True)
+    await host.ship()
+    host.write("c.log", b"new\n")
+    host.write("d.log", b"later\n")
+
+    assert sorted((await host.ship()).split()) == [b"later", b"new"]
+
+
+async def test_old_files_are_judged_by_the_new_age(tmp_path: Path) -> None:
+    host = Host(tmp_path, ignore_older=SECOND)
+    host.write("app.log", b"1\n")
+    host.later = 60 * SECOND
+    assert await host.ship() == b""
+
+    await host.retarget("app.log", ignore_older=3600 * SECOND)
+
+    assert await host.ship() == b"1\n"
+    await host.follower.close()

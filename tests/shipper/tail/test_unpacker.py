@@ -1,0 +1,232 @@
+"""The content of compressed files, read in sequence and told by their headers."""
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from shipper.tail.decompress import Unpacker, told_length
+from shipper.tail.paths import Packing, packing_of, unpacked
+from tests.shipper.host import packed
+
+LINES = b"".join(b"%d %x\n" % (n, random.Random(n).getrandbits(200)) for n in range(20_000))
+forms = pytest.mark.parametrize("packing", Packing, ids=lambda packing: packing.name.lower())
+Pack = Callable[[bytes, Packing], bytes]
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def stream(*parts: bytes, packing: Packing) -> bytes:
+    return b"".join(packed(part, packing) for part in parts)
+
+
+def drained(unpacker: Unpacker, step: int) -> bytes:
+    content = b""
+    while data := unpacker.read(len(content), len(content) + step):
+        content += data
+    return content
+
+
+@forms
+@pytest.mark.parametrize("step", [1000, 1 << 20])
+def test_streams_behind_each_other_are_one_content(
+    packing: Packing, step: int, tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_bytes(stream(LINES, b"", LINES[:70], b"end\n", packing=packing))
+    with opened(tmp_path / "a") as descriptor:
+        unpacker = Unpacker(descriptor, packing)
+
+        content = drained(unpacker, step)
+
+        assert content == LINES + LINES[:70] + b"end\n"
+        assert (unpacker.is_complete, unpacker.damage) == (True, "")
+
+
+@forms
+def test_an_earlier_offset_is_had_again_from_the_beginning(
+    packing: Packing, tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_bytes(packed(LINES, packing))
+    with opened(tmp_path / "a") as descriptor:
+        unpacker = Unpacker(descriptor, packing)
+
+        assert unpacker.read(300_000, 300_100) == LINES[300_000:300_100]
+        assert unpacker.read(10, 50) == LINES[10:50]
+        assert unpacker.read(300_050, 300_200) == LINES[300_050:300_200]
+        assert not unpacker.is_at_end()
+
+
+@forms
+def test_a_file_that_is_not_whole_is_read_on_when_it_grows(
+    packing: Packing, tmp_path: Path
+) -> None:
+    data = packed(LINES, packing)
+    (tmp_path / "a").write_bytes(b"")
+    content = b""
+    with opened(tmp_path / "a") as descriptor, (tmp_path / "a").open("ab", buffering=0) as file:
+        unpacker = Unpacker(descriptor, packing)
+        for at in range(0, len(data), 50_001):
+            assert not unpacker.is_complete
+            file.write(data[at : at + 50_001])
+            while part := unpacker.read(len(content), len(content) + 100_000):
+                content += part
+
+        assert content == LINES
+        assert unpacker.is_complete
+        assert unpacker.is_at_end()
+
+
+@forms
+@pytest.mark.parametrize("spoilt", ["middle", "garbage behind", "not compressed"])
+def test_damage_is_told_and_what_stands_before_it_is_read(
+    packing: Packing, spoilt: str, tmp_path: Path
+) -> None:
+    data = bytearray(packed(LINES, packing))
+    if spoilt == "middle":
+        data[len(data) // 2 : len(data) // 2 + 500] = b"\xff" * 500
+    elif spoilt == "garbage behind":
+        data += b"garbage, not zeros, and enough of it for any header" * 3
+    else:
+        data = bytearray(b"plain text\n" * 30)
+    (tmp_path / "a").write_bytes(data)
+    with opened(tmp_path / "a") as descriptor:
+        unpacker = Unpacker(descriptor, packing)
+
+        content = drained(unpacker, 100_000)
+
+        assert unpacker.damage
+        assert not unpacker.is_complete
+        third = (
+            len(LINES) // 3
+        )  # zstd may give wrong bytes behind the damage before its checksum tells
+        assert content[:third] == LINES[:third][: len(content)]
+        assert (content == LINES) == (spoilt == "garbage behind")
+
+
+@pytest.mark.parametrize("packing", [Packing.GZIP, Packing.ZSTD, Packing.XZ])
+def test_a_wrong_checksum_is_damage(packing: Packing, tmp_path: Path) -> None:
+    data = bytearray(packed(LINES, packing))
+    data[-30 if packing is Packing.XZ else -6 if packing is Packing.GZIP else -1] ^= 1
+    (tmp_path / "a").write_bytes(data)
+    with opened(tmp_path / "a") as descriptor:
+        unpacker = Unpacker(descriptor, packing)
+
+        drained(unpacker, 1 << 20)
+
+        assert unpacker.damage
+
+
+@pytest.mark.parametrize("packing", [Packing.GZIP, Packing.XZ])
+def test_zeros_behind_a_stream_are_padding(packing: Packing, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(packed(b"a\n", packing) + bytes(8) + packed(b"b\n", packing))
+    with opened(tmp_path / "a") as descriptor:
+        assert drained(Unpacker(descriptor, packing), 100) == b"a\nb\n"
+
+
+@forms
+def test_no_more_is_held_than_was_asked_for(packing: Packing, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(packed(bytes(64 << 20), packing))
+    with opened(tmp_path / "a") as descriptor:
+        unpacker = Unpacker(descriptor, packing)
+
+        unpacker.read(30 << 20, (30 << 20) + 1000)
+
+        assert unpacker.reached < 40 << 20
+        assert len(unpacker.read(30 << 20, 64 << 20)) == 34 << 20
+
+
+@forms
+def test_a_long_way_is_gone_in_stages(packing: Packing, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(packed(LINES, packing))
+    with opened(tmp_path / "a") as descriptor:
+        unpacker = Unpacker(descriptor, packing)
+
+        stages = 0
+        while not (data := unpacker.read(len(LINES) - 50, len(LINES), 200_000)):
+            assert unpacker.is_underway
+            stages += 1
+
+        assert data == LINES[-50:]
+        assert not unpacker.is_underway
+        assert stages > 1
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize(
+    ("packing", "tells_of_several"),
+    [(Packing.GZIP, False), (Packing.ZSTD, True), (Packing.XZ, True)],
+    ids=["gzip", "zstd", "xz"],
+)
+def test_headers_tell_the_length_or_nothing(
+    packing: Packing, tells_of_several: bool, parts: int, tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_bytes(stream(*[LINES] * parts, packing=packing))
+    with opened(tmp_path / "a") as descriptor:
+        told = told_length(descriptor, packing, len(LINES))
+
+    assert told == (len(LINES) * parts if parts == 1 or tells_of_several else None)
+
+
+@forms
+def test_headers_of_an_unfinished_or_foreign_file_tell_nothing_false(
+    packing: Packing, tmp_path: Path
+) -> None:
+    for data in (b"", b"x", packed(LINES, packing)[:-100], b"plain text\n" * 30):
+        (tmp_path / "a").write_bytes(data)
+        with opened(tmp_path / "a") as descriptor:
+            told = told_length(descriptor, packing, 0)
+            # gzip tells it in its last four bytes, whatever they are
+            assert told is None or packing is Packing.GZIP
+
+
+def test_gzip_tells_the_length_modulo_4_gib(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(packed(b"x" * 10, Packing.GZIP))
+    with opened(tmp_path / "a") as descriptor:
+        told = [
+            told_length(descriptor, Packing.GZIP, least) for least in (0, 10, 11, (1 << 32) + 11)
+        ]
+
+    assert told == [10, 10, (1 << 32) + 10, (2 << 32) + 10]
+
+
+def test_the_form_is_told_by_the_name() -> None:
+    names = ["app.log.1.gz", "a.zst", "a.xz", "a.bz2", "a.lz4", "app.log.1"]
+
+    assert [packing_of(name) for name in names] == [
+        Packing.GZIP,
+        Packing.ZSTD,
+        Packing.XZ,
+        Packing.BZIP2,
+        None,
+        None,
+    ]
+    assert [unpacked(name) for name in names] == ["app.log.1", "a", "a", "a", "a.lz4", "app.log.1"]
+
+
+@forms
+def test_a_long_way_that_nobody_waits_for_is_left(tmp_path: Path, packing: Packing) -> None:
+    path = tmp_path / "long"
+    path.write_bytes(stream(*[LINES] * 8, packing=packing))
+    pieces = 0
+
+    def is_over() -> bool:
+        nonlocal pieces
+        pieces += 1
+        return pieces > 5
+
+    with opened(path) as descriptor:
+        unpacker = Unpacker(descriptor, packing, is_over)
+        with pytest.raises(InterruptedError):
+            unpacker.read(8 * len(LINES) - 1, 8 * len(LINES))
+
+    assert unpacker.reached < 8 * len(LINES)

@@ -1,0 +1,159 @@
+"""Where reading begins in files never seen: `--from end`, `--ignore-older`, and what restarts make of either."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from shipper.tail.notices import NoticeKind
+from shipper.tail.probe import last_line
+from tests.shipper.host import SECOND, Host
+
+DAY = 86_400 * SECOND
+
+
+def backdate(path: Path, nanoseconds: int) -> None:
+    then = path.stat().st_mtime_ns - nanoseconds
+    os.utime(path, ns=(then, then))
+
+
+@pytest.mark.parametrize(
+    ("content", "offset"),
+    [
+        pytest.param(b"", 0, id="nothing"),
+        pytest.param(b"unfinished", 0, id="no line is whole"),
+        pytest.param(b"one\ntwo\n", 8, id="whole lines"),
+        pytest.param(b"one\nunfinished", 4, id="an unfinished last line"),
+        pytest.param(b"one\n" + b"x" * 200_000, 4, id="a long one"),
+        pytest.param(b"one\n" + b"x" * (17 << 20), 4 + (17 << 20), id="one that is too long"),
+    ],
+)
+def test_a_file_is_begun_behind_its_last_newline(
+    tmp_path: Path, content: bytes, offset: int
+) -> None:
+    (tmp_path / "a").write_bytes(content)
+
+    with (tmp_path / "a").open("rb") as file:
+        found = last_line(file.fileno(), len(content))
+
+    assert (found.offset, found.tail) == (offset, content[max(0, offset - 64) : offset])
+
+
+async def test_lines_that_end_after_the_start_are_shipped_whole(tmp_path: Path) -> None:
+    host = Host(tmp_path, from_end=True)
+    host.write("app.log", b"old\nbegun before")
+    assert await host.ship() == b""
+
+    host.write("app.log", b" and ended after\nnew\n")
+
+    assert await host.ship() == b"begun before and ended after\nnew\n"
+    assert host.blocks[0].section.span.start == 4
+    await host.follower.close()
+
+
+async def test_files_that_appear_later_are_read_from_their_beginning(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log", from_end=True)
+    host.write("a.log", b"old\n")
+    await host.look()
+    host.write("b.log", b"1\n")
+
+    assert await host.ship() == b"1\n"
+    await host.follower.close()
+
+
+@pytest.mark.parametrize("stood", [b"old\n", b"old\nhalf", b""])
+async def test_a_restart_keeps_the_place_of_a_file_of_which_nothing_was_shipped(
+    tmp_path: Path, stood: bytes
+) -> None:
+    host = Host(tmp_path, from_end=True)
+    host.write("app.log", stood)
+    await host.ship()
+
+    for _ in range(2):
+        await host.restart_with_saved_positions()
+        host.write("app.log", b"while it was down\n")
+        await host.look()
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"next\n")
+    await host.restart_with_saved_positions()
+
+    half = stood.rpartition(b"\n")[2]
+    assert await host.ship() == half + b"while it was down\n" * 2 + b"next\n"
+    await host.follower.close()
+
+
+async def test_a_restart_keeps_the_place_of_lines_that_were_shipped(tmp_path: Path) -> None:
+    host = Host(tmp_path, from_end=True)
+    host.write("app.log", b"old\n")
+    await host.ship()
+    host.write("app.log", b"one\n")
+    await host.ship()
+    await host.restart_with_saved_positions()
+    host.write("app.log", b"two\n")
+
+    assert await host.ship() == b"two\n"
+    await host.follower.close()
+
+
+async def test_siblings_of_a_file_begun_at_its_end_stay_old_and_its_rotation_is_followed(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, from_end=True)
+    host.write("app.log.2", b"older\n")
+    host.write("app.log.1", b"old\n")
+    host.write("app.log", b"standing\n")
+    await host.ship()
+    await host.restart_with_saved_positions()
+    await host.ship()
+
+    host.move("app.log.1", "app.log.3")
+    host.write("app.log", b"one\n")
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"two\n")
+
+    assert await host.ship() == b"one\ntwo\n"
+    await host.follower.close()
+
+
+async def test_a_file_begun_at_its_end_is_read_from_0_once_it_is_truncated(tmp_path: Path) -> None:
+    host = Host(tmp_path, from_end=True)
+    host.write("app.log", b"old lines of some length\n")
+    await host.ship()
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", b"new\n")
+
+    assert await host.ship() == b"new\n"
+    assert host.said(NoticeKind.TRUNCATED)[0].lost == 0
+    await host.follower.close()
+
+
+async def test_an_old_file_is_passed_over_until_it_is_written_to(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log", ignore_older=DAY)
+    host.write("old.log", b"1\n")
+    host.write("new.log", b"2\n")
+    backdate(tmp_path / "old.log", 2 * DAY)
+
+    assert await host.ship() == b"2\n"
+    await host.look()
+    assert host.follower.passed_over() == [str(tmp_path / "old.log")]
+    assert len(host.said(NoticeKind.AGED)) == 1
+
+    host.write("old.log", b"3\n")
+    assert await host.ship() == b"1\n3\n"
+    assert host.follower.passed_over() == []
+    await host.follower.close()
+
+
+async def test_a_file_that_we_know_is_never_too_old(tmp_path: Path) -> None:
+    host = Host(tmp_path, ignore_older=DAY)
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", b"2\n")
+    backdate(tmp_path / "app.log", 2 * DAY)
+    await host.restart_with_saved_positions()
+
+    assert await host.ship() == b"2\n"
+    host.later = 3 * DAY
+    await host.ship()
+    assert host.follower.passed_over() == []
+    await host.follower.close()

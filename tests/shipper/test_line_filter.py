@@ -1,0 +1,180 @@
+"""Leaving out lines: which are left, and how the blocks that are left cover the others."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import shipper.tail.reader
+from broker.wire.message import Identity, Section, Span
+from receiver.writing.spans import judge
+from shipper.expression import Expression
+from shipper.line_filter import LineFilter, Rules
+from shipper.tail.reader import Block
+
+
+def rules(include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> Rules:
+    return Rules(tuple(map(Expression, include)), tuple(map(Expression, exclude)))
+
+
+def block(start: int, lines: bytes, continues: bool = False, file: str = "f1") -> Block:
+    span = Span(file, start, start + len(lines))
+    identity = Identity(7, 0, "", 0, "")
+    section = Section("/log/a", span, len(lines), lines.count(b"\n"), identity)
+    return Block(section, lines, 1, continues)
+
+
+def span_of(block: Block) -> tuple[int, int]:
+    return block.section.span.start, block.section.span.end
+
+
+RUN = b"GET /\r\nPUT /a\n\nDEBUG GET x\n\xff\xfe\0\n"
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "left"),
+    [
+        pytest.param((), (), RUN, id="none"),
+        pytest.param(("GET",), (), b"GET /\r\nDEBUG GET x\n", id="include"),
+        pytest.param(("PUT", "^$"), (), b"PUT /a\n\n", id="any of several, in order"),
+        pytest.param(("^GET", "GET"), (), b"GET /\r\nDEBUG GET x\n", id="found twice, left once"),
+        pytest.param((), ("GET", "^$"), b"PUT /a\n\xff\xfe\0\n", id="exclude any"),
+        pytest.param(("GET",), ("DEBUG",), b"GET /\r\n", id="include first, then exclude"),
+        pytest.param(("/$",), (), b"", id="a carriage return belongs to its line"),
+        pytest.param((), ("",), b"", id="all"),
+    ],
+)
+def test_rules_leave_lines(include: tuple[str, ...], exclude: tuple[str, ...], left: bytes) -> None:
+    assert rules(include, exclude).pick(RUN) == left
+
+
+def test_a_block_that_keeps_all_its_lines_is_passed_on_as_it_is() -> None:
+    whole = block(0, b"a\nb\n")
+
+    assert LineFilter(rules(exclude=("x",)), []).sift([whole]) == [whole]
+
+
+def test_a_block_covers_what_was_left_out_of_it_and_before_it() -> None:
+    line_filter = LineFilter(rules(exclude=("x",)), [])
+
+    left = line_filter.sift(
+        [block(0, b"x\n"), block(2, b"x\n"), block(4, b"x\na\n"), block(8, b"b\n")]
+    )
+
+    assert [b.lines for b in left] == [b"a\n", b"b\n"]
+    assert [span_of(b) for b in left] == [(0, 8), (8, 10)]
+    assert [b.section.filtered for b in left] == [True, False]
+    assert [b.section.lines for b in left] == [1, 1]
+
+
+def test_a_whole_block_that_covers_others_is_marked_as_its_bytes_are_not_those_of_its_span() -> (
+    None
+):
+    line_filter = LineFilter(rules(exclude=("x",)), [])
+
+    left = line_filter.sift([block(0, b"x\n"), block(2, b"a\n")])
+
+    assert [(span_of(b), b.lines, b.section.filtered) for b in left] == [((0, 4), b"a\n", True)]
+
+
+def test_each_file_covers_its_own() -> None:
+    line_filter = LineFilter(rules(exclude=("x",)), [])
+
+    left = line_filter.sift([block(0, b"x\n"), block(7, b"b\n", file="f2"), block(2, b"a\n")])
+
+    assert [span_of(b) for b in left] == [(7, 9), (0, 4)]
+
+
+@pytest.mark.parametrize(
+    ("exclude", "left"),
+    [
+        pytest.param(("xx", "^x$"), b"y\n", id="found in the first piece: the whole line goes"),
+        pytest.param(("zz",), b"xxxxzzzz\nx\ny\n", id="found in a later piece only: it stays"),
+    ],
+)
+def test_the_first_piece_of_a_long_line_decides_on_all_of_it(
+    exclude: tuple[str, ...], left: bytes
+) -> None:
+    line_filter = LineFilter(rules(exclude=exclude), [])
+    pieces = [block(0, b"xxxx"), block(4, b"zzzz", True), block(8, b"\nx\ny\n", True)]
+
+    got = b"".join(b.lines for piece in pieces for b in line_filter.sift([piece]))
+
+    assert got == left
+
+
+def test_what_goes_on_with_a_line_that_was_shipped_before_a_restart_stays() -> None:
+    line_filter = LineFilter(rules(exclude=("x",)), [])
+
+    left = line_filter.sift([block(4, b"xx\nx\n", True)])
+
+    assert [(span_of(b), b.lines) for b in left] == [((4, 9), b"xx\n")]
+
+
+def test_what_was_passed_over_is_known_up_to_the_last_whole_line() -> None:
+    line_filter = LineFilter(rules(exclude=("x",)), [])
+    line_filter.sift([block(0, b"a\n"), block(2, b"x\n"), block(4, b"xxxx")])
+
+    (cursor,) = line_filter.passed()
+
+    assert (cursor.covered, cursor.offset) == (2, 4)
+
+
+def test_what_was_passed_over_before_a_restart_is_covered_by_the_next_block_whatever_the_rules() -> (
+    None
+):
+    before = LineFilter(rules(exclude=("x",)), [])
+    before.sift([block(0, b"a\n"), block(2, b"x\n")])
+
+    after = LineFilter(rules(), before.passed())
+    left = after.sift([block(4, b"x\n"), block(6, b"b\n")])
+
+    assert [span_of(b) for b in left] == [(2, 6), (6, 8)]
+    assert after.is_idle
+
+
+def test_the_newline_added_to_a_last_line_is_in_no_span_whether_the_line_stays_or_goes() -> None:
+    last = block(2, b"x")
+    finished = replace(last, section=replace(last.section, size=2, lines=1), lines=b"x\n")
+
+    kept = LineFilter(rules(exclude=("y",)), []).sift([block(0, b"y\n"), finished])
+    gone = LineFilter(rules(exclude=("x",)), [])
+
+    assert [(span_of(b), b.lines) for b in kept] == [((0, 3), b"x\n")]
+    assert gone.sift([block(0, b"y\n"), finished])[0].lines == b"y\n"
+    assert [(c.covered, c.offset) for c in gone.passed()] == [(2, 3)]
+
+
+line = st.sampled_from(
+    [b"", b"x", b"a", b"a\r", b"xa", b"aaaaaaaaaaax", b"xaaaaaaaaaaaaaaaaaaaaaa"]
+)
+
+
+@given(st.lists(line), st.integers(1, 12), st.integers(1, 4))
+def test_any_cutting_leaves_the_same_lines_and_blocks_that_follow_each_other(
+    lines: list[bytes], block_size: int, together: int
+) -> None:
+    data = b"".join(line + b"\n" for line in lines)
+    runs = shipper.tail.reader.cut(bytearray(data), 0, len(data), block_size, 12)
+    at, blocks, continues = 0, [], False
+    for run in runs:
+        blocks.append(block(at, run, continues))
+        at, continues = at + len(run), not run.endswith(b"\n")
+    line_filter = LineFilter(rules(exclude=("x",)), [])
+
+    left = [
+        b
+        for n in range(0, len(blocks), together)
+        for b in line_filter.sift(blocks[n : n + together])
+    ]
+
+    first = [line if len(line) < 12 else line[:12] for line in lines]
+    kept = [line for line, piece in zip(lines, first, strict=True) if b"x" not in piece]
+    assert b"".join(b.lines for b in left) == b"".join(line + b"\n" for line in kept)
+    reached = 0
+    for b in left:
+        judged = judge(reached, b.section, "web01", 1)
+        assert judged.skip == 0
+        assert judged.finding is None
+        reached = span_of(b)[1]
