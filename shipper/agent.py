@@ -6,7 +6,7 @@
 
     view, over all of it ──▶ desk: service (systemd), live (status), listening (metrics, health), new settings
 
-Stop order: 1. stop reading, 2. wait for the round in in_flight (bounded), 3. write the positions, 4. close the connection.
+Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. write the positions, 4. close the connection.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from broker.client.connection import BrokerAway, Connection, Denied, Rejected
 from broker.client.credentials import verify
 from broker.wire.subjects import inbox_of
 from shipper.host_lock import HostLock
+from shipper.once import require_files
 from shipper.positions import Positions
 from shipper.publish.claim import OwnershipLost
 from shipper.publish.snapshots import Snapshots
@@ -37,12 +38,12 @@ from shipper.session import (
     RunContext,
     Session,
     follower_for,
+    loop_options,
     open_session,
-    pace_for,
     spool_for,
 )
 from shipper.settings import ShipperSettings, reload
-from shipper.shipping import Pace, Shipping, require_files
+from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import PATH, Spool
 from shipper.status.live import Live
 from shipper.status.meter import Meter
@@ -52,7 +53,7 @@ from shipper.tail.paths import Selection
 
 __all__ = ["Agent", "connection_for", "reasons_for"]
 
-_LANDING = 6.0  # seconds for a round in in_flight when the agent must end; all ends within 10
+_LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
 _READING = 1.0  # and for what is under way when none is, or the broker is known to be away
 _CLOSING = 2.0
 logger = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class Agent:
         settings: ShipperSettings,
         host: str,
         clock: Callable[[], int],
-        pace: Callable[[ShipperSettings], Pace] = pace_for,
+        pace: Callable[[ShipperSettings], LoopOptions] = loop_options,
     ) -> None:
         """Remember what to do; `clock` is nanoseconds since the epoch."""
         connection, numbers = connection_for(settings, host), itertools.count(1)
@@ -288,7 +289,7 @@ class Agent:
         self._context = replace(self._context, settings=done.settings)
         log_to_stderr(done.settings)
         if self._view.shipping is not None and self._view.source is not None:
-            self._view.shipping.change_pace(self._pace(done.settings))
+            self._view.shipping.change(self._pace(done.settings))
             grace, hold = done.settings.grace, done.settings.hold_deleted
             self._view.source.change_limits(grace.total_seconds(), hold.total_seconds())
             if self._spool is None:

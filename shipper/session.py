@@ -25,7 +25,7 @@ from shipper.publish.stored import AgentId
 from shipper.publish.subject import HostSubject, partitions_of
 from shipper.publish.waiting import Waiting
 from shipper.settings import ShipperSettings, default_state_dir, round_bytes
-from shipper.shipping import Pace, Shipping
+from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import PATH, Spool
 from shipper.tail.follower import Follower
 from shipper.tail.open_files import most_open_files
@@ -36,8 +36,8 @@ __all__ = [
     "RunContext",
     "Session",
     "follower_for",
+    "loop_options",
     "open_session",
-    "pace_for",
     "spool_for",
 ]
 
@@ -147,15 +147,15 @@ def spool_for(context: RunContext) -> Spool:
         ) from None
 
 
-def pace_for(settings: ShipperSettings) -> Pace:
-    """Return how the loop is to breathe."""
+def loop_options(settings: ShipperSettings) -> LoopOptions:
+    """Return how the loop works by these settings."""
     spools = settings.file == (PATH,)
-    return Pace(
+    return LoopOptions(
         round_bytes(settings.memory, settings.max_line, settings.round_size),
         settings.compression,
         settings.once and not spools,  # its end is that of the input
         settings.patience.total_seconds() if settings.once else None,
-        look_after=0.02
+        scan_after=0.02
         if spools
         else 0.2,  # a folder of a few files, and one that is read after another
         rules=Rules(

@@ -202,7 +202,7 @@ def default_state_dir(
 def round_bytes(memory: int, max_line: int, asked: int) -> int:
     """Return the most bytes of lines in a round: what is asked for, or less where `memory` bytes do not suffice.
 
-    A round is held while it is in in_flight, the next one as read and as compressed, one more as read ahead, and a fifth of
+    A round is held while it is in flight, the next one as read and as compressed, one more as read ahead, and a fifth of
     all is left to the heap's holes. Beside them stand the buffer that is read into, what a reading goes beyond its round, and
     the copies of the message on its way to the socket.
     """

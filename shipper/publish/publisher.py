@@ -1,7 +1,7 @@
 """Publishes rounds, one at a time and in order: stored once, whatever has to be retried.
 
 A round names the subject's last sequence, so one that was stored before is refused, and the stream then says what
-happened. Never sends a round while another is in in_flight, never gives one up.
+happened. Never sends a round while another is in flight, never gives one up.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Rounds: what is published at a time, one message of lines of one or more files, compressed as one frame where that pays.
 
-Cuts, joins and compresses; never sends. One round is in in_flight at a time, so it can name the subject's last sequence.
+Cuts, joins and compresses; never sends. One round is in flight at a time, so it can name the subject's last sequence.
 """
 
 import threading

@@ -229,7 +229,7 @@ class View:
     @property
     def is_following(self) -> bool:
         """Whether the subject is claimed, the positions are rebuilt and the first look is done."""
-        return self.shipping is not None and self.shipping.has_looked
+        return self.shipping is not None and self.shipping.has_scanned
 
     @property
     def waiting_for(self) -> str:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from shipper.publish import rounds
 
 from broker.client.bucket import write
 from broker.client.connection import Connection
@@ -18,6 +17,7 @@ from broker.topology import Topology
 from broker.wire.message import Identity, Origin, Section, Span, decode_origin, decode_payload
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
 from broker.wire.subjects import Subject
+from shipper.publish import rounds
 from shipper.publish.rounds import Round
 from shipper.tail.reader import Block
 from tests.shipper.children import NOBODY

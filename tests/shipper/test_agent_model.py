@@ -27,9 +27,9 @@ from broker.topology import Topology
 from broker.wire.message import decode_origin
 from broker.wire.subjects import Subject
 from shipper.agent import Agent
-from shipper.session import pace_for
+from shipper.session import loop_options
 from shipper.settings import ShipperSettings
-from shipper.shipping import Pace
+from shipper.shipping import LoopOptions
 from shipper.tail.reader import Block
 from tests.conftest import Server, apply_topology, start_server
 from tests.shipper.host import SECOND
@@ -61,8 +61,8 @@ PATIENCE = 60.0
 PROBES = "probe-*.log"
 
 
-def _pace(settings: ShipperSettings) -> Pace:
-    return replace(pace_for(settings), look_after=0.005, look_every=1.0, breath=0.001)
+def _pace(settings: ShipperSettings) -> LoopOptions:
+    return replace(loop_options(settings), scan_after=0.005, scan_every=1.0, interval=0.001)
 
 
 class Broker:

@@ -9,7 +9,7 @@ from pathlib import Path
 from broker.wire.message import Identity, Origin, Section, Span
 from shipper.positions import Cursor, Positions
 from shipper.publish.rounds import Round
-from shipper.shipping import Pace, Shipping
+from shipper.shipping import LoopOptions, Shipping
 from shipper.status.meter import Meter
 from shipper.tail.follower import Follower
 from shipper.tail.notices import Notice, NoticeKind
@@ -43,7 +43,7 @@ async def ship_to_a_silent_broker(follower: Follower) -> Positions:
         await asyncio.Event().wait()
         return 0
 
-    pace = Pace(1 << 20, "none", once=False, patience=None)
+    pace = LoopOptions(1 << 20, "none", once=False, patience=None)
     shipping = Shipping(
         follower, AGENT, never, Positions(), pace, asyncio.Event(), Meter(time.time_ns)
     )
@@ -105,7 +105,7 @@ async def test_where_a_file_was_begun_at_its_end_is_saved_before_a_line_of_it_is
         new_id=lambda: "first",
         clock=time.time_ns,
     )
-    pace = Pace(1 << 20, "none", once=False, patience=None)
+    pace = LoopOptions(1 << 20, "none", once=False, patience=None)
     shipping = Shipping(
         source, AGENT, never, Positions(), pace, asyncio.Event(), Meter(time.time_ns)
     )
@@ -155,7 +155,7 @@ async def test_no_line_is_read_before_the_snapshot_is_there_while_looks_and_dele
     source = Looking(
         selection, [], new_id=map(str, itertools.count()).__next__, clock=time.time_ns, hold=0
     )
-    pace = Pace(1 << 20, "none", once=False, patience=None, look_after=0.01, look_every=0.1)
+    pace = LoopOptions(1 << 20, "none", once=False, patience=None, scan_after=0.01, scan_every=0.1)
     shipping = Shipping(source, AGENT, publish, Positions(), pace, stopping, Meter(time.time_ns))
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group, save))
@@ -192,7 +192,7 @@ async def test_a_file_found_and_not_begun_is_not_forgotten_by_a_look_that_failed
         new_id=lambda: "second",
         clock=time.time_ns,
     )
-    pace = Pace(1 << 20, "none", once=False, patience=None)
+    pace = LoopOptions(1 << 20, "none", once=False, patience=None)
     shipping = Shipping(source, AGENT, never, found, pace, stopping, Meter(time.time_ns))
     async with asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group))

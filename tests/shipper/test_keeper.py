@@ -19,7 +19,7 @@ from shipper.publish.rounds import Round
 from shipper.publish.snapshots import Snapshots
 from shipper.publish.waiting import Waiting
 from shipper.session import Keeper
-from shipper.shipping import Pace, Shipping
+from shipper.shipping import LoopOptions, Shipping
 from shipper.status.meter import Meter
 from shipper.tail.follower import Follower
 from shipper.tail.notices import Notice
@@ -31,7 +31,7 @@ from tests.shipper.shipped import origins
 pytestmark = pytest.mark.nats
 
 ROTATED = 100
-PACE = Pace(1 << 20, "none", once=False, patience=None)
+PACE = LoopOptions(1 << 20, "none", once=False, patience=None)
 
 
 class Slow(Follower):

@@ -14,7 +14,7 @@ from shipper.expression import Expression
 from shipper.line_filter import Rules
 from shipper.positions import Positions
 from shipper.publish.rounds import Round
-from shipper.shipping import Pace, Shipping
+from shipper.shipping import LoopOptions, Shipping
 from shipper.status.meter import Meter
 from shipper.tail.follower import Follower
 from shipper.tail.paths import Selection
@@ -44,7 +44,7 @@ class Host:
         )
         began = sum(cursor.offset for cursor in self.positions.files.values())
         rules = Rules(exclude=tuple(map(Expression, exclude)))
-        pace = Pace(1 << 20, "none", once=True, patience=10.0, rules=rules)
+        pace = LoopOptions(1 << 20, "none", once=True, patience=10.0, rules=rules)
         shipping = Shipping(
             follower,
             AGENT,

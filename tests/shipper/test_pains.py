@@ -50,7 +50,7 @@ import pytest
 from broker.wire.message import Identity
 from shipper.positions import Cursor, Positions
 from shipper.publish.rounds import Round
-from shipper.shipping import Pace, Shipping
+from shipper.shipping import LoopOptions, Shipping
 from shipper.status.meter import Meter
 from shipper.tail.follower import Follower
 from shipper.tail.paths import Selection
@@ -185,7 +185,7 @@ def shipping(
         new_id=lambda: f"id{next(numbers)}",
         clock=time.time_ns,
     )
-    pace = Pace(1 << 20, "none", once=once, patience=None)
+    pace = LoopOptions(1 << 20, "none", once=once, patience=None)
     meter = Meter(time.time_ns)
     return follower, Shipping(follower, AGENT, broker.publish, positions, pace, stopping, meter)
 

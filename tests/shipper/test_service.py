@@ -119,7 +119,7 @@ from shipper.status.report import View
 from shipper.publish.waiting import Waiting
 
 class Shipping:
-    reading_since, has_looked, positions = None, True, None
+    reading_since, has_scanned, positions = None, True, None
 
 class Stuck(View):
     def status(self):

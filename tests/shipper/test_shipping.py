@@ -18,7 +18,7 @@ from broker.app.exits import OperatorError
 from broker.wire.message import decode_payload
 from shipper.positions import Cursor, Positions
 from shipper.publish.rounds import Round
-from shipper.shipping import Pace, Shipping
+from shipper.shipping import LoopOptions, Shipping
 from shipper.status.meter import Meter
 from shipper.tail.follower import Follower
 from shipper.tail.identity import identify
@@ -36,7 +36,7 @@ async def ship_once(follower: Follower) -> bytes:
         taken.append(round_.payload)
         return len(taken)
 
-    pace = Pace(1 << 20, "none", once=True, patience=10.0)
+    pace = LoopOptions(1 << 20, "none", once=True, patience=10.0)
     shipping = Shipping(
         follower, AGENT, publish, Positions(), pace, asyncio.Event(), Meter(time.time_ns)
     )
@@ -86,7 +86,7 @@ async def test_a_reading_that_does_not_return_is_known_by_when_it_began(tmp_path
         new_id=lambda: "id",
         clock=time.time_ns,
     )
-    pace = Pace(1 << 20, "none", once=False, patience=None)
+    pace = LoopOptions(1 << 20, "none", once=False, patience=None)
     meter = Meter(time.time_ns)
     shipping = Shipping(follower, AGENT, publish, Positions(), pace, asyncio.Event(), meter)
     before = shipping.reading_since
@@ -145,7 +145,7 @@ async def test_once_does_not_fail_for_a_trouble_that_was_over_at_its_end(tmp_pat
         return 1
 
     follower = follower_of(tmp_path / "a.log", tmp_path / "late.log", tmp_path / "never.log")
-    pace = Pace(1 << 20, "none", once=True, patience=10.0)
+    pace = LoopOptions(1 << 20, "none", once=True, patience=10.0)
     shipping = Shipping(
         follower, AGENT, publish, Positions(), pace, asyncio.Event(), Meter(time.time_ns)
     )
@@ -286,11 +286,48 @@ async def backlog(tmp_path: Path) -> AsyncIterator[Watched]:
     await follower.close()
 
 
+class Slow(Follower):
+    """A follower with so many files that a scan takes a while, and of which one moves all the time."""
+
+    scans = 0
+
+    async def look(self) -> list[Notice]:
+        self.scans += 1
+        await asyncio.sleep(0.05)
+        return await super().look()
+
+    @property
+    def look_due(self) -> bool:
+        return True
+
+
+async def test_slow_scans_take_a_tenth_of_the_time(tmp_path: Path) -> None:
+    (tmp_path / "a.log").touch()
+    follower = Slow(
+        Selection.of([str(tmp_path / "a.log")]), [], new_id=lambda: "id", clock=time.time_ns
+    )
+    stopping = asyncio.Event()
+
+    async def publish(_: Round) -> int:
+        return 0
+
+    options = LoopOptions(1 << 20, "none", once=False, patience=None, scan_after=0.01)
+    meter = Meter(time.time_ns)
+    shipping = Shipping(follower, AGENT, publish, Positions(), options, stopping, meter)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(shipping.run(group))
+        await asyncio.sleep(1.2)
+        stopping.set()
+    await follower.close()
+
+    assert 2 <= follower.scans <= 3
+
+
 @pytest.mark.parametrize("once", [True, False])
 async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
     tmp_path: Path, backlog: Watched, *, once: bool
 ) -> None:
-    """One round is in in_flight, one in hand and one read ahead; looks go on beside it, and all is shipped in the end."""
+    """One round is in flight, one in hand and one read ahead; looks go on beside it, and all is shipped in the end."""
     is_answering, stopping = asyncio.Event(), asyncio.Event()
     taken: list[Round] = []
 
@@ -301,7 +338,7 @@ async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
             stopping.set()
         return len(taken)
 
-    pace = Pace(1 << 20, "auto", once, None, look_after=0.01, look_every=0.01)
+    pace = LoopOptions(1 << 20, "auto", once, None, scan_after=0.01, scan_every=0.01)
     shipping = Shipping(backlog, AGENT, publish, Positions(), pace, stopping, Meter(time.time_ns))
     async with asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group))
@@ -328,7 +365,7 @@ async def test_what_was_read_ahead_when_the_end_comes_is_not_counted_as_shipped(
             stopping.set()
         return len(taken)
 
-    pace = Pace(1 << 20, "auto", once=False, patience=None)
+    pace = LoopOptions(1 << 20, "auto", once=False, patience=None)
     shipping = Shipping(backlog, AGENT, publish, Positions(), pace, stopping, Meter(time.time_ns))
     async with asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group))

@@ -21,7 +21,7 @@ from shipper.line_filter import Rules
 from shipper.positions import Positions
 from shipper.publish.rounds import Round
 from shipper.settings import ShipperSettings, reload
-from shipper.shipping import Pace, Shipping
+from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import Spool
 from shipper.status.meter import Meter
 from shipper.tail.follower import Follower
@@ -78,8 +78,8 @@ class Agent:
         self.rounds: list[Round] = []
         self._saved = Positions()
         self._most = most
-        self._pace = Pace(
-            1 << 20, "none", False, None, look_after=0.01, breath=0.01, rules=rules or Rules()
+        self._pace = LoopOptions(
+            1 << 20, "none", False, None, scan_after=0.01, interval=0.01, rules=rules or Rules()
         )
         self._ids = (f"f{number}" for number in itertools.count())
 

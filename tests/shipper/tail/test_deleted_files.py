@@ -6,7 +6,7 @@ from pathlib import Path
 
 from shipper.positions import Positions
 from shipper.publish.rounds import Round
-from shipper.shipping import Pace, Shipping
+from shipper.shipping import LoopOptions, Shipping
 from shipper.status.meter import Meter
 from shipper.tail.notices import NoticeKind
 from tests.descriptors import held_by
@@ -96,7 +96,7 @@ async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(tmp_
         await asyncio.Event().wait()
         return 0
 
-    pace = Pace(1 << 20, "none", once=False, patience=None, look_every=0.02)
+    pace = LoopOptions(1 << 20, "none", once=False, patience=None, scan_every=0.02)
     shipping = Shipping(host.follower, AGENT, never, Positions(), pace, asyncio.Event(), meter)
 
     async def run() -> None:

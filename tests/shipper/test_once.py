@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from broker.app.exits import OperatorError
-from shipper.shipping import Goals, conclude
+from shipper.once import Goals
 from tests.shipper.host import Host
 
 
@@ -14,10 +14,10 @@ async def test_a_file_that_was_moved_whenever_it_was_looked_for_is_named(tmp_pat
     host.write("app.log", b"line\n")
     await host.look()
     goals.aim(host.follower.states())
-    goals.looks_left = 0
+    goals.scans_left = 0
 
     with pytest.raises(OperatorError, match=r"app.log: was moved again and again"):
-        conclude(host.follower, goals)
+        goals.conclude(host.follower)
 
     await host.follower.close()
 
@@ -29,9 +29,9 @@ async def test_what_is_read_to_its_last_line_was_not_missed(tmp_path: Path, rest
     await host.look()
     goals.aim(host.follower.states())
     await host.gather()
-    goals.looks_left = 0
+    goals.scans_left = 0
 
-    conclude(host.follower, goals)
+    goals.conclude(host.follower)
     await host.follower.close()
 
 

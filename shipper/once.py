@@ -1,0 +1,77 @@
+"""A run with `--once`: what it must find, how far it must read, and how it ends when it could not. Reads no file."""
+
+import logging
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+
+from broker.app.exits import OperatorError
+from shipper.tail.follower import Follower
+from shipper.tail.paths import Selection
+from shipper.tail.scan import scan
+from shipper.tail.tailer import FileState
+
+__all__ = ["Goals", "require_files"]
+
+_SCANS = 5
+_ROTATING = 0.5  # seconds in which a file that is renamed is made anew
+_AGAIN = "start it again to go on"
+logger = logging.getLogger(__name__)
+
+
+class Goals:
+    """The size of each file at the first scan, by file id; `scans_left` are those for files that move while they are read."""
+
+    def __init__(self) -> None:
+        self.scans_left = _SCANS
+        self._sizes: dict[str, int] = {}
+
+    def aim(self, states: Iterable[FileState]) -> None:
+        """Add the files that have no goal yet."""
+        self._sizes = {state.file: state.size for state in states} | self._sizes
+
+    def are_met(self, states: Iterable[FileState]) -> bool:
+        """Whether every file has been read as far."""
+        return all(state.offset >= self._sizes.get(state.file, 0) for state in states)
+
+    def conclude(self, follower: Follower) -> None:
+        """Log which unfinished last lines are held; raises `OperatorError` when files cannot be read, or were not."""
+        states = follower.states()
+        for state in states:
+            if state.held:
+                logger.info("%s: %d bytes of an unfinished last line held", state.path, state.held)
+        if troubles := {notice.path: notice for notice in follower.troubles()}:
+            first = next(iter(troubles.values()))
+            more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
+            raise OperatorError(f"{first.path}: {first.text}{more}; check --file")
+        missed = [s.path for s in states if s.offset + s.held < self._sizes.get(s.file, 0)]
+        if missed and not self.scans_left:
+            raise OperatorError(
+                f"{missed[0]}: was moved again and again, and is not read; {_AGAIN}"
+            )
+        if not follower.is_oriented:
+            raise OperatorError(f"files were rotated again and again, and are not read; {_AGAIN}")
+
+
+def require_files(selection: Selection, patience: float = _ROTATING) -> None:
+    """Return when there is a file to read for each pattern; blocks for `patience` seconds where one has none at first.
+
+    Raises `OperatorError` for a pattern without a file.
+    """
+    if any(_lacks(selection, pattern) for pattern in selection.patterns):
+        time.sleep(patience)
+    for pattern in selection.patterns:
+        if lack := _lacks(selection, pattern):
+            raise OperatorError(f"{lack}; nothing was shipped; check --file")
+
+
+def _lacks(selection: Selection, pattern: str) -> str:
+    """Return why there is nothing to read for a pattern; empty where there is."""
+    found = scan(replace(selection, patterns=(pattern,)), ())
+    live = [entry.path for entry in found.entries if entry.is_live]
+    if any(os.access(path, os.R_OK) for path in live):
+        return ""
+    if live:
+        return f"{live[0]}: may not be read"
+    return next((f"{trouble.path}: {trouble.text}" for trouble in found.troubles), "")
