@@ -1,4 +1,4 @@
-"""The named points at which programs can be killed: each is in the code once, and in the README's journey."""
+"""The named points at which programs can be killed: each is in the code once, and in a line's journey in docs/architecture.md."""
 
 import os
 import re
@@ -31,10 +31,11 @@ def test_every_fault_in_the_code_is_a_named_point_and_every_point_is_in_the_code
 
 
 def test_every_point_stands_in_the_journey_and_none_that_is_not_there() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
-    journey = text.partition("## A line's journey")[2].partition("\n## ")[0]
-    rows = [line.strip("| ").split(" | ") for line in journey.splitlines() if line[:1] == "|"]
-    named = [name for row in rows[2:] for name in re.findall(r"`([a-z_]+)`", row[-1])]
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    journeys = [part.partition("\n#")[0] for part in text.split("### A line's journey")[1:]]
+    rows = [line for journey in journeys for line in journey.splitlines() if line[:1] == "|"]
+    cells = [row.strip("| ").split(" | ")[-1] for row in rows]
+    named = [name for cell in cells for name in re.findall(r"`([a-z_]+)`", cell)]
 
     assert sorted(named) == sorted([*POINTS["shipper"], *POINTS["receiver"]])
 
