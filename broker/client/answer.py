@@ -9,6 +9,13 @@ __all__ = ["ConnectionLost", "Denied", "Rejected", "answer_of", "stored_at"]
 _UNAVAILABLE = 503
 _NOBODY_LISTENS, _NO_LEADER = 0, 10008
 _WRONG_LAST_SEQUENCE, _WRITE_UNDER_WAY = 10071, 10164
+_SERVER_ERROR = 500
+_OF_CONFIGURATION = {  # reported as server errors, although only another configuration helps
+    10028,  # more than the memory that streams may take
+    10047,  # more than --max-store; a full disk is a failed write instead
+    10052,  # an invalid configuration
+    10074,  # replicas without a cluster
+}
 
 
 class ConnectionLost(Exception):
@@ -33,6 +40,11 @@ class Rejected(Exception):
     def is_leaderless(self) -> bool:
         """Whether a leader may be missing that the servers of a cluster are about to elect."""
         return self.code == _UNAVAILABLE and self.error in {_NOBODY_LISTENS, _NO_LEADER}
+
+    @property
+    def is_of_server(self) -> bool:
+        """Whether the server failed, by its disk or for a while, at a request that a sound server may take as it is."""
+        return self.code >= _SERVER_ERROR and self.error not in _OF_CONFIGURATION
 
     @property
     def is_wrong_sequence(self) -> bool:

@@ -33,7 +33,7 @@ async def join(
             tell(str(error))
         except ConfigurationError:
             raise
-        except OperatorError as error:  # another one was quicker, or nobody leads
+        except OperatorError as error:  # another one was quicker, nobody leads, or a disk fails
             tell(str(error))
         else:
             tell("")

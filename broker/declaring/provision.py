@@ -46,12 +46,13 @@ logger = logging.getLogger(__name__)
 
 
 class Refused(ConfigurationError):
-    """The server does not do what a plan has it do; of a cluster one may that comes up later, or leads by then."""
+    """The server does not take a configuration; of a cluster one may that comes up later, or leads by then."""
 
 
 async def apply(connection: Connection, desired: Topology, patience: float = _PATIENCE) -> Plan:
-    """Bring the broker to what is declared and return what was done; raises `ConfigurationError` for a refusal.
+    """Bring the broker to what is declared and return what was done.
 
+    Raises `ConfigurationError` for a refusal, and `OperatorError` where the server failed, by its disk or for a while.
     Nobody can be asked here, so whatever deletes stored lines, or a position, is held back and said. Each step may take
     `patience` seconds.
     """
@@ -192,6 +193,11 @@ async def _take(step: Step, connection: Connection, patience: float) -> None:
             f"{step.name} was changed by somebody else meanwhile; try again"
         ) from None
     except Rejected as error:
+        if error.is_of_server:
+            raise OperatorError(
+                f"{connection.servers} failed to {step.action.value} {step.kind.value} {step.name}: "
+                f"{error.description}; check the disk of its store and its log, then try again"
+            ) from None
         raise Refused(
             f"{connection.servers} refuses to {step.action.value} {step.kind.value} {step.name}: "
             f"{error.description}{_WAYS.get(error.error, '')}"

@@ -3,11 +3,12 @@
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,16 @@ LOGBROKER = (sys.executable, "-m", "broker")
 
 
 class Broker:
-    """A running `logbroker run`."""
+    """A running `logbroker run`; `within` is the command that runs it, if any."""
 
-    def __init__(self, store: Path, log: Path, *options: str) -> None:
+    def __init__(self, store: Path, log: Path, *options: str, within: Sequence[str] = ()) -> None:
         self.store = store
         self.log = log
         (store / "broker.json").unlink(missing_ok=True)  # a broker that was killed leaves its own
         with log.open("ab") as sink:
             self.popen = subprocess.Popen(
                 [
+                    *within,
                     *LOGBROKER,
                     "run",
                     "--store-dir",
@@ -58,15 +60,32 @@ class Broker:
 
 
 StartBroker = Callable[..., Broker]
+Mounted = Callable[[str], tuple[str, ...]]
+
+
+@pytest.fixture
+def mounted() -> Mounted:
+    """Return the command that runs a program with mounts of its own, made by a line of shell; skips where there are none."""
+
+    def run_with(mounts: str) -> tuple[str, ...]:
+        within = ("unshare", "--mount", *(() if os.geteuid() == 0 else ("--map-root-user",)))
+        if (
+            shutil.which("unshare") is None
+            or subprocess.run([*within, "sh", "-c", mounts], capture_output=True).returncode
+        ):
+            pytest.skip("no mount namespaces here")
+        return (*within, "sh", "-c", f'{mounts} && exec "$@"', "sh")
+
+    return run_with
 
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     started: list[Broker] = []
 
-    def start(*options: str, store: Path | None = None) -> Broker:
+    def start(*options: str, store: Path | None = None, within: Sequence[str] = ()) -> Broker:
         log = tmp_path / f"broker-{len(started)}.log"
-        started.append(Broker(store or tmp_path / "store", log, *options))
+        started.append(Broker(store or tmp_path / "store", log, *options, within=within))
         return started[-1]
 
     yield start

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import shutil
 import subprocess
 import time
@@ -14,7 +13,7 @@ import pytest
 
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.looking.reports import reports
-from tests.broker.conftest import LOGBROKER
+from tests.broker.conftest import LOGBROKER, Mounted
 
 pytestmark = pytest.mark.nats
 
@@ -23,17 +22,10 @@ LINE = b"x" * 100_000
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> tuple[str, ...]:
+def small_disk(tmp_path: Path, mounted: Mounted) -> tuple[str, ...]:
     folder = tmp_path / "disk"
     folder.mkdir()
-    within = ("unshare", "--mount", *(() if os.geteuid() == 0 else ("--map-root-user",)))
-    mount = ("mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(folder))
-    if (
-        shutil.which("unshare") is None
-        or subprocess.run([*within, *mount], capture_output=True).returncode
-    ):
-        pytest.skip("no mount namespaces here")
-    return (*within, "sh", "-c", f'{" ".join(mount)} && exec "$@"', "sh")
+    return mounted(f"mount -t tmpfs -o size={SIZE} tmpfs '{folder}'")
 
 
 @pytest.fixture

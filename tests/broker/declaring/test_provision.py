@@ -138,6 +138,23 @@ async def test_subjects_that_another_stream_has_are_one_line(connection: Connect
         await apply(connection, Topology())
 
 
+@pytest.mark.parametrize(
+    ("topology", "way_round"),
+    [
+        (Topology(max_bytes=10**12), "lower --max-bytes, or raise --max-store"),
+        (Topology(storage="memory", max_bytes=10**12), "memory holds half of --memory"),
+        (Topology(replicas=3), "run three servers as a cluster"),
+        (Topology(description="x" * 5000), "description is too long"),
+    ],
+    ids=["more than the store", "more than memory", "replicas alone", "long description"],
+)
+async def test_settings_that_no_restart_mends_are_refused_as_a_configuration(
+    connection: Connection, topology: Topology, way_round: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=way_round):
+        await apply(connection, topology)
+
+
 async def test_a_broker_that_lacks_the_bucket_of_positions_gets_it_and_nothing_else_changes(
     connection: Connection,
 ) -> None:
