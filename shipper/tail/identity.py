@@ -15,7 +15,6 @@ __all__ = [
     "HEAD_BYTES",
     "TAIL_BYTES",
     "Fingerprint",
-    "Glimpse",
     "LastLine",
     "Match",
     "fingerprint",
@@ -56,16 +55,6 @@ class Match(Enum):
     OTHER = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Glimpse:
-    """What was seen of a file: its size, its first bytes, and the bytes where a cursor expects its own tail."""
-
-    inode: int
-    size: int
-    head: bytes
-    tail: bytes
-
-
 def fingerprint(data: bytes) -> str:
     """Return the hash of a few bytes, as 16 hex digits."""
     return blake2b(data, digest_size=8).hexdigest() if data else _NOTHING
@@ -76,38 +65,28 @@ def identify(inode: int, head: bytes, tail: bytes) -> Identity:
     return Identity(inode, len(head), fingerprint(head), len(tail), fingerprint(tail))
 
 
-def judge(cursor: Cursor, seen: Glimpse) -> Match:
-    """Decide what the file seen is to the cursor.
+def judge(cursor: Cursor, inode: int, size: int, head: bytes, tail: bytes) -> Match:
+    """Decide what a file is to a cursor: `head` is its first bytes, `tail` the bytes where the cursor expects its own.
 
-    An offset of 0 has nothing to compare but the inode, unless the cursor remembers what the file began with.
+    A cursor at 0 that knows no first bytes recognises its file by the inode alone.
     """
-    if seen.inode == cursor.identity.inode:
-        return _judge_same_inode(cursor, seen)
-    if cursor.identity.head_length == 0 or seen.size < cursor.offset:
-        return Match.OTHER
-    return Match.COPY if _same_head(cursor, seen) and _same_tail(cursor, seen) else Match.OTHER
+    known = cursor.identity
+    same_head = fingerprint(head[: known.head_length]) == known.head_hash
+    same_tail = fingerprint(tail) == known.tail_hash
+    if inode != known.inode:
+        is_copy = known.head_length > 0 and size >= cursor.offset and same_head and same_tail
+        return Match.COPY if is_copy else Match.OTHER
+    if size < cursor.offset:
+        return Match.TRUNCATED
+    if not same_head:
+        return Match.REUSED
+    return Match.SAME if same_tail else Match.TRUNCATED
 
 
 def has_head(cursor: Cursor, head: bytes) -> bool:
     """Whether a file that begins with `head` begins with what the cursor's file did; never of one nothing is known of."""
     length = cursor.identity.head_length
     return 0 < length <= len(head) and fingerprint(head[:length]) == cursor.identity.head_hash
-
-
-def _judge_same_inode(cursor: Cursor, seen: Glimpse) -> Match:
-    if seen.size < cursor.offset:
-        return Match.TRUNCATED
-    if not _same_head(cursor, seen):
-        return Match.REUSED
-    return Match.SAME if _same_tail(cursor, seen) else Match.TRUNCATED
-
-
-def _same_head(cursor: Cursor, seen: Glimpse) -> bool:
-    return fingerprint(seen.head[: cursor.identity.head_length]) == cursor.identity.head_hash
-
-
-def _same_tail(cursor: Cursor, seen: Glimpse) -> bool:
-    return fingerprint(seen.tail) == cursor.identity.tail_hash
 
 
 class Fingerprint:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from shipper.positions import Cursor
-from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, Glimpse, LastLine, Match, has_head, judge
+from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, LastLine, Match, has_head, judge
 from shipper.tail.paths import age
 from shipper.tail.scan import FileEntry
 
@@ -87,7 +87,7 @@ class Candidate:
             # whatever was read of it stood before its first byte; and all holes look alike
             return Match.TRUNCATED if is_there else Match.OTHER
         tail = self.tails.get(cursor.file, b"")
-        return judge(cursor, Glimpse(key.inode, self.entry.size, self.head, tail))
+        return judge(cursor, key.inode, self.entry.size, self.head, tail)
 
 
 @dataclass(frozen=True, slots=True)

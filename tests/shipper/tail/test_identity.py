@@ -3,7 +3,7 @@
 import pytest
 
 from shipper.positions import Cursor
-from shipper.tail.identity import Glimpse, Match, identify, judge
+from shipper.tail.identity import Match, identify, judge
 
 READ = b"one\ntwo\nthree\n"
 CURSOR = Cursor("f", "/log/app.log", len(READ), identify(7, READ, READ[-4:]), seen=0)
@@ -32,11 +32,11 @@ def test_a_file_is_judged_by_inode_head_and_tail(
     length = cursor.identity.tail_length
     tail = content[max(0, cursor.offset - length) : cursor.offset]
 
-    assert judge(cursor, Glimpse(inode, len(content), content[:1024], tail)) is expected
+    assert judge(cursor, inode, len(content), content[:1024], tail) is expected
 
 
 def test_a_file_with_the_same_first_kilobyte_and_another_tail_was_truncated() -> None:
     head = b"#" * 1024
     cursor = Cursor("f", "/log/app.log", 1030, identify(7, head, b"first\n"), seen=0)
 
-    assert judge(cursor, Glimpse(7, 4000, head, b"other\n")) is Match.TRUNCATED
+    assert judge(cursor, 7, 4000, head, b"other\n") is Match.TRUNCATED
