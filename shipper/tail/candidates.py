@@ -116,12 +116,8 @@ def asks(
     wanted = dict.fromkeys([*fresh, *others])
     if not wanted:
         return []
-    sizes: dict[str, set[int]] = {}
-    for entry in fresh:
-        if not entry.is_live and entry.packed is None:
-            sizes.setdefault(entry.group, set()).add(entry.size)
     near = index().cursors_near
-    return [Ask(s, near(s), tuple(sizes.get(s.group, ())), from_end) for s in wanted]
+    return [Ask(s, near(s), from_end) for s in wanted]
 
 
 def _may_be_original(tailer: Tailer, groups: Container[str], lives: Collection[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The content of compressed files, read in sequence and told by their headers."""
+"""The content of compressed files, read in sequence, and where gzip says that it ends."""
 
 import os
 import random
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.tail.decompress import Unpacker, told_length
+from shipper.tail.decompress import Unpacker, gzip_ends_at
 from shipper.tail.paths import Packing, packing_of, unpacked
 from tests.shipper.host import packed
 
@@ -161,42 +161,17 @@ def test_a_long_way_is_gone_in_stages(packing: Packing, tmp_path: Path) -> None:
         assert stages > 1
 
 
-@pytest.mark.parametrize("parts", [1, 3])
-@pytest.mark.parametrize(
-    ("packing", "tells_of_several"),
-    [(Packing.GZIP, False), (Packing.ZSTD, True), (Packing.XZ, True)],
-    ids=["gzip", "zstd", "xz"],
-)
-def test_headers_tell_the_length_or_nothing(
-    packing: Packing, tells_of_several: bool, parts: int, tmp_path: Path
-) -> None:
-    (tmp_path / "a").write_bytes(stream(*[LINES] * parts, packing=packing))
-    with opened(tmp_path / "a") as descriptor:
-        told = told_length(descriptor, packing, len(LINES))
+def test_gzip_says_where_the_content_of_a_single_member_ends(tmp_path: Path) -> None:
+    once, twice, far = tmp_path / "once", tmp_path / "twice", (1 << 32) + len(LINES)
+    once.write_bytes(packed(LINES, Packing.GZIP))
+    twice.write_bytes(stream(LINES, LINES, packing=Packing.GZIP))
 
-    assert told == (len(LINES) * parts if parts == 1 or tells_of_several else None)
+    with opened(once) as descriptor:
+        found = [gzip_ends_at(descriptor, n) for n in (len(LINES), len(LINES) - 1, 0, far)]
+    with opened(twice) as descriptor:
+        found += [gzip_ends_at(descriptor, n) for n in (len(LINES), 2 * len(LINES))]
 
-
-@forms
-def test_headers_of_an_unfinished_or_foreign_file_tell_nothing_false(
-    packing: Packing, tmp_path: Path
-) -> None:
-    for data in (b"", b"x", packed(LINES, packing)[:-100], b"plain text\n" * 30):
-        (tmp_path / "a").write_bytes(data)
-        with opened(tmp_path / "a") as descriptor:
-            told = told_length(descriptor, packing, 0)
-            # gzip tells it in its last four bytes, whatever they are
-            assert told is None or packing is Packing.GZIP
-
-
-def test_gzip_tells_the_length_modulo_4_gib(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(packed(b"x" * 10, Packing.GZIP))
-    with opened(tmp_path / "a") as descriptor:
-        told = [
-            told_length(descriptor, Packing.GZIP, least) for least in (0, 10, 11, (1 << 32) + 11)
-        ]
-
-    assert told == [10, 10, (1 << 32) + 10, (2 << 32) + 10]
+    assert found == [True, False, False, True, False, False]
 
 
 def test_the_form_is_told_by_the_name() -> None:

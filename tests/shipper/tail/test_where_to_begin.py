@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from shipper.tail.notices import NoticeKind
-from shipper.tail.probe import last_line
 from tests.shipper.host import SECOND, Host
 
 DAY = 86_400 * SECOND
@@ -28,15 +27,18 @@ def backdate(path: Path, nanoseconds: int) -> None:
         pytest.param(b"one\n" + b"x" * (17 << 20), 4 + (17 << 20), id="one that is too long"),
     ],
 )
-def test_a_file_is_begun_behind_its_last_newline(
+async def test_a_file_is_begun_behind_its_last_newline(
     tmp_path: Path, content: bytes, offset: int
 ) -> None:
-    (tmp_path / "a").write_bytes(content)
+    host = Host(tmp_path, from_end=True)
+    host.write("app.log", content)
+    assert await host.ship() == b""
 
-    with (tmp_path / "a").open("rb") as file:
-        found = last_line(file.fileno(), len(content))
+    host.write("app.log", b"\n")
 
-    assert (found.offset, found.tail) == (offset, content[max(0, offset - 64) : offset])
+    assert await host.ship() == content[offset:] + b"\n"
+    assert [block.section.span.start for block in host.blocks] == [offset]
+    await host.follower.close()
 
 
 async def test_lines_that_end_after_the_start_are_shipped_whole(tmp_path: Path) -> None:
