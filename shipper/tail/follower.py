@@ -23,7 +23,7 @@ from shipper.tail.open_files import Handles
 from shipper.tail.paths import Selection
 from shipper.tail.probe import Ask, Sample, sample
 from shipper.tail.reader import Block, Limits, Reader, Reading
-from shipper.tail.scan import FileKey, Scan, scan, stirred
+from shipper.tail.scan import FileKey, Scan, changed_since, scan
 from shipper.tail.tailer import FileState, Tailer
 from shipper.tail.turns import MOST_PER_TURN, Gathering, WakeUp
 
@@ -56,7 +56,7 @@ async def look(
         found = await _glimpse(asks) if asks else {}
         restless = {ask.entry.group for ask in asks if ask.entry.key not in found}
         if groups := catalogue.concerned(asks):
-            restless |= await asyncio.to_thread(stirred, shown, groups, selection)
+            restless |= await asyncio.to_thread(changed_since, shown, groups, selection)
         if not restless:
             break
     catalogue.hold(restless)

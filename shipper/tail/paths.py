@@ -3,6 +3,7 @@
 Knows names only; never looks into a directory.
 """
 
+import fnmatch
 import os
 import re
 from collections.abc import Collection, Iterable
@@ -21,10 +22,10 @@ __all__ = [
     "packing_of",
     "pattern_of",
     "unpacked",
-    "within",
 ]
 
 _MAGIC = re.compile(r"[*?[]")
+_TOKEN = re.compile(r"\[[!^]?+.[^]]*\]|.", re.DOTALL)
 
 
 def has_magic(pattern: str) -> bool:
@@ -43,55 +44,33 @@ def pattern_of(glob: str) -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=1024)
-def within(glob: str) -> re.Pattern[str]:
-    """Return what matches the whole paths that a glob leaves out: those it names, hidden or not, and all beneath."""
+def _within(glob: str) -> re.Pattern[str]:
+    """Return what matches the paths that a glob excludes: those it names, hidden or not, and all beneath."""
     return re.compile(f"{_translate(glob, '')}(?:/.*)?", re.DOTALL)
 
 
 def _translate(glob: str, visible: str) -> str:
-    parts = glob.split("/")
-    last = len(parts) - 1
-    found = []
-    for number, part in enumerate(parts):
-        if part == "**":
-            folders = f"(?:{visible}[^/]+/)*"
-            found.append(folders if number < last else f"{folders}{visible}[^/]+")
-        else:
-            shown = visible if part[:1] in {"*", "?", "["} else ""
-            found.append(shown + _name(part) + ("/" if number < last else ""))
-    return "".join(found)
+    *folders, name = glob.split("/")
+    found = ""
+    for part in folders:
+        found += f"(?:{visible}[^/]+/)*" if part == "**" else f"{_name(part, visible)}/"
+    if name == "**":
+        return f"{found}(?:{visible}[^/]+/)*{visible}[^/]+"
+    return found + _name(name, visible)
 
 
-def _name(part: str) -> str:
-    found, at = "", 0
-    while at < len(part):
-        if (
-            part[at] == "["
-            and (end := part.find("]", at + 2 + part.startswith(("!", "^"), at + 1))) > 0
-        ):
-            found += _one_of(part[at + 1 : end])
-            at = end
-        else:
-            found += {"*": "[^/]*", "?": "[^/]"}.get(part[at], re.escape(part[at]))
-        at += 1
-    return found
+def _name(part: str, visible: str) -> str:
+    tokens = "".join(map(_token, _TOKEN.findall(part)))
+    return visible + tokens if has_magic(part[:1]) else tokens
 
 
-def _one_of(letters: str) -> str:
-    none_of = letters[0] in "!^"
-    chosen = letters[1:] if none_of else letters
-    pieces = []
-    while chosen:
-        if len(chosen) > 2 and chosen[1] == "-":
-            low, high, chosen = chosen[0], chosen[2], chosen[3:]
-            # a range from high to low holds nothing
-            pieces += [f"{re.escape(low)}-{re.escape(high)}"] if low <= high else []
-        else:
-            pieces.append(re.escape(chosen[0]))
-            chosen = chosen[1:]
-    if none_of:
-        return f"[^/{''.join(pieces)}]"
-    return f"(?!/)[{''.join(pieces)}]" if pieces else "(?!)"
+def _token(token: str) -> str:
+    if token in {"*", "?"}:
+        return "[^/]*" if token == "*" else "[^/]"
+    if len(token) == 1:
+        return re.escape(token)
+    one_of = fnmatch.translate(re.sub(r"^\[\^", "[!", token))
+    return "(?!/)" + one_of[: -len(r"\Z")]
 
 
 class Packing(Enum):
@@ -196,7 +175,14 @@ class Selection:
 
     def excludes(self, path: str) -> bool:
         """Whether a file or folder of this path is left out, by its own name or by that of a folder above it."""
-        return any(within(pattern).fullmatch(path) for pattern in self.excluded)
+        return any(_within(pattern).fullmatch(path) for pattern in self.excluded)
+
+    def excludes_file(self, path: str) -> bool:
+        """Whether a file of this path is left out; so are the files that one that is left out was rotated to."""
+        if not self.excluded:
+            return False
+        folder, _, name = path.rpartition("/")
+        return any(self.excludes(f"{folder}/{live}") for live in (name, *live_names(name)))
 
     def covers(self, path: str, group: str) -> bool:
         """Whether a file at this path, of the group of that live path, is followed."""
