@@ -183,6 +183,19 @@ class Catalogue:
         self.tailers.clear()
         self.order()
 
+    def rewind(self, cursors: Mapping[str, Cursor], moved: Mapping[FileKey, Tailer | None]) -> None:
+        """Remember these cursors and no others; `moved` are the followed files as they are read on, None where one is lost."""
+        for key, tailer in moved.items():
+            if tailer is None:
+                del self.tailers[key]
+            else:
+                self.tailers[key] = tailer
+        followed = {tailer.file for tailer in self.tailers.values()}
+        self.memory.cursors = {
+            file: cursor for file, cursor in cursors.items() if file not in followed
+        }
+        self.order()
+
     def leave(self, tailer: Tailer) -> None:
         """Stop following a file; its cursor is remembered, should it come back."""
         self._remember(tailer.entry.key)

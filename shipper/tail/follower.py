@@ -8,13 +8,16 @@ next scan.
 """
 
 import asyncio
+import os
+import sys
 import threading
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from shipper.positions import Cursor
+from shipper.tail import identity
 from shipper.tail.catalogue import Catalogue
 from shipper.tail.changes import ChangeDetection
 from shipper.tail.identity import HEAD_BYTES
@@ -76,17 +79,21 @@ async def _glimpse(asks: Sequence[Ask]) -> dict[FileKey, Sample | Notice]:
 _SECOND = 1_000_000_000
 
 
-def departure(tailer: Tailer, reading: Reading | None, now: int, limits: Limits) -> Notice | None:
+def departure(
+    tailer: Tailer, reading: Reading | None, stored: int, now: int, limits: Limits
+) -> Notice | None:
     """Return what to say of a deleted file that is to be let go; None while it is to be kept open.
 
-    `reading` is None where it is open no longer. It goes once it is read to its end and settled or holds other
-    content than was read, and in any case when it has been held too long, since its space on disk is taken meanwhile.
+    `reading` is None where it is open no longer. It goes once it is settled, and read and `stored` to its end, or holds
+    other content than was read, and in any case when it has been held too long, since its space on disk is taken meanwhile.
     """
     if reading is not None and not tailer.suspect:
         since = tailer.unseen_since
         if since is not None and now - since > limits.hold:
             return _overdue(tailer, reading.size, since)
         if tailer.dirty or tailer.held or not tailer.is_settled(now, limits.grace):
+            return None
+        if not tailer.is_stored(stored):
             return None
     lost = tailer.unread
     text = f"is gone, {lost} bytes were not read" if lost else "is gone, read to its end"
@@ -119,12 +126,12 @@ class Leaving:
         self._reader = reader
         self._wake_up = wake_up
 
-    async def let_go(self, now: int, limits: Limits) -> list[Notice]:
+    async def let_go(self, now: int, limits: Limits, stored: Callable[[str], int]) -> list[Notice]:
         """Let go of those that are done with; return what there is to say. `now` is in nanoseconds."""
         notices = []
         for tailer in self._catalogue.unseen():
             reading = await self._probe(tailer)
-            said = departure(tailer, reading, now, limits)
+            said = departure(tailer, reading, stored(tailer.file), now, limits)
             if said is None:
                 tailer.unseen(now, 0 if reading is None else reading.modified)
                 self._wake_up.is_unsettled = True
@@ -152,7 +159,19 @@ class Leaving:
         return reading
 
 
-_SECOND = 1_000_000_000
+_CLOSING = 1.0  # seconds
+
+
+def _glimpse_at(descriptor: int, cursor: Cursor) -> identity.Glimpse:
+    """Return what an open file begins with, and what stands before a cursor; nothing where that cannot be read."""
+    status = os.fstat(descriptor)
+    length = min(cursor.identity.tail_length, cursor.offset)
+    try:
+        head = os.pread(descriptor, HEAD_BYTES, 0)
+        tail = os.pread(descriptor, length, cursor.offset - length)
+    except OSError:
+        head = tail = b""
+    return identity.Glimpse(status.st_ino, status.st_size, head, tail)
 
 
 class Follower:
@@ -160,7 +179,8 @@ class Follower:
 
     `clock` gives nanoseconds since the epoch, `block_size` and `max_line` are bytes, `grace` and `hold` are in seconds. One
     task at a time may look or gather; another waits. `is_oriented` says that the last look has decided on all that it showed;
-    before, a cursor without a file may yet find it.
+    before, a cursor without a file may yet find it. `stored` returns up to which byte a file is stored, by id: a deleted file is
+    held until all that was read of it is.
     """
 
     def __init__(
@@ -179,6 +199,7 @@ class Follower:
         listen: bool = True,
     ) -> None:
         self.is_oriented = False
+        self.stored: Callable[[str], int] = lambda _: sys.maxsize
         self._selection = selection
         self._clock = clock
         self._limits = Limits(block_size, max_line, 0, open_files)
@@ -202,8 +223,8 @@ class Follower:
 
     async def look(self) -> list[Notice]:
         """Look at the folders now; return what changed since the last look."""
-        async with self._lock:
-            return await self._look(self._clock())
+        # one that is cancelled goes on to its end, since its threads work on the open files; `rewind` waits for that
+        return await asyncio.shield(self._look())
 
     async def gather(self, budget: int) -> list[Block]:
         """Return about `budget` bytes of lines that are readable now, and move the read cursors behind them.
@@ -212,9 +233,7 @@ class Follower:
         in this gathering and the next, unless its rest takes long to be written. Empty when there is nothing to read
         or, as `is_waiting` then says, when it is the turn of such a rest or a compressed file is unpacked up to its own.
         """
-        async with self._lock:
-            self._gathering.stir(await self._attention.glance(self._catalogue.tailers))
-            return await self._gathering.gather(budget, self._limits)
+        return await asyncio.shield(self._gather(budget))
 
     @property
     def wake(self) -> asyncio.Event:
@@ -308,13 +327,54 @@ class Follower:
             await self._handles.trim({})
         self._wake_up.call_to_look()
 
-    async def close(self) -> None:
-        """Stop watching and close all files."""
-        await self._attention.close()
-        async with self._lock:
-            await self._handles.trim({})
+    async def rewind(self, cursors: Mapping[str, Cursor]) -> bool:
+        """Read every followed file on from its cursor, or from where it was begun; forget the cursors of all others but these.
 
-    async def _look(self, now: int) -> list[Notice]:
+        All files stay open. The next look is due. Returns False where a cursor is of a file that this follower does
+        not know: another agent read it, and it may be one that is followed by another id.
+        """
+        async with self._lock:
+            tailers, remembered = self._catalogue.tailers, self._catalogue.memory.cursors
+            known = {tailer.file for tailer in tailers.values()} | remembered.keys()
+            if any(one.offset and one.file not in known for one in cursors.values()):
+                return False
+            moved = {}
+            for key, tailer in tailers.items():
+                cursor = cursors.get(tailer.file, tailer.start)
+                if not tailer.is_at(cursor):
+                    moved[key] = await self._rewound(tailer, cursor)
+            self._catalogue.rewind(cursors, moved)
+            self.is_oriented = False
+            self._gathering.turns.resume(tailers.values())
+        self._wake_up.call_to_look()
+        return True
+
+    async def close(self) -> None:
+        """Stop watching and close all files, but those that a thread hangs in."""
+        await self._attention.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSING), self._lock:
+                await self._handles.trim({})
+
+    async def _gather(self, budget: int) -> list[Block]:
+        async with self._lock:
+            self._gathering.stir(await self._attention.glance(self._catalogue.tailers))
+            return await self._gathering.gather(budget, self._limits)
+
+    async def _rewound(self, tailer: Tailer, cursor: Cursor) -> Tailer | None:
+        descriptor = await self._handles.descriptor(tailer)
+        if descriptor is None:
+            return None
+        found = None
+        if tailer.entry.packed is None:
+            found = await asyncio.to_thread(_glimpse_at, descriptor, cursor)
+        return tailer.rewound(cursor, found, self._clock())
+
+    async def _look(self) -> list[Notice]:
+        async with self._lock:
+            return await self._look_at(self._clock())
+
+    async def _look_at(self, now: int) -> list[Notice]:
         wake_up = self._wake_up
         wake_up.look_due = wake_up.is_unsettled = False
         try:
@@ -325,7 +385,7 @@ class Follower:
             return self._troubles.changes(
                 [Notice(NoticeKind.UNREADABLE, str(error.filename), text)]
             )
-        gone = await self._leaving.let_go(now, self._limits)
+        gone = await self._leaving.let_go(now, self._limits, self.stored)
         wake_up.look_due |= seen.is_restless
         notices = [*seen.notices, *self._troubles.changes((*seen.shown.troubles, *seen.refused))]
         notices += self._catalogue.settle(seen.samples, now) + gone + self._gathering.take_losses()

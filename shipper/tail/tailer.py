@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker.wire.message import Section, Span
 from shipper.positions import Cursor
+from shipper.tail import identity
 from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, Fingerprint, identify
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import age
@@ -218,6 +219,34 @@ class Tailer:
     def is_settled(self, now: int, grace: int) -> bool:
         """Whether the file was rotated away and has not grown for `grace` nanoseconds: its last line is finished."""
         return self.rotated is not None and now >= max(self.rotated, self._grew) + grace
+
+    def is_at(self, cursor: Cursor) -> bool:
+        """Whether the cursor is where the file is read next, or before a hole that it begins with."""
+        return self.offset == max(cursor.offset, self._begin)
+
+    def is_stored(self, position: int) -> bool:
+        """Whether all that was read is stored, when the file is stored up to `position`."""
+        return self.is_unread or self.offset <= position
+
+    def rewound(self, cursor: Cursor, found: "identity.Glimpse | None", now: int) -> "Tailer":
+        """Return the same file, to be read on from the cursor; `found` is what stands there now, None in a compressed file.
+
+        It is doubtful when what stands there is not what the cursor says.
+        """
+        inode = self.entry.key.inode
+        known = replace(cursor, path=self.label, identity=replace(cursor.identity, inode=inode))
+        beginning, tail, is_same = self.beginning, b"", True
+        if found is not None:
+            is_same = identity.judge(known, found) is identity.Match.SAME
+            is_same &= found.head.startswith(beginning)
+            beginning, tail = (found.head, found.tail) if is_same else (beginning, b"")
+        again = Tailer(known, self.entry, beginning, tail, now)
+        again.rotated, again.unseen_since = self.rotated, self.unseen_since
+        again.suspect = self.suspect or not is_same
+        if again.offset < self._begin:
+            again.skip_hole(self._begin)
+        again.stir(now)
+        return again
 
     def request(self, descriptor: int, limit: int, limits: Limits) -> Request:
         """Return what to read next."""

@@ -1,0 +1,153 @@
+"""A follower goes back to what is stored: every line comes again from there, also of files that nobody can open any more."""
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shipper.positions import Positions
+from shipper.tail.notices import NoticeKind
+from shipper.tail.paths import Packing
+from tests.descriptors import held_by
+from tests.shipper.host import SECOND, Host
+from tests.shipper.shipped import origins
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    host = Host(tmp_path)
+    yield host
+    await host.follower.close()
+
+
+def stored(host: Host, blocks: int) -> Positions:
+    """Return the positions of a host of which so many blocks are stored."""
+    begun = host.positions.found(host.follower.starts(set()))
+    return begun.advance(origins(host.blocks[:blocks]), blocks)
+
+
+async def rewind(host: Host, blocks: int) -> bool:
+    """Go back to the end of so many blocks, and forget the others as nobody has them."""
+    done = await host.follower.rewind(stored(host, blocks).files)
+    del host.blocks[blocks:]
+    return done
+
+
+@pytest.mark.parametrize(
+    ("blocks", "expected"), [(0, b"one\ntwo\nthree\n"), (1, b"two\nthree\n"), (3, b"")]
+)
+async def test_every_file_is_read_on_from_what_is_stored(
+    host: Host, blocks: int, expected: bytes
+) -> None:
+    host.write("app.log", b"one\n")
+    await host.ship()
+    host.write("app.log", b"two\n")
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"three\n")
+    await host.ship()
+
+    assert await rewind(host, blocks)
+    assert await host.ship() == expected
+
+
+async def test_a_deleted_file_is_read_again_from_its_open_descriptor(host: Host) -> None:
+    host.write("app.log", b"one\n")
+    await host.ship()
+    host.write("app.log", b"two\n")
+    (host.folder / "app.log").unlink()
+    await host.ship()
+
+    assert await rewind(host, 1)
+    assert await host.ship() == b"two\n"
+
+
+async def test_a_deleted_file_is_held_until_it_is_stored(host: Host) -> None:
+    host.follower.stored = lambda _: 0
+    host.write("app.log", b"one\n")
+    await host.ship()
+    (host.folder / "app.log").unlink()
+    for _ in range(3):
+        host.later += 6 * SECOND
+        await host.ship()
+
+    assert host.said(NoticeKind.GONE) == []
+    assert await rewind(host, 0)
+    assert await host.ship() == b"one\n"
+    host.follower.stored = lambda _: 4
+    for _ in range(2):
+        host.later += 6 * SECOND
+        await host.ship()
+    assert [notice.lost for notice in host.said(NoticeKind.GONE)] == [0]
+
+
+async def test_a_file_that_was_truncated_since_is_read_on_from_its_copy(host: Host) -> None:
+    host.write("app.log", b"one\n")
+    await host.ship()
+    host.write("app.log", b"two\n")
+    await host.ship()
+    host.copy_truncate("app.log", "app.log.1")
+    host.write("app.log", b"3\n")
+
+    assert await rewind(host, 1)
+    assert await host.ship() + await host.ship() == b"two\n3\n"
+
+
+async def test_a_compressed_file_is_read_again(host: Host) -> None:
+    host.write("app.log", b"one\n" * 1000)
+    await host.ship()
+    host.write("app.log", b"two\n" * 1000)
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"")
+    host.pack("app.log.1", Packing.GZIP)
+    await host.ship()
+
+    assert await rewind(host, 1)
+    assert await host.ship() == b"two\n" * 1000
+
+
+async def test_a_file_that_begins_with_a_hole_is_read_again_behind_it(host: Host) -> None:
+    host.write("app.log", b"one\n")
+    await host.ship()
+    host.copy_truncate("app.log", "app.log.1")
+    with (host.folder / "app.log").open("r+b") as file:
+        file.seek(100_000)
+        file.write(b"two\n")
+    await host.ship()
+
+    assert await rewind(host, 1)
+    assert await host.ship() == b"two\n"
+
+
+async def test_a_file_of_another_agent_cannot_be_gone_back_to(host: Host) -> None:
+    host.write("app.log", b"one\n")
+    await host.ship()
+    other = replace(stored(host, 1).files["id0"], file="other")
+
+    assert not await host.follower.rewind({"other": other})
+
+
+async def test_files_stay_open_and_a_reading_that_was_broken_off_does_no_harm(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "*.log", block_size=1000)
+    expected = b"".join(b"%d %s\n" % (n, b"x" * 200) for n in range(20_000))
+    host.write("app.log", expected)
+    await host.look()
+    (tmp_path / "app.log").unlink()
+    for _ in range(20):
+        reading = asyncio.create_task(host.follower.gather(1 << 22))
+        await asyncio.sleep(random.uniform(0, 0.01))
+        reading.cancel()
+        with suppress(asyncio.CancelledError):
+            await reading
+        assert await host.follower.rewind(host.positions.files)
+
+    assert sum("app.log" in one for one in held_by(os.getpid())) == 1
+    assert await host.gather() == expected
+    await host.follower.close()
