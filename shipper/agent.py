@@ -16,7 +16,6 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
-from functools import partial
 
 from broker.app.desk import Desk, health_page
 from broker.app.ending import Ending
@@ -45,9 +44,9 @@ from shipper.session import (
 from shipper.settings import ShipperSettings, reload
 from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import PATH, Spool
-from shipper.status.live import Live
+from shipper.status.live import StatusSocket
 from shipper.status.meter import Meter
-from shipper.status.report import View, ailment
+from shipper.status.report import View
 from shipper.tail.follower import Follower
 from shipper.tail.paths import Selection
 
@@ -138,9 +137,12 @@ class Agent:
         if address := self._context.settings.listen:
             from shipper.status.metrics import Metrics  # a library that nobody else needs
 
-            health = partial(_health, self._view)
-            yield Listening(address, {"/metrics": Metrics(self._view).page, "/healthz": health})
-        yield Live(self._context.host, self._view.report)
+            pages = {"/metrics": Metrics(self._view).page, "/healthz": self._health}
+            yield Listening(address, pages)
+        yield StatusSocket(self._context.host, self._view.report)
+
+    def _health(self) -> Page:
+        return health_page(self._view.report().unhealthy_reason)
 
     async def work(self) -> None:
         """Ship as `run` does and tell nobody of it; whoever wants its end cancels it."""
@@ -295,7 +297,3 @@ class Agent:
             if self._spool is None:
                 await self._view.source.retarget(done.settings.selection)
         logger.info("settings read again; %s", done)
-
-
-def _health(view: View) -> Page:
-    return health_page(ailment(view.vitals()))

@@ -8,22 +8,17 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from broker.app.exits import ConfigurationError, Exit, OperatorError
+from broker.app.exits import ConfigurationError, Exit
 from broker.app.notify import notifier_from
 from broker.app.options import given, settings_options, spread
 from broker.app.program import log_to_stderr, run
 from broker.client.access_settings import ACCESS
 from broker.wire.subjects import InvalidHost, validate_host
 from shipper.settings import ShipperSettings
-
-if TYPE_CHECKING:
-    from shipper.status.check import Finding
-    from shipper.status.report import HostReport
 
 __all__ = ["logshipper", "main"]
 
@@ -66,36 +61,15 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
     import asyncio
 
     from shipper.status.live import ask
-    from shipper.status.show import render, render_json
+    from shipper.status.show import render, render_json, stored
 
     settings = _settings(_merged(context, options))
     heard = ask(settings.host)
     for sentence in (*heard.broken, *heard.not_asked):
         click.echo(sentence, err=True)
-    hosts = heard.reports or [asyncio.run(_stored(settings))]
+    hosts = heard.reports or [asyncio.run(stored(settings, _host(settings)))]
     click.echo(render_json(hosts) if as_json else render(hosts))
     return Exit.FAILED if heard.broken else Exit.DONE
-
-
-async def _stored(settings: ShipperSettings) -> "HostReport":
-    from broker.client.connection import ConnectionLost, Rejected
-    from shipper.agent import connection_for, reasons_for
-    from shipper.status.show import stored
-
-    host = _host(settings)
-    connection = connection_for(settings, host)
-    try:
-        await connection.once()
-        return await stored(connection, host)
-    except ConnectionLost as error:
-        raise OperatorError(
-            f"no agent of {host} runs here, and the broker did not answer: {error}"
-        ) from None
-    except Rejected as error:
-        reason = reasons_for(settings, host, connection)(error)
-        raise OperatorError(f"no agent of {host} runs here, and {reason}") from None
-    finally:
-        await connection.close()
 
 
 @logshipper.command("check")
@@ -103,40 +77,14 @@ async def _stored(settings: ShipperSettings) -> "HostReport":
 @click.pass_context
 def _check(context: click.Context, /, **options: Any) -> int:
     """Check the configuration, the broker and the files, and say what would be followed; changes nothing."""
-    from shipper.status.check import Mark
+    from shipper.status.check import Level, check
 
     settings = _settings(_merged(context, options))
     _require_files(settings)
-    findings = list(_findings(settings, _host(settings)))
+    findings = list(check(settings, _host(settings)))
     for finding in findings:
         click.echo(str(finding))
-    return Exit.FAILED if any(one.mark is Mark.BAD for one in findings) else Exit.DONE
-
-
-def _findings(settings: ShipperSettings, host: str) -> Iterator["Finding"]:
-    import asyncio
-
-    from shipper.agent import connection_for, reasons_for
-    from shipper.status.check import (
-        check_address,
-        check_broker,
-        check_files,
-        check_limits,
-        check_running,
-        seen_by,
-    )
-
-    if settings.file != ("-",):
-        selection = settings.selection
-        shown = seen_by(selection)
-        yield from check_files(selection, shown, time.time_ns())
-        yield from check_limits(len(shown.folders), sum(seen.wanted for seen in shown.entries))
-    found = list(check_running(host))
-    yield from found
-    if settings.listen is not None:
-        yield check_address(settings.listen, in_use=bool(found))
-    connection = connection_for(settings, host)
-    yield from asyncio.run(check_broker(connection, host, reasons_for(settings, host, connection)))
+    return Exit.FAILED if any(one.level is Level.BAD for one in findings) else Exit.DONE
 
 
 def _merged(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,12 @@
-"""What `logshipper check` finds: would the agent reach its broker, and which files would it follow. Changes nothing."""
+"""`logshipper check`: whether the agent would reach its broker, and which files it would follow. Changes nothing."""
 
+import asyncio
 import json
 import os
 import resource
 import socket
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -13,35 +15,29 @@ from broker.app.address import Address
 from broker.app.exits import OperatorError
 from broker.app.printable import printable
 from broker.client.bucket import read
-from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
+from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.client.rights import may_publish
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, partitions_in
 from broker.wire.subjects import Subject, host_filter, registry_consumer
+from shipper.agent import connection_for, reasons_for
 from shipper.publish.claim import Registry
-from shipper.publish.waiting import reason_of
+from shipper.settings import ShipperSettings
+from shipper.spool import PATH
 from shipper.status.live import ask
 from shipper.tail.notices import NoticeKind
 from shipper.tail.open_files import most_open_files
 from shipper.tail.paths import Selection
 from shipper.tail.scan import FileEntry, Scan, scan
 
-__all__ = [
-    "Finding",
-    "Mark",
-    "bad",
-    "check_address",
-    "check_broker",
-    "check_files",
-    "check_limits",
-    "check_running",
-    "fine",
-    "left_out",
-    "seen_by",
-]
+__all__ = ["Finding", "Level", "check", "check_files", "check_limits"]
+
+_ENOUGH_FILES = 100
+"""Open files with which any number of files can be followed well."""
+_INOTIFY = Path("/proc/sys/fs/inotify")
 
 
-class Mark(Enum):
-    """What a finding means for the agent; the values are what stands before it."""
+class Level(Enum):
+    """What a finding means for the agent; the values are what a line begins with."""
 
     FINE = "ok "
     LEFT_OUT = "-- "
@@ -52,59 +48,70 @@ class Mark(Enum):
 class Finding:
     """One line of the report."""
 
-    mark: Mark
+    level: Level
     text: str
 
     def __str__(self) -> str:
-        """Return the line, whatever stands in the paths that it names."""
-        return f"{self.mark.value} {printable(self.text)}"
+        """Return the line; the text may hold paths of any characters."""
+        return f"{self.level.value} {printable(self.text)}"
 
 
-def fine(text: str) -> Finding:
-    """Return what the agent can work with."""
-    return Finding(Mark.FINE, text)
+def _finding(text: str, problem: str = "") -> Finding:
+    """Return that all is fine or, with a problem, that it is bad."""
+    return Finding(Level.BAD, f"{text}{problem}") if problem else Finding(Level.FINE, text)
 
 
-def left_out(text: str) -> Finding:
-    """Return what it will pass over, as it was told to."""
-    return Finding(Mark.LEFT_OUT, text)
+def check(settings: ShipperSettings, host: str) -> Iterator[Finding]:
+    """Check files, limits, address and broker; asks running agents and the broker, and publishes nothing."""
+    if settings.file != (PATH,):
+        shown = scan(settings.selection, ())
+        yield from check_files(settings.selection, shown, time.time_ns())
+        yield from check_limits(len(shown.folders), sum(entry.wanted for entry in shown.entries))
+    running = list(_check_running(host))
+    yield from running
+    if settings.listen is not None:
+        yield _check_address(settings.listen, in_use=bool(running))
+    yield from asyncio.run(_check_broker(settings, host))
 
 
-def bad(text: str) -> Finding:
-    """Return what someone must mend."""
-    return Finding(Mark.BAD, text)
+def check_files(selection: Selection, shown: Scan, now: int) -> Iterator[Finding]:
+    """Say of each file of a scan whether it would be followed, and why not; `now` is nanoseconds since the epoch."""
+    paths = {entry.path for entry in shown.entries}
+    for entry in shown.entries:
+        if entry.wanted:
+            yield _check_file(entry, selection, now)
+    for entry in scan(replace(selection, excluded=()), ()).entries:
+        if entry.wanted and entry.path not in paths:
+            yield Finding(Level.LEFT_OUT, f"{entry.path}: left out by --exclude")
+    for trouble in shown.troubles:
+        level = Level.LEFT_OUT if trouble.kind is NoticeKind.REFUSED else Level.BAD
+        yield Finding(level, f"{trouble.path}: {trouble.text}")
 
 
-_GOOD_ROOM = 100
-"""Open files with which any number of files can be followed well."""
-_INOTIFY = Path("/proc/sys/fs/inotify")
+def _check_file(entry: FileEntry, selection: Selection, now: int) -> Finding:
+    if not os.access(entry.path, os.R_OK):
+        return Finding(Level.BAD, f"{entry.path}: cannot be read; check its permissions")
+    if selection.is_too_old(entry.modified, now):
+        text = "not written for longer than --ignore-older, unless it was followed before"
+        return Finding(Level.LEFT_OUT, f"{entry.path}: {text}")
+    return Finding(Level.FINE, f"{entry.path}: {entry.size} bytes")
 
 
-def check_running(host: str) -> Iterator[Finding]:
-    """Say whether an agent of the host runs on this machine."""
-    heard = ask(host)
-    yield from map(bad, heard.broken)
-    yield from map(fine, heard.not_asked)
-    for agent in heard.reports:
-        yield fine(f"an agent of {host} runs here, pid {agent.pid} of user {agent.user}")
-
-
-def check_limits(folders: int, files: int) -> Iterator[Finding]:
-    """Say whether the kernel lets so many folders be watched and files be open; without it works, and costs more."""
+def check_limits(directories: int, files: int) -> Iterator[Finding]:
+    """Say whether so many files may be open and so many directories be watched; too low limits cost CPU, or deleted files."""
     most, soft = most_open_files(), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     text = f"{files} files, at most {most} of them open at a time; {soft} descriptors allowed"
-    # idle files are closed and opened again, but one that is deleted or renamed while closed may be lost sight of
-    if most < min(files, _GOOD_ROOM):
-        yield bad(f"{text}; raise LimitNOFILE or ulimit -n")
-    else:
-        yield fine(text)
+    # idle files are closed and opened again; a file that is deleted or renamed while it is closed may not be found again
+    enough = most >= min(files, _ENOUGH_FILES)
+    yield _finding(text, "" if enough else "; raise LimitNOFILE or ulimit -n")
     watches = _number(_INOTIFY / "max_user_watches")
     if watches is not None:
-        text = f"{watches} inotify watches allowed, {folders} folders to watch"
-        enough = watches >= folders
-        yield fine(text) if enough else bad(f"{text}; raise fs.inotify.max_user_watches")
+        text = f"{watches} inotify watches allowed, {directories} folders to watch"
+        enough = watches >= directories
+        yield _finding(text, "" if enough else "; raise fs.inotify.max_user_watches")
     if _number(_INOTIFY / "max_user_instances") == 0:
-        yield bad("no inotify instances allowed; raise fs.inotify.max_user_instances")
+        text = "no inotify instances allowed; raise fs.inotify.max_user_instances"
+        yield Finding(Level.BAD, text)
 
 
 def _number(path: Path) -> int | None:
@@ -114,8 +121,19 @@ def _number(path: Path) -> int | None:
         return None
 
 
-def check_address(address: Address, *, in_use: bool) -> Finding:
-    """Say whether `--listen` could listen; `in_use` says that an agent of ours may be doing so."""
+def _check_running(host: str) -> Iterator[Finding]:
+    heard = ask(host)
+    for sentence in heard.broken:
+        yield Finding(Level.BAD, sentence)
+    for sentence in heard.not_asked:
+        yield Finding(Level.FINE, sentence)
+    for agent in heard.reports:
+        text = f"an agent of {host} runs here, pid {agent.pid} of user {agent.user}"
+        yield Finding(Level.FINE, text)
+
+
+def _check_address(address: Address, *, in_use: bool) -> Finding:
+    """Say whether `--listen` could listen; with `in_use` an agent of ours may be doing so."""
     try:
         family, kind, _, _, place = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM
@@ -125,90 +143,57 @@ def check_address(address: Address, *, in_use: bool) -> Finding:
             probe.bind(place)
             probe.listen(1)
     except OSError as error:
+        text = f"address {address}: {error.strerror}"
         if in_use:
-            return fine(f"address {address}: {error.strerror}, perhaps by the agent that runs")
-        return bad(f"address {address}: {error.strerror}; check --listen")
-    return fine(f"address {address}: free")
+            return Finding(Level.FINE, f"{text}, perhaps by the agent that runs")
+        return Finding(Level.BAD, f"{text}; check --listen")
+    return Finding(Level.FINE, f"address {address}: free")
 
 
-async def check_broker(
-    connection: Connection, host: str, explain: Callable[[Rejected], str] = reason_of
-) -> list[Finding]:
-    """Reach the broker, the number of partitions and the stream, and ask for the rights; publishes nothing.
-
-    `explain` says what a refusal means.
-    """
+async def _check_broker(settings: ShipperSettings, host: str) -> list[Finding]:
+    connection = connection_for(settings, host)
     try:
         await connection.once()
-        entry = await read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-        partitions = partitions_in(entry.value if entry else None)
-        if partitions is None:
-            return [bad("the number of partitions is not set, or no number; run `logbroker apply`")]
-        subject = Subject.for_host(host, partitions)
-        newest = await Registry(connection, subject).newest()
-        rights = await _rights(connection, subject)
-    except BrokerAway as error:
-        return [bad(str(error))]
+        return await _check_subject(connection, host)
     except ConnectionLost as error:
-        return [bad(f"the broker at {connection.servers} did not answer: {error}")]
+        text = f"the broker at {connection.servers} did not answer: {error}"
     except Rejected as error:
-        return [bad(f"broker at {connection.servers}: {explain(error)}")]
+        reason = reasons_for(settings, host, connection)(error)
+        text = f"broker at {connection.servers}: {reason}"
     except (OperatorError, ValueError) as error:
-        return [bad(str(error))]
+        text = str(error)
     finally:
         await connection.close()
+    return [Finding(Level.BAD, text)]
+
+
+async def _check_subject(connection: Connection, host: str) -> list[Finding]:
+    entry = await read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+    partitions = partitions_in(entry.value if entry else None)
+    if partitions is None:
+        raise OperatorError(
+            "the number of partitions is not set, or no number; run `logbroker apply`"
+        )
+    subject = Subject.for_host(host, partitions)
+    newest = await Registry(connection, subject).newest()
     last = f"last message {newest.sequence}" if newest else "nothing there yet"
-    reached = (
-        f"broker at {connection.servers}: stream {STREAM}, {subject} of {partitions} partitions"
-    )
-    return [fine(f"{reached}, {last}"), *rights]
+    place = f"stream {STREAM}, {subject} of {partitions} partitions, {last}"
+    reached = Finding(Level.FINE, f"broker at {connection.servers}: {place}")
+    return [reached, *await _check_rights(connection, subject)]
 
 
-async def _rights(connection: Connection, subject: Subject) -> list[Finding]:
-    reading = (
-        f"CONSUMER.CREATE.{STREAM}.{registry_consumer(subject.host)}.{host_filter(subject.host)}"
-    )
-    needed = (str(subject), await connection.api_subject(reading))
+async def _check_rights(connection: Connection, subject: Subject) -> list[Finding]:
+    consumer = f"{registry_consumer(subject.host)}.{host_filter(subject.host)}"
+    creation = await connection.api_subject(f"CONSUMER.CREATE.{STREAM}.{consumer}")
     try:
         answer = json.loads((await connection.request("$SYS.REQ.USER.INFO", patience=2)).data)
         permissions = answer["data"].get("permissions")
     except (Rejected, ConnectionLost, ValueError, KeyError):
-        return [fine("the server does not tell what this user may do; that shows at the start")]
-    denied = [needs for needs in needed if not may_publish(permissions, needs)]
-    if denied:
-        return [
-            bad(f"this user may not publish to {needs}; see its permissions") for needs in denied
-        ]
-    return [fine(f"this user may publish to {subject}")]
-
-
-def seen_by(selection: Selection) -> Scan:
-    """Look at the folders as the agent does."""
-    return scan(selection, ())
-
-
-def check_files(selection: Selection, shown: Scan, now: int) -> Iterator[Finding]:
-    """Say of each file whether it would be followed, and why not; `now` is nanoseconds since the epoch."""
-    paths = {entry.path for entry in shown.entries}
-    for entry in shown.entries:
-        if entry.wanted:
-            yield _judge(entry, selection, now)
-    for entry in scan(replace(selection, excluded=()), ()).entries:
-        if entry.wanted and entry.path not in paths:
-            yield left_out(f"{entry.path}: left out by --exclude")
-    for trouble in shown.troubles:
-        yield _trouble(trouble.kind, f"{trouble.path}: {trouble.text}")
-
-
-def _judge(entry: FileEntry, selection: Selection, now: int) -> Finding:
-    if not os.access(entry.path, os.R_OK):
-        return bad(f"{entry.path}: cannot be read; check its permissions")
-    if selection.is_too_old(entry.modified, now):
-        return left_out(
-            f"{entry.path}: not written for longer than --ignore-older, unless it was followed before"
-        )
-    return fine(f"{entry.path}: {entry.size} bytes")
-
-
-def _trouble(kind: NoticeKind, text: str) -> Finding:
-    return left_out(text) if kind is NoticeKind.REFUSED else bad(text)
+        text = "the server does not tell what this user may do; that shows at the start"
+        return [Finding(Level.FINE, text)]
+    denied = [
+        Finding(Level.BAD, f"this user may not publish to {needed}; see its permissions")
+        for needed in (str(subject), creation)
+        if not may_publish(permissions, needed)
+    ]
+    return denied or [Finding(Level.FINE, f"this user may publish to {subject}")]

@@ -1,68 +1,55 @@
-"""What a running agent says of itself on this machine: a JSON document to whoever connects and could end it anyway.
+"""The status of a running agent, as JSON on an abstract unix socket: serves it, and asks the agents of this machine for theirs.
 
-An abstract unix socket, so that nothing is written to a disk and nothing stays when the agent is killed. Costs nothing
-while nobody asks, and little whatever those who ask may do. Any local user may bind such a name: whoever asks is told by
-the kernel who answers, and waits for all of them together only so long.
+Each side trusts only what the kernel says of the other: an agent answers root and its own user, and whoever asks
+learns from the kernel which process and user answered.
 """
 
 import asyncio
-import json
 import logging
 import os
-import pwd
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import TracebackType
 
-from broker.app.clients import FRESH, Clients
 from broker.wire.subjects import own_token
-from shipper.host_lock import believed_users, peer_of
 from shipper.status.report import HostReport
+from shipper.status.sockets import Listener, Peer, connect, listening, peer_of, trusted_users
 
-__all__ = ["Heard", "Live", "ask"]
+__all__ = ["Heard", "StatusSocket", "ask"]
 
 _PREFIX = "logship/status/"
-_SOCKETS = Path("/proc/net/unix")
 _MOST_CLIENTS = 8
-_BACKLOG, _BATCH, _PAUSE = 1024, 128, 0.05  # seconds; who connects all the time costs little
 _PATIENCE = 5.0  # seconds
+_LEAST_PATIENCE = 0.05  # seconds, for an agent whose turn comes late
 _LARGEST = 16 * 1024 * 1024  # bytes, of an answer
-_MOST_AGENTS = 16  # of a user that are asked
-_NEXT_TRY = 0.02  # seconds
+_AT_ONCE = 32  # agents that are asked at a time
 logger = logging.getLogger(__name__)
 
 
-class Live:
-    """Answers root, and whoever runs as the agent does, while it is entered."""
+class StatusSocket:
+    """Sends the status to root, and to processes of the agent's own user, while it is entered."""
 
     def __init__(
         self, host: str, report: Callable[[], HostReport], patience: float = _PATIENCE
     ) -> None:
-        """Remember for which host to listen, and what to say; a client has `patience` seconds to take it."""
+        """Remember the host; a client has `patience` seconds to read what `report` returns."""
         self._name = f"{_prefix(host)}{os.getpid()}"
         self._report = report
-        self._listener: socket.socket | None = None
-        self._clients = Clients(_MOST_CLIENTS, patience)
-        self._serving: set[asyncio.Task[None]] = set()
-        self._document = b""
-        self._made = float("-inf")
+        self._patience = patience
+        self._listener: Listener | None = None
+        self._sending: set[asyncio.Task[None]] = set()
 
-    async def __aenter__(self) -> "Live":
+    async def __aenter__(self) -> "StatusSocket":
         """Listen; an agent that cannot ships all the same."""
-        listener = _socket()
         try:
-            listener.bind(f"\0{self._name}")
-            listener.listen(_BACKLOG)
+            self._listener = Listener(self._name, self._serve)
         except OSError as error:
-            listener.close()
             logger.warning("no live status: %s", error.strerror or error)
-            return self
-        self._listener = listener
-        self._listen()
         return self
 
     async def __aexit__(
@@ -71,48 +58,30 @@ class Live:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop listening."""
+        """Stop listening, and cut off the clients that still read."""
         if self._listener is not None:
-            asyncio.get_running_loop().remove_reader(self._listener)
             self._listener.close()
-            self._listener = None
-            self._clients.abort()
+        for sending in self._sending:
+            sending.cancel()
 
-    def _listen(self) -> None:
-        if self._listener is not None:
-            asyncio.get_running_loop().add_reader(self._listener, self._let_in, self._listener)
+    def _serve(self, client: socket.socket, peer: Peer) -> None:
+        if peer.uid in {0, os.geteuid()} and len(self._sending) < _MOST_CLIENTS:
+            sending = asyncio.get_running_loop().create_task(self._send(client))
+            self._sending.add(sending)
+            sending.add_done_callback(self._sending.discard)
+        else:
+            client.close()
 
-    def _let_in(self, listener: socket.socket) -> None:
-        """Take in who asks, so that there is room for the next; whoever may not ask is let go at once."""
-        loop = asyncio.get_running_loop()
-        with suppress(OSError):
-            for _ in range(_BATCH):
-                client = listener.accept()[0]
-                if peer_of(client)[1] in _trusted() and len(self._serving) < _MOST_CLIENTS:
-                    serving = loop.create_task(self._serve(client))
-                    self._serving.add(serving)
-                    serving.add_done_callback(self._serving.discard)
-                else:
-                    client.close()
-        loop.remove_reader(listener)
-        loop.call_later(_PAUSE, self._listen)
-
-    async def _serve(self, client: socket.socket) -> None:
-        with suppress(OSError):
-            _, writer = await asyncio.open_unix_connection(sock=client)
-            await self._clients.serve(writer, self._say)
-
-    async def _say(self) -> bytes:
-        now = asyncio.get_running_loop().time()
-        if now - self._made > FRESH:
-            self._document = json.dumps(self._report().document()).encode()
-            self._made = now
-        return self._document
+    async def _send(self, client: socket.socket) -> None:
+        with client, suppress(OSError):
+            client.setblocking(False)
+            async with asyncio.timeout(self._patience):
+                await asyncio.get_running_loop().sock_sendall(client, self._report().encode())
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What agents on this machine said: `broken` has a sentence for each that did not answer, `not_asked` for other users'."""
+    """What the agents on this machine answered; `broken` and `not_asked` are sentences on those that did not."""
 
     reports: list[HostReport] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
@@ -120,127 +89,93 @@ class Heard:
 
 
 def ask(host: str = "", patience: float = _PATIENCE) -> Heard:
-    """Return what the running agents of a host on this machine say of themselves, of every host when it is empty.
+    """Return the status of the running agents of a host on this machine, of every host when it is empty.
 
-    Blocks, at most `patience` seconds in all. Root asks the agents of the service's user, too; process and user are the kernel's words.
+    Blocks for about `patience` seconds at most. Root also asks the agents of the service's user.
     """
-    names = sorted(_names(_prefix(host) if host else _PREFIX))
-    return asyncio.run(_Asking(host).ask(names, patience)) if names else Heard()
+    asking = _Asking(host, time.monotonic() + patience)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(asking.ask, listening(_prefix(host) if host else _PREFIX)))
+    return asking.heard()
 
 
 class _Asking:
-    """Asks all of them at once, so that none keeps another one from being heard."""
+    """Collects the answers; agents are asked in threads, so that one that does not answer delays no other."""
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, deadline: float) -> None:
         self._host = host
-        self._heard = Heard()
-        self._asked: Counter[int] = Counter()
+        self._deadline = deadline
+        self._reports: list[HostReport] = []
+        self._broken: list[str] = []
+        self._others: set[Peer] = set()
+        self._crowded: list[str] = []
 
-    async def ask(self, names: list[str], patience: float) -> Heard:
-        asking = [asyncio.create_task(self._ask(name)) for name in names]
-        _, late = await asyncio.wait(asking, timeout=patience)
-        for one in late:
-            one.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
-        self._heard.reports.sort(key=lambda report: (report.host, report.pid))
-        return self._heard
-
-    async def _ask(self, name: str) -> None:
-        pid = name.rpartition("/")[2]
-        who = ""
+    def ask(self, name: str) -> None:
+        """Ask the process that listens by a name, if it is a trusted user's agent."""
         try:
-            with await _connected(name) as client:
-                process, user = peer_of(client)
-                if str(process) != pid or self._asked[user] >= _MOST_AGENTS:
-                    return  # no agent, or one user's way to fill the screen
-                self._asked[user] += 1
-                who = f"the agent with pid {process} of user {_name_of(user)}"
-                if not _may_ask(user):  # it would not answer, or is no agent of ours
-                    asker = "that user" if os.geteuid() == 0 else "root"
-                    self._heard.not_asked.append(f"{who} is another user's; ask as {asker}")
-                    return
-                said = await _read(client)
-            self._take(_report(said), process, user)
-        except asyncio.CancelledError:
-            if who:
-                self._heard.broken.append(f"{who} does not answer; it is stuck")
-            raise
+            with connect(name, self._patience) as client:
+                peer = peer_of(client)
+                if str(peer.pid) == name.rpartition("/")[2]:  # else it is no agent
+                    self._ask(client, peer)
+        except BlockingIOError:
+            self._crowded.append(name)
         except OSError:
-            return  # it ended meanwhile
+            pass  # it has ended meanwhile
+
+    def _ask(self, client: socket.socket, peer: Peer) -> None:
+        if not _may_ask(peer):
+            self._others.add(peer)
+            return
+        who = f"the agent with pid {peer.pid} of user {peer.user}"
+        try:
+            report = HostReport.decode(self._read(client))
+        except TimeoutError:
+            self._broken.append(f"{who} does not answer; it is stuck")
         except ValueError:
-            self._heard.broken.append(
+            self._broken.append(
                 f"{who} does not answer as this program does; is it of another version?"
             )
-
-    def _take(self, report: HostReport, process: int, user: int) -> None:
-        if self._host in {"", report.host}:
-            self._heard.reports.append(
-                replace(report, running=True, pid=process, user=_name_of(user))
-            )
-
-
-async def _connected(name: str) -> socket.socket:
-    """Connect, again while more wait there than may; raises OSError where nobody listens."""
-    while True:
-        client = _socket()
-        try:
-            client.connect(f"\0{name}")
-        except BlockingIOError:
-            client.close()
-        except OSError:
-            client.close()
-            raise
         else:
-            return client
-        await asyncio.sleep(_NEXT_TRY)
+            if self._host in {"", report.host}:
+                self._reports.append(replace(report, running=True, pid=peer.pid, user=peer.user))
+
+    def _read(self, client: socket.socket) -> bytes:
+        """Return all that is sent; raises `ValueError` where it is too much, `TimeoutError` at the deadline."""
+        answer = bytearray()
+        client.settimeout(self._patience)
+        while piece := client.recv(1 << 16):
+            answer += piece
+            if len(answer) > _LARGEST:
+                raise ValueError("too much")
+            if time.monotonic() > self._deadline:
+                raise TimeoutError
+            client.settimeout(self._patience)
+        return bytes(answer)
+
+    @property
+    def _patience(self) -> float:
+        return max(_LEAST_PATIENCE, self._deadline - time.monotonic())
+
+    def heard(self) -> Heard:
+        """Return the answers: one sentence for each other user, whatever that user binds."""
+        self._reports.sort(key=lambda report: (report.host, report.pid))
+        if self._crowded:
+            self._broken.append(
+                f"{len(self._crowded)} agents cannot be asked: too many others ask them; try again"
+            )
+        asker = "that user" if os.geteuid() == 0 else "root"
+        others = Counter(peer.user for peer in self._others)
+        not_asked = [
+            f"{count} agents of user {user} run here and are not shown; ask as {asker}"
+            for user, count in sorted(others.items())
+        ]
+        return Heard(self._reports, sorted(self._broken), not_asked)
 
 
-async def _read(client: socket.socket) -> bytes:
-    """Return all that is said; raises ValueError where it is too much."""
-    said = bytearray()
-    while piece := await asyncio.get_running_loop().sock_recv(client, 1 << 16):
-        said += piece
-        if len(said) > _LARGEST:
-            raise ValueError("too much")
-    return bytes(said)
-
-
-def _report(said: bytes) -> HostReport:
-    try:
-        return HostReport.from_document(json.loads(said))
-    except RecursionError:
-        raise ValueError("too deep") from None
-
-
-def _names(prefix: str) -> set[str]:
-    """Return the names of listening sockets that begin so, of all users."""
-    try:
-        words = [line.split() for line in _SOCKETS.read_text("utf-8", "replace").splitlines()[1:]]
-    except OSError:
-        return set()  # hidden from us, so nobody can be asked
-    names = {one[-1][1:] for one in words if len(one) == 8 and one[-1].startswith("@")}
-    return {name for name in names if name.startswith(prefix)}
+def _may_ask(peer: Peer) -> bool:
+    """Whether a process would answer, and is taken for an agent."""
+    return peer.uid == os.geteuid() or (os.geteuid() == 0 and peer.uid in trusted_users())
 
 
 def _prefix(host: str) -> str:
     return f"{_PREFIX}{own_token(host)[:64]}/"
-
-
-def _socket() -> socket.socket:
-    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-
-
-def _trusted() -> set[int]:
-    return {0, os.geteuid()}
-
-
-def _may_ask(user: int) -> bool:
-    """Whether a process of a user is taken for an agent, and would answer: any user may listen by the name of one."""
-    return user == os.geteuid() or (os.geteuid() == 0 and user in believed_users())
-
-
-def _name_of(user: int) -> str:
-    try:
-        return pwd.getpwuid(user).pw_name
-    except KeyError:
-        return str(user)

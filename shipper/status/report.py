@@ -1,14 +1,18 @@
-"""The status document of a shipper: put together when somebody asks, from what the parts of the agent know.
+"""The status document of a shipper, from which table, JSON, metrics, health and the line for systemd are made.
 
-Units are in the names, times are RFC 3339 in UTC, None is what cannot be known.
+Units are in the names, times are RFC 3339 in UTC, None is a value that cannot be known.
 """
 
 import asyncio
+import json
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, get_origin
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
 
 from broker.app.sizes import format_size
 from broker.client.connection import Connection
@@ -20,24 +24,18 @@ from shipper.status.meter import Meter
 from shipper.tail.follower import Follower
 from shipper.tail.tailer import FileState, Stage
 
-__all__ = [
-    "FileReport",
-    "HostReport",
-    "Trouble",
-    "View",
-    "Vitals",
-    "ailment",
-    "behind",
-    "reason_for",
-    "rfc3339",
-]
+__all__ = ["FileReport", "HostReport", "Trouble", "View", "reason_for", "rfc3339"]
 
-_LARGEST_NUMBER = 2**63
+_LONG = 60.0  # seconds
+_SECOND = 1_000_000_000
+_MOST = 2**63
+Count = Annotated[int, Field(ge=0, le=_MOST)]
+Number = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """A file; `position_bytes` is the next byte that is not acknowledged, `reason` why it does not move, if it does not.
+    """A file; `position_bytes` is the next byte that is not acknowledged, `reason` why the position does not move, if so.
 
     `oldest_unshipped_seconds` is how long the agent has known of the oldest line that is not acknowledged.
     """
@@ -46,12 +44,12 @@ class FileReport:
     file: str
     state: str
     reason: str
-    size_bytes: int | None
-    position_bytes: int
-    behind_bytes: int | None
-    oldest_unshipped_seconds: float | None = None
-    bytes_per_second: float | None = None
-    lines_per_second: float | None = None
+    size_bytes: Count | None
+    position_bytes: Count
+    behind_bytes: Count | None
+    oldest_unshipped_seconds: Number | None = None
+    bytes_per_second: Number | None = None
+    lines_per_second: Number | None = None
     last_read: str | None = None
 
 
@@ -65,15 +63,17 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class HostReport:
-    """A host; `running` tells a report of the agent itself from one of the positions that it saved.
+    """A host; `running` tells the report of an agent from one of the positions in the broker.
 
-    `passed_over` are the paths of files that are not followed since they were not written for long (--ignore-older).
-    `pid` and `user` are whose process answered. `sequence` is the stream's, of the last acknowledged block; `lost_bytes` are counted since `up_since`, by cause.
+    `sequence` is the stream's, of the last acknowledged round; `passed_over` are paths that --ignore-older keeps from being
+    followed; `lost_bytes` are counted since `up_since`, by cause. `is_following` is false until the first scan is done.
+    `reading_seconds` is how long the scan or read under way takes, `unacknowledged_seconds` the age of the oldest round
+    that is read and not acknowledged.
     """
 
     host: str
     agent: str
-    sequence: int
+    sequence: Count
     running: bool
     files: tuple[FileReport, ...]
     saved: str | None = None
@@ -82,122 +82,87 @@ class HostReport:
     up_since: str | None = None
     last_ack: str | None = None
     waiting_for: str = ""
-    lost_bytes: Mapping[str, int] = field(default_factory=dict)
+    lost_bytes: Mapping[str, Count] = field(default_factory=dict)
     troubles: tuple[Trouble, ...] = ()
     passed_over: tuple[str, ...] = ()
+    is_following: bool = True
+    reading_seconds: Number | None = None
+    unacknowledged_seconds: Number | None = None
 
     @property
     def behind_bytes(self) -> int:
         """Bytes behind over all files of which it is known."""
         return sum(file.behind_bytes or 0 for file in self.files)
 
+    @property
+    def summary(self) -> str:
+        """How many files there are, and how far behind they are."""
+        count = f"{len(self.files)} file{'' if len(self.files) == 1 else 's'}"
+        return f"{count}, {format_size(self.behind_bytes)} behind"
+
+    @property
+    def unhealthy_reason(self) -> str:
+        """Why the agent does not ship, or will not for long; empty while it is healthy."""
+        if (self.reading_seconds or 0.0) > _LONG:
+            return "a file or a directory cannot be read; its file system may be gone"
+        for trouble in self.troubles:
+            if trouble.path == PATH:
+                return trouble.reason
+        if self.waiting_for:
+            return f"waiting for the broker: {self.waiting_for}"
+        if not self.is_following:
+            return "starting: the positions are being read back"
+        age = self.unacknowledged_seconds or 0.0
+        if age > _LONG:
+            return f"nothing was acknowledged for {age:.0f} s although there is something to ship"
+        return ""
+
+    @property
+    def status_line(self) -> str:
+        """One line for the service manager."""
+        parts = [self.summary if self.is_following else "", self.unhealthy_reason]
+        return ", ".join(filter(None, parts))
+
     def document(self) -> dict[str, Any]:
         """Return plain values; the keys are the field names, and stay."""
-        document = _plain(self)
-        return {
-            **document,
-            "lost_bytes": dict(self.lost_bytes),
-            "files": [_plain(file) for file in self.files],
-            "troubles": [_plain(trouble) for trouble in self.troubles],
-        }
+        document: dict[str, Any] = _adapter().dump_python(self)
+        return document
+
+    def encode(self) -> bytes:
+        """Return the document as JSON."""
+        return json.dumps(self.document()).encode()
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> "HostReport":
-        """Read what `document` gave, perhaps that of another version; raises ValueError when it is anything else."""
+    def decode(cls, data: bytes) -> "HostReport":
+        """Read what `encode` returned, perhaps in another version; raises `ValueError` for anything else."""
         try:
-            files = tuple(FileReport(**_known(FileReport, file)) for file in document["files"])
-            troubles = tuple(Trouble(**_known(Trouble, one)) for one in document["troubles"])
-            passed = tuple(_of(document.get("passed_over", []), str))
-            lost = dict(document.get("lost_bytes", {}))
-            _of(lost.values(), int)
-            known = {**_known(cls, document), "files": files, "troubles": troubles}
-            return cls(**{**known, "passed_over": passed, "lost_bytes": lost})
-        except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"no report of an agent: {error}") from None
+            return _adapter().validate_python(json.loads(data))
+        except RecursionError:
+            raise ValueError("too deep") from None
 
 
-def _plain(value: Any) -> dict[str, Any]:
-    # asdict copies deeply, which takes ten times as long; there may be ten thousand files
-    return {one.name: getattr(value, one.name) for one in fields(value)}
-
-
-def _known(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a document has of the fields of a kind; raises TypeError for a value of another type."""
-    found = {one.name: document[one.name] for one in fields(kind) if one.name in document}
-    for one in fields(kind):
-        if one.name in found and get_origin(one.type) not in {tuple, Mapping}:
-            _of([found[one.name]], one.type)
-    return found
-
-
-def _of(values: Iterable[Any], kind: Any) -> Iterable[Any]:
-    for value in values:
-        number = isinstance(value, int | float)
-        # a number without a fraction may come as an integer, and NaN is within no limits
-        if not isinstance(value, kind) and not (number and isinstance(0.0, kind)):
-            raise TypeError(f"a {type(value).__name__} in the place of another type")
-        if number and not -_LARGEST_NUMBER <= value <= _LARGEST_NUMBER:
-            raise TypeError("a number that is too large")
-    return values
-
-
-def behind(state: FileState, position: int) -> int:
-    """Return how many bytes of a file are there and not acknowledged."""
-    return max(0, state.size - position)
+@cache
+def _adapter() -> TypeAdapter[HostReport]:
+    return TypeAdapter(HostReport)
 
 
 def reason_for(state: FileState, position: int, waiting_for: str) -> str:
-    """Return why a file does not move, empty when there is nothing to move or nothing in its way."""
+    """Return why a position does not move; empty where there is nothing to ship, or nothing that hinders it."""
+    behind = max(0, state.size - position)
     if state.note:
         return state.note
     if state.stage is Stage.DOUBTFUL:
         return "truncated or replaced, to be looked at"
-    if not behind(state, position):
-        return ""
-    if state.held and state.held == behind(state, position):
+    if behind and state.held == behind:
         return "waits for the rest of its last line"
-    return waiting_for
-
-
-_LONG = 60.0  # seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Vitals:
-    """What was seen of an agent; `unacknowledged` is the age in seconds of what was read and is not acknowledged yet.
-
-    `is_moving` says that no reading hangs, `is_following` that the start is over. `trouble` is why
-    standard input cannot be written to disk.
-    """
-
-    is_moving: bool
-    is_following: bool
-    waiting_for: str
-    unacknowledged: float | None
-    trouble: str = ""
-
-
-def ailment(seen: Vitals) -> str:
-    """Return why the agent does not ship, or will not for long; empty when it is well."""
-    if not seen.is_moving:
-        return "a file or a folder does not let itself be read; its file system may be gone"
-    if seen.trouble:
-        return seen.trouble
-    if seen.waiting_for:
-        return f"waiting for the broker: {seen.waiting_for}"
-    if not seen.is_following:
-        return "starting: the positions are being read back"
-    if seen.unacknowledged is not None and seen.unacknowledged > _LONG:
-        return f"nothing was acknowledged for {seen.unacknowledged:.0f} s although there is something to ship"
-    return ""
-
-
-_HUNG = 60.0  # seconds
-_SECOND = 1_000_000_000
+    return waiting_for if behind else ""
 
 
 class View:
-    """One agent; `session`, `source` and `shipping` are None while it starts, `spool` where standard input is not read."""
+    """Makes the report of one agent; `session`, `source` and `shipping` are None while it starts.
+
+    `spool` is None where standard input is not read.
+    """
 
     def __init__(
         self,
@@ -207,7 +172,7 @@ class View:
         meter: Meter,
         clock: Callable[[], int],
     ) -> None:
-        """Look at what is there from the start on; `clock` is nanoseconds since the epoch."""
+        """Remember the parts that are there from the start on; `clock` is nanoseconds since the epoch."""
         self.meter = meter
         self.waiting = waiting
         self.session: Session | None = None
@@ -219,17 +184,12 @@ class View:
         self._clock = clock
 
     def at_work(self, session: Session, source: Follower, shipping: Shipping) -> None:
-        """Take note of what works from now on."""
+        """Report on these parts from now on."""
         self.session, self.source, self.shipping = session, source, shipping
 
     def at_rest(self) -> None:
-        """Take note that nothing works now, until the subject is claimed again."""
+        """Report that nothing works, until the subject is claimed again."""
         self.session = self.source = self.shipping = None
-
-    @property
-    def is_following(self) -> bool:
-        """Whether the subject is claimed, the positions are rebuilt and the first look is done."""
-        return self.shipping is not None and self.shipping.has_scanned
 
     @property
     def waiting_for(self) -> str:
@@ -239,76 +199,60 @@ class View:
     @property
     def is_ready(self) -> bool:
         """Whether the start is over, or waits for the broker."""
-        return self.is_following or bool(self.waiting_for)
+        return self._is_following or bool(self.waiting_for)
 
     def news(self) -> object:
-        """Return what compares equal as long as the status reads the same; None when that cannot be known."""
-        # while nothing is shipped and nothing is waited for, nothing changes that is worth adding up all files
-        return None if self.waiting_for or not self.is_following else self.meter.rounds
+        """Return a value that is equal as long as the status line is the same; None where that cannot be known."""
+        # while nothing is shipped and nothing is waited for, the sizes of all files need not be added up
+        return None if self.waiting_for or not self._is_following else self.meter.rounds
 
     def is_moving(self, most: float) -> bool:
-        """Whether no look and no reading has been under way for more than `most` seconds."""
-        since = None if self.shipping is None else self.shipping.reading_since
-        return since is None or asyncio.get_running_loop().time() - since < most
-
-    def vitals(self) -> Vitals:
-        """Return what tells whether the agent is well."""
-        read = min(self.meter.unacknowledged().values(), default=None)
-        return Vitals(
-            is_moving=self.is_moving(_HUNG),
-            is_following=self.is_following,
-            waiting_for=self.waiting_for,
-            unacknowledged=None if read is None else self._ago(read),
-            trouble=self._trouble,
-        )
+        """Whether no scan and no read takes longer than `most` seconds."""
+        return (self._reading_seconds or 0.0) < most
 
     def status(self) -> str:
-        """Return one line on how it goes."""
-        waiting = f"waiting for the broker: {self.waiting_for}" if self.waiting_for else ""
-        if self.source is None or self.shipping is None:
-            return waiting or "reading back the positions"
-        states = self._states()
-        total = sum(behind(state, self._position(state)) for state in states)
-        count = f"{len(states)} file{'' if len(states) == 1 else 's'}"
-        line = f"{count}, {format_size(total)} behind"
-        return ", ".join(filter(None, [line, waiting, self._trouble]))
+        """Return one line on the status."""
+        return self.report().status_line
 
     def report(self) -> HostReport:
-        """Return the whole of it."""
-        positions = None if self.shipping is None else self.shipping.positions
-        unacknowledged = self.meter.unacknowledged()
-        troubles = [] if self.source is None else self.source.troubles()
-        shown = [Trouble(trouble.path, trouble.text) for trouble in troubles]
-        shown += [Trouble(PATH, self._trouble)] if self._trouble else []
+        """Return the status as it is now."""
+        read = self.meter.unacknowledged()
+        source, spool, last_ack = self.source, self.spool, self.meter.last_ack
+        troubles = [Trouble(one.path, one.text) for one in (source.troubles() if source else ())]
+        if spool and spool.trouble:
+            troubles.append(Trouble(PATH, spool.trouble))
+        states = source.states() if source else []
         return HostReport(
             host=self._host,
-            agent="" if self.session is None else str(self.session.agent),
-            sequence=0 if positions is None else positions.sequence,
+            agent=str(self.session.agent) if self.session else "",
+            sequence=self.shipping.positions.sequence if self.shipping else 0,
             running=True,
-            files=tuple(
-                self._file(state, unacknowledged.get(state.file)) for state in self._states()
-            ),
+            files=tuple(self._file(state, read.get(state.file)) for state in states),
             pid=os.getpid(),
             up_since=rfc3339(self.meter.since),
-            last_ack=None if self.meter.last_ack is None else rfc3339(self.meter.last_ack),
+            last_ack=rfc3339(last_ack) if last_ack else None,
             waiting_for=self.waiting_for,
             lost_bytes=dict(self.meter.lost),
-            troubles=tuple(shown),
-            passed_over=() if self.source is None else tuple(self.source.passed_over()),
+            troubles=tuple(troubles),
+            passed_over=tuple(source.passed_over() if source else ()),
+            is_following=self._is_following,
+            reading_seconds=self._reading_seconds,
+            unacknowledged_seconds=self._age(min(read.values(), default=None)),
         )
 
     @property
-    def _trouble(self) -> str:
-        return "" if self.spool is None else self.spool.trouble
+    def _is_following(self) -> bool:
+        return self.shipping is not None and self.shipping.has_scanned
 
-    def _states(self) -> list[FileState]:
-        states = [] if self.source is None else self.source.states()
-        if self.spool is None:
-            return states
-        return [replace(state, size=state.size + self.spool.ahead) for state in states]
+    @property
+    def _reading_seconds(self) -> float | None:
+        since = self.shipping.reading_since if self.shipping else None
+        return None if since is None else asyncio.get_running_loop().time() - since
 
     def _file(self, state: FileState, read: int | None) -> FileReport:
-        position = self._position(state)
+        if self.spool:
+            state = replace(state, size=state.size + self.spool.ahead)
+        position = self.shipping.position(state.file) if self.shipping else 0
         known = [since for since in (state.since, read) if since is not None]
         size, lines = self.meter.rate(state.file)
         return FileReport(
@@ -318,18 +262,15 @@ class View:
             reason=reason_for(state, position, self.waiting_for),
             size_bytes=state.size,
             position_bytes=position,
-            behind_bytes=behind(state, position),
-            oldest_unshipped_seconds=self._ago(min(known)) if known else None,
+            behind_bytes=max(0, state.size - position),
+            oldest_unshipped_seconds=self._age(min(known, default=None)),
             bytes_per_second=round(size, 1),
             lines_per_second=round(lines, 1),
             last_read=rfc3339(state.seen) if state.seen else None,
         )
 
-    def _position(self, state: FileState) -> int:
-        return 0 if self.shipping is None else self.shipping.position(state.file)
-
-    def _ago(self, moment: int) -> float:
-        return round(max(0, self._clock() - moment) / _SECOND, 3)
+    def _age(self, moment: int | None) -> float | None:
+        return None if moment is None else round(max(0, self._clock() - moment) / _SECOND, 3)
 
 
 def rfc3339(nanoseconds: int) -> str:

@@ -1,46 +1,61 @@
-"""What `logshipper status` shows: what running agents say of themselves, else what the broker has of a host beside its files."""
+"""`logshipper status`: the reports of running agents, else the positions that the broker has of a host, as a table or JSON."""
 
 import json
 import os
 from collections.abc import Sequence
 
+from broker.app.columns import columns
 from broker.app.exits import OperatorError
 from broker.app.printable import printable
 from broker.app.sizes import format_size
 from broker.client.bucket import read
-from broker.client.connection import Connection
+from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.streams import POSITIONS_BUCKET, positions_key
+from shipper.agent import connection_for, reasons_for
 from shipper.positions import Cursor, Positions, PositionsUnreadable
 from shipper.publish.rebuild import ReadBack, rebuild
+from shipper.settings import ShipperSettings
 from shipper.status.report import FileReport, HostReport, rfc3339
 
 __all__ = ["render", "render_json", "stored"]
 
+_HEADS = ("size", "position", "behind", "waits", "rate", "lines/s", "state", "path")
 
-async def stored(connection: Connection, host: str) -> HostReport:
-    """Return the positions of a host as the broker has them, with what was shipped since the snapshot, beside the files of this machine.
 
-    Raises `OperatorError` where it has none that can be read, `Rejected`, `ConnectionLost`.
+async def stored(settings: ShipperSettings, host: str) -> HostReport:
+    """Return the positions of a host as the broker has them, beside the sizes of the files on this machine.
+
+    Raises `OperatorError` where the broker has none, or does not tell.
     """
-    entry = await read(connection, POSITIONS_BUCKET, positions_key(host))
-    if entry is None:
-        raise OperatorError(
-            f"no agent of {host} runs here, and the broker has no positions of it; check --host"
-        )
+    connection = connection_for(settings, host)
+    nowhere = f"no agent of {host} runs here, and"
     try:
-        positions = await rebuild(ReadBack(connection, host), Positions.decode(entry.value))
+        await connection.once()
+        return await _stored(connection, host)
+    except ConnectionLost as error:
+        raise OperatorError(f"{nowhere} the broker did not answer: {error}") from None
+    except Rejected as error:
+        reason = reasons_for(settings, host, connection)(error)
+        raise OperatorError(f"{nowhere} {reason}") from None
     except PositionsUnreadable as error:
         raise OperatorError(
             f"the snapshot {POSITIONS_BUCKET}/{positions_key(host)} cannot be read: {error}; "
             "the next start of the shipper rebuilds it from the stream"
         ) from None
+    finally:
+        await connection.close()
+
+
+async def _stored(connection: Connection, host: str) -> HostReport:
+    entry = await read(connection, POSITIONS_BUCKET, positions_key(host))
+    if entry is None:
+        raise OperatorError(
+            f"no agent of {host} runs here, and the broker has no positions of it; check --host"
+        )
+    positions = await rebuild(ReadBack(connection, host), Positions.decode(entry.value))
+    files = tuple(map(_file, positions.files.values()))
     return HostReport(
-        host=host,
-        agent=positions.agent,
-        sequence=positions.sequence,
-        running=False,
-        files=tuple(map(_file, positions.files.values())),
-        saved=entry.time,
+        host, positions.agent, positions.sequence, running=False, files=files, saved=entry.time
     )
 
 
@@ -50,7 +65,7 @@ def _file(cursor: Cursor) -> FileReport:
         found = os.stat(cursor.path)  # noqa: PTH116 - a path of any bytes, as it was followed
         size = found.st_size if found.st_ino == cursor.identity.inode else None
     except OSError:
-        pass  # gone, or not ours to see; that's fine, its position still shows
+        pass  # deleted, or not ours to see: the position is shown all the same
     return FileReport(
         path=cursor.path,
         file=cursor.file,
@@ -74,43 +89,24 @@ def render(hosts: Sequence[HostReport]) -> str:
 
 
 def _table(host: HostReport) -> str:
-    rows: list[tuple[str, ...]] = [
-        ("size", "position", "behind", "waits", "rate", "lines/s", "state", "path")
-    ]
-    rows += [
-        _row(file, host)
-        for file in sorted(host.files, key=lambda f: (-(f.behind_bytes or 0), f.path))
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(7)]
-    lines = [
-        "  ".join(
-            [
-                *(cell.rjust(width) for cell, width in zip(row[:6], widths, strict=False)),
-                row[6].ljust(widths[6]),
-                row[7],
-            ]
-        )
-        for row in rows
-    ]
-    troubles = [
-        f"not followed: {printable(one.path)}: {printable(one.reason)}" for one in host.troubles
-    ]
-    passed = len(host.passed_over)
-    if passed:
+    files = sorted(host.files, key=lambda file: (-(file.behind_bytes or 0), file.path))
+    rows = [_HEADS, *(_row(file, host) for file in files)]
+    troubles = [f"not followed: {one.path}: {one.reason}" for one in host.troubles]
+    if passed := len(host.passed_over):
         troubles.append(f"not followed: {passed} files that were not written for --ignore-older")
-    return "\n".join(map(printable, [*_head(host), *lines, *troubles]))
+    lines = [*_head(host), *columns(rows, left=(6, 7)), *troubles]
+    return "\n".join(map(printable, lines))
 
 
 def _head(host: HostReport) -> list[str]:
-    behind = f"{len(host.files)} files, {format_size(host.behind_bytes)} behind"
     agent = f"agent {host.agent or '-'}, sequence {host.sequence}"
     if not host.running:
-        return [f"host {host.host}: not running; {agent}, saved {host.saved}; {behind}"]
+        return [f"host {host.host}: not running; {agent}, saved {host.saved}; {host.summary}"]
     since = f"up since {host.up_since}, last ack {host.last_ack or 'none yet'}"
     process = f"pid {host.pid} of user {host.user}"
-    head = [f"host {host.host}: running, {process}, {since}; {agent}; {behind}"]
-    if host.waiting_for:
-        head.append(f"waiting for: {printable(host.waiting_for)}")
+    head = [f"host {host.host}: running, {process}, {since}; {agent}; {host.summary}"]
+    if host.unhealthy_reason:
+        head.append(f"unhealthy: {host.unhealthy_reason}")
     if host.lost_bytes:
         lost = (f"{format_size(size)} ({cause})" for cause, size in host.lost_bytes.items())
         head.append(f"lost since then: {', '.join(lost)}")
@@ -120,16 +116,15 @@ def _head(host: HostReport) -> list[str]:
 def _row(file: FileReport, host: HostReport) -> tuple[str, ...]:
     # what all files wait for stands in the head
     reason = "" if file.reason == host.waiting_for or not host.running else file.reason
-    path = printable(file.path)
     return (
         "gone" if file.size_bytes is None else format_size(file.size_bytes),
         str(file.position_bytes),
         "?" if file.behind_bytes is None else format_size(file.behind_bytes),
         _age(file.oldest_unshipped_seconds),
-        "-" if not file.bytes_per_second else f"{format_size(round(file.bytes_per_second))}/s",
-        "-" if not file.lines_per_second else f"{file.lines_per_second:,.1f}",
+        f"{format_size(round(file.bytes_per_second))}/s" if file.bytes_per_second else "-",
+        f"{file.lines_per_second:,.1f}" if file.lines_per_second else "-",
         file.state,
-        f"{path} ({printable(reason)})" if reason else path,
+        f"{file.path} ({reason})" if reason else file.path,
     )
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from shipper.positions import Cursor
-from shipper.tail import identity
 from shipper.tail.catalogue import Catalogue
 from shipper.tail.changes import ChangeDetection
 from shipper.tail.identity import HEAD_BYTES
@@ -162,8 +161,8 @@ class Leaving:
 _CLOSING = 1.0  # seconds
 
 
-def _glimpse_at(descriptor: int, cursor: Cursor) -> identity.Glimpse:
-    """Return what an open file begins with, and what stands before a cursor; nothing where that cannot be read."""
+def _glimpse_at(descriptor: int, cursor: Cursor) -> tuple[int, bytes, bytes]:
+    """Return the size of an open file, its first bytes, and those before a cursor; no bytes where they cannot be read."""
     status = os.fstat(descriptor)
     length = min(cursor.identity.tail_length, cursor.offset)
     try:
@@ -171,7 +170,7 @@ def _glimpse_at(descriptor: int, cursor: Cursor) -> identity.Glimpse:
         tail = os.pread(descriptor, length, cursor.offset - length)
     except OSError:
         head = tail = b""
-    return identity.Glimpse(status.st_ino, status.st_size, head, tail)
+    return status.st_size, head, tail
 
 
 class Follower:

@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING
 
 from broker.wire.message import Section, Span
 from shipper.positions import Cursor
-from shipper.tail import identity
-from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, Fingerprint, identify
+from shipper.tail.identity import (
+    HEAD_BYTES,
+    TAIL_BYTES,
+    Fingerprint,
+    Match,
+    identify,
+    judge,
+)
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import age
 from shipper.tail.reader import Block, Limits, Reading, Request, count_lines
@@ -228,18 +234,19 @@ class Tailer:
         """Whether all that was read is stored, when the file is stored up to `position`."""
         return self.is_unread or self.offset <= position
 
-    def rewound(self, cursor: Cursor, found: "identity.Glimpse | None", now: int) -> "Tailer":
-        """Return the same file, to be read on from the cursor; `found` is what stands there now, None in a compressed file.
+    def rewound(self, cursor: Cursor, found: tuple[int, bytes, bytes] | None, now: int) -> "Tailer":
+        """Return the same file, to be read on from the cursor; `found` is the size, the first bytes and those before it now.
 
-        It is doubtful when what stands there is not what the cursor says.
+        `found` is None for a compressed file. The file is doubtful when these are not what the cursor says.
         """
         inode = self.entry.key.inode
         known = replace(cursor, path=self.label, identity=replace(cursor.identity, inode=inode))
         beginning, tail, is_same = self.beginning, b"", True
         if found is not None:
-            is_same = identity.judge(known, found) is identity.Match.SAME
-            is_same &= found.head.startswith(beginning)
-            beginning, tail = (found.head, found.tail) if is_same else (beginning, b"")
+            size, head, before = found
+            is_same = judge(known, inode, size, head, before) is Match.SAME
+            is_same &= head.startswith(beginning)
+            beginning, tail = (head, before) if is_same else (beginning, b"")
         again = Tailer(known, self.entry, beginning, tail, now)
         again.rotated, again.unseen_since = self.rotated, self.unseen_since
         again.suspect = self.suspect or not is_same

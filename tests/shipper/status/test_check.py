@@ -11,18 +11,10 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes, wait_until
-from broker.app.address import Address
 from broker.client.rights import may_publish
-from shipper.status.check import (
-    Finding,
-    Mark,
-    bad,
-    check_address,
-    check_files,
-    check_limits,
-    seen_by,
-)
+from shipper.status.check import Finding, Level, check_files, check_limits
 from shipper.tail.paths import Selection
+from shipper.tail.scan import scan
 from tests.shipper.children import run_child
 
 ROOT = Path(__file__).parents[3]
@@ -48,12 +40,12 @@ def check(tmp_path: Path) -> Call:
     return run
 
 
-def texts(findings: list[Finding]) -> dict[str, Mark]:
-    return {finding.text: finding.mark for finding in findings}
+def texts(findings: list[Finding]) -> dict[str, Level]:
+    return {finding.text: finding.level for finding in findings}
 
 
-def of_files(selection: Selection, now: int) -> dict[str, Mark]:
-    return texts(list(check_files(selection, seen_by(selection), now)))
+def of_files(selection: Selection, now: int) -> dict[str, Level]:
+    return texts(list(check_files(selection, scan(selection, ()), now)))
 
 
 @pytest.mark.nats
@@ -114,13 +106,13 @@ def test_files_are_left_out_for_a_reason_that_is_named(tmp_path: Path) -> None:
 
     found = of_files(selection, now)
 
-    assert found[f"{tmp_path}/a.log: 5 bytes"] is Mark.FINE
-    assert found[f"{tmp_path}/secret.log: left out by --exclude"] is Mark.LEFT_OUT
-    assert found[f"{tmp_path}/missing: is not there yet"] is Mark.BAD
+    assert found[f"{tmp_path}/a.log: 5 bytes"] is Level.FINE
+    assert found[f"{tmp_path}/secret.log: left out by --exclude"] is Level.LEFT_OUT
+    assert found[f"{tmp_path}/missing: is not there yet"] is Level.BAD
     (old,) = [text for text in found if "--ignore-older" in text]
-    assert (old.split(":")[0], found[old]) == (f"{tmp_path}/old.log", Mark.LEFT_OUT)
+    assert (old.split(":")[0], found[old]) == (f"{tmp_path}/old.log", Level.LEFT_OUT)
     (pipe,) = [text for text in found if "pipe.log" in text]
-    assert found[pipe] is Mark.LEFT_OUT
+    assert found[pipe] is Level.LEFT_OUT
 
 
 def test_what_permissions_forbid_is_named(open_folder: Path) -> None:
@@ -137,24 +129,24 @@ def test_limits_are_held_against_what_is_wanted() -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-    assert {finding.mark for finding in enough} == {Mark.FINE}
-    assert short[0].mark is Mark.BAD
+    assert {finding.level for finding in enough} == {Level.FINE}
+    assert short[0].level is Level.BAD
     assert "ulimit -n" in short[0].text
 
 
-def test_an_address_is_tried_and_let_go(free_port: Callable[[], int]) -> None:
+def test_an_address_in_use_is_bad_and_a_free_one_is_fine(
+    check: Call, tmp_path: Path, free_port: Callable[[], int]
+) -> None:
+    usual = ("--file", tmp_path, "--server", "nats://127.0.0.1:1", "--listen")
     with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = Address("127.0.0.1", other.getsockname()[1])
-        free = Address("127.0.0.1", free_port())
+        taken, free = f"127.0.0.1:{other.getsockname()[1]}", f"127.0.0.1:{free_port()}"
 
-        assert check_address(taken, in_use=False).mark is Mark.BAD
-        assert check_address(taken, in_use=True).mark is Mark.FINE
-        assert check_address(free, in_use=False) == check_address(free, in_use=False)
-        assert check_address(free, in_use=False).mark is Mark.FINE
+        assert f"BAD address {taken}: Address already in use" in check(*usual, taken).stdout
+        assert f"ok  address {free}: free" in check(*usual, free).stdout
 
 
 def test_a_finding_is_a_line_whatever_a_path_holds() -> None:
-    assert str(bad("/log/a\nok  b")) == "BAD /log/a\\nok  b"
+    assert str(Finding(Level.BAD, "/log/a\nok  b")) == "BAD /log/a\\nok  b"
 
 
 @pytest.mark.parametrize(

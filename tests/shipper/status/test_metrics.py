@@ -6,6 +6,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,7 @@ from shipper.publish.waiting import Waiting
 from shipper.status.live import ask
 from shipper.status.meter import Meter
 from shipper.status.metrics import FILES_SHOWN, Metrics
-from shipper.status.report import FileReport, HostReport, View, Vitals, ailment
-
-WELL = Vitals(is_moving=True, is_following=True, waiting_for="", unacknowledged=None)
+from shipper.status.report import FileReport, HostReport, Trouble, View
 
 
 def get(url: str) -> tuple[int, str]:
@@ -152,16 +151,22 @@ async def test_of_many_files_those_furthest_behind_have_a_series_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "word"),
+    ("changed", "word"),
     [
-        pytest.param(WELL, "", id="well"),
-        pytest.param(Vitals(True, True, "", 59.0), "", id="a slow acknowledgement"),
-        pytest.param(Vitals(True, True, "", 61.0), "acknowledged", id="none for long"),
-        pytest.param(Vitals(True, True, "the broker is full", None), "full", id="waiting"),
-        pytest.param(Vitals(True, False, "", None), "starting", id="starting"),
-        pytest.param(Vitals(False, True, "", None), "read", id="stuck"),
+        ({}, ""),
+        ({"unacknowledged_seconds": 59.0, "reading_seconds": 59.0}, ""),
+        ({"unacknowledged_seconds": 61.0}, "acknowledged"),
+        ({"waiting_for": "the broker is full"}, "full"),
+        ({"is_following": False}, "starting"),
+        ({"reading_seconds": 61.0}, "cannot be read"),
+        ({"troubles": (Trouble("-", "disk full"),)}, "disk full"),
+        ({"troubles": (Trouble("/log/x", "is not there yet"),)}, ""),
     ],
+    ids=str,
 )
-def test_what_ails_an_agent_is_said(seen: Vitals, word: str) -> None:
-    assert word in ailment(seen)
-    assert bool(word) == bool(ailment(seen))
+def test_an_agent_is_unhealthy_for_a_reason(changed: dict[str, Any], word: str) -> None:
+    report = replace(HostReport("web01", "", 0, running=True, files=()), **changed)
+
+    assert word in report.unhealthy_reason
+    assert bool(word) == bool(report.unhealthy_reason)
+    assert report.unhealthy_reason in report.status_line
