@@ -39,9 +39,6 @@ TAIL_BYTES = 64
 """How much is hashed of what stands before the offset."""
 
 
-_NOTHING = blake2b(b"", digest_size=8).hexdigest()  # one string for the thousands that need it
-
-
 class Match(Enum):
     """What a file seen now is to a cursor that we remember."""
 
@@ -57,7 +54,7 @@ class Match(Enum):
 
 def fingerprint(data: bytes) -> str:
     """Return the hash of a few bytes, as 16 hex digits."""
-    return blake2b(data, digest_size=8).hexdigest() if data else _NOTHING
+    return blake2b(data, digest_size=8).hexdigest()
 
 
 def identify(inode: int, head: bytes, tail: bytes) -> Identity:
@@ -90,43 +87,37 @@ def has_head(cursor: Cursor, head: bytes) -> bool:
 
 
 class Fingerprint:
-    """The bytes of one file that are kept; `tail` is what stands before the offset."""
+    """The bytes that recognise one file: the first that were ever seen, and `tail`, those before the position."""
 
     def __init__(self, cursor: Cursor, head: bytes, tail: bytes) -> None:
         """Begin at the cursor; `head` is what the file begins with now, read before or not."""
-        # of a file of which nothing was read only what it looked like is known
-        self._head = head[: min(cursor.identity.head_length, cursor.offset)]
+        self.beginning = head
         self.tail = tail
-        # what stands before the offset was not unpacked where the headers told that it is the end
-        skipped = len(tail) < cursor.identity.tail_length
-        self._known = cursor.identity if skipped else None
-        # a file that nothing was read of yet must be told apart from what replaces it, too
-        self._first = head
-
-    @property
-    def beginning(self) -> bytes:
-        """The first bytes that were ever seen in the file, read before or not."""
-        return max(self._head, self._first, key=len)
+        self._position = cursor.offset
+        # the bytes before the position are not known where gzip named it as the end
+        is_known = len(tail) >= cursor.identity.tail_length
+        self._taken_over = None if is_known else cursor.identity
 
     def identity(self, inode: int) -> Identity:
-        """Return what the file is recognised by at the offset."""
-        if self._known is not None:
-            return replace(self._known, inode=inode)
-        return identify(inode, self._head, self.tail)
+        """Return what the file is recognised by at the position."""
+        if self._taken_over is not None:
+            return replace(self._taken_over, inode=inode)
+        return identify(inode, self.beginning[: self._position], self.tail)
 
     def saw(self, head: bytes) -> None:
         """Take note of what the file begins with, of which nothing need have been read."""
-        self._first = max(self._first, head, key=len)
+        self.beginning = max(self.beginning, head, key=len)
 
     def skipped(self, length: int) -> None:
         """Take note that the file is read from `length` bytes on, all of them NULs; nothing was read yet."""
-        self._head, self.tail = self._first[:length], bytes(min(length, TAIL_BYTES))
+        self._position, self.tail = length, bytes(min(length, TAIL_BYTES))
 
     def took(self, run: bytes) -> None:
         """Take note that these bytes were read, and move behind them."""
-        self._known = None
-        if len(self._head) < HEAD_BYTES:
-            self._head += run[: HEAD_BYTES - len(self._head)]
-            self._first = self.beginning  # the same bytes need not be kept twice
+        self._taken_over = None
+        if self._position < HEAD_BYTES:
+            read = (self.beginning[: self._position] + run)[:HEAD_BYTES]
+            self.beginning = read + self.beginning[len(read) :]
+        self._position += len(run)
         whole = len(run) >= TAIL_BYTES
         self.tail = run[-TAIL_BYTES:] if whole else (self.tail + run)[-TAIL_BYTES:]
