@@ -30,9 +30,6 @@ _AHEAD = 64 * 1024
 _MOST_MEMORY = 128 * 1024 * 1024
 """Bytes for a dictionary; `xz -9` needs 65 MiB."""
 
-_PADDED = {Packing.GZIP, Packing.XZ}
-"""Zeros behind a stream are padding in these."""
-
 _ERRORS = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, EOFError, ValueError)
 
 
@@ -145,14 +142,13 @@ class Unpacker:
             self._input = os.pread(self._descriptor, _INPUT, self._at)
             self._at += len(self._input)
             self._exhausted = not self._input
-        if stream is not None and stream.eof and self._packing in _PADDED:
-            self._input = self._input.lstrip(b"\0")
-        if self._input and (stream is None or stream.eof):
-            stream, self._begun = _stream(self._packing), self.reached
-            self._stream = stream
-        if stream is not None and not stream.eof and not self._exhausted:
-            self._decompress(stream)
-        return not self._exhausted
+        if self._exhausted:
+            return False
+        if stream is None or stream.eof:
+            stream = self._stream = _stream(self._packing)
+            self._begun = self.reached
+        self._decompress(stream)
+        return True
 
     def _decompress(self, stream: _Stream) -> None:
         try:

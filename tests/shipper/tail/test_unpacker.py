@@ -126,13 +126,6 @@ def test_a_wrong_checksum_is_damage(packing: Packing, tmp_path: Path) -> None:
         assert unpacker.damage
 
 
-@pytest.mark.parametrize("packing", [Packing.GZIP, Packing.XZ])
-def test_zeros_behind_a_stream_are_padding(packing: Packing, tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(packed(b"a\n", packing) + bytes(8) + packed(b"b\n", packing))
-    with opened(tmp_path / "a") as descriptor:
-        assert drained(Unpacker(descriptor, packing), 100) == b"a\nb\n"
-
-
 @forms
 def test_no_more_is_held_than_was_asked_for(packing: Packing, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(packed(bytes(64 << 20), packing))
