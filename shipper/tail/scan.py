@@ -98,7 +98,7 @@ def scan(selection: Selection, lives: Iterable[str]) -> Scan:
     found = {pattern: lister.expand(pattern) for pattern in selection.patterns}
     wanted = dict.fromkeys(path for paths in found.values() for path in paths)
     groups = {*lives, *wanted}
-    folders = dict.fromkeys(os.path.dirname(path) for path in (*wanted, *groups))  # noqa: PTH120 - 10,000 of them
+    folders = dict.fromkeys(map(os.path.dirname, groups))
     siblings = lister.siblings(folders, groups)
     entries: dict[str, FileEntry] = {}
     troubles = [
@@ -106,17 +106,15 @@ def scan(selection: Selection, lives: Iterable[str]) -> Scan:
         for pattern, paths in found.items()
         if not paths
     ]
-    for path in {**wanted, **dict.fromkeys(siblings)}:
-        match _inspect(path, group_of(path, groups), path in wanted):
-            case FileEntry() as entry:
-                # a link to a file that is shown itself is that file, also while its own name is not there yet
-                if entry.real == path or entry.real not in wanted:
-                    entries[path] = entry
-            case Notice() as trouble if path in found or trouble.kind is not NoticeKind.MISSING:
-                troubles.append(trouble)
-            case _:
-                pass  # a folder that a glob shows, a sibling that has just gone
-    links = [os.path.dirname(e.real) for e in entries.values() if e.real != e.path]  # noqa: PTH120 - see above
+    for path in {**wanted, **siblings}:
+        seen = _inspect(path, group_of(path, groups), path in wanted)
+        # a link to a file that is shown itself is that file, also while its own name is not there yet
+        if isinstance(seen, FileEntry) and (seen.real == path or seen.real not in wanted):
+            entries[path] = seen
+        # a glob may show folders, and what is gone by now
+        elif isinstance(seen, Notice) and (path in found or seen.kind is not NoticeKind.MISSING):
+            troubles.append(seen)
+    links = [os.path.dirname(e.real) for e in entries.values() if e.real != e.path]  # noqa: PTH120 - 10,000 of them
     return Scan(
         tuple(entry for entry in entries.values() if not _is_beside_original(entry, entries)),
         (*troubles, *lister.troubles),
@@ -131,7 +129,7 @@ def changed_since(shown: Scan, groups: Collection[str], selection: Selection) ->
 
     It came, or was renamed, while or after the folders were listed. Raises OSError as `scan` does.
     """
-    folders = dict.fromkeys(os.path.dirname(group) for group in groups)  # noqa: PTH120 - see above
+    folders = dict.fromkeys(map(os.path.dirname, groups))
     siblings = _Lister(selection).siblings(folders, shown.groups)
     seen = {entry.key.inode for entry in shown.entries}
     changed = (p for p, i in siblings.items() if i not in seen and shown.siblings.get(p) != i)
