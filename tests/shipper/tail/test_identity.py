@@ -1,13 +1,16 @@
-"""What a file seen now is to a cursor that is remembered."""
+"""What a file is to a cursor that is remembered, and what a file is recognised by while it is read."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shipper.positions import Cursor
-from shipper.tail.identity import Match, identify, judge
+from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, Fingerprint, Match, identify, judge
 
 READ = b"one\ntwo\nthree\n"
 CURSOR = Cursor("f", "/log/app.log", len(READ), identify(7, READ, READ[-4:]), seen=0)
 UNREAD = Cursor("f", "/log/app.log", 0, identify(7, b"", b""), seen=0)
+LONG = Cursor("f", "/log/app.log", 1030, identify(7, b"#" * 1024, b"first\n"), seen=0)
 
 
 @pytest.mark.parametrize(
@@ -22,6 +25,7 @@ UNREAD = Cursor("f", "/log/app.log", 0, identify(7, b"", b""), seen=0)
         pytest.param(CURSOR, 8, READ + b"four\n", Match.COPY, id="copied"),
         pytest.param(CURSOR, 8, READ[:-1], Match.OTHER, id="copied in part"),
         pytest.param(CURSOR, 8, b"six\n" * 9, Match.OTHER, id="another file"),
+        pytest.param(LONG, 7, b"#" * 1024 + b"other\n", Match.TRUNCATED, id="first kilobyte alone"),
         pytest.param(UNREAD, 7, b"anything", Match.SAME, id="nothing read yet"),
         pytest.param(UNREAD, 8, b"anything", Match.OTHER, id="nothing to compare"),
     ],
@@ -35,8 +39,34 @@ def test_a_file_is_judged_by_inode_head_and_tail(
     assert judge(cursor, inode, len(content), content[:1024], tail) is expected
 
 
-def test_a_file_with_the_same_first_kilobyte_and_another_tail_was_truncated() -> None:
-    head = b"#" * 1024
-    cursor = Cursor("f", "/log/app.log", 1030, identify(7, head, b"first\n"), seen=0)
+@given(
+    runs=st.lists(st.binary(min_size=1, max_size=2 * HEAD_BYTES), max_size=6),
+    seen=st.integers(0, HEAD_BYTES),
+)
+def test_however_it_is_seen_and_read_it_is_recognised_by_the_same_bytes(
+    runs: list[bytes], seen: int
+) -> None:
+    content = b"".join(runs)
+    file = Fingerprint(UNREAD, content[: seen // 2], b"")
+    file.saw(content[:HEAD_BYTES][:seen])
+    file.saw(b"")  # cut short since: what was seen stays known
+    position = 0
 
-    assert judge(cursor, 7, 4000, head, b"other\n") is Match.TRUNCATED
+    for run in runs:
+        assert file.identity(7) == identify(
+            7, content[: min(position, HEAD_BYTES)], content[:position][-TAIL_BYTES:]
+        )
+        file.took(run)
+        position += len(run)
+
+    assert file.beginning == content[: max(seen, min(position, HEAD_BYTES))][:HEAD_BYTES]
+
+
+def test_a_position_taken_over_without_its_bytes_keeps_its_identity_until_a_read() -> None:
+    identity = identify(3, b"one\n", b"one\n")
+    known = Fingerprint(Cursor("f1", "/log/a", 4, identity, 0), b"one\n", b"")
+
+    assert known.identity(7).tail_hash == identity.tail_hash
+    assert known.identity(7).inode == 7
+    known.took(b"two\n")
+    assert known.identity(7).tail_hash != identity.tail_hash
