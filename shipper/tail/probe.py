@@ -4,7 +4,6 @@ Blocks, so it runs in a thread; keeps nothing open.
 """
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -39,8 +38,8 @@ class Ask:
 class Sample:
     """The first bytes of a file, its size, and by file id the bytes before the position of each cursor.
 
-    `ends` holds, by size, the bytes before that size: of a rotated file before its own, of a live one before those of
-    all rotated files of its group, so that a copy of it is known.
+    `ends` holds, by size, the bytes before that size: of a rotated file before its own, of a live one also before
+    those of the rotated files that may be copies of it.
 
     Of a compressed file only cursors that its head fits have tails, and `size` is at least what it is known to be.
     `ended` are the cursors at the end that the file itself names: nothing was decompressed for them. `is_partial` says
@@ -83,22 +82,19 @@ def sample(
     """
     found: dict[FileKey, Sample | Notice] = {}
     lives = {ask.entry.group: ask.entry for ask in asks if ask.entry.is_live}
-    sizes: defaultdict[str, set[int]] = defaultdict(set)
-    for ask in asks:
-        if not ask.entry.is_live and ask.entry.packed is None:
-            sizes[ask.entry.group].add(ask.entry.size)
     for ask in sorted(asks, key=_order):
-        entry = ask.entry
-        live_entry = lives.get(entry.group)
-        live = found.get(live_entry.key) if live_entry else None
-        head = live.head if isinstance(live, Sample) else b""
-        seen = _probe(ask, sizes[entry.group] if entry.is_live else {entry.size}, head, is_over)
+        entry, live = ask.entry, lives.get(ask.entry.group)
+        before = found.get(live.key) if live else None
+        if live is None or entry is live or not isinstance(before, Sample):
+            seen = _probe(ask, is_over=is_over)
+        else:
+            seen = _probe(ask, live_head=before.head, is_over=is_over)
+            again = _compare(live, before, seen)
+            if again is None:
+                continue  # the live file changed meanwhile: whether this is a copy of it is not known
+            found[live.key] = again
         if seen is not None:
             found[entry.key] = seen
-        if entry.packed and isinstance(seen, Sample) and live_entry and isinstance(live, Sample):
-            again = _probe(Ask(live_entry, ()), seen.ends) if seen.ends else None
-            if isinstance(again, Sample):
-                found[live_entry.key] = replace(live, ends={**live.ends, **again.ends})
     return found
 
 
@@ -106,9 +102,24 @@ def _order(ask: Ask) -> tuple[bool, bool]:
     return not ask.entry.is_live, ask.entry.packed is not None
 
 
+def _compare(live: FileEntry, before: Sample, rotated: Sample | Notice | None) -> Sample | None:
+    """Return the live file's sample with the bytes before the rotated file's size; None if it is not as it was."""
+    if not (isinstance(rotated, Sample) and rotated.ends and before.head.startswith(rotated.head)):
+        return before
+    again = _probe(Ask(live, ()), sizes=rotated.ends)
+    if (
+        isinstance(again, Sample)
+        and again.size >= before.size
+        and again.head.startswith(before.head)
+    ):
+        return replace(before, ends={**before.ends, **again.ends})
+    return None
+
+
 def _probe(
     ask: Ask,
-    sizes: Collection[int],
+    *,
+    sizes: Collection[int] = (),
     live_head: bytes = b"",
     is_over: Callable[[], bool] = lambda: False,
 ) -> Sample | Notice | None:
@@ -136,7 +147,7 @@ def _probe(
 def _plain(descriptor: int, status: os.stat_result, ask: Ask, sizes: Collection[int]) -> Sample:
     head = os.pread(descriptor, HEAD_BYTES, 0)
     tails = {c.file: _before(descriptor, c.offset, c.identity.tail_length) for c in ask.cursors}
-    ends = {size: _before(descriptor, size, TAIL_BYTES) for size in sizes}
+    ends = {n: _before(descriptor, n, TAIL_BYTES) for n in {status.st_size, *sizes}}
     last = _last_line(descriptor, status.st_size) if ask.from_end else None
     hole, begin = _hole(descriptor, status.st_blksize) if head.startswith(b"\0") else (0, 0)
     return Sample(status.st_size, head, tails, ends, last=last, hole=hole, begin=begin)
@@ -175,8 +186,7 @@ def _compressed(descriptor: int, content: Unpacker, ask: Ask, live_head: bytes) 
     if ended := [cursor for cursor in large if gzip_ends_at(descriptor, cursor.offset)]:
         return Sample(ended[0].offset, head, {}, {}, frozenset(c.file for c in ended))
     tails = _tails(content, likely)
-    is_copy = head and live_head and live_head[: len(head)] == head[: len(live_head)]
-    ends = _end(content) if is_copy else {}
+    ends = _end(content) if head and live_head.startswith(head) else {}
     at_end = content.is_at_end()
     size = content.reached if at_end else content.reached + 1
     partial = at_end and not content.is_complete and not content.damage
