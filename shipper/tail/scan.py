@@ -6,7 +6,7 @@ Blocks, so it runs in a thread; reads no file and remembers nothing.
 import errno
 import os
 import stat
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -175,16 +175,9 @@ class _Lister:
         `**` enters no hidden folder, and none through a symbolic link, so that links cannot lead it in circles; a
         folder that `*` or its name leads to may be a link.
         """
-        *parts, name = pattern.split("/")[1:]
-        if name == "**":
-            parts, name = [*parts, "**"], "*"
-        folders = [""]
-        for part in parts:
-            folders = list(dict.fromkeys(path for f in folders for path in self._enter(f, part)))
-        self.folders.update(dict.fromkeys(folder or "/" for folder in folders))
-        shown = [pattern]
-        if has_magic(pattern):
-            shown = [path for folder in folders for path in self._matching(folder, name)]
+        shown = set(self._expand("", pattern.split("/")[1:]))
+        if not has_magic(pattern):
+            shown = {pattern}
         return sorted(path for path in shown if not self._selection.excludes_file(path))
 
     def siblings(self, folders: Iterable[str], groups: Collection[str]) -> dict[str, int]:
@@ -198,30 +191,32 @@ class _Lister:
             if group_of(path, groups) != path and not self._selection.excludes_file(path)
         }
 
-    def _enter(self, folder: str, part: str) -> list[str]:
-        if not has_magic(part):
-            return [f"{folder}/{part}"]
+    def _expand(self, folder: str, parts: Sequence[str]) -> Iterator[str]:
+        name, rest = parts[0], parts[1:]
+        if rest and not has_magic(name):
+            yield from self._expand(f"{folder}/{name}", rest)
+            return
         self.folders[folder or "/"] = None
-        if part != "**":
-            return self._subfolders(folder, part, links=True)
-        found = [folder]
-        for above in found:
-            self.folders[above or "/"] = None
-            found += self._subfolders(above, "*", links=False)
-        return found
+        if name == "**":
+            yield from self._expand(folder, rest or ["*"])
+            for inside in self._subfolders(folder, "*", links=False):
+                yield from self._expand(inside, parts)
+        elif rest:
+            for inside in self._subfolders(folder, name, links=True):
+                yield from self._expand(inside, rest)
+        elif has_magic(name):
+            yield from (f"{folder}/{entry.name}" for entry in self._matching(folder, name))
+        elif os.path.lexists(f"{folder}/{name}"):
+            yield f"{folder}/{name}"
 
     def _subfolders(self, folder: str, part: str, *, links: bool) -> list[str]:
-        matches = pattern_of(part).fullmatch
-        inside = (e for e in self._list(folder) if matches(e.name) and _is_folder(e, links=links))
-        paths = (f"{folder}/{entry.name}" for entry in inside)
+        inside = [e for e in self._matching(folder, part) if _is_folder(e, links=links)]
+        paths = [f"{folder}/{entry.name}" for entry in inside]
         return [path for path in paths if not self._selection.excludes(path)]
 
-    def _matching(self, folder: str, name: str) -> list[str]:
-        if has_magic(name):
-            matches = pattern_of(name).fullmatch
-            return [f"{folder}/{e.name}" for e in self._list(folder) if matches(e.name)]
-        path = f"{folder}/{name}"
-        return [path] if os.path.lexists(path) else []
+    def _matching(self, folder: str, name: str) -> Iterator[os.DirEntry[str]]:
+        matches = pattern_of(name).fullmatch
+        return (entry for entry in self._list(folder) if matches(entry.name))
 
     def _list(self, folder: str) -> Sequence[os.DirEntry[str]]:
         found = self._listed.get(folder)
