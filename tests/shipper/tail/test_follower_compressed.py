@@ -22,6 +22,13 @@ async def host(tmp_path: Path) -> AsyncIterator[Host]:
     await host.follower.close()
 
 
+async def ship_out(host: Host) -> None:
+    """Ship until the last lines of rotated files were waited for."""
+    for _ in range(3):
+        await host.ship()
+        host.later += 6 * SECOND
+
+
 def spans(host: Host) -> list[str]:
     return [str(block.section.span) for block in host.blocks]
 
@@ -70,9 +77,7 @@ async def test_files_never_seen_are_read_whole_oldest_first(
         await host.restart()
     host.later += 6 * SECOND
 
-    for _ in range(3):
-        await host.ship()
-        host.later += 6 * SECOND
+    await ship_out(host)
 
     assert host.shipped == b"1\n2\n3\n4\n5\n"
 
@@ -88,9 +93,7 @@ async def test_a_file_read_to_its_end_and_then_compressed_is_not_read_again(
     await host.ship()
     host.pack("app.log.1", packing)
     host.write("app.log", b"3\n")
-    for _ in range(3):
-        await host.ship()
-        host.later += 6 * SECOND
+    await ship_out(host)
     await host.restart()
     await host.ship()
     host.move("app.log.1" + packing.value, "app.log.2" + packing.value)
@@ -121,9 +124,7 @@ async def test_a_file_that_two_agents_found_and_one_of_them_shipped_is_not_read_
     host.move("app.log", "app.log.1")
     host.pack("app.log.1", packing)
     host.write("app.log", b"4\n")
-    for _ in range(3):
-        await host.ship()
-        host.later += 6 * SECOND
+    await ship_out(host)
 
     assert host.shipped == content + b"3\n4\n"
     assert set(host.positions.files) == {str(span).partition(":")[0] for span in spans(host)}
@@ -189,9 +190,7 @@ async def test_a_copy_in_the_making_is_left_while_its_original_stands_there(
     (host.folder / f"app.log.1{packing.value}").write_bytes(data)
     (host.folder / "app.log.1").unlink()
     host.write("app.log", b"3\n")
-    for _ in range(3):
-        await host.ship()
-        host.later += 6 * SECOND
+    await ship_out(host)
 
     assert host.shipped == b"1\n" + LONG + b"3\n"
 
@@ -206,9 +205,7 @@ async def test_an_original_removed_while_it_is_open_is_read_from_there(
     host.move("app.log", "app.log.1")
     host.pack("app.log.1", packing)
     host.write("app.log", b"3\n")
-    for _ in range(3):
-        await host.ship()
-        host.later += 6 * SECOND
+    await ship_out(host)
 
     assert host.shipped == b"1\n" + LONG + b"3\n"
     assert {str(b.section.span).partition(":")[0] for b in host.blocks} == {"id0", "id1"}
@@ -227,9 +224,7 @@ async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_on
     host.write("app.log", b"3\n")
     await host.restart()
 
-    for _ in range(3):
-        await host.ship()
-        host.later += 6 * SECOND
+    await ship_out(host)
 
     (notice,) = host.said(NoticeKind.DAMAGED)
     before = host.shipped.removesuffix(b"3\n")
