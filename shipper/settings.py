@@ -96,11 +96,11 @@ class ShipperSettings(AccessSettings):
     )
     watch: bool = Field(
         True,
-        description="Be told of changes where the file system tells of them (inotify); without, only poll.",
+        description="Notice changes sooner by inotify; without, only poll.",
     )
     poll_every: Annotated[Duration, Field(gt=timedelta(0))] = Field(
         timedelta(seconds=1),
-        description="How often to look at sizes where nothing tells of changes (NFS, no watches left, --no-watch).",
+        description="How often to look at every file and folder, besides inotify; more rarely when that takes long.",
     )
     server: Servers = Field(
         ("nats://127.0.0.1:4222",),

@@ -1,7 +1,7 @@
 """Finds the files, reads whole lines from them, and remembers how far it has read (not how far is acknowledged).
 
     directories --scan--> catalogue --groups--> tailers --read, cut--> blocks
-       watcher: wakes, marks files as changed and scans as due
+       changes: wakes, marks files as changed and scans as due
 
 Publishes nothing. A scan decides what every file is; a gathering only reads, and what it finds doubtful it leaves to the
 next scan.
@@ -266,7 +266,7 @@ class Follower:
 
     @property
     def patience(self) -> float:
-        """After how many seconds to gather again although nothing was heard; infinite while all is listened to."""
+        """After how many seconds to gather again although nothing was heard."""
         return self._attention.patience
 
     def states(self) -> list[FileState]:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from broker.wire.message import Section, Span
 from shipper.positions import Cursor
@@ -18,9 +17,6 @@ from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import age
 from shipper.tail.reader import Block, Limits, Reading, Request, count_lines
 from shipper.tail.scan import FileEntry
-
-if TYPE_CHECKING:
-    from shipper.tail.watcher import Glimpse
 
 __all__ = ["LINE_PATIENCE", "FileState", "Stage", "Tailer"]
 
@@ -182,14 +178,14 @@ class Tailer:
         if not self.dirty:
             self.dirty, self.stirred = True, now
 
-    def differs(self, seen: "Glimpse") -> bool:
-        """Whether the file is not as it was when it was last read: a reading will tell what became of it.
+    def differs(self, size: int, modified: int) -> bool:
+        """Whether a file of this size and time is not as it was when it was last read; a reading tells what became of it.
 
         A compressed one, when it is not as it was sighted.
         """
         if (packed := self.entry.packed) is not None:
-            return (seen.size, seen.modified) != (packed.stored, self.entry.modified)
-        return seen.size != self._end or seen.modified != self._modified
+            return (size, modified) != (packed.stored, self.entry.modified)
+        return size != self._end or modified != self._modified
 
     def recognised(self, head: bytes, size: int) -> None:
         """Take note of what the file begins with and how large it is, once it is known to be the one it was."""

@@ -1,0 +1,336 @@
+"""How changes are noticed: heard by inotify, by the size of what grows, or by polling; none is missed in between."""
+
+import asyncio
+import ctypes
+import errno
+import itertools
+import os
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from watchdog.observers import inotify_c
+
+from shipper.tail.follower import Follower
+from shipper.tail.notices import Notice, NoticeKind
+from shipper.tail.paths import Selection
+
+SOON = 40.0  # seconds, on a machine that is busy with other things
+NEVER = 3600.0
+
+
+class Agent:
+    """A follower and the loop around it, as the program has it, without a broker."""
+
+    def __init__(self, folder: Path, poll_every: float = NEVER, listen: bool = True) -> None:
+        numbers = itertools.count()
+        self.folder = folder
+        self.got = b""
+        self.notices: list[Notice] = []
+        self.follower = Follower(
+            Selection.of([str(folder / "*.log")]),
+            [],
+            new_id=lambda: f"id{next(numbers)}",
+            clock=time.time_ns,
+            poll_every=poll_every,
+            listen=listen,
+        )
+
+    async def step(self, longest: float) -> None:
+        """Take what there is and wait for more, as the loop of the program does, but never look without a reason."""
+        if self.follower.look_due:
+            self.notices += await self.follower.look()
+        blocks = await self.follower.gather(1 << 22)
+        self.got += b"".join(block.lines for block in blocks)
+        if not blocks and not self.follower.look_due:
+            await self.follower.wait(min(longest, self.follower.patience))
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        async with asyncio.timeout(SOON):
+            while not done():
+                await self.step(longest=0.1)
+
+    async def until_got(self, lines: bytes) -> None:
+        await self.until(lambda: self.got.endswith(lines))
+
+    async def until_noticed(self, kind: NoticeKind) -> None:
+        await self.until(lambda: any(notice.kind is kind for notice in self.notices))
+
+    async def until_quiet(self) -> None:
+        """Go on until nothing grows."""
+        await self.until(lambda: self.follower.patience > SOON and not self.follower.look_due)
+
+    def write(self, name: str, data: bytes) -> None:
+        with (self.folder / name).open("ab") as file:
+            file.write(data)
+
+    def lines_of(self, name: str) -> list[bytes]:
+        return [line for line in self.got.splitlines() if line.startswith(name.encode())]
+
+    def said_of_watches(self) -> list[str]:
+        return [n.text for n in self.notices if n.kind is NoticeKind.UNWATCHED]
+
+
+@pytest.fixture
+async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
+    agent = Agent(tmp_path)
+    yield agent
+    await agent.follower.close()
+
+
+@pytest.fixture
+async def poller(tmp_path: Path) -> AsyncIterator[Agent]:
+    agent = Agent(tmp_path, poll_every=0.05)
+    yield agent
+    await agent.follower.close()
+
+
+async def test_every_write_is_heard_whatever_comes_between_them(agent: Agent) -> None:
+    chance = random.Random(7)
+    count = dict.fromkeys(("a", "b", "c"), 0)
+    pauses = (0.0, 0.001, 0.03, 0.2, 0.95, 1.0, 1.02, 1.05, 1.08)
+
+    async def write() -> None:
+        for _ in range(12):
+            for _ in range(chance.randrange(1, 5)):
+                name = chance.choice(list(count))
+                agent.write(f"{name}.log", b"%b%04d\n" % (name.encode(), count[name]))
+                count[name] += 1
+            await asyncio.sleep(chance.choice(pauses))
+
+    writing = asyncio.create_task(write())
+    while not writing.done():
+        await agent.step(longest=0.01)
+    await agent.until(lambda: len(agent.got.splitlines()) == sum(count.values()))
+
+    for name, number in count.items():
+        assert agent.lines_of(name) == [b"%b%04d" % (name.encode(), n) for n in range(number)]
+
+
+async def test_a_file_that_comes_right_before_its_folder_is_watched_is_found_at_once(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_watch = inotify_c.inotify_add_watch
+
+    def late(descriptor: int, path: bytes, mask: int) -> int:
+        if not (agent.folder / "app.log").exists():
+            agent.write("app.log", b"1\n")
+        return add_watch(descriptor, path, mask)
+
+    await asyncio.sleep(0.1)  # the folder itself is not new
+    monkeypatch.setattr(inotify_c, "inotify_add_watch", late)
+
+    await agent.until_got(b"1\n")
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before its watch", "after it"])
+async def test_a_write_while_the_watch_is_set_is_noticed_and_so_is_the_next(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    add_watch, writes = inotify_c.inotify_add_watch, itertools.count(2)
+
+    def busy(descriptor: int, path: bytes, mask: int) -> int:
+        is_file = mask & inotify_c.InotifyConstants.IN_MODIFY
+        if before and is_file:
+            agent.write("a.log", b"%d\n" % next(writes))
+        number = add_watch(descriptor, path, mask)
+        if not before and is_file:
+            agent.write("a.log", b"%d\n" % next(writes))
+            time.sleep(0.05)  # the loop hears of it before the watch is known
+        return number
+
+    agent.write("a.log", b"1\n")
+    await agent.until_quiet()
+    with monkeypatch.context() as patch:
+        patch.setattr(inotify_c, "inotify_add_watch", busy)
+        agent.write("a.log", b"x\n")
+        await agent.until(lambda: b"2\n" in agent.got)
+    await agent.until_quiet()
+    agent.write("a.log", b"end\n")
+
+    await agent.until_got(b"end\n")
+
+
+async def test_a_file_that_became_quiet_is_heard_at_once(agent: Agent) -> None:
+    agent.write("a.log", b"1\n")
+    await agent.until_quiet()
+    for number in range(2, 4):
+        agent.write("a.log", b"%d\n" % number)
+        await agent.until_got(b"%d\n" % number)
+        await agent.until_quiet()
+
+    assert agent.got == b"1\n2\n3\n"
+
+
+async def test_a_busy_file_is_not_watched(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_watch, watches = inotify_c.inotify_add_watch, itertools.count()
+
+    def count(descriptor: int, path: bytes, mask: int) -> int:
+        next(watches)
+        return add_watch(descriptor, path, mask)
+
+    agent.write("a.log", b"0\n")
+    await agent.until_quiet()
+    monkeypatch.setattr(inotify_c, "inotify_add_watch", count)
+    for number in range(1, 500):
+        agent.write("a.log", b"%d\n" % number)
+        if number % 50 == 0:
+            await agent.step(longest=0.01)
+    await agent.until_got(b"499\n")
+
+    # a slow machine may have seen it quiet in between
+    assert next(watches) < 5
+
+
+async def test_a_file_that_is_cut_off_while_it_is_quiet_is_looked_at(agent: Agent) -> None:
+    agent.write("a.log", b"one\ntwo\n")
+    await agent.until_got(b"one\ntwo\n")
+    await agent.until_quiet()
+
+    os.truncate(agent.folder / "a.log", 0)
+    await agent.until_noticed(NoticeKind.TRUNCATED)
+    agent.write("a.log", b"3\n")
+
+    await agent.until(lambda: agent.got == b"one\ntwo\n3\n")
+
+
+async def test_a_file_that_is_cut_off_while_it_grows_is_looked_at(agent: Agent) -> None:
+    agent.write("a.log", b"one\n")
+    await agent.until_quiet()
+    agent.write("a.log", b"two\n")
+    await agent.until_got(b"one\ntwo\n")
+
+    os.truncate(agent.folder / "a.log", 0)
+
+    await agent.until_noticed(NoticeKind.TRUNCATED)
+
+
+@pytest.fixture
+def queue_length() -> int:
+    most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    if most > 50_000:
+        pytest.skip("the queue is too long here to be filled in a test")
+    return most
+
+
+async def test_after_the_queue_ran_over_everything_is_looked_at(
+    agent: Agent, queue_length: int
+) -> None:
+    agent.write("a.log", b"1\n")
+    agent.write("b.log", b"1\n")
+    await agent.until_quiet()
+    for number in range(queue_length // 2 + 10):  # the loop reads nothing meanwhile
+        name = agent.folder / f"flood{number % 2}"
+        name.touch()
+        name.unlink()
+    agent.write("a.log", b"2\n")
+    agent.write("c.log", b"new\n")
+
+    await agent.until(lambda: b"new\n" in agent.got and agent.got.count(b"2\n") == 1)
+    await agent.until_quiet()
+    for name in ("a.log", "b.log"):
+        agent.write(name, b"3\n")
+    await agent.until(lambda: agent.got.count(b"3\n") == 2)
+
+
+async def test_a_watch_stays_with_the_file_that_it_was_set_for(agent: Agent) -> None:
+    agent.write("a.log", b"1\n")
+    agent.write("b.log", b"1\n")
+    await agent.until_quiet()
+    (agent.folder / "a.log").rename(agent.folder / "a.log.2")
+    (agent.folder / "b.log").rename(agent.folder / "a.log")
+    await agent.until_quiet()
+
+    with (agent.folder / "a.log.2").open("ab") as stale:
+        stale.write(b"stale\n")
+
+    await agent.until(lambda: b"stale\n" in agent.got)
+
+
+async def test_lines_that_went_out_of_memory_while_the_file_grew_are_read_all_the_same(
+    agent: Agent,
+) -> None:
+    agent.write("a.log", b"one\n")
+    await agent.until_quiet()
+    for number in range(5):
+        agent.write("a.log", b"%d\n" % number)
+        with (agent.folder / "a.log").open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        await agent.until_got(b"%d\n" % number)
+
+    assert agent.got == b"one\n0\n1\n2\n3\n4\n"
+
+
+async def _is_polled(agent: Agent) -> None:
+    for name in ("a.log", "b.log", "c.log"):
+        agent.write(name, b"1\n")
+    await agent.until(lambda: agent.got == b"1\n1\n1\n")
+    for name in ("a.log", "b.log", "c.log"):
+        agent.write(name, b"2\n")
+    await agent.until(lambda: agent.got.count(b"2\n") == 3)
+    (agent.folder / "a.log").rename(agent.folder / "a.log.1")
+    agent.write("a.log", b"3\n")
+    await agent.until_got(b"3\n")
+    agent.write("d.log", b"late\n")
+    await agent.until_got(b"late\n")
+    os.truncate(agent.folder / "a.log", 0)
+    await agent.until_noticed(NoticeKind.TRUNCATED)
+
+
+async def test_without_inotify_everything_is_polled_without_a_word(tmp_path: Path) -> None:
+    agent = Agent(tmp_path, poll_every=0.05, listen=False)
+
+    await _is_polled(agent)
+
+    await agent.follower.close()
+    assert agent.said_of_watches() == []
+
+
+async def test_what_inotify_does_not_hear_is_polled(
+    poller: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as on NFS, when another machine writes: a watch is set, and nothing comes of it
+    numbers = itertools.count(1)
+    monkeypatch.setattr(inotify_c, "inotify_add_watch", lambda *_: next(numbers))
+
+    await _is_polled(poller)
+
+    assert poller.said_of_watches() == []
+
+
+@pytest.mark.parametrize("allowed", [0, 2, 3], ids=["no folder", "no file", "one file"])
+async def test_where_watches_run_out_it_is_said_once_and_the_rest_is_polled(
+    poller: Agent, monkeypatch: pytest.MonkeyPatch, allowed: int
+) -> None:
+    add_watch, watches = inotify_c.inotify_add_watch, itertools.count()
+
+    def add(descriptor: int, path: bytes, mask: int) -> int:
+        if next(watches) < allowed:
+            return add_watch(descriptor, path, mask)
+        ctypes.set_errno(errno.ENOSPC)
+        return -1
+
+    monkeypatch.setattr(inotify_c, "inotify_add_watch", add)
+
+    await _is_polled(poller)
+
+    (text,) = poller.said_of_watches()
+    assert "max_user_watches" in text
+
+
+async def test_where_instances_run_out_all_is_polled(
+    poller: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def init() -> int:
+        ctypes.set_errno(errno.EMFILE)
+        return -1
+
+    monkeypatch.setattr(inotify_c, "inotify_init", init)
+
+    await _is_polled(poller)
+
+    (text,) = poller.said_of_watches()
+    assert "max_user_instances" in text
