@@ -44,7 +44,7 @@ from shipper.session import (
 from shipper.settings import ShipperSettings, reload
 from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import PATH, Spool
-from shipper.status.live import StatusSocket
+from shipper.status.live import status_socket
 from shipper.status.meter import Meter
 from shipper.status.report import View
 from shipper.tail.follower import Follower
@@ -139,7 +139,7 @@ class Agent:
 
             pages = {"/metrics": Metrics(self._view).page, "/healthz": self._health}
             yield Listening(address, pages)
-        yield StatusSocket(self._context.host, self._view.report)
+        yield status_socket(self._context.host, self._view.report)
 
     def _health(self) -> Page:
         return health_page(self._view.report().unhealthy_reason)

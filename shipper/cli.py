@@ -39,7 +39,6 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     # one that comes before the agent can read its settings again waits until it can
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     settings = _settings(options)
-    _require_files(settings)
     host = _host(settings)
     log_to_stderr(settings)
     import asyncio
@@ -60,10 +59,11 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
     """Show how far each file is shipped; works whether or not an agent runs."""
     import asyncio
 
+    from shipper.status.broker import stored
     from shipper.status.live import ask
-    from shipper.status.show import render, render_json, stored
+    from shipper.status.show import render, render_json
 
-    settings = _settings(_merged(context, options))
+    settings = given(ShipperSettings, _merged(context, options))
     heard = ask(settings.host)
     for sentence in (*heard.broken, *heard.not_asked):
         click.echo(sentence, err=True)
@@ -80,7 +80,6 @@ def _check(context: click.Context, /, **options: Any) -> int:
     from shipper.status.check import Level, check
 
     settings = _settings(_merged(context, options))
-    _require_files(settings)
     findings = list(check(settings, _host(settings)))
     for finding in findings:
         click.echo(str(finding))
@@ -94,25 +93,22 @@ def _merged(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settings(options: dict[str, Any]) -> ShipperSettings:
-    return given(ShipperSettings, options)
-
-
-def _reread(options: dict[str, Any]) -> ShipperSettings:
-    try:
-        settings = _settings(options)
-        _require_files(settings)
-    except click.UsageError as error:
-        raise ConfigurationError(error.format_message()) from None
-    return settings
-
-
-def _require_files(settings: ShipperSettings) -> None:
+    """Return the settings of an agent, which has files to follow, or standard input."""
+    settings = given(ShipperSettings, options)
     if not any(settings.file):
         raise click.UsageError(
             "--file is required (or LOGSHIPPER_FILE, or file in the --config file)"
         )
     if settings.file == ("-",):
         _require_input(settings)
+    return settings
+
+
+def _reread(options: dict[str, Any]) -> ShipperSettings:
+    try:
+        return _settings(options)
+    except click.UsageError as error:
+        raise ConfigurationError(error.format_message()) from None
 
 
 def _require_input(settings: ShipperSettings) -> None:

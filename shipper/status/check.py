@@ -19,10 +19,10 @@ from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.client.rights import may_publish
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, partitions_in
 from broker.wire.subjects import Subject, host_filter, registry_consumer
-from shipper.agent import connection_for, reasons_for
 from shipper.publish.claim import Registry
 from shipper.settings import ShipperSettings
 from shipper.spool import PATH
+from shipper.status.broker import connected
 from shipper.status.live import ask
 from shipper.tail.notices import NoticeKind
 from shipper.tail.open_files import most_open_files
@@ -33,7 +33,7 @@ __all__ = ["Finding", "Level", "check", "check_files", "check_limits"]
 
 _ENOUGH_FILES = 100
 """Open files with which any number of files can be followed well."""
-_INOTIFY = Path("/proc/sys/fs/inotify")
+_INOTIFY_WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
 
 
 class Level(Enum):
@@ -104,21 +104,12 @@ def check_limits(directories: int, files: int) -> Iterator[Finding]:
     # idle files are closed and opened again; a file that is deleted or renamed while it is closed may not be found again
     enough = most >= min(files, _ENOUGH_FILES)
     yield _finding(text, "" if enough else "; raise LimitNOFILE or ulimit -n")
-    watches = _number(_INOTIFY / "max_user_watches")
-    if watches is not None:
-        text = f"{watches} inotify watches allowed, {directories} folders to watch"
-        enough = watches >= directories
-        yield _finding(text, "" if enough else "; raise fs.inotify.max_user_watches")
-    if _number(_INOTIFY / "max_user_instances") == 0:
-        text = "no inotify instances allowed; raise fs.inotify.max_user_instances"
-        yield Finding(Level.BAD, text)
-
-
-def _number(path: Path) -> int | None:
     try:
-        return int(path.read_text())
+        watches = int(_INOTIFY_WATCHES.read_text())
     except (OSError, ValueError):
-        return None
+        return
+    text = f"{watches} inotify watches allowed, {directories} folders to watch"
+    yield _finding(text, "" if watches >= directories else "; raise fs.inotify.max_user_watches")
 
 
 def _check_running(host: str) -> Iterator[Finding]:
@@ -134,14 +125,9 @@ def _check_running(host: str) -> Iterator[Finding]:
 
 def _check_address(address: Address, *, in_use: bool) -> Finding:
     """Say whether `--listen` could listen; with `in_use` an agent of ours may be doing so."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
-        family, kind, _, _, place = socket.getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM
-        )[0]
-        with socket.socket(family, kind) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(place)
-            probe.listen(1)
+        socket.create_server((address.host, address.port), family=family).close()
     except OSError as error:
         text = f"address {address}: {error.strerror}"
         if in_use:
@@ -151,20 +137,11 @@ def _check_address(address: Address, *, in_use: bool) -> Finding:
 
 
 async def _check_broker(settings: ShipperSettings, host: str) -> list[Finding]:
-    connection = connection_for(settings, host)
     try:
-        await connection.once()
-        return await _check_subject(connection, host)
-    except ConnectionLost as error:
-        text = f"the broker at {connection.servers} did not answer: {error}"
-    except Rejected as error:
-        reason = reasons_for(settings, host, connection)(error)
-        text = f"broker at {connection.servers}: {reason}"
+        async with connected(settings, host) as connection:
+            return await _check_subject(connection, host)
     except (OperatorError, ValueError) as error:
-        text = str(error)
-    finally:
-        await connection.close()
-    return [Finding(Level.BAD, text)]
+        return [Finding(Level.BAD, str(error))]
 
 
 async def _check_subject(connection: Connection, host: str) -> list[Finding]:

@@ -128,13 +128,9 @@ class HostReport:
         document: dict[str, Any] = _adapter().dump_python(self)
         return document
 
-    def encode(self) -> bytes:
-        """Return the document as JSON."""
-        return json.dumps(self.document()).encode()
-
     @classmethod
     def decode(cls, data: bytes) -> "HostReport":
-        """Read what `encode` returned, perhaps in another version; raises `ValueError` for anything else."""
+        """Read a document in JSON, perhaps that of another version; raises `ValueError` for anything else."""
         try:
             return _adapter().validate_python(json.loads(data))
         except RecursionError:

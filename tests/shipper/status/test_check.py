@@ -135,9 +135,9 @@ def test_limits_are_held_against_what_is_wanted() -> None:
 
 
 def test_an_address_in_use_is_bad_and_a_free_one_is_fine(
-    check: Call, tmp_path: Path, free_port: Callable[[], int]
+    check: Call, own_host: str, tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    usual = ("--file", tmp_path, "--server", "nats://127.0.0.1:1", "--listen")
+    usual = ("--host", own_host, "--file", tmp_path, "--server", "nats://127.0.0.1:1", "--listen")
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken, free = f"127.0.0.1:{other.getsockname()[1]}", f"127.0.0.1:{free_port()}"
 

@@ -17,7 +17,7 @@ import pytest
 
 from bench.processes import Process, Processes, wait_until
 from broker.wire.subjects import own_token
-from shipper.status.live import Heard, StatusSocket, ask
+from shipper.status.live import Heard, ask, status_socket
 from shipper.status.report import FileReport, HostReport, Trouble, reason_for
 from shipper.status.show import render
 from shipper.tail.tailer import FileState, Stage
@@ -58,7 +58,7 @@ def report_of(host: str) -> HostReport:
 
 
 async def test_what_the_agent_says_arrives_as_it_was_said(host: str) -> None:
-    async with StatusSocket(host, lambda: report_of(host)):
+    async with status_socket(host, lambda: report_of(host)):
         heard = await asyncio.to_thread(ask, host)
         everybody = await asyncio.to_thread(ask)
 
@@ -70,7 +70,7 @@ async def test_what_the_agent_says_arrives_as_it_was_said(host: str) -> None:
 async def test_a_host_whose_name_is_too_long_for_a_socket_will_do(host: str) -> None:
     long = f"{'x' * 60}.{'y' * 60}.{'z' * 60}.{host[-40:]}"
 
-    async with StatusSocket(long, lambda: report_of(long)):
+    async with status_socket(long, lambda: report_of(long)):
         assert await asyncio.to_thread(ask, long) == Heard([report_of(long)])
         assert await asyncio.to_thread(ask, host) == Heard()
 
@@ -85,7 +85,7 @@ async def test_clients_that_never_read_keep_nobody_from_asking_for_long(host: st
         # more than a socket takes before somebody reads
         return replace(report(files=4_000), host=host)
 
-    async with StatusSocket(host, large, patience=0.5), asyncio.timeout(180):
+    async with status_socket(host, large, patience=0.5), asyncio.timeout(180):
         rude = [socket.socket(socket.AF_UNIX) for _ in range(8)]
         for client in rude:
             client.setblocking(False)
@@ -106,7 +106,7 @@ async def test_an_agent_whose_name_is_taken_ships_all_the_same(host: str) -> Non
     with socket.socket(socket.AF_UNIX) as taken:
         taken.bind(name_of(host))
 
-        async with StatusSocket(host, report):
+        async with status_socket(host, report):
             pass
 
 
@@ -205,7 +205,7 @@ async def test_another_user_who_asks_without_end_costs_little_and_keeps_nobody_f
     open_folder: Path,
 ) -> None:
     host = open_folder.name
-    async with StatusSocket(host, lambda: report_of(host)):
+    async with status_socket(host, lambda: report_of(host)):
         asking = asyncio.create_task(
             asyncio.to_thread(run_child, "asking_the_status_without_end", open_folder)
         )
@@ -224,12 +224,12 @@ async def test_another_user_who_asks_without_end_costs_little_and_keeps_nobody_f
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")
 async def test_another_user_is_told_nothing_and_why(open_folder: Path) -> None:
-    async with StatusSocket(open_folder.name, report):
+    async with status_socket(open_folder.name, report):
         await asyncio.to_thread(run_child, "asked_by_a_stranger", open_folder)
 
 
 def test_a_report_of_a_later_version_is_read_as_far_as_it_is_known() -> None:
-    document = json.loads(report().encode())
+    document = json.loads(json.dumps(report().document()))
     document["mood"] = "good"
     document["files"][0]["colour"] = "green"
 
