@@ -12,22 +12,27 @@ import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from broker.wire.subjects import own_token
 from shipper.status.report import HostReport
-from shipper.status.sockets import Listener, Peer, connect, listening, peer_of, trusted_users
+from shipper.status.sockets import (
+    Listener,
+    Peer,
+    ask_each,
+    connect,
+    peer_of,
+    seconds_until,
+    trusted_users,
+)
 
 __all__ = ["Heard", "ask", "status_socket"]
 
 _PREFIX = "logship/status/"
 _MOST_CLIENTS = 8
 _PATIENCE = 5.0  # seconds
-_LEAST_PATIENCE = 0.05  # seconds, for an agent whose turn comes late
 _LARGEST = 16 * 1024 * 1024  # bytes, of an answer
-_AT_ONCE = 32  # agents that are asked at a time
 logger = logging.getLogger(__name__)
 
 
@@ -82,13 +87,12 @@ class Heard:
 def ask(host: str = "", patience: float = _PATIENCE) -> Heard:
     """Return the status of the running agents of a host on this machine, of every host when it is empty.
 
-    Blocks for about `patience` seconds at most, since the agents are asked in threads. Root also asks the agents of the
+    Blocks for about `patience` seconds at most. Root also asks the agents of the
     service's user. For each other user there is one sentence, whatever that user listens by.
     """
     deadline = time.monotonic() + patience
-    names = listening(_prefix(host) if host else _PREFIX)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = list(pool.map(lambda name: _answer(name, deadline), names))
+    prefix = _prefix(host) if host else _PREFIX
+    answers = ask_each(prefix, lambda name: _answer(name, deadline))
     reports = [one for one in answers if isinstance(one, HostReport) and host in {"", one.host}]
     others = Counter(peer.user for peer in {one for one in answers if isinstance(one, Peer)})
     asker = "that user" if os.geteuid() == 0 else "root"
@@ -110,7 +114,7 @@ def _answer(name: str, deadline: float) -> HostReport | Peer | str | None:
     pid = name.rpartition("/")[2]
     who = f"the agent with pid {pid}"
     try:
-        with connect(name, _left(deadline)) as client:
+        with connect(name, deadline) as client:
             peer = peer_of(client)
             if str(peer.pid) != pid:
                 return None
@@ -133,19 +137,15 @@ def _answer(name: str, deadline: float) -> HostReport | Peer | str | None:
 def _read(client: socket.socket, deadline: float) -> bytes:
     """Return all that is sent; raises `ValueError` where it is too much, `TimeoutError` after the deadline."""
     answer = bytearray()
-    client.settimeout(_left(deadline))
+    client.settimeout(seconds_until(deadline))
     while piece := client.recv(1 << 16):
         answer += piece
         if len(answer) > _LARGEST:
             raise ValueError("too much")
         if time.monotonic() > deadline:
             raise TimeoutError
-        client.settimeout(_left(deadline))
+        client.settimeout(seconds_until(deadline))
     return bytes(answer)
-
-
-def _left(deadline: float) -> float:
-    return max(_LEAST_PATIENCE, deadline - time.monotonic())
 
 
 def _prefix(host: str) -> str:

@@ -1,7 +1,4 @@
-"""What an agent has done so far, counted by rounds, never by lines: a section knows how many it has.
-
-Only counts; what is asked about now (sizes, what is behind) is looked up when somebody asks.
-"""
+"""Counters of what an agent has done so far, moved by rounds and never by lines."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +17,7 @@ _CAUSES = {NoticeKind.GONE: "deleted"}
 
 
 class Meter:
-    """The counters of one run of the shipper, over all ownerships; `clock` is nanoseconds since the epoch."""
+    """The counters of one run of the shipper, over all its sessions; `clock` is nanoseconds since the epoch."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         """Begin at 0, now."""
@@ -44,25 +41,25 @@ class Meter:
 
     def acknowledged(self, round_: Round) -> None:
         """Count a round that is stored."""
-        now = self._clock()
+        self.last_ack = self._clock()
+        now = self.last_ack / _SECOND
         if self._pending:
             self._pending.popleft()
-        self.latency.observe(max(0, now - round_.origin.read_at) / _SECOND)
+        self.latency.observe(max(0, self.last_ack - round_.origin.read_at) / _SECOND)
         self.rounds += 1
         self.sent += len(round_.payload)
-        self.last_ack = now
-        moved: dict[str, list[int]] = {}
         for section in round_.origin.sections:
             size = section.span.end - section.span.start
             self.lines += section.lines
             self.bytes += size
-            sums = moved.setdefault(section.span.file, [0, 0])
-            sums[0] += size
-            sums[1] += section.lines
-        self._move(moved, now / _SECOND)
+            rate = self._rates.setdefault(section.span.file, Rate(now, now))
+            rate.add(size, section.lines, now)
+        if abs(now - self._pruned) >= _PRUNE_EVERY:
+            self._pruned = now
+            self._rates = {f: rate for f, rate in self._rates.items() if not rate.is_over(now)}
 
     def noticed(self, notices: Iterable[Notice]) -> None:
-        """Count the bytes that were lost, by what became of them."""
+        """Count the bytes that were lost, by cause."""
         for notice in notices:
             if notice.lost:
                 self.lost[_CAUSES.get(notice.kind, notice.kind.value)] += notice.lost
@@ -79,13 +76,3 @@ class Meter:
             for section in round_.origin.sections:
                 oldest.setdefault(section.span.file, round_.origin.read_at)
         return oldest
-
-    def _move(self, moved: dict[str, list[int]], now: float) -> None:
-        for file, (size, lines) in moved.items():
-            rate = self._rates.get(file)
-            if rate is None:
-                rate = self._rates[file] = Rate(now, now)
-            rate.add(size, lines, now)
-        if abs(now - self._pruned) >= _PRUNE_EVERY:
-            self._pruned = now
-            self._rates = {f: rate for f, rate in self._rates.items() if not rate.is_over(now)}

@@ -1,11 +1,11 @@
-"""The numbers of an agent in the form of Prometheus, put together when they are asked for.
+"""The metrics of an agent for Prometheus, made from its status and its counters when Prometheus asks.
 
 Imported only with `--listen`. Names follow the conventions of Prometheus: base units, `_total` for what only grows.
 """
 
 import platform
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 
 from prometheus_client.core import (
@@ -32,28 +32,16 @@ _SECOND = 1_000_000_000
 
 
 class Metrics:
-    """The numbers of the agent that a view shows."""
+    """The metrics of the agent that a view shows."""
 
     def __init__(self, view: View) -> None:
-        """Look at nothing yet; `page` returns all of them, as they are then."""
+        """Prepare `page`, which returns the page of `/metrics`."""
         self._view = view
         self.page = exposed(self.collect)
 
     def collect(self) -> Iterator[Metric]:
         """Return the families."""
-        report = self._view.report()
-        yield from self._counters()
-        yield from self._gauges(report)
-        yield _behind(report)
-        yield _latency(self._view.meter.latency)
-        yield InfoMetricFamily(
-            "logshipper_build",
-            "Version of the shipper and of Python.",
-            {"version": version("logship"), "python": platform.python_version()},
-        )
-
-    def _counters(self) -> Iterator[Metric]:
-        meter = self._view.meter
+        meter, waiting = self._view.meter, self._view.waiting
         for name, text, value in (
             ("lines", "Lines that are acknowledged.", meter.lines),
             ("bytes", "Bytes of files that are acknowledged.", meter.bytes),
@@ -61,24 +49,21 @@ class Metrics:
             ("rounds", "Rounds that are acknowledged.", meter.rounds),
         ):
             yield CounterMetricFamily(f"logshipper_{name}", text, value)
-        retries = CounterMetricFamily(
-            "logshipper_retries", "What was tried again, by reason.", labels=["reason"]
+        retries = {cause.value: waiting.retries[cause] for cause in Cause}
+        yield _by_reason("retries", "What was tried again, by reason.", retries)
+        lost = {**dict.fromkeys(_LOSSES, 0), **meter.lost}
+        yield _by_reason(
+            "lost_bytes", "Bytes that were lost before they were read, by reason.", lost
         )
-        for cause in Cause:
-            retries.add_metric([cause.value], self._view.waiting.retries[cause])
-        yield retries
-        lost = CounterMetricFamily(
-            "logshipper_lost_bytes",
-            "Bytes that went away before they were read, by reason.",
-            labels=["reason"],
-        )
-        for reason in sorted({*_LOSSES, *meter.lost}):
-            lost.add_metric([reason], meter.lost[reason])
-        yield lost
+        yield from self._gauges(self._view.report())
+        yield _latency(meter.latency)
+        build = {"version": version("logship"), "python": platform.python_version()}
+        yield InfoMetricFamily("logshipper_build", "Version of the shipper and of Python.", build)
 
     def _gauges(self, report: HostReport) -> Iterator[Metric]:
-        meter, source = self._view.meter, self._view.source
         oldest = max((file.oldest_unshipped_seconds or 0.0 for file in report.files), default=0.0)
+        last_ack = (self._view.meter.last_ack or 0) / _SECOND
+        open_files = self._view.source.open_files if self._view.source else 0
         for name, text, value in (
             ("behind_bytes", "Bytes that are there and not acknowledged.", report.behind_bytes),
             (
@@ -86,17 +71,21 @@ class Metrics:
                 "Age of the oldest line that is not acknowledged.",
                 oldest,
             ),
-            (
-                "last_ack_timestamp_seconds",
-                "When a round was acknowledged last; 0 before the first.",
-                (meter.last_ack or 0) / _SECOND,
-            ),
+            ("last_ack_timestamp_seconds", "When a round was acknowledged last, or 0.", last_ack),
             ("followed_files", "Files that are followed.", len(report.files)),
-            ("open_files", "Files that are open.", source.open_files if source else 0),
+            ("open_files", "Files that are open.", open_files),
             ("troubled_paths", "Paths that are asked for and not followed.", len(report.troubles)),
             ("waiting", "1 while it waits for the broker.", int(bool(report.waiting_for))),
         ):
             yield GaugeMetricFamily(f"logshipper_{name}", text, value)
+        yield _behind(report)
+
+
+def _by_reason(name: str, text: str, values: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(f"logshipper_{name}", text, labels=["reason"])
+    for reason, value in values.items():
+        family.add_metric([reason], value)
+    return family
 
 
 def _behind(report: HostReport) -> Metric:
@@ -116,11 +105,10 @@ def _behind(report: HostReport) -> Metric:
 
 
 def _latency(latency: Histogram) -> Metric:
-    counts = latency.cumulative()
-    bounds = [*map(str, map(float, latency.bounds)), "+Inf"]
+    bounds = [*(str(float(bound)) for bound in latency.bounds), "+Inf"]
     return HistogramMetricFamily(
         "logshipper_ack_latency_seconds",
         "From reading the oldest block of a round to its acknowledgement.",
-        buckets=list(zip(bounds, map(float, counts), strict=True)),
+        buckets=list(zip(bounds, map(float, latency.cumulative()), strict=True)),
         sum_value=latency.sum,
     )

@@ -8,12 +8,25 @@ import os
 import pwd
 import socket
 import struct
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-__all__ = ["SERVICE_USER", "Listener", "Peer", "connect", "listening", "peer_of", "trusted_users"]
+__all__ = [
+    "SERVICE_USER",
+    "Listener",
+    "Peer",
+    "ask_each",
+    "connect",
+    "holders",
+    "peer_of",
+    "seconds_until",
+    "trusted_users",
+]
 
 SERVICE_USER = "logshipper"
 """The user of the systemd unit."""
@@ -24,7 +37,10 @@ _BATCH, _PAUSE = (
     0.05,
 )  # connections, and seconds after them: a flood of connections costs little
 _CREDENTIALS, _TIMEOUT = struct.Struct("3i"), struct.Struct("ll")
-_SOCKETS = Path("/proc/net/unix")
+_SOCKETS = Path("/proc/self/net/unix")
+_AT_ONCE = 32  # listeners that are asked at a time
+_MOMENT = 0.01  # seconds
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +75,16 @@ def peer_of(connection: socket.socket) -> Peer:
     return Peer(pid, uid)
 
 
-def connect(name: str, patience: float) -> socket.socket:
-    """Connect to a name; blocks for `patience` seconds at most while the queue of the listener is full.
+def connect(name: str, deadline: float) -> socket.socket:
+    """Connect to a name; blocks until the deadline at most while the queue of the listener is full.
 
     The kernel wakes those who wait in the order of their arrival. Trying again and again instead would lose against
-    a user who floods the listener. Raises `ConnectionRefusedError` where nobody listens, `BlockingIOError` when
-    the queue stays full, other `OSError`.
+    a user who floods the listener. Raises `BlockingIOError` when the queue stays full, `OSError` where nobody listens.
     """
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        seconds = _TIMEOUT.pack(int(patience), max(1, int(patience % 1 * 1_000_000)))
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
+        patience = _TIMEOUT.pack(*divmod(int(seconds_until(deadline) * 1_000_000), 1_000_000))
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
         client.connect(f"\0{name}")
     except OSError:
         client.close()
@@ -77,14 +92,35 @@ def connect(name: str, patience: float) -> socket.socket:
     return client
 
 
-def listening(prefix: str) -> list[str]:
-    """Return the names that begin with `prefix` and have a listener, of any user; none where the kernel hides them."""
+def seconds_until(deadline: float) -> float:
+    """Return how long to wait still, on the monotonic clock: a moment for a listener whose turn comes after the deadline."""
+    return max(_MOMENT, deadline - time.monotonic())
+
+
+def ask_each(prefix: str, ask: Callable[[str], Answer]) -> list[Answer]:
+    """Return the answers to `ask` of all names that begin with `prefix` and have a listener, of any user.
+
+    Asks in threads, so that a listener that does not answer delays no other. Empty where the kernel hides the names.
+    """
     try:
         lines = _SOCKETS.read_text("utf-8", "replace").splitlines()[1:]
     except OSError:
         return []
     names = {words[7] for words in map(str.split, lines) if len(words) == 8}
-    return sorted(name[1:] for name in names if name.startswith(f"@{prefix}"))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(ask, [one[1:] for one in names if one.startswith(f"@{prefix}")]))
+
+
+def holders(prefix: str) -> list[Peer]:
+    """Return the processes that listen by names that begin with `prefix`; takes about a second where they are flooded."""
+    deadline = time.monotonic() + 1
+
+    def holder(name: str) -> Peer | None:
+        with suppress(OSError), connect(name, deadline) as client:
+            return peer_of(client)
+        return None
+
+    return [peer for peer in ask_each(prefix, holder) if peer]
 
 
 class Listener:
