@@ -1,200 +1,263 @@
-"""Prepares a decision: indexes a scan, chooses which files must be probed, and gathers what is known of a rotation group."""
+"""What a decision on a file that is not followed needs to know: the file as it was probed, and its rotation group.
+
+A rotation group is a live file with the files that it was rotated to.
+"""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
 
 from shipper.positions import Cursor
-from shipper.tail.paths import age, group_of
-from shipper.tail.probe import Ask, Sample
-from shipper.tail.rules import Candidate, Chain
+from shipper.tail.identity import Match, fingerprint, has_head, judge
+from shipper.tail.paths import age
+from shipper.tail.probe import Sample
 from shipper.tail.scan import FileEntry, FileKey
 from shipper.tail.tailer import Tailer
 
-__all__ = ["Index", "Outlook", "asks", "candidate", "concerned", "kin", "outlook", "with_homes"]
+__all__ = [
+    "Candidate",
+    "Index",
+    "Known",
+    "Note",
+    "Presence",
+    "Remembered",
+    "RotationGroup",
+    "one_path_each",
+]
+
+_CLOCK_SLACK = 20_000_000
+"""Nanoseconds that a file's time of change may lie behind the clock: the kernel stamps files by its tick."""
+
+
+class Presence(Enum):
+    """Where a file of a group is that we know."""
+
+    FOLLOWED = auto()
+    DELETED = auto()
+    """It is followed, held open, and has no name any more."""
+    TRUNCATED = auto()
+    """It is followed no longer; its inode is there and holds other bytes."""
+    GONE = auto()
+    """It is followed no longer; its inode is not there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
-    """The files of a look: all, those at live paths by path, and the inodes of each group.
+class Candidate:
+    """A file to decide on, with a sample of it; `copy_of` is the id of the file that it was seen to be a copy of.
 
-    `before` is when the look before this one was, in nanoseconds; None for the first one.
+    `was_left` says that a file was left as old, began like this one, and has just gone: this may be it, compressed.
     """
 
-    before: int | None = None
-    files: Mapping[FileKey, FileEntry] = field(default_factory=dict)
-    live: Mapping[str, FileEntry] = field(default_factory=dict)
-    inodes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    entry: FileEntry
+    seen: Sample
+    copy_of: str | None = None
+    was_left: bool = False
+
+    @property
+    def order(self) -> tuple[bool, tuple[int, int, str]]:
+        """What the candidates of a group are sorted by: the live one first, then the oldest."""
+        return not self.entry.is_live, age(self.entry.modified, self.entry.path)
+
+    def match(self, cursor: Cursor) -> Match:
+        """Return what this file is to a cursor."""
+        inode, seen = self.entry.key.inode, self.seen
+        same_inode = inode == cursor.identity.inode
+        if cursor.file in seen.ended:
+            return Match.SAME if same_inode else Match.COPY
+        if seen.hole and cursor.offset < seen.begin and (cursor.offset or not same_inode):
+            # whatever was read of it stood before its first byte; and all holes look alike
+            return Match.TRUNCATED if same_inode else Match.OTHER
+        tail = seen.tails.get(cursor.file, b"")
+        return judge(cursor, inode, seen.size, seen.head, tail)
+
+    def holds(self, cursor: Cursor) -> bool:
+        """Whether it has another inode and all bytes that were read of the cursor's file."""
+        return self.match(cursor) is Match.COPY
+
+    def is_part_of(self, cursor: Cursor) -> bool:
+        """Whether it is shorter than what was read of the cursor's file and begins like it.
+
+        So is a copy where lines were written, and read, between the copy and the truncation.
+        """
+        if self.seen.damage or self.seen.size >= cursor.offset:
+            return False
+        return self.copy_of == cursor.file or has_head(cursor, self.seen.head)
+
+    def is_beginning_of(self, live: "Candidate") -> bool:
+        """Whether it begins and ends like a part of the live file; either may have grown since."""
+        if not live.seen.head.startswith(self.seen.head):
+            return False
+        # holes that two files begin with are alike, and say nothing of what stands behind them
+        hole = min(self.seen.begin, self.seen.size - 1)
+        sizes = [n for n in self.seen.ends.keys() & live.seen.ends.keys() if not 0 < n <= hole]
+        return self.seen.is_partial or any(self.seen.ends[n] == live.seen.ends[n] for n in sizes)
 
 
-def outlook(
-    entries: Iterable[FileEntry], followed: Mapping[FileKey, str], before: int | None
-) -> Outlook:
-    """Sort out a look; `followed` are the paths of the files that are followed.
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A file of a group that we know, and where it is."""
 
-    Hard links and symbolic links show one file at several paths; the one that it was followed at stays.
-    """
-    files: dict[FileKey, FileEntry] = {}
-    inodes: defaultdict[str, tuple[int, ...]] = defaultdict(tuple)
-    for entry in sorted(entries, key=lambda s: (not s.is_live, not s.wanted, s.path)):
-        chosen = files.setdefault(entry.key, entry)
-        if followed.get(entry.key) == entry.path and chosen.is_live == entry.is_live:
-            files[entry.key] = entry
-    for entry in files.values():
-        inodes[entry.group] += (entry.key.inode,)
-    return Outlook(before, files, {s.path: s for s in files.values() if s.is_live}, inodes)
+    cursor: Cursor
+    presence: Presence
 
 
 @dataclass(slots=True)
+class RotationGroup:
+    """What is known of a candidate's group.
+
+    `live` is the file at the live path. `oldest` is the age of the oldest rotated file that is followed, `newest` when
+    the group was last read, or last scanned if that is earlier, in nanoseconds; None when there is none.
+    """
+
+    live: Candidate | None
+    known: Sequence[Known]
+    oldest: tuple[int, int, str] | None
+    newest: int | None
+
+    def joined_by(self, entry: FileEntry) -> None:
+        """Take note that one more file of the group is followed: what is younger is new as well."""
+        if not entry.is_live:
+            joined = age(entry.modified, entry.path)
+            self.oldest = joined if self.oldest is None else min(self.oldest, joined)
+
+    def came_before(self, entry: FileEntry) -> bool:
+        """Whether a file that was never read is younger than what is known of the group."""
+        if self.oldest is not None and age(entry.modified, entry.path) > self.oldest:
+            return True
+        return self.newest is not None and entry.modified + _CLOCK_SLACK >= self.newest
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A file that is not followed, with the group that it was in last; `keep` says that it was only deselected."""
+
+    cursor: Cursor
+    group: str = ""
+    keep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Why a file is not followed: its first `length` bytes have the hash `head`, `copy_of` is the id of its original."""
+
+    entry: FileEntry
+    length: int
+    head: str
+    copy_of: str | None
+
+    @classmethod
+    def of(cls, entry: FileEntry, head: bytes = b"", copy_of: str | None = None) -> "Note":
+        """Take note of a file that begins with `head`, as far as that is of interest."""
+        return cls(entry, len(head), fingerprint(head), copy_of)
+
+    @property
+    def is_ignored(self) -> bool:
+        """Whether it is not probed until it changes or its original is read no longer; any other is after each scan."""
+        return self.entry.packed is not None or self.copy_of is None
+
+    def begins(self, head: bytes) -> bool:
+        """Whether a file that begins with `head` may be this one: its inode may be another's, and it may have grown."""
+        return len(head) >= self.length and fingerprint(head[: self.length]) == self.head
+
+    def is_unchanged(self, now: FileEntry | None) -> bool:
+        """Whether the file still is as it was when the note was taken."""
+        return now is not None and _traits(now) == _traits(self.entry)
+
+
+def _traits(entry: FileEntry) -> tuple[object, ...]:
+    return entry.packed, entry.modified, entry.wanted, entry.is_live
+
+
 class Index:
-    """All cursors by group, those without a file by inode as well, and the tailers by group."""
+    """What is known after a scan, by rotation group; remembered cursors by inode as well.
 
-    cursors: defaultdict[str, list[Cursor]] = field(default_factory=lambda: defaultdict(list))
-    by_inode: defaultdict[int, list[Cursor]] = field(default_factory=lambda: defaultdict(list))
-    tailers: defaultdict[str, list[Tailer]] = field(default_factory=lambda: defaultdict(list))
+    `files` are what the scan showed, `remembered` the ids of files that are not followed, `before` is when the scan before
+    was. `live` are the candidates at live paths. The files on the inodes of `not_there` were just seen to be others.
+    """
 
-    def add_tailer(self, tailer: Tailer, home: str) -> None:
-        """Take up a followed file; `home` is the group it came from, where copies of it may be left.
+    def __init__(
+        self, files: Mapping[FileKey, FileEntry], remembered: Container[str], before: int | None
+    ) -> None:
+        self.live: Mapping[str, Candidate] = {}
+        self.not_there: set[str] = set()
+        self._files = files
+        self._inodes = {(entry.group, key.inode) for key, entry in files.items()}
+        self._remembered = remembered
+        self._before = before
+        self._tailers: defaultdict[str, list[Tailer]] = defaultdict(list)
+        self._cursors: defaultdict[str, list[Cursor]] = defaultdict(list)
+        self._by_inode: defaultdict[int, list[Cursor]] = defaultdict(list)
 
-        A hard link shows it in another one once its first name is gone.
-        """
-        self.tailers[tailer.entry.group].append(tailer)
-        for group in {tailer.entry.group, home}:
-            self.cursors[group].append(tailer.cursor)
-
-    def add_known(self, cursor: Cursor, groups: Iterable[str]) -> None:
-        """Take up a cursor whose file is not followed."""
+    def add_tailer(self, tailer: Tailer, groups: Iterable[str]) -> None:
+        """Take up a followed file, with the groups in which copies of it may be left."""
+        self.joined_by(tailer)
         for group in groups:
-            self.cursors[group].append(cursor)
-        self.by_inode[cursor.identity.inode].append(cursor)
+            self._cursors[group].append(tailer.cursor)
 
-    def known(self, entry: FileEntry) -> list[Cursor]:
-        """Return the cursors without a file that a file may belong to by its inode.
+    def add_remembered(self, known: Remembered, home: str) -> None:
+        """Take up a file that is not followed; `home` is the group that it came from."""
+        self._by_inode[known.cursor.identity.inode].append(known.cursor)
+        for group in {home, known.group or home}:
+            self._cursors[group].append(known.cursor)
 
-        A cursor that knows nothing else is that of a file in which nothing was seen: such an inode may soon be another's,
-        so it is none of another group, nor compressed.
-        """
-        same = self.by_inode[entry.key.inode]
-        ours = () if entry.packed is not None else self.cursors[entry.group]
-        return [c for c in same if c.offset or c.identity.head_length or c in ours]
+    def joined_by(self, tailer: Tailer) -> None:
+        """Take note that one more file is followed."""
+        self._tailers[tailer.entry.group].append(tailer)
 
-    def part(self, cursor: Cursor) -> None:
-        """Forget that a file with the cursor's inode may be its file: it was truncated."""
-        same = self.by_inode[cursor.identity.inode]
-        self.by_inode[cursor.identity.inode] = [c for c in same if c.file != cursor.file]
-
-    def cursors_near(self, entry: FileEntry) -> tuple[Cursor, ...]:
+    def near(self, entry: FileEntry) -> tuple[Cursor, ...]:
         """Return the cursors that a file may belong to."""
-        near = (*self.cursors[entry.group], *self.by_inode[entry.key.inode])
+        near = (*self._cursors[entry.group], *self._by_inode[entry.key.inode])
         return tuple({cursor.file: cursor for cursor in near}.values())
 
-    def oldest(self, group: str) -> tuple[int, int, str] | None:
-        """Return the age of the oldest rotated file that is followed."""
-        rotated = (t.entry for t in self.tailers[group] if not t.entry.is_live)
-        return min((age(s.modified, s.path) for s in rotated), default=None)
+    def same_inode(self, entry: FileEntry) -> list[Cursor]:
+        """Return the remembered cursors that a file may belong to by its inode.
+
+        Where nothing was seen of a file its inode is all that is known, and may be another's soon: then a file of
+        another group is not taken for it, nor a compressed one.
+        """
+        ours = () if entry.packed is not None else self._cursors[entry.group]
+        same = (c for c in self._by_inode[entry.key.inode] if c.file not in self.not_there)
+        return [c for c in same if c.offset or c.identity.head_length or c in ours]
+
+    def group(self, name: str) -> RotationGroup:
+        """Return what is known of a group now."""
+        tailers, cursors = self._tailers[name], self._cursors[name]
+        deleted = {t.file: t for t in tailers if t.entry.key not in self._files}
+        known = [self._known(cursor, name, deleted.get(cursor.file)) for cursor in cursors]
+        rotated = (tailer.entry for tailer in tailers if not tailer.entry.is_live)
+        oldest = min((age(entry.modified, entry.path) for entry in rotated), default=None)
+        newest = _newest(cursors, self._before)
+        return RotationGroup(self.live.get(name), known, oldest, newest)
+
+    def _known(self, cursor: Cursor, group: str, deleted: Tailer | None) -> Known:
+        if cursor.file in self._remembered:
+            is_there = (group, cursor.identity.inode) in self._inodes
+            return Known(cursor, Presence.TRUNCATED if is_there else Presence.GONE)
+        if deleted is not None:
+            return Known(deleted.start if deleted.is_unread else cursor, Presence.DELETED)
+        return Known(cursor, Presence.FOLLOWED)
 
 
-def asks(
-    shown: Outlook,
-    tailers: Mapping[FileKey, Tailer],
-    passed_over: Container[FileKey],
-    index: Callable[[], Index],
-    lives: Collection[str],
-    from_end: bool,
-) -> list[Ask]:
-    """Return what is to be glimpsed at: candidates but those `passed_over`, doubtful files, and what is to tell them apart.
-
-    `from_end` says that files never seen begin at their end in this look. A quiet look asks for nothing, and then `index` is not called.
-    `lives` tell which group a followed file came from, where a hard link shows it in another one.
-    """
-    there = [tailer for key, tailer in tailers.items() if key in shown.files]
-    fresh = [s for k, s in shown.files.items() if k not in tailers and k not in passed_over]
-    fresh += [tailer.entry for tailer in there if tailer.suspect]
-    groups = {entry.group for entry in fresh}
-    # a candidate may be the copy of any file of its group that was truncated
-    others = [t.entry for t in there if t.is_strange or _may_be_original(t, groups, lives)]
-    wanted = dict.fromkeys([*fresh, *others])
-    if not wanted:
-        return []
-    near = index().cursors_near
-    return [Ask(s, near(s), from_end) for s in wanted]
-
-
-def _may_be_original(tailer: Tailer, groups: Container[str], lives: Collection[str]) -> bool:
-    # a compressed file is not truncated, and to unpack it is dear
-    if tailer.entry.packed is not None:
-        return False
-    return tailer.entry.group in groups or group_of(tailer.label, lives) in groups
-
-
-def concerned(
-    asks: Sequence[Ask],
-    tailers: Mapping[FileKey, Tailer],
-    unseen: Iterable[Tailer],
-    lives: Collection[str],
-) -> set[str]:
-    """Return the groups of the files that are glimpsed at, and of those that the look did not show."""
-    asked = (tailers.get(ask.entry.key) for ask in asks)
-    groups = {ask.entry.group for ask in asks}
-    for tailer in (*unseen, *(tailer for tailer in asked if tailer is not None)):
-        groups |= {tailer.entry.group, group_of(tailer.label, lives)}
-    return groups
-
-
-def with_homes(
-    groups: Set[str], tailers: Iterable[Tailer], lives: Collection[str]
-) -> frozenset[str]:
-    """Return groups that moved during a look, and those that share a file with them."""
-    held = frozenset(groups)
-    for tailer in tailers if held else ():
-        shared = {tailer.entry.group, group_of(tailer.label, lives)}
-        if shared & held:
-            held |= shared
-    return held
-
-
-def kin(
-    group: str, live: Candidate | None, shown: Outlook, index: Index, known: Container[str]
-) -> Chain:
-    """Return the chain of a group; `live` is the file at its live path, `known` are the ids without a file."""
-    cursors = tuple(index.cursors[group])
-    inodes = shown.inodes.get(group, ())
-    homeless = sorted((c for c in cursors if c.file in known), key=lambda c: c.seen, reverse=True)
-    unseen = (t for t in index.tailers[group] if t.entry.key not in shown.files)
-    followed = (t.cursor for t in index.tailers[group] if t.entry.is_live)
-    return Chain(
-        live=live,
-        truncated=tuple(c for c in homeless if c.identity.inode in inodes),
-        gone=tuple(c for c in homeless if c.identity.inode not in inodes),
-        unseen=tuple(t.start if t.is_unread else t.cursor for t in unseen),
-        cursors=cursors,
-        oldest=index.oldest(group),
-        newest=_newest(cursors, shown.before),
-        followed=next(followed, None),
-    )
-
-
-def _newest(cursors: Iterable[Cursor], looked: int | None) -> int | None:
-    # a backlog may be read long after its successor was written and rotated, but not before we looked last
-    times = [] if looked is None else [looked]
+def _newest(cursors: Sequence[Cursor], scanned: int | None) -> int | None:
+    # a backlog may be read long after its successor was written and rotated, but not before the last scan
+    times = [] if scanned is None else [scanned]
     # nor before a file was found; that counts only when none was read, since a copy of its lines may be older
     read = [c.seen for c in cursors if c.offset] or [c.seen for c in cursors]
     times += [max(read)] if read else []
     return min(times, default=None)
 
 
-def candidate(entry: FileEntry, seen: Sample, original: str | None) -> Candidate:
-    """Return a file as it was sighted and glimpsed at; `original` is the id of the file it was noted as a copy of."""
-    return Candidate(
-        replace(entry, size=seen.size),
-        seen.head,
-        seen.tails,
-        seen.ends,
-        original,
-        seen.ended,
-        seen.is_partial,
-        seen.damage,
-        seen.last,
-        seen.hole,
-        seen.begin,
-    )
+def one_path_each(
+    entries: Iterable[FileEntry], tailers: Mapping[FileKey, Tailer]
+) -> dict[FileKey, FileEntry]:
+    """Return each file once: links show it at several paths, of which a live one is best, or that it was followed at."""
+    files: dict[FileKey, FileEntry] = {}
+    for entry in sorted(
+        entries, key=lambda entry: (not entry.is_live, not entry.wanted, entry.path)
+    ):
+        chosen = files.setdefault(entry.key, entry)
+        tailer = tailers.get(entry.key)
+        if tailer and tailer.entry.path == entry.path and chosen.is_live == entry.is_live:
+            files[entry.key] = entry
+    return files

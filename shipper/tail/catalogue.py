@@ -1,187 +1,140 @@
-"""The file catalogue: which files are followed, which are only remembered, and what every newly seen file is.
+"""The file catalogue: which files are followed, which are only remembered, and what every newly found file is.
 
-A file is in one of three places: followed by a tailer (by device and inode), known by a cursor without a file, or
-ignored because it was rotated before our time. Memory only; touches no disk.
+A file is followed by a tailer (by device and inode), remembered by its cursor (by file id) when it is followed no longer,
+or left by a note (by device and inode) as the copy of another one, as older than our time, or as useless. Memory only;
+touches no disk.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
-from shipper.positions import Cursor
-from shipper.tail.candidates import (
-    Index,
-    Outlook,
-    asks,
-    candidate,
-    concerned,
-    kin,
-    outlook,
-    with_homes,
-)
+from shipper.positions import Cursor, forgettable
+from shipper.tail.candidates import Candidate, Index, Note, Remembered, one_path_each
 from shipper.tail.identity import Match, identify
-from shipper.tail.memory import Copies, Holes, Memory, Passed, rest_of
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import Selection, group_of
 from shipper.tail.probe import Ask, Sample
-from shipper.tail.rules import Candidate, Ruling, Verdict, namesakes, rule, rule_known
+from shipper.tail.rules import Ruling, Verdict, recognise, rule
 from shipper.tail.scan import FileEntry, FileKey
 from shipper.tail.tailer import Tailer
 
 __all__ = ["Catalogue"]
 
-
-def _begun_notice(entry: FileEntry, offset: int) -> Notice:
-    """Say that a file is followed, and from which byte on."""
-    place = f"byte {offset}, behind its last line" if offset else "its beginning"
-    return Notice(NoticeKind.FOUND, entry.path, f"is followed from {place}")
-
-
-def _goes_on_notice(entry: FileEntry, offset: int) -> Notice:
-    """Say that a file is one that we know."""
-    return Notice(NoticeKind.FOUND, entry.path, f"goes on at byte {offset}")
-
-
-def _hole_notice(entry: FileEntry, start: int) -> Notice:
-    """Say that a file is followed from behind the hole that it begins with."""
-    text = f"begins with a hole of {start} bytes: its writer kept its offset when the file was"
-    return Notice(NoticeKind.FOUND, entry.path, f"{text} truncated; it is followed from there")
-
-
-def _renewed_notice(entry: FileEntry) -> Notice:
-    """Say that an open file without a name has other content than the one that was read."""
-    text = "was written anew before it was deleted; that is read"
-    return Notice(NoticeKind.FOUND, entry.path, text)
-
-
-def _aged_notice(entry: FileEntry) -> Notice:
-    """Say that a file is not followed."""
-    text = "was not written for longer than --ignore-older; it is followed once it is"
-    return Notice(NoticeKind.AGED, entry.path, text)
-
-
-def _damaged_notice(entry: FileEntry, reached: int, damage: str) -> Notice:
-    """Say from where on a compressed file is of no use."""
-    text = f"is damaged behind byte {reached} ({damage}): what was not read before is lost"
-    return Notice(NoticeKind.DAMAGED, entry.path, text)
-
-
-def _truncated_notice(entry: FileEntry, lost: int, copy: FileEntry | None) -> Notice:
-    """Say that what was read of a file is gone, and where its rest is read from; else `lost` bytes were not read."""
-    if copy is not None:
-        text = f"was truncated; its rest is read from {copy.path}"
-        return Notice(NoticeKind.TRUNCATED, entry.path, text)
-    text = f"was truncated or written anew; {lost} bytes were seen in it and not read"
-    return Notice(NoticeKind.TRUNCATED, entry.path, text, lost)
+_GROWTH = 256
+"""By how many files what is remembered may grow until what is long gone is forgotten."""
 
 
 class Catalogue:
-    """The files that one follower knows; `chains` holds its tailers by group, oldest first."""
+    """The files that one follower knows; `chains` holds its tailers by group, oldest first.
+
+    `lives` are the live paths whose rotated siblings are looked for.
+    """
 
     def __init__(
         self, selection: Selection, known: Iterable[Cursor], new_id: Callable[[], str]
     ) -> None:
-        self.memory = Memory(known, selection)
         self.tailers: dict[FileKey, Tailer] = {}
         self.chains: dict[str, list[Tailer]] = {}
-        self._selection = selection
-        self._before: Selection | None = None
+        self.lives: set[str] = set()
         self._new_id = new_id
-        self._passed = Passed()
-        self._copies = Copies()
-        self._holes = Holes()
-        self._shown = Outlook()
-        self._looked: int | None = None
+        self._remembered = {cursor.file: Remembered(cursor) for cursor in known}
+        self._notes: dict[FileKey, Note] = {}
+        self._ignored: Set[FileKey] = frozenset()
+        self._left: list[Note] = []
+        self._moved: dict[int, int] = {}
+        self._files: dict[FileKey, FileEntry] = {}
+        self._index = Index(self._files, self._remembered, None)
         self._held: Set[str] = frozenset()
+        self._scanned: int | None = None
+        self._sorted = 0
+        self._before: Selection | None = None
+        self._select(selection)
 
-    def sight(
+    def scanned(
         self, entries: Iterable[FileEntry], now: int, is_open: Callable[[FileKey], bool]
     ) -> tuple[list[Ask], list[Notice]]:
-        """Take note of a look; return which files must be glimpsed at before `settle`, and what there is to say.
+        """Take note of a scan; return which files must be probed before `settle`, and what there is to say.
 
         The inode of a file that is not open may have been given to another one.
         """
-        paths = {key: tailer.entry.path for key, tailer in self.tailers.items()}
-        self._shown = outlook(entries, paths, self._looked)
+        self._files = one_path_each(entries, self.tailers)
         self._held = frozenset()
-        self.memory.lives |= {s.path for s in self._shown.files.values() if s.wanted}
+        self.lives |= {entry.path for entry in self._files.values() if entry.wanted}
         notices = []
+        are_read = set()
         for key, tailer in self.tailers.items():
             before = tailer.entry
-            if entry := self._shown.files.get(key):
+            if entry := self._files.get(key):
                 tailer.sighted(entry, now)
                 tailer.suspect |= entry.differs(before) and not is_open(key)
                 if entry.path != before.path:
                     text = f"is now {entry.path}"
                     notices.append(Notice(NoticeKind.ROTATED, before.path, text))
-        self._passed.keep(self._shown.files, lambda: self._being_read(is_open))
-        from_end = self._selection.from_end and (self._looked is None or self._before is not None)
-        lives = self.memory.lives
-        return asks(self._shown, self.tailers, self._passed, self._index, lives, from_end), notices
+            # one that has just gone may have been truncated before; the next scan knows
+            if not tailer.suspect and (entry or (tailer.unseen_since is not None and is_open(key))):
+                are_read.add(tailer.file)
+        self._heed_notes(are_read)
+        return self._asks(), notices
 
     def concerned(self, asks: Sequence[Ask]) -> set[str]:
-        """Return the groups of which something is to be decided in this look."""
-        return concerned(asks, self.tailers, self.unseen(), self.memory.lives)
+        """Return the groups of which something is to be decided after this scan."""
+        asked = [self.tailers[ask.entry.key] for ask in asks if ask.entry.key in self.tailers]
+        groups = {ask.entry.group for ask in asks}
+        return groups.union(*(self._groups(tailer) for tailer in (*self.unseen(), *asked)))
 
     def hold(self, groups: Set[str]) -> None:
-        """Decide nothing about these groups in this look: what was seen of them does not belong together."""
-        self._held = with_homes(groups, self.tailers.values(), self.memory.lives)
+        """Decide nothing about these groups, of which files moved during the scan, nor about those that share a file."""
+        held = set(groups)
+        for tailer in self.tailers.values() if groups else ():
+            if held & (shared := self._groups(tailer)):
+                held |= shared
+        self._held = held
 
     def settle(self, samples: Mapping[FileKey, Sample], now: int) -> list[Notice]:
-        """Decide what the files that were glimpsed at are, and follow those that are to be followed."""
-        files = self._shown.files
-        samples = {k: s for k, s in samples.items() if files[k].group not in self._held}
+        """Decide what the files that were probed are, and follow those that are to be followed."""
         if not self._held:
-            self._copies.keep(files)
-            self._holes.keep(files)
-            self._looked = now  # what is older, and not known after this, was there before us
-        truncated = [
-            self._remember(key)
-            for key in list(self.tailers)
-            if key in samples and not self._is_same(key, samples[key])
-        ]
-        notices = [
-            notice
-            for key in self.tailers.keys() & samples.keys()
-            for notice in self._past_hole(self.tailers[key], self._candidate(key, samples[key]))
-        ]
-        groups: dict[str, list[Candidate]] = {}
-        for key, seen in samples.items():
-            if key not in self.tailers and key in self._shown.files:
-                found = self._candidate(key, seen)
-                groups.setdefault(found.entry.group, []).append(found)
-        index = self._index() if groups else Index()
+            inodes = {key.inode for key in self._files}
+            self._moved = {inode: n for inode, n in self._moved.items() if inode in inodes}
+            self._notes = {key: n for key, n in self._notes.items() if key in self._files}
+        found = [self._candidate(key, sample) for key, sample in samples.items()]
+        found = [candidate for candidate in found if candidate.entry.group not in self._held]
+        truncated = self._check_followed(found)
+        notices = self._settle_groups(found, now)
+        notices += [self._truncated_notice(tailer) for tailer in truncated]
         for tailer in truncated:
-            index.part(tailer.cursor)
-        for group, candidates in groups.items():
-            notices += self._settle_group(group, candidates, samples, index, now)
-        notices += [
-            _truncated_notice(t.entry, t.unread, rest_of(t, self.tailers.values()))
-            for t in truncated
-        ]
-        self.memory.drop_unread(truncated)
+            if tailer.is_unread:  # it has but an inode to be known by, which is another file's
+                self._remembered.pop(tailer.file, None)
         self._before = None
         if not self._held:  # or it would be their cursors that seem to be without a file
-            wanted = [s.path for s in self._shown.files.values() if s.wanted]
-            self.memory.tidy([*wanted, *(t.entry.group for t in self.tailers.values())], now)
+            self._scanned = now  # what is older, and not known by now, was there before us
+            self._sort_out(now)
         self.order()
         return notices
 
     def retarget(self, selection: Selection) -> None:
         """Follow another selection: forget nothing, but let go of the files of which it shows no part."""
-        self._before, self._selection = self._selection, selection
-        for key, tailer in list(self.tailers.items()):
+        self._before = self._selection
+        for tailer in list(self.tailers.values()):
             if not selection.covers(tailer.entry.path, tailer.entry.group):
-                self.memory.take_to_keep(self.tailers.pop(key))
-        self.memory.select(selection)
-        self._passed.ask_again()
+                cursor = tailer.start if tailer.is_unread else tailer.cursor
+                self._remember(tailer, cursor, keep=True)
+        for entry in self.passed_over():
+            del self._notes[entry.key]
+        self._select(selection)
         self.order()
 
     def turn_to(self, selection: Selection, known: Cursor) -> None:
         """Follow another selection, and know nothing of its files but this cursor."""
-        self._selection = selection
-        self.memory = Memory([known], selection)
+        self._remembered = {known.file: Remembered(known)}
+        self.lives.clear()
         self.tailers.clear()
+        self._select(selection)
         self.order()
+
+    def files(self) -> set[str]:
+        """Return the ids of all files that are followed or remembered."""
+        return {tailer.file for tailer in self.tailers.values()} | self._remembered.keys()
 
     def rewind(self, cursors: Mapping[str, Cursor], moved: Mapping[FileKey, Tailer | None]) -> None:
         """Remember these cursors and no others; `moved` are the followed files as they are read on, None where one is lost."""
@@ -191,25 +144,27 @@ class Catalogue:
             else:
                 self.tailers[key] = tailer
         followed = {tailer.file for tailer in self.tailers.values()}
-        self.memory.cursors = {
-            file: cursor for file, cursor in cursors.items() if file not in followed
+        self._remembered = {
+            file: replace(self._remembered.get(file, Remembered(cursor)), cursor=cursor)
+            for file, cursor in cursors.items()
+            if file not in followed
         }
         self.order()
 
     def leave(self, tailer: Tailer) -> None:
         """Stop following a file; its cursor is remembered, should it come back."""
-        self._remember(tailer.entry.key)
-        self.memory.drop_unread([tailer])
-        if tailer.is_unread and tailer.beginning:
-            self.memory.cursors[tailer.file] = tailer.start  # it may have been compressed
+        self._remember(tailer, tailer.start if tailer.is_unread else tailer.cursor)
+        if tailer.is_unread and not tailer.beginning:
+            del self._remembered[tailer.file]  # its inode, soon another's, is all that is known
 
     def renew(self, tailer: Tailer, head: bytes, modified: int, now: int) -> list[Notice]:
         """Follow what a file was written anew with before it was deleted: it is open still, though at no path."""
         entry = replace(tailer.entry, size=0)
-        fresh = Tailer(self._beginning(entry, tailer.label, now), entry, head, b"", now)
+        fresh = Tailer(self._new_cursor(entry, tailer.label, now), entry, head, b"", now)
         fresh.unseen(now, modified)
         self.tailers[entry.key] = fresh
-        return [_renewed_notice(entry)]
+        text = "was written anew before it was deleted; that is read"
+        return [Notice(NoticeKind.FOUND, entry.path, text)]
 
     def order(self) -> None:
         """Sort the chains, oldest first."""
@@ -220,146 +175,237 @@ class Catalogue:
             chain.sort(key=lambda tailer: tailer.age)
 
     def unseen(self) -> list[Tailer]:
-        """Return the followed files that the last look did not show."""
-        unseen = (t for key, t in self.tailers.items() if key not in self._shown.files)
+        """Return the followed files that the last scan did not show."""
+        unseen = (t for key, t in self.tailers.items() if key not in self._files)
         return [tailer for tailer in unseen if tailer.entry.group not in self._held]
 
     def passed_over(self) -> list[FileEntry]:
         """Return the files that patterns show and that are left, since they were not written for too long."""
-        return self._passed.wanted()
+        notes = self._notes.values()
+        return [note.entry for note in notes if note.is_ignored and note.entry.wanted]
 
-    def _being_read(self, is_open: Callable[[FileKey], bool]) -> set[str]:
-        # an original that has just gone may have been truncated before; the look after this one knows
-        return {
-            tailer.file
-            for key, tailer in self.tailers.items()
-            if not tailer.suspect
-            and (key in self._shown.files or (tailer.unseen_since is not None and is_open(key)))
+    def _select(self, selection: Selection) -> None:
+        self._selection = selection
+        paths = {*self.lives, *(known.cursor.path for known in self._remembered.values())}
+        self.lives = {path for path in paths if selection.shows(path)}
+
+    def _groups(self, tailer: Tailer) -> set[str]:
+        # a hard link shows a file in another group than it came from, once its first name is gone
+        return {tailer.entry.group, group_of(tailer.label, self.lives)}
+
+    def _heed_notes(self, are_read: Set[str]) -> None:
+        ignored = {key: note for key, note in self._notes.items() if note.is_ignored}
+        there = {k for k, note in ignored.items() if note.is_unchanged(self._files.get(k))}
+        self._ignored = {
+            k for k in there if ignored[k].copy_of is None or ignored[k].copy_of in are_read
         }
+        gone = (note for key, note in ignored.items() if key not in there)
+        self._left = [note for note in gone if note.length and note.copy_of is None]
 
-    def _index(self) -> Index:
-        index = Index()
+    def _asks(self) -> list[Ask]:
+        files, tailers = self._files, self.tailers
+        there = [tailer for key, tailer in tailers.items() if key in files]
+        fresh = [e for key, e in files.items() if key not in tailers and key not in self._ignored]
+        fresh += [tailer.entry for tailer in there if tailer.suspect]
+        groups = {entry.group for entry in fresh}
+        # a candidate may be the copy of any file of its group that was truncated, as no compressed one is
+        plain = [t for t in there if t.entry.packed is None and groups & self._groups(t)]
+        known = [t.entry for t in there if t.is_strange] + [t.entry for t in plain]
+        if not fresh and not known:
+            return []
+        is_first = self._scanned is None or self._before is not None
+        from_end = self._selection.from_end and is_first
+        near = self._new_index().near
+        asked = dict.fromkeys([*fresh, *known])
+        return [Ask(e, near(e), from_end) for e in asked]
+
+    def _new_index(self) -> Index:
+        index = Index(self._files, self._remembered, self._scanned)
         for tailer in self.tailers.values():
-            index.add_tailer(tailer, group_of(tailer.label, self.memory.lives))
-        for cursor in self.memory.cursors.values():
-            index.add_known(cursor, self.memory.groups_of(cursor))
+            index.add_tailer(tailer, self._groups(tailer))
+        for known in self._remembered.values():
+            home = group_of(known.cursor.path, self.lives)
+            index.add_remembered(known, home)
         return index
 
-    def _candidate(self, key: FileKey, seen: Sample) -> Candidate:
-        return candidate(self._shown.files[key], seen, self._copies.original(key, seen.head))
+    def _candidate(self, key: FileKey, sample: Sample) -> Candidate:
+        entry, note, head = self._files[key], self._notes.get(key), sample.head
+        copy_of = note.copy_of if note and note.begins(head) else None
+        same = (note.length == len(head) and note.begins(head) for note in self._left)
+        was_left = entry.packed is not None and any(same)
+        return Candidate(replace(entry, size=sample.size), sample, copy_of, was_left)
 
-    def _is_same(self, key: FileKey, sample: Sample) -> bool:
-        tailer = self.tailers[key]
-        candidate = self._candidate(key, sample)
-        same = candidate.judged(tailer.cursor) is Match.SAME
-        moved = tailer.is_unread and 0 < tailer.offset < self._start_of(candidate)
-        if same := same and not moved and candidate.head.startswith(tailer.beginning):
-            tailer.recognised(candidate.head, sample.size)
+    def _check_followed(self, found: Sequence[Candidate]) -> list[Tailer]:
+        # stop to follow, and return, those that were truncated or written anew
+        followed = [c for c in found if c.entry.key in self.tailers]
+        truncated = [self.tailers[c.entry.key] for c in followed if not self._is_same(c)]
+        for tailer in truncated:
+            self._remember(tailer, tailer.cursor)
+        self._index = self._new_index()
+        self._index.not_there.update(tailer.file for tailer in truncated)
+        self._index.live = {c.entry.path: c for c in found if c.entry.is_live}
+        return truncated
+
+    def _is_same(self, candidate: Candidate) -> bool:
+        tailer, head = self.tailers[candidate.entry.key], candidate.seen.head
+        moved = tailer.is_unread and 0 < tailer.offset < self._content_start(candidate)
+        same = candidate.match(tailer.cursor) is Match.SAME and not moved
+        if same := same and head.startswith(tailer.beginning):
+            tailer.recognised(head, candidate.seen.size)
         return same
 
-    def _settle_group(
-        self,
-        group: str,
-        candidates: list[Candidate],
-        samples: Mapping[FileKey, Sample],
-        index: Index,
-        now: int,
-    ) -> list[Notice]:
+    def _settle_groups(self, found: Iterable[Candidate], now: int) -> list[Notice]:
         notices = []
-        rest = []
-        for each in sorted(candidates, key=lambda candidate: candidate.order):
-            likely = index.known(each.entry)
-            if ruling := rule_known(each, likely):
-                notices += self._act(ruling, each, index, now)
-                # it was found by another agent as well, which read nothing of it: a copy would be taken for that one's
-                self.memory.drop(namesakes(each, ruling, likely))
+        groups = defaultdict(list)
+        for candidate in found:
+            if tailer := self.tailers.get(candidate.entry.key):
+                notices += self._skip_hole(tailer, candidate)
             else:
-                rest.append(each)
-        live = self._live_one(group, samples)
-        chain = kin(group, live, self._shown, index, self.memory.cursors)
-        # what is new in a group that we know comes after lines that we shipped, or would have
-        known = bool(chain.cursors) or (self._before is not None and self._before.shows(group))
-        for each in (replace(one, last=None) if known else one for one in rest):
-            ruling = rule(each, replace(chain, oldest=index.oldest(group)))
-            notices += self._act(ruling, each, index, now)
+                groups[candidate.entry.group].append(candidate)
+        for name, candidates in groups.items():
+            notices += self._settle_group(name, candidates, now)
         return notices
 
-    def _live_one(self, group: str, samples: Mapping[FileKey, Sample]) -> Candidate | None:
-        entry = self._shown.live.get(group)
-        seen = None if entry is None else samples.get(entry.key)
-        return None if entry is None or seen is None else self._candidate(entry.key, seen)
+    def _settle_group(self, name: str, found: Sequence[Candidate], now: int) -> list[Notice]:
+        notices: list[Notice] = []
+        rest = []
+        for each in sorted(found, key=lambda candidate: candidate.order):
+            if ruling := recognise(each, self._index.same_inode(each.entry)):
+                notices += self._act(each, ruling, now)
+            else:
+                rest.append(each)
+        group = self._index.group(name)
+        # what is new in a group that we know comes after lines that we shipped, or would have
+        is_known = bool(group.known) or (self._before is not None and self._before.shows(name))
+        for each in rest:
+            if is_known:
+                each = replace(each, seen=replace(each.seen, last=None))
+            notices += self._act(each, rule(each, group), now)
+            if each.entry.key in self.tailers:
+                group.joined_by(each.entry)
+        return notices
 
-    def _act(self, ruling: Ruling, candidate: Candidate, index: Index, now: int) -> list[Notice]:
-        entry, head = candidate.entry, candidate.head
+    def _act(self, candidate: Candidate, ruling: Ruling, now: int) -> list[Notice]:
+        entry, seen = candidate.entry, candidate.seen
+        self._notes.pop(entry.key, None)
         match ruling.verdict:
             case Verdict.CONTINUE | Verdict.INHERIT if ruling.cursor is not None:
-                return self._go_on(ruling.cursor, candidate, index, now)
-            case Verdict.BEGIN if entry.packed is None or not self._passed.was_left(head):
-                return self._begin(candidate, index, now)
-            case Verdict.OLD | Verdict.BEGIN:
-                self._passed.leave(entry, head=head)
+                for same in ruling.others:
+                    self._remembered.pop(same.file, None)
+                return self._go_on(candidate, ruling.cursor, now)
+            case Verdict.BEGIN:
+                return self._begin(candidate, now)
             case Verdict.COPY:
-                self._note_copy(candidate)
-                if entry.packed is not None and ruling.cursor is not None:
-                    self._passed.leave(entry, ruling.cursor.file)
+                self._note_copy(candidate, ruling.cursor)
+            case Verdict.OLD:
+                self._note(entry, seen.head)
             case Verdict.DAMAGED:
-                self._passed.leave(entry)
-                reached = len(candidate.head) and entry.size
-                return [_damaged_notice(entry, reached, candidate.damage)]
-            case _ if entry.packed is not None:
-                self._passed.leave(entry)
+                self._note(entry)
+                reached = len(seen.head) and entry.size
+                text = f"is damaged behind byte {reached} ({seen.damage}): what was not read before is lost"
+                return [Notice(NoticeKind.DAMAGED, entry.path, text)]
+            case Verdict.EMPTY if entry.packed is not None:
+                self._note(entry)
             case _:
-                pass  # an empty sibling is looked at again
+                pass  # an empty sibling is probed again
         return []
 
-    def _begin(self, candidate: Candidate, index: Index, now: int) -> list[Notice]:
-        entry, last = candidate.entry, candidate.last
-        if self._selection.is_too_old(entry.modified, now):
-            self._passed.leave(entry)
-            return [_aged_notice(entry)]
-        label = entry.path if entry.wanted else entry.group
-        cursor = self._beginning(entry, label, now)
-        if last is not None and last.offset:
-            identity = identify(entry.key.inode, candidate.head[: last.offset], last.tail)
-            cursor = replace(cursor, offset=last.offset, identity=identity)
-        tailer = Tailer(cursor, entry, candidate.head, last.tail if last else b"", now)
-        self._follow(tailer, index)
-        return self._past_hole(tailer, candidate) or [_begun_notice(entry, cursor.offset)]
-
-    def _beginning(self, entry: FileEntry, label: str, now: int) -> Cursor:
-        identity = identify(entry.key.inode, b"", b"")
-        return Cursor(self._new_id(), label, 0, identity, now)
-
-    def _follow(self, tailer: Tailer, index: Index) -> None:
-        self.tailers[tailer.entry.key] = tailer
-        self._copies.forget(tailer.entry.key)
-        index.tailers[tailer.entry.group].append(tailer)
-
-    def _note_copy(self, candidate: Candidate) -> None:
-        live = self._shown.live.get(candidate.entry.group)
-        if live is not None and (original := self.tailers.get(live.key)) is not None:
-            self._copies.note(candidate.entry.key, candidate.head, original.file)
-
-    def _go_on(self, cursor: Cursor, candidate: Candidate, index: Index, now: int) -> list[Notice]:
-        if self.memory.cursors.pop(cursor.file, None) is None:
+    def _go_on(self, candidate: Candidate, cursor: Cursor, now: int) -> list[Notice]:
+        if self._remembered.pop(cursor.file, None) is None:
             return []  # another copy was first
-        tail = candidate.tails.get(cursor.file, b"")
-        entry = candidate.entry
-        tailer = Tailer(cursor, entry, candidate.head, tail, now)
-        self._follow(tailer, index)
-        self._holes.moved(cursor, entry.key)
-        return self._past_hole(tailer, candidate) or [_goes_on_notice(entry, cursor.offset)]
+        entry, seen, inode = candidate.entry, candidate.seen, cursor.identity.inode
+        if cursor.offset and inode != entry.key.inode:
+            self._moved[inode] = min(cursor.offset, self._moved.get(inode, cursor.offset))
+        tailer = Tailer(cursor, entry, seen.head, seen.tails.get(cursor.file, b""), now)
+        return self._follow(tailer, candidate, f"goes on at byte {cursor.offset}")
 
-    def _past_hole(self, tailer: Tailer, candidate: Candidate) -> list[Notice]:
-        if tailer.offset or not (start := self._start_of(candidate)):
+    def _begin(self, candidate: Candidate, now: int) -> list[Notice]:
+        entry, seen = candidate.entry, candidate.seen
+        if self._selection.is_too_old(entry.modified, now):
+            self._note(entry)
+            text = "was not written for longer than --ignore-older; it is followed once it is"
+            return [Notice(NoticeKind.AGED, entry.path, text)]
+        cursor = self._new_cursor(entry, entry.path if entry.wanted else entry.group, now)
+        place, tail = "its beginning", b""
+        if (last := seen.last) is not None and last.offset:
+            identity = identify(entry.key.inode, seen.head[: last.offset], last.tail)
+            cursor = replace(cursor, offset=last.offset, identity=identity)
+            place, tail = f"byte {last.offset}, behind its last line", last.tail
+        tailer = Tailer(cursor, entry, seen.head, tail, now)
+        return self._follow(tailer, candidate, f"is followed from {place}")
+
+    def _new_cursor(self, entry: FileEntry, label: str, now: int) -> Cursor:
+        return Cursor(self._new_id(), label, 0, identify(entry.key.inode, b"", b""), now)
+
+    def _follow(self, tailer: Tailer, candidate: Candidate, text: str) -> list[Notice]:
+        entry = tailer.entry
+        self.tailers[entry.key] = tailer
+        self._index.joined_by(tailer)
+        return self._skip_hole(tailer, candidate) or [Notice(NoticeKind.FOUND, entry.path, text)]
+
+    def _skip_hole(self, tailer: Tailer, candidate: Candidate) -> list[Notice]:
+        if tailer.offset or not (start := self._content_start(candidate)):
             return []
         tailer.skip_hole(start)
-        return [_hole_notice(tailer.entry, start)]
+        text = f"begins with a hole of {start} bytes: its writer kept its offset when the file was truncated"
+        return [Notice(NoticeKind.FOUND, tailer.entry.path, f"{text}; it is followed from there")]
 
-    def _start_of(self, candidate: Candidate) -> int:
-        return self._holes.start_of(candidate, self.memory.cursors.values())
+    def _content_start(self, candidate: Candidate) -> int:
+        begin, inode = candidate.seen.begin, candidate.entry.key.inode
+        if candidate.seen.hole or not begin:
+            return begin
+        # a hole of less than a block shows only as NULs: they are one if lines up to there were read on this inode before
+        cursors = (known.cursor for known in self._remembered.values())
+        before = [cursor.offset for cursor in cursors if cursor.identity.inode == inode]
+        before.append(self._moved.get(inode, 0))
+        return begin if any(0 < offset <= begin for offset in before) else 0
 
-    def _remember(self, key: FileKey) -> Tailer:
-        tailer = self.tailers.pop(key)
-        self.memory.take(tailer)
-        return tailer
+    def _note_copy(self, candidate: Candidate, cursor: Cursor | None) -> None:
+        entry, original = candidate.entry, cursor.file if cursor else None
+        if cursor is None and (live := self._index.live.get(entry.group)):
+            tailer = self.tailers.get(live.entry.key)
+            original = tailer.file if tailer else None
+        if entry.packed is None and candidate.copy_of is not None:
+            original = candidate.copy_of  # which may have been truncated since
+        if original is not None:
+            self._note(entry, candidate.seen.head, original)
+
+    def _note(self, entry: FileEntry, head: bytes = b"", copy_of: str | None = None) -> None:
+        self._notes[entry.key] = Note.of(entry, head, copy_of)
+
+    def _remember(self, tailer: Tailer, cursor: Cursor, *, keep: bool = False) -> None:
+        del self.tailers[tailer.entry.key]
+        self._remembered[tailer.file] = Remembered(cursor, tailer.entry.group, keep)
+
+    def _truncated_notice(self, tailer: Tailer) -> Notice:
+        if copy := self._rest_of(tailer):
+            text, lost = f"was truncated; its rest is read from {copy.path}", 0
+        else:
+            lost = tailer.unread
+            text = f"was truncated or written anew; {lost} bytes were seen in it and not read"
+        return Notice(NoticeKind.TRUNCATED, tailer.entry.path, text, lost)
+
+    def _rest_of(self, truncated: Tailer) -> FileEntry | None:
+        begins = truncated.beginning
+        for tailer in self.tailers.values():
+            if tailer.file == truncated.file:
+                return tailer.entry
+            # the copy of a file of which nothing was read is followed as a file of its own, which begins like it
+            is_copy = truncated.is_unread and tailer.is_unread and tailer.rotated is not None
+            is_sibling = tailer.entry.group == truncated.entry.group
+            if is_copy and is_sibling and begins and tailer.beginning.startswith(begins):
+                return tailer.entry
+        return None
+
+    def _sort_out(self, now: int) -> None:
+        # forget what is long gone, if much has gathered
+        remembered = self._remembered
+        if len(remembered) + len(self.lives) <= self._sorted + _GROWTH:
+            return
+        gone = [known.cursor for known in remembered.values() if not known.keep]
+        for cursor in forgettable(gone, now):
+            del remembered[cursor.file]
+        there = {entry.path for entry in self._files.values() if entry.wanted}
+        there |= {tailer.entry.group for tailer in self.tailers.values()}
+        self.lives &= there | {known.cursor.path for known in remembered.values()}
+        self._sorted = len(remembered) + len(self.lives)

@@ -52,8 +52,8 @@ async def look(
     """Look at the folders and at what must be glimpsed at there, for the catalogue to settle; raises OSError as `scan` does."""
     notices: list[Notice] = []
     for _ in range(_TRIES):
-        shown = await asyncio.to_thread(scan, selection, tuple(catalogue.memory.lives))
-        asks, said = catalogue.sight(shown.entries, now, is_open)
+        shown = await asyncio.to_thread(scan, selection, tuple(catalogue.lives))
+        asks, said = catalogue.scanned(shown.entries, now, is_open)
         notices += said
         found = await _glimpse(asks) if asks else {}
         restless = {ask.entry.group for ask in asks if ask.entry.key not in found}
@@ -333,8 +333,7 @@ class Follower:
         not know: another agent read it, and it may be one that is followed by another id.
         """
         async with self._lock:
-            tailers, remembered = self._catalogue.tailers, self._catalogue.memory.cursors
-            known = {tailer.file for tailer in tailers.values()} | remembered.keys()
+            tailers, known = self._catalogue.tailers, self._catalogue.files()
             if any(one.offset and one.file not in known for one in cursors.values()):
                 return False
             moved = {}

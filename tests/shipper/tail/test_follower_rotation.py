@@ -238,3 +238,24 @@ async def test_a_deleted_file_that_was_written_last_comes_after_its_older_copy(h
     (host.folder / "app.log").unlink()
 
     assert await host.ship() == b"1\n2\n"
+
+
+async def test_of_two_names_a_file_keeps_the_one_that_it_was_followed_at_unless_the_other_is_live(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "*.log")
+    host.write("b.log", b"1\n")
+    await host.look()
+    (tmp_path / "a.log").hardlink_to(tmp_path / "b.log")
+    await host.look()
+    assert [state.path for state in host.follower.states()] == [str(tmp_path / "b.log")]
+
+    host.move("b.log", "b.log.1")
+    (tmp_path / "a.log").unlink()
+    await host.look()
+    (tmp_path / "b.log").hardlink_to(tmp_path / "b.log.1")
+    await host.look()
+
+    assert [state.path for state in host.follower.states()] == [str(tmp_path / "b.log")]
+    assert await host.ship() == b"1\n"
+    await host.follower.close()
