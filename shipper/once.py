@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from broker.app.exits import OperatorError
 from shipper.tail.follower import Follower
-from shipper.tail.paths import Selection
+from shipper.tail.paths import Selection, packing_of
 from shipper.tail.scan import scan
 from shipper.tail.tailer import FileState
 
@@ -32,8 +32,13 @@ class Goals:
         self._sizes = {state.file: state.size for state in states} | self._sizes
 
     def are_met(self, states: Iterable[FileState]) -> bool:
-        """Whether every file has been read as far."""
-        return all(state.offset >= self._sizes.get(state.file, 0) for state in states)
+        """Whether every file has been read as far, and a compressed one, whose size was not known then, to its end."""
+        return all(self._is_met(state) for state in states)
+
+    def _is_met(self, state: FileState) -> bool:
+        if packing_of(state.path) is not None and state.since is not None:
+            return False
+        return state.offset >= self._sizes.get(state.file, 0)
 
     def conclude(self, follower: Follower) -> None:
         """Log which unfinished last lines are held; raises `OperatorError` when files cannot be read, or were not."""

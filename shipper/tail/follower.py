@@ -1,7 +1,7 @@
 """Finds the files, reads whole lines from them, and remembers how far it has read (not how far is acknowledged).
 
     directories --scan--> catalogue --groups--> tailers --read, cut--> blocks
-       changes: wakes, marks files as changed and scans as due
+       watcher: wakes, marks files as changed and scans as due
 
 Publishes nothing. A scan decides what every file is; a gathering only reads, and what it finds doubtful it leaves to the
 next scan.
@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from shipper.positions import Cursor
@@ -24,162 +23,36 @@ from shipper.tail.notices import Notice, NoticeKind, Troubles
 from shipper.tail.open_files import Handles
 from shipper.tail.paths import Selection
 from shipper.tail.probe import Ask, Sample, sample
-from shipper.tail.reader import Block, Limits, Reader, Reading
+from shipper.tail.reader import Block, Reader, Reading, Request
 from shipper.tail.scan import FileKey, Scan, changed_since, scan
 from shipper.tail.tailer import FileState, Tailer
-from shipper.tail.turns import MOST_PER_TURN, Gathering, WakeUp
+from shipper.tail.turns import Turns
 
-__all__ = ["Follower", "Leaving", "Picture", "departure", "look"]
-
-_TRIES = 3
-"""How often a picture is taken anew at once when files moved on meanwhile."""
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """What was seen; `is_restless` says that another look is due, since the catalogue holds some groups until then."""
-
-    shown: Scan
-    samples: dict[FileKey, Sample]
-    refused: list[Notice]
-    notices: list[Notice]
-    is_restless: bool
-
-
-async def look(
-    selection: Selection, catalogue: Catalogue, now: int, is_open: Callable[[FileKey], bool]
-) -> Picture:
-    """Look at the folders and at what must be glimpsed at there, for the catalogue to settle; raises OSError as `scan` does."""
-    notices: list[Notice] = []
-    for _ in range(_TRIES):
-        shown = await asyncio.to_thread(scan, selection, tuple(catalogue.lives))
-        asks, said = catalogue.scanned(shown.entries, now, is_open)
-        notices += said
-        found = await _glimpse(asks) if asks else {}
-        restless = {ask.entry.group for ask in asks if ask.entry.key not in found}
-        if groups := catalogue.concerned(asks):
-            restless |= await asyncio.to_thread(changed_since, shown, groups, selection)
-        if not restless:
-            break
-    catalogue.hold(restless)
-    samples = {key: seen for key, seen in found.items() if isinstance(seen, Sample)}
-    refused = [seen for seen in found.values() if isinstance(seen, Notice)]
-    return Picture(shown, samples, refused, notices, bool(restless))
-
-
-async def _glimpse(asks: Sequence[Ask]) -> dict[FileKey, Sample | Notice]:
-    over = threading.Event()
-    try:
-        return await asyncio.to_thread(sample, asks, over.is_set)
-    finally:
-        over.set()
-
+__all__ = ["Follower"]
 
 _SECOND = 1_000_000_000
 
+_LEAST_SHARE = 256 * 1024
+"""Bytes that each of many files is given at a time: few enough to be fair, enough to be worth the visit."""
 
-def departure(
-    tailer: Tailer, reading: Reading | None, stored: int, now: int, limits: Limits
-) -> Notice | None:
-    """Return what to say of a deleted file that is to be let go; None while it is to be kept open.
-
-    `reading` is None where it is open no longer. It goes once it is settled, and read and `stored` to its end, or holds
-    other content than was read, and in any case when it has been held too long, since its space on disk is taken meanwhile.
-    """
-    if reading is not None and not tailer.suspect:
-        since = tailer.unseen_since
-        if since is not None and now - since > limits.hold:
-            return _overdue(tailer, reading.size, since)
-        if tailer.dirty or tailer.held or not tailer.is_settled(now, limits.grace):
-            return None
-        if not tailer.is_stored(stored):
-            return None
-    lost = tailer.unread
-    text = f"is gone, {lost} bytes were not read" if lost else "is gone, read to its end"
-    return Notice(NoticeKind.GONE, tailer.entry.path, text, lost)
-
-
-def _overdue(tailer: Tailer, size: int, since: int) -> Notice:
-    lost = max(tailer.unread, size - tailer.offset)
-    end = tailer.offset + lost
-    text = f"was deleted before {_time(since)} and is held open no longer"
-    text += f": bytes {tailer.offset} to {end} were not read" if lost else ", read to its end"
-    if lost:
-        text += f", and have waited since {_time(tailer.stirred)}"
-    return Notice(NoticeKind.GONE, tailer.entry.path, text, lost)
-
-
-def _time(nanoseconds: int) -> str:
-    moment = datetime.fromtimestamp(nanoseconds // _SECOND, UTC)
-    return moment.isoformat().replace("+00:00", "Z")
-
-
-class Leaving:
-    """Goes through the files of a catalogue that the last look did not show."""
-
-    def __init__(
-        self, catalogue: Catalogue, handles: Handles, reader: Reader, wake_up: WakeUp
-    ) -> None:
-        self._catalogue = catalogue
-        self._handles = handles
-        self._reader = reader
-        self._wake_up = wake_up
-
-    async def let_go(self, now: int, limits: Limits, stored: Callable[[str], int]) -> list[Notice]:
-        """Let go of those that are done with; return what there is to say. `now` is in nanoseconds."""
-        notices = []
-        for tailer in self._catalogue.unseen():
-            reading = await self._probe(tailer)
-            said = departure(tailer, reading, stored(tailer.file), now, limits)
-            if said is None:
-                tailer.unseen(now, 0 if reading is None else reading.modified)
-                self._wake_up.is_unsettled = True
-                continue
-            self._catalogue.leave(tailer)
-            notices.append(said)
-            if reading is not None and reading.size and tailer.suspect:
-                head = await self._handles.head(tailer)
-                notices += self._catalogue.renew(tailer, head, reading.modified, now)
-        return notices
-
-    async def _probe(self, tailer: Tailer) -> Reading | None:
-        # truncated and then deleted: its rest may be in a copy, and what was written since is still open
-        if tailer.entry.key not in self._handles:
-            return None
-        descriptor = await self._handles.descriptor(tailer)
-        if descriptor is None:
-            return None
-        if tailer.entry.packed is not None:
-            return Reading(True, tailer.entry.size, tailer.entry.modified)
-        reading = (await self._reader.read([tailer.probe(descriptor)]))[0]
-        tailer.suspect |= not reading.intact
-        if len(tailer.beginning) < HEAD_BYTES and not (tailer.suspect or reading.error):
-            tailer.glimpsed(await self._handles.head(tailer))
-        return reading
-
+_MOST_FILES = 32
+"""Files that are read in one visit to a thread."""
 
 _CLOSING = 1.0  # seconds
 
-
-def _glimpse_at(descriptor: int, cursor: Cursor) -> tuple[int, bytes, bytes]:
-    """Return the size of an open file, its first bytes, and those before a cursor; no bytes where they cannot be read."""
-    status = os.fstat(descriptor)
-    length = min(cursor.identity.tail_length, cursor.offset)
-    try:
-        head = os.pread(descriptor, HEAD_BYTES, 0)
-        tail = os.pread(descriptor, length, cursor.offset - length)
-    except OSError:
-        head = tail = b""
-    return status.st_size, head, tail
+_ENOUGH = 200
+"""Blocks: about what a round's headers have room for."""
 
 
 class Follower:
     """Follows all files of one host; the read cursors begin at `known`, and files never seen at their beginning.
 
     `clock` gives nanoseconds since the epoch, `block_size` and `max_line` are bytes, `grace` and `hold` are in seconds. One
-    task at a time may look or gather; another waits. `is_oriented` says that the last look has decided on all that it showed;
-    before, a cursor without a file may yet find it. `stored` returns up to which byte a file is stored, by id: a deleted file is
-    held until all that was read of it is.
+    task at a time may look or gather; another waits.
+
+    `wake` is set on any change. `look_due` says that a file came, went or was renamed or truncated since the last look.
+    `is_oriented` says that the last look has decided on all that it showed; before, a cursor without a file may yet find it.
+    `stored` returns up to which byte a file is stored, by id: a deleted file is held until all that was read of it is.
     """
 
     def __init__(
@@ -197,27 +70,22 @@ class Follower:
         poll_every: float = 1.0,
         listen: bool = True,
     ) -> None:
+        self.wake = asyncio.Event()
+        self.look_due = True
         self.is_oriented = False
         self.stored: Callable[[str], int] = lambda _: sys.maxsize
         self._selection = selection
         self._clock = clock
-        self._limits = Limits(block_size, max_line, 0, open_files)
-        self._limits = self._lasting(grace, hold)
+        self._least_share = min(_LEAST_SHARE, block_size)
+        self._most_files = min(_MOST_FILES, open_files)
+        self.change_limits(grace, hold)
         self._catalogue = Catalogue(selection, known, new_id)
-        self._handles = Handles(open_files)
+        self._handles = Handles(open_files, self._catalogue.tailers)
+        self._changes = ChangeDetection(self._handles, self._heard, poll_every, listen)
+        self._reader = Reader(block_size, max_line)
+        self._turns = Turns()
         self._troubles = Troubles()
-        self._attention = ChangeDetection(self._handles, self._heard, poll_every, listen)
-        self._wake_up = wake_up = WakeUp()
-        reader = Reader(MOST_PER_TURN, self._limits)
-        self._leaving = Leaving(self._catalogue, self._handles, reader, wake_up)
-        self._gathering = Gathering(
-            self._catalogue,
-            self._handles,
-            reader,
-            wake_up,
-            is_growing=self._attention.is_growing,
-            clock=clock,
-        )
+        self._is_unpacking = False
         self._lock = asyncio.Lock()
 
     async def look(self) -> list[Notice]:
@@ -235,26 +103,16 @@ class Follower:
         return await asyncio.shield(self._gather(budget))
 
     @property
-    def wake(self) -> asyncio.Event:
-        """Set on any change."""
-        return self._wake_up.wake
-
-    @property
-    def look_due(self) -> bool:
-        """Whether a file came, went or was renamed or truncated since the last look."""
-        return self._wake_up.look_due
-
-    @property
     def is_unsettled(self) -> bool:
         """Whether a file that was rotated or deleted waits for its end."""
-        return self._wake_up.is_unsettled
+        return self._turns.is_unsettled
 
     async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - running out of it is no error here
         """Return when something changed since the last call, or after `timeout` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                await self._wake_up.wake.wait()
-        self._wake_up.wake.clear()
+                await self.wake.wait()
+        self.wake.clear()
 
     @property
     def is_waiting(self) -> bool:
@@ -262,12 +120,12 @@ class Follower:
 
         All files wait for the rest of such a line, which is still being written; a second at most.
         """
-        return self._gathering.is_waiting
+        return self._is_unpacking or self._turns.is_held(self._clock())
 
     @property
     def patience(self) -> float:
-        """After how many seconds to gather again although nothing was heard."""
-        return self._attention.patience
+        """After how many seconds to gather again although nothing was heard; infinite while all is listened to."""
+        return self._changes.patience
 
     def states(self) -> list[FileState]:
         """Return every followed file as it was last seen."""
@@ -300,7 +158,7 @@ class Follower:
 
     def change_limits(self, grace: float, hold: float) -> None:
         """Wait as long for the end of a line, or for that of a deleted file, from now on; both in seconds."""
-        self._limits = self._lasting(grace, hold)
+        self._grace, self._hold = int(grace * _SECOND), int(hold * _SECOND)
 
     async def retarget(self, selection: Selection) -> None:
         """Follow another selection from the next look on, which is due then.
@@ -309,22 +167,14 @@ class Follower:
         cursor stays known, should it be named again.
         """
         async with self._lock:
-            self._selection = selection
-            self.is_oriented = False
             self._catalogue.retarget(selection)
-            self._gathering.turns.resume(self._catalogue.tailers.values())
-            await self._handles.trim(self._catalogue.tailers)
-        self._wake_up.call_to_look()
+            await self._select(selection)
 
     async def turn_to(self, selection: Selection, known: Cursor) -> None:
         """Follow another selection from the next look on, which is due then, and forget all files but the one at `known`."""
         async with self._lock:
-            self._selection = selection
-            self.is_oriented = False
             self._catalogue.turn_to(selection, known)
-            self._gathering.turns.resume(())
-            await self._handles.trim({})
-        self._wake_up.call_to_look()
+            await self._select(selection)
 
     async def rewind(self, cursors: Mapping[str, Cursor]) -> bool:
         """Read every followed file on from its cursor, or from where it was begun; forget the cursors of all others but these.
@@ -343,62 +193,234 @@ class Follower:
                     moved[key] = await self._rewound(tailer, cursor)
             self._catalogue.rewind(cursors, moved)
             self.is_oriented = False
-            self._gathering.turns.resume(tailers.values())
-        self._wake_up.call_to_look()
+            self._turns.resume(tailers.values())
+        self._call_to_look()
         return True
 
     async def close(self) -> None:
         """Stop watching and close all files, but those that a thread hangs in."""
-        await self._attention.close()
+        await self._changes.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING), self._lock:
-                await self._handles.trim({})
-
-    async def _gather(self, budget: int) -> list[Block]:
-        async with self._lock:
-            self._gathering.stir(await self._attention.glance(self._catalogue.tailers))
-            return await self._gathering.gather(budget, self._limits)
+                await self._handles.close()
 
     async def _rewound(self, tailer: Tailer, cursor: Cursor) -> Tailer | None:
-        descriptor = await self._handles.descriptor(tailer)
+        await self._handles.open([tailer])
+        descriptor = self._handles.opened(tailer.entry.key)
         if descriptor is None:
             return None
         found = None
         if tailer.entry.packed is None:
-            found = await asyncio.to_thread(_glimpse_at, descriptor, cursor)
+            found = await asyncio.to_thread(_bytes_around, descriptor, cursor)
         return tailer.rewound(cursor, found, self._clock())
+
+    async def _select(self, selection: Selection) -> None:
+        self._selection = selection
+        self.is_oriented = False
+        self._turns.resume(self._catalogue.tailers.values())
+        await self._handles.trim()
+        self._call_to_look()
+
+    def _call_to_look(self) -> None:
+        self.look_due = True
+        self.wake.set()
+
+    def _heard(self, files: Iterable[FileKey], moved: bool) -> None:
+        self._stir(files)
+        self.look_due |= moved
+        self.wake.set()
+
+    def _stir(self, files: Iterable[FileKey]) -> None:
+        """Take note that there may be something to read in these files."""
+        tailers = self._catalogue.tailers
+        for tailer in [tailers[key] for key in files if key in tailers]:
+            if tailer.entry.packed is None:
+                tailer.stir(self._clock())
+                self._turns.join([tailer.entry.group])
+            else:
+                self.look_due = True  # a look decides whether to decompress it again
 
     async def _look(self) -> list[Notice]:
         async with self._lock:
             return await self._look_at(self._clock())
 
     async def _look_at(self, now: int) -> list[Notice]:
-        wake_up = self._wake_up
-        wake_up.look_due = wake_up.is_unsettled = False
+        self.look_due = self._turns.is_unsettled = False
+        catalogue = self._catalogue
         try:
-            seen = await look(self._selection, self._catalogue, now, self._handles.__contains__)
+            shown = await asyncio.to_thread(scan, self._selection, tuple(catalogue.lives))
+            asks, notices = catalogue.scanned(shown.entries, now, self._handles.__contains__)
+            found = await _probe(asks) if asks else {}
+            restless = await self._restless(shown, asks, found)
         except OSError as error:  # nothing was seen, so nothing is known to be gone
-            wake_up.look_due = True
+            self.look_due = True
             text = f"cannot be listed now: {error.strerror}"
-            return self._troubles.changes(
-                [Notice(NoticeKind.UNREADABLE, str(error.filename), text)]
-            )
-        gone = await self._leaving.let_go(now, self._limits, self.stored)
-        wake_up.look_due |= seen.is_restless
-        notices = [*seen.notices, *self._troubles.changes((*seen.shown.troubles, *seen.refused))]
-        notices += self._catalogue.settle(seen.samples, now) + gone + self._gathering.take_losses()
-        self.is_oriented = not seen.is_restless
-        await self._handles.open_early(self._catalogue.tailers.values())
-        await self._handles.trim(self._catalogue.tailers)
-        self._gathering.turns.join(self._catalogue.chains)
-        notices += await self._attention.follow(seen.shown.folders, self._catalogue.tailers, now)
-        self._gathering.turns.resume(self._catalogue.tailers.values())
+            trouble = Notice(NoticeKind.UNREADABLE, str(error.filename), text)
+            return self._troubles.changes([trouble])
+        catalogue.hold(restless)
+        self.is_oriented = not restless
+        self.look_due |= bool(restless)
+        losses = self._take_losses()
+        gone = await self._let_go(now)
+        samples = {key: seen for key, seen in found.items() if isinstance(seen, Sample)}
+        refused = [seen for seen in found.values() if isinstance(seen, Notice)]
+        notices += self._troubles.changes((*shown.troubles, *refused))
+        notices += catalogue.settle(samples, now) + gone + losses
+        await self._handles.open_early()
+        await self._handles.trim()
+        self._turns.join(catalogue.chains)
+        notices += await self._changes.follow(shown.folders, catalogue.tailers, now)
+        self._turns.resume(catalogue.tailers.values())
         return notices
 
-    def _lasting(self, grace: float, hold: float) -> Limits:
-        return replace(self._limits, grace=int(grace * _SECOND), hold=int(hold * _SECOND))
+    async def _restless(
+        self, shown: Scan, asks: Sequence[Ask], found: Container[FileKey]
+    ) -> set[str]:
+        """Return the groups whose files moved on during the look, so that nothing can be decided about them."""
+        restless = {ask.entry.group for ask in asks if ask.entry.key not in found}
+        if groups := self._catalogue.concerned(asks):
+            restless |= await asyncio.to_thread(changed_since, shown, groups, self._selection)
+        return restless
 
-    def _heard(self, files: Iterable[FileKey], moved: bool) -> None:
-        self._gathering.stir(files)
-        self._wake_up.look_due |= moved
-        self._wake_up.wake.set()
+    def _take_losses(self) -> list[Notice]:
+        losses = []
+        for tailer in self._catalogue.tailers.values():
+            if tailer.loss is not None:
+                losses.append(tailer.loss)
+                tailer.loss = None
+        return losses
+
+    async def _let_go(self, now: int) -> list[Notice]:
+        """Stop following the deleted files that are done with; return what there is to say."""
+        notices = []
+        for tailer in self._catalogue.unseen():
+            reading = await self._probe_deleted(tailer)
+            gone = self._departure(tailer, reading, now)
+            if gone is None:
+                tailer.unseen(now, 0 if reading is None else reading.modified)
+                self._turns.is_unsettled = True
+                continue
+            self._catalogue.leave(tailer)
+            notices.append(gone)
+            if reading is not None and reading.size and tailer.suspect:
+                head = await self._handles.head(tailer)
+                notices += self._catalogue.renew(tailer, head, reading.modified, now)
+        return notices
+
+    async def _probe_deleted(self, tailer: Tailer) -> Reading | None:
+        """Find out whether a deleted file still holds what was read of it; None where it is not open any more."""
+        descriptor = self._handles.opened(tailer.entry.key)
+        if descriptor is None:
+            return None
+        if tailer.entry.packed is not None:
+            return Reading(True, tailer.entry.size, tailer.entry.modified)
+        (reading,) = await self._reader.read([tailer.request(descriptor)], 1)
+        # truncated and then deleted: its rest may be in a copy, and what was written since is still open
+        tailer.suspect |= not reading.intact
+        if len(tailer.beginning) < HEAD_BYTES and not (tailer.suspect or reading.error):
+            tailer.saw(await self._handles.head(tailer))
+        return reading
+
+    def _departure(self, tailer: Tailer, reading: Reading | None, now: int) -> Notice | None:
+        """Return what to say of a deleted file that is to be let go; None while it is to be kept open.
+
+        It goes once it is settled, and read and stored to its end, or holds other content than was read; in any case when
+        it has been held too long, since its space on disk is taken meanwhile.
+        """
+        path, lost = tailer.entry.path, tailer.unread
+        if reading is not None and not tailer.suspect:
+            since = tailer.unseen_since
+            if since is not None and now - since > self._hold:
+                lost = max(lost, reading.size - tailer.offset)
+                return Notice(NoticeKind.GONE, path, _overdue(tailer, since, lost), lost)
+            if tailer.dirty or tailer.held or not tailer.is_settled(now, self._grace):
+                return None
+            if not tailer.is_stored(self.stored(tailer.file)):
+                return None
+        text = f"is gone, {lost} bytes were not read" if lost else "is gone, read to its end"
+        return Notice(NoticeKind.GONE, path, text, lost)
+
+    async def _gather(self, budget: int) -> list[Block]:
+        async with self._lock:
+            self._stir(await self._changes.glance(self._catalogue.tailers))
+            return await self._gather_turns(budget)
+
+    async def _gather_turns(self, budget: int) -> list[Block]:
+        blocks: list[Block] = []
+        self._is_unpacking = False
+        while budget > 0 and len(blocks) < _ENOUGH and (turn := await self._turn(budget)):
+            readings = await self._read(turn, budget)
+            got = self._accept(turn, readings)
+            blocks += got
+            budget -= sum(len(reading.run) + len(reading.rest) for reading in readings)
+            self._is_unpacking = any(reading.is_underway for reading in readings)
+            if self._is_unpacking and not got:
+                break  # so that it can be stopped
+        return blocks
+
+    async def _turn(self, budget: int) -> dict[Tailer, Request]:
+        """Return what to read next; a file that cannot be opened is left to the next look, with its group."""
+        now, most = self._clock(), self._most_files
+        tailers = self._turns.next(self._catalogue.chains, now, self._grace, most)
+        await self._handles.open(tailers)
+        share = max(self._least_share, budget // max(1, len(tailers)))
+        turn = {}
+        for tailer in tailers:
+            if (descriptor := self._handles.opened(tailer.entry.key)) is None:
+                self._turns.leave(tailer.entry.group)
+                self.look_due = True
+                continue
+            turn[tailer] = tailer.request(descriptor, share, self._handles.unpacker(tailer))
+        return turn
+
+    async def _read(self, turn: Mapping[Tailer, Request], budget: int) -> list[Reading]:
+        requests = list(turn.values())
+        if all(self._changes.is_growing(tailer.entry.key) for tailer in turn):
+            readings = self._reader.read_at_once(requests, budget)
+            if readings is not None:
+                return readings
+        return await self._reader.read(requests, budget)
+
+    def _accept(self, turn: Iterable[Tailer], readings: Iterable[Reading]) -> list[Block]:
+        now = self._clock()
+        blocks: list[Block] = []
+        for tailer, reading in zip(turn, readings, strict=False):  # a reading ends with its budget
+            blocks += tailer.accept(reading, now, self._grace)
+            if tailer.suspect or tailer.loss is not None:
+                self._call_to_look()
+            self._turns.was_read(tailer)
+            if tailer.is_in_line:
+                break  # what the others gave is read again after the line
+        return blocks
+
+
+def _overdue(tailer: Tailer, since: int, lost: int) -> str:
+    text = f"was deleted before {_time(since)} and is held open no longer"
+    if not lost:
+        return f"{text}: read to its end"
+    text += f": bytes {tailer.offset} to {tailer.offset + lost} were not read"
+    return text if tailer.since is None else f"{text}, and have waited since {_time(tailer.since)}"
+
+
+def _time(nanoseconds: int) -> str:
+    moment = datetime.fromtimestamp(nanoseconds // _SECOND, UTC)
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def _bytes_around(descriptor: int, cursor: Cursor) -> tuple[int, bytes, bytes]:
+    """Return the size of an open file, its first bytes, and those before a cursor; no bytes where they cannot be read."""
+    size = os.fstat(descriptor).st_size
+    length = min(cursor.identity.tail_length, cursor.offset)
+    try:
+        head = os.pread(descriptor, HEAD_BYTES, 0)
+        return size, head, os.pread(descriptor, length, cursor.offset - length)
+    except OSError:
+        return size, b"", b""
+
+
+async def _probe(asks: Sequence[Ask]) -> dict[FileKey, Sample | Notice]:
+    over = threading.Event()
+    try:
+        return await asyncio.to_thread(sample, asks, over.is_set)
+    finally:
+        over.set()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from broker.wire.message import Section, Span
 from shipper.positions import Cursor
@@ -15,8 +16,11 @@ from shipper.tail.identity import (
 )
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import age
-from shipper.tail.reader import Block, Limits, Reading, Request, count_lines
+from shipper.tail.reader import Block, Reading, Request, count_lines
 from shipper.tail.scan import FileEntry
+
+if TYPE_CHECKING:
+    from shipper.tail.decompress import Unpacker
 
 __all__ = ["LINE_PATIENCE", "FileState", "Stage", "Tailer"]
 
@@ -51,18 +55,17 @@ class FileState:
     note: str
 
 
-_MOST_PIECES = 4
-"""How much of a line is read in one go, though its beginning was read more than `LINE_PATIENCE` before."""
-
 LINE_PATIENCE = 1_000_000_000
 """Nanoseconds that an over-long line may keep all other files waiting."""
 
 
 class Tailer:
-    """One followed file; its file id and label stay, its path is where it was seen last.
+    """One followed file; its file id and label stay, its path is where it was seen last. Times are in nanoseconds.
 
-    `rotated` is when it was found to stand no longer at its live path, in nanoseconds; None while it does. `stirred` is
-    when it became `dirty`: since then there is, or may be, something to read.
+    `rotated` is when the file was found to be no longer at its live path, `unseen_since` when it was found to be at no path,
+    `since` when it was noticed that there may be something to read; each is None while it is not so. `line_began` is when
+    the first piece of the over-long line was read that the offset is in. `held` are the bytes of an unfinished last line.
+    `suspect`: what was read of the file may be gone, which the next look finds out. `loss` is to be logged by that, too.
     """
 
     def __init__(
@@ -72,27 +75,25 @@ class Tailer:
         self.file = cursor.file
         self.label = cursor.path
         self.offset = cursor.offset
-        self._found = cursor
         self.seen = cursor.seen
         self.entry = entry
         self.rotated: int | None = None if entry.is_live else entry.modified
         self.unseen_since: int | None = None
-        self.dirty = entry.size > cursor.offset
-        self.stirred = now
+        self.since: int | None = now if entry.size > cursor.offset else None
         self.suspect = False
+        self.held = 0
         self.note = ""
         self.loss: Notice | None = None
+        # a hole is no line, so what comes behind it is not the rest of one
+        is_in_line = tail.strip(b"\0") and not tail.endswith(b"\n")
+        self.line_began: int | None = now if is_in_line else None
+        self._found = cursor
         self._begin = 0
-        self._is_looked_at = head.startswith(b"\0")
+        self._is_probed = head.startswith(b"\0")
         self._print = Fingerprint(cursor, head, tail)
-        self._end = self.offset
         self._size = entry.size
-        self._modified = entry.modified
+        self._modified = 0 if self.dirty else entry.modified
         self._grew = now
-        self._wants_whole_line = False
-        # a hole is no line, so what stands behind it is not the rest of one
-        self._pieces = 1 if tail.strip(b"\0") and not tail.endswith(b"\n") else 0
-        self.line_began = now
 
     @property
     def cursor(self) -> Cursor:
@@ -113,14 +114,18 @@ class Tailer:
 
     @property
     def beginning(self) -> bytes:
-        """The first bytes that were ever seen in the file; while they stand there it was not written anew."""
+        """The first bytes that were ever seen in the file; while they are there it was not written anew."""
         return self._print.beginning
 
     @property
+    def dirty(self) -> bool:
+        """Whether there is, or may be, something to read."""
+        return self.since is not None
+
+    @property
     def is_in_line(self) -> bool:
-        """Whether pieces of a line were taken and its end was not; of an endless one, only at first."""
-        is_recent = self.seen < self.line_began + LINE_PATIENCE
-        return self._pieces > 0 and (self._pieces <= _MOST_PIECES or is_recent)
+        """Whether the offset is inside an over-long line that was begun less than a second before it was last read."""
+        return self.line_began is not None and self.seen < self.line_began + LINE_PATIENCE
 
     @property
     def is_unread(self) -> bool:
@@ -133,14 +138,9 @@ class Tailer:
         return len(self.beginning) < min(TAIL_BYTES, self.entry.size)
 
     @property
-    def held(self) -> int:
-        """Bytes of an unfinished last line that were seen and not taken."""
-        return self._end - self.offset
-
-    @property
     def unread(self) -> int:
         """Bytes that were seen to be there and not taken."""
-        return max(self._size, self._end) - self.offset
+        return self._size - self.offset
 
     @property
     def age(self) -> tuple[bool, tuple[int, int, str]]:
@@ -149,74 +149,67 @@ class Tailer:
         return live, age(self.entry.modified, self.entry.path)
 
     def sighted(self, entry: FileEntry, now: int) -> None:
-        """Take note of where the file stands and how large it is; a compressed one is read on only when it changed."""
-        if entry.packed is not None:
-            if entry.differs(self.entry):
-                self.stir(now)
-            entry = replace(entry, size=self._size)
-        self.entry = entry
+        """Take note of where the file is and how large it is; a compressed one is read on only when it changed."""
+        before, self.entry = self.entry, entry
         self.unseen_since = None
-        self._grew = min(
-            self._grew, now
-        )  # else a clock that was set back makes its successors wait
+        self._leave_live_path(now)
         if entry.is_live:
             self.rotated = None
-        else:
-            self.rotated = now if self.rotated is None else min(self.rotated, now)
         if entry.packed is not None:
-            return
-        # it may have grown again behind the offset, and nothing may have been read that could tell
-        if entry.size < self._size:
+            self.entry = replace(entry, size=self._size)
+            if entry.differs(before):
+                self.stir(now)
+        elif entry.size < self._size:
+            # it may have grown again behind the offset, and nothing may have been read that could tell
             self.suspect = True
-            return
-        self._note_size(entry.size, now)
-        if entry.size != self._end or entry.modified != self._modified:
-            self.stir(now)
-
-    def stir(self, now: int) -> None:
-        """Take note that there may be something to read."""
-        if not self.dirty:
-            self.dirty, self.stirred = True, now
-
-    def differs(self, size: int, modified: int) -> bool:
-        """Whether a file of this size and time is not as it was when it was last read; a reading tells what became of it.
-
-        A compressed one, when it is not as it was sighted.
-        """
-        if (packed := self.entry.packed) is not None:
-            return (size, modified) != (packed.stored, self.entry.modified)
-        return size != self._end or modified != self._modified
-
-    def recognised(self, head: bytes, size: int) -> None:
-        """Take note of what the file begins with and how large it is, once it is known to be the one it was."""
-        self.suspect = False
-        self.stir(self._grew)
-        self._print.saw(head)
-        self._is_looked_at |= head.startswith(b"\0")
-        self._size = size
-
-    def glimpsed(self, head: bytes) -> None:
-        """Take note of what an open file begins with that was not written anew, so that a copy of it is known."""
-        self._print.saw(head)
-
-    def skip_hole(self, start: int) -> None:
-        """Begin at `start`, behind a hole that the file begins with; nothing was read yet."""
-        self.offset = self._begin = start
-        self._end = max(self._end, start)
-        self._print.skipped(start)
-        self._is_looked_at = False
+        else:
+            if (entry.size, entry.modified) != (self._size, self._modified):
+                self.stir(now)
+            self._note_size(entry.size, now)
 
     def unseen(self, now: int, modified: int) -> None:
-        """Take note that the file stands at no path that we look at; it may still be open, and written to.
+        """Take note that the file is at no path that we look at; it may still be open, and written to.
 
         `modified` is when it was written last, which decides its place among the others; 0 when that is not known.
         """
         self.entry = replace(self.entry, modified=modified or self.entry.modified)
         self.unseen_since = now if self.unseen_since is None else min(self.unseen_since, now)
-        self.rotated = now if self.rotated is None else min(self.rotated, now)
-        self._grew = min(self._grew, now)
+        self._leave_live_path(now)
         if self.entry.packed is None:
             self.stir(now)
+
+    def stir(self, now: int) -> None:
+        """Take note that there may be something to read."""
+        if self.since is None:
+            self.since = now
+
+    def differs(self, size: int, modified: int) -> bool:
+        """Whether a file of this size and time is not as it was when it was last read; a reading tells what became of it.
+
+        A compressed one, when it is not as it was scanned.
+        """
+        if (packed := self.entry.packed) is not None:
+            return (size, modified) != (packed.stored, self.entry.modified)
+        return (size, modified) != (self._size, self._modified)
+
+    def recognised(self, head: bytes, size: int) -> None:
+        """Take note of what the file begins with and how large it is, once it is known to be the one it was."""
+        self.suspect = False
+        self.stir(self._grew)
+        self.saw(head)
+        self._is_probed |= head.startswith(b"\0")
+        self._size = size
+
+    def saw(self, head: bytes) -> None:
+        """Take note of what a file begins with that was not written anew, so that a copy of it is recognised."""
+        self._print.saw(head)
+
+    def skip_hole(self, start: int) -> None:
+        """Begin at `start`, behind a hole that the file begins with; nothing was read yet."""
+        self.offset = self._begin = start
+        self._size = max(self._size, start)
+        self._print.skipped(start)
+        self._is_probed = False
 
     def is_settled(self, now: int, grace: int) -> bool:
         """Whether the file was rotated away and has not grown for `grace` nanoseconds: its last line is finished."""
@@ -251,71 +244,58 @@ class Tailer:
         again.stir(now)
         return again
 
-    def request(self, descriptor: int, limit: int, limits: Limits) -> Request:
-        """Return what to read next."""
-        least = limits.max_line + 1 if self._wants_whole_line else limits.share
-        return self.probe(descriptor, max(limit, least))
+    def request(
+        self, descriptor: int, limit: int = 0, unpacker: "Unpacker | None" = None
+    ) -> Request:
+        """Return what to read next; without a limit nothing, to know whether what was read is still there."""
+        head, tail = self.beginning, self._print.tail
+        return Request(descriptor, self.offset, limit, self._size, head, tail, unpacker)
 
-    def probe(self, descriptor: int, limit: int = 0) -> Request:
-        """Return a request that reads nothing, or a little, to know whether what was read is still there."""
-        tail = self._print.tail
-        return Request(descriptor, self.offset, limit, self._size, self.beginning, tail)
-
-    def accept(self, reading: Reading, now: int, limits: Limits) -> list[Block]:
+    def accept(self, reading: Reading, now: int, grace: int) -> list[Block]:
         """Take what was read: move the offset, and return the blocks.
 
         An unfinished last line is taken only when the file is settled, with a newline added that no span counts.
         """
         self.note = reading.error
+        self.held = 0
         if reading.error or not reading.intact or self._is_unknown(reading):
             self.suspect = not reading.error
-            self.dirty = False
+            self.since, self._modified = None, 0
             return []
-        end = self.offset + sum(map(len, reading.runs)) + len(reading.rest)
-        told = max(self._size, end)
+        end = self.offset + len(reading.run) + len(reading.rest)
+        known = max(self._size, end)
         self._note_size(reading.size, now)
-        self._end, self._modified = end, reading.modified
-        self.dirty = end < reading.size
-        settled = not self.dirty and self.is_settled(now, limits.grace)
-        blocks = [self._take(run, run, now) for run in reading.runs]
-        self._wants_whole_line = self.dirty and not blocks
+        self._modified = reading.modified
+        blocks = [self._take(reading.run, reading.run, now)] if reading.run else []
+        if end < reading.size:
+            self.stir(now)
+            return blocks
+        self.since = None
+        self.held = len(reading.rest)
+        settled = self.is_settled(now, grace)
         if not reading.is_complete:
-            self._end = max(end, self.offset + 1)  # its end is waited for as that of a line is
+            self.held = max(1, self.held)  # its end is waited for as that of a line is
             if settled or reading.damage:
-                self._give_up(reading, told)
+                self._give_up(reading.damage or "it ends too early", known)
         elif settled and reading.rest:
             blocks.append(self._take(reading.rest, reading.rest + b"\n", now))
+            self.held = 0
         return blocks
-
-    def _is_unknown(self, reading: Reading) -> bool:
-        # what the file begins with is to be looked at: it may be a hole, and one that was empty when it was seen may have
-        # been written, copied and truncated since; an open one without a name can be looked at no more
-        if not self.is_unread or self.unseen_since is not None or self.entry.packed is not None:
-            return False
-        first = reading.runs[0] if reading.runs else reading.rest
-        is_hole = first.startswith(b"\0") and not self._is_looked_at
-        return is_hole or (bool(first) and not self.beginning)
 
     def state(self) -> FileState:
         """Return what a person may want to know."""
         return FileState(
             path=self.entry.path if "/" in self.label else self.label,  # `-` is no path
             file=self.file,
-            size=max(self._size, self._end),
+            size=self._size,
             offset=self.offset,
             inode=self.entry.key.inode,
-            held=self.held if not self.dirty else 0,
+            held=0 if self.dirty else self.held,
             seen=self.seen,
-            since=self.stirred if self.dirty else None,
+            since=self.since,
             stage=self._stage(),
             note=self.note,
         )
-
-    def _note_size(self, size: int, now: int) -> None:
-        # a file that stood still while its elders were read has been waited for
-        if size > self._size:
-            self._grew = now
-        self._size = size
 
     def _stage(self) -> Stage:
         if self.suspect:
@@ -324,19 +304,40 @@ class Tailer:
             return Stage.DELETED
         return Stage.FOLLOWING if self.rotated is None else Stage.ROTATED
 
-    def _give_up(self, reading: Reading, told: int) -> None:
-        reason = reading.damage or "it ends too early"
-        text = f"cannot be unpacked behind byte {self.offset} ({reason}): the rest is lost"
-        self.loss = Notice(NoticeKind.DAMAGED, self.entry.path, text, told - self.offset)
-        self.note = text
-        self._end = self._size = self.offset
+    def _leave_live_path(self, now: int) -> None:
+        self.rotated = now if self.rotated is None else min(self.rotated, now)
+        # else a clock that was set back makes its successors wait
+        self._grew = min(self._grew, now)
+
+    def _is_unknown(self, reading: Reading) -> bool:
+        # what the file begins with is to be looked at: it may be a hole, and one that was empty when it was seen may have
+        # been written, copied and truncated since; an open one without a name can be looked at no more
+        if not self.is_unread or self.unseen_since is not None or self.entry.packed is not None:
+            return False
+        first = reading.run or reading.rest
+        is_hole = first.startswith(b"\0") and not self._is_probed
+        return is_hole or (bool(first) and not self.beginning)
+
+    def _note_size(self, size: int, now: int) -> None:
+        # a file that did not grow while its elders were read has been waited for
+        if size > self._size:
+            self._grew = now
+        self._size = size
+
+    def _give_up(self, reason: str, known: int) -> None:
+        self.note = f"cannot be unpacked behind byte {self.offset} ({reason}): the rest is lost"
+        lost = known - self.offset
+        self.loss = Notice(NoticeKind.DAMAGED, self.entry.path, self.note, lost)
+        self._size = self.offset
+        self.held = 0
 
     def _take(self, run: bytes, lines: bytes, now: int) -> Block:
-        start, continues = self.offset, self._pieces > 0
-        if not continues:
+        start, continues = self.offset, self.line_began is not None
+        if lines.endswith(b"\n"):
+            self.line_began = None
+        elif self.line_began is None:
             self.line_began = now
         self.offset += len(run)
-        self._pieces = 0 if lines.endswith(b"\n") else self._pieces + 1
         self.seen = now
         self._print.took(run)
         section = Section(

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import shipper.tail.reader
 from broker.wire.message import Identity, Section, Span
 from receiver.writing.spans import judge
 from shipper.expression import Expression
 from shipper.line_filter import LineFilter, Rules
-from shipper.tail.reader import Block
+from shipper.tail.reader import Block, end_of_run
 
 
 def rules(include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> Rules:
@@ -155,12 +154,12 @@ line = st.sampled_from(
 def test_any_cutting_leaves_the_same_lines_and_blocks_that_follow_each_other(
     lines: list[bytes], block_size: int, together: int
 ) -> None:
-    data = b"".join(line + b"\n" for line in lines)
-    runs = shipper.tail.reader.cut(bytearray(data), 0, len(data), block_size, 12)
+    data = bytearray().join(line + b"\n" for line in lines)
     at, blocks, continues = 0, [], False
-    for run in runs:
+    while (until := end_of_run(data, at, len(data), 11 + block_size, 12)) > at:
+        run = bytes(data[at:until])
         blocks.append(block(at, run, continues))
-        at, continues = at + len(run), not run.endswith(b"\n")
+        at, continues = until, not run.endswith(b"\n")
     line_filter = LineFilter(rules(exclude=("x",)), [])
 
     left = [

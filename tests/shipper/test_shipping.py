@@ -294,11 +294,9 @@ class Slow(Follower):
     async def look(self) -> list[Notice]:
         self.scans += 1
         await asyncio.sleep(0.05)
-        return await super().look()
-
-    @property
-    def look_due(self) -> bool:
-        return True
+        notices = await super().look()
+        self.look_due = True
+        return notices
 
 
 async def test_slow_scans_take_a_tenth_of_the_time(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from shipper.positions import after
 from shipper.tail.notices import NoticeKind
-from shipper.tail.reader import LEAST_SHARE
 from tests.descriptors import held_here
 from tests.shipper.host import Host
+
+LEAST_SHARE = 256 * 1024
 
 
 @pytest.fixture
@@ -62,6 +63,20 @@ async def test_a_gathering_keeps_to_its_budget_and_is_fair(tmp_path: Path) -> No
 
     assert sum(len(block.lines) for block in blocks) <= 12_000
     assert b"quiet\n" in [block.lines for block in blocks]
+    await host.follower.close()
+
+
+async def test_files_take_turns_and_one_that_comes_later_waits_for_its_own(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log", block_size=1000)
+    for name in "abc":
+        host.write(f"{name}.log", (name.encode() * 99 + b"\n") * 1000)
+    await host.look()
+    order = [await host.follower.gather(1) for _ in range(2)]
+    host.write("later.log", (b"later" * 20)[:99] + b"\n")
+    await host.look()
+    order += [await host.follower.gather(1) for _ in range(4)]
+
+    assert b"".join(blocks[0].lines[:1] for blocks in order) == b"abcabl"
     await host.follower.close()
 
 

@@ -418,3 +418,28 @@ async def test_a_file_with_a_second_name_that_was_truncated_is_not_shipped_again
 
     assert host.shipped == first + second
     await host.follower.close()
+
+
+async def test_compressed_files_are_read_one_after_another_and_no_other_waits_for_them(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "*.log", block_size=1000)
+    for name in "abc":
+        host.write(f"{name}.log", b"1\n")
+    await host.ship()
+    for name in "ab":
+        host.write(f"{name}.log", (name.encode() * 99 + b"\n") * 20)
+        host.move(f"{name}.log", f"{name}.log.1")
+        host.pack(f"{name}.log.1")
+    host.write("c.log", (b"c" * 99 + b"\n") * 20)
+    await host.restart()
+    await host.look()
+
+    blocks = [await host.follower.gather(2000) for _ in range(3)]
+
+    assert [{block.lines[:1] for block in some} for some in blocks] == [
+        {b"a", b"c"},
+        {b"a", b"c"},
+        {b"b"},
+    ]
+    await host.follower.close()

@@ -1,86 +1,71 @@
-"""Reading at once, on the loop: the same as on a thread, or nothing."""
+"""A growing file is read without a thread where the kernel holds what was written, and by one where it does not."""
 
+import asyncio
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from shipper.tail.reader import Limits, Reader, Request
-
-LINES = b"one\ntwo\nthree\nfo"
+from tests.shipper.host import Host
 
 
-@pytest.fixture
-def ask(tmp_path: Path) -> Iterator[Callable[..., Request]]:
-    opened: list[int] = []
+class Threads(ThreadPoolExecutor):
+    """Counts how often a thread was asked for."""
 
-    def make(data: bytes = LINES, offset: int = 4) -> Request:
-        path = tmp_path / f"{len(opened)}.log"
-        path.write_bytes(data)
-        descriptor = os.open(path, os.O_RDONLY)
-        opened.append(descriptor)
-        before = data[:offset]
-        return Request(descriptor, offset, 1 << 20, len(data), before, before[-64:])
+    def __init__(self) -> None:
+        super().__init__()
+        self.visits = 0
 
-    yield make
-    for descriptor in opened:
-        os.close(descriptor)
+    def submit(self, task: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.visits += 1
+        return super().submit(task, *args, **kwargs)
 
 
-@pytest.fixture
-def reader() -> Reader:
-    return Reader(1 << 20, Limits(1000, 10_000, 0, 10))
-
-
-@pytest.fixture(autouse=True)
-def _tells(tmp_path: Path) -> None:
-    path = tmp_path / "probe"
-    path.write_bytes(b"x")
+def tells_what_it_holds(path: Path) -> bool:
     with path.open("rb") as file:
         try:
             os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)
         except OSError:
-            pytest.skip("this file system does not say what it holds in memory")
+            return False
+    return True
 
 
-async def test_a_few_bytes_in_memory_are_read_as_they_are_on_a_thread(
-    ask: Callable[..., Request], reader: Reader
-) -> None:
-    requests = [ask(), ask(b"", 0), ask(b"line\n" * 600, 5)]
-
-    assert reader.read_at_once(requests) == await reader.read(requests)
-
-
-def test_many_bytes_or_files_are_left_to_a_thread(
-    ask: Callable[..., Request], reader: Reader
-) -> None:
-    assert reader.read_at_once([ask(), ask(b"line\n" * 10_000)]) is None
-    assert reader.read_at_once([ask()] * 33) is None
-
-
-async def test_bytes_that_only_the_disk_has_are_left_to_a_thread(
-    ask: Callable[..., Request], reader: Reader
-) -> None:
-    request = ask(b"line\n" * 4000, 0)
-    os.fsync(request.descriptor)
-    os.posix_fadvise(request.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-
-    assert reader.read_at_once([request]) is None
-    assert b"".join((await reader.read([request]))[0].runs) == b"line\n" * 4000
+def drop_from_memory(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("lines", "in_memory", "visits"),
     [
-        pytest.param({"least": 1000}, id="truncated"),
-        pytest.param({"head": b"other"}, id="written anew"),
-        pytest.param({"tail": b"other"}, id="other bytes before the offset"),
-        pytest.param({"descriptor": -1}, id="closed"),
+        pytest.param(1, True, 0, id="few bytes in memory"),
+        pytest.param(10_000, True, 1, id="many bytes"),
+        pytest.param(4000, False, 1, id="bytes that only the disk has"),
     ],
 )
-def test_what_is_doubtful_is_left_to_a_thread(
-    ask: Callable[..., Request], reader: Reader, change: dict[str, int]
+async def test_only_few_bytes_that_the_kernel_holds_are_read_without_a_thread(
+    tmp_path: Path, lines: int, in_memory: bool, visits: int
 ) -> None:
-    assert reader.read_at_once([ask(), replace(ask(), **change)]) is None  # type: ignore[arg-type]
+    host, path = Host(tmp_path), tmp_path / "app.log"
+    host.write("app.log", b"first\n")
+    if not tells_what_it_holds(path):
+        pytest.skip("this file system does not say what it holds in memory")
+    while host.follower.look_due:
+        await host.ship()
+    await host.follower.wait(0.2)
+    host.write("app.log", b"line\n" * lines)
+    await host.follower.wait(20)
+    if not in_memory:
+        drop_from_memory(path)
+    threads = Threads()
+    asyncio.get_running_loop().set_default_executor(threads)
+
+    (block,) = await host.follower.gather(1 << 20)
+
+    assert block.lines == b"line\n" * lines
+    assert threads.visits == visits
+    await host.follower.close()
