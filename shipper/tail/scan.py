@@ -6,9 +6,9 @@ Blocks, so it runs in a thread; reads no file and remembers nothing.
 import errno
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from shipper.tail.notices import Notice, NoticeKind
@@ -78,14 +78,13 @@ class FileEntry:
 class Scan:
     """All that one scan showed; `folders` are those that changes are to be watched in.
 
-    `groups` are the live paths whose siblings were looked for, `siblings` these by path, with their inodes.
+    `siblings` are the inodes of all rotated siblings by path, as their folders list them.
     """
 
     entries: tuple[FileEntry, ...]
     troubles: tuple[Notice, ...]
     folders: tuple[str, ...]
-    groups: Set[str] = frozenset()
-    siblings: Mapping[str, int] = field(default_factory=dict)
+    siblings: Mapping[str, int]
 
 
 def scan(selection: Selection, lives: Iterable[str]) -> Scan:
@@ -119,7 +118,6 @@ def scan(selection: Selection, lives: Iterable[str]) -> Scan:
         tuple(entry for entry in entries.values() if not _is_beside_original(entry, entries)),
         (*troubles, *lister.troubles),
         _watchable([*lister.folders, *folders, *links]),
-        groups,
         siblings,
     )
 
@@ -129,11 +127,10 @@ def changed_since(shown: Scan, groups: Collection[str], selection: Selection) ->
 
     It came, or was renamed, while or after the folders were listed. Raises OSError as `scan` does.
     """
-    folders = dict.fromkeys(map(os.path.dirname, groups))
-    siblings = _Lister(selection).siblings(folders, shown.groups)
+    siblings = _Lister(selection).siblings(set(map(os.path.dirname, groups)), groups)
     seen = {entry.key.inode for entry in shown.entries}
     changed = (p for p, i in siblings.items() if i not in seen and shown.siblings.get(p) != i)
-    return {group_of(path, shown.groups) for path in changed}.intersection(groups)
+    return {group_of(path, groups) for path in changed}
 
 
 def _is_beside_original(entry: FileEntry, entries: Collection[str]) -> bool:
