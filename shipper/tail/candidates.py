@@ -67,7 +67,7 @@ class Candidate:
             return Match.SAME if same_inode else Match.COPY
         if seen.hole and cursor.offset < seen.begin and (cursor.offset or not same_inode):
             # whatever was read of it stood before its first byte; and all holes look alike
-            return Match.TRUNCATED if same_inode else Match.OTHER
+            return Match.OTHER
         tail = seen.tails.get(cursor.file, b"")
         return judge(cursor, inode, seen.size, seen.head, tail)
 

@@ -43,13 +43,11 @@ class Match(Enum):
     """What a file seen now is to a cursor that we remember."""
 
     SAME = auto()
-    TRUNCATED = auto()
-    """The inode is the same, the bytes that were read are gone: begin at 0 under a new id."""
-    REUSED = auto()
-    """The inode is the same, the file begins with other bytes: another file, or one written anew."""
+    """The inode is the same, and the bytes that were read are there."""
     COPY = auto()
-    """Another inode that holds the bytes we have read: what `cp` leaves before a truncation."""
+    """Another inode that holds the bytes that were read: what `cp` leaves before a truncation."""
     OTHER = auto()
+    """The bytes that were read are not there: another file, or one that was truncated or written anew."""
 
 
 def fingerprint(data: bytes) -> str:
@@ -69,15 +67,11 @@ def judge(cursor: Cursor, inode: int, size: int, head: bytes, tail: bytes) -> Ma
     """
     known = cursor.identity
     same_head = fingerprint(head[: known.head_length]) == known.head_hash
-    same_tail = fingerprint(tail) == known.tail_hash
-    if inode != known.inode:
-        is_copy = known.head_length > 0 and size >= cursor.offset and same_head and same_tail
-        return Match.COPY if is_copy else Match.OTHER
-    if size < cursor.offset:
-        return Match.TRUNCATED
-    if not same_head:
-        return Match.REUSED
-    return Match.SAME if same_tail else Match.TRUNCATED
+    if size < cursor.offset or not same_head or fingerprint(tail) != known.tail_hash:
+        return Match.OTHER
+    if inode == known.inode:
+        return Match.SAME
+    return Match.COPY if known.head_length else Match.OTHER
 
 
 def has_head(cursor: Cursor, head: bytes) -> bool:
