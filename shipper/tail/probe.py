@@ -83,18 +83,17 @@ def sample(
     found: dict[FileKey, Sample | Notice] = {}
     lives = {ask.entry.group: ask.entry for ask in asks if ask.entry.is_live}
     for ask in sorted(asks, key=_order):
-        entry, live = ask.entry, lives.get(ask.entry.group)
-        before = found.get(live.key) if live else None
-        if live is None or entry is live or not isinstance(before, Sample):
-            seen = _probe(ask, is_over=is_over)
-        else:
-            seen = _probe(ask, live_head=before.head, is_over=is_over)
+        live = lives.get(ask.entry.group)
+        before = None if live is None or live is ask.entry else found.get(live.key)
+        head = before.head if isinstance(before, Sample) else b""
+        seen = _probe(ask, live_head=head, is_over=is_over)
+        if live and isinstance(before, Sample) and isinstance(seen, Sample):
             again = _compare(live, before, seen)
             if again is None:
-                continue  # the live file changed meanwhile: whether this is a copy of it is not known
+                continue  # whether this is a copy of the live file, which changed meanwhile, is not known
             found[live.key] = again
         if seen is not None:
-            found[entry.key] = seen
+            found[ask.entry.key] = seen
     return found
 
 
@@ -102,18 +101,15 @@ def _order(ask: Ask) -> tuple[bool, bool]:
     return not ask.entry.is_live, ask.entry.packed is not None
 
 
-def _compare(live: FileEntry, before: Sample, rotated: Sample | Notice | None) -> Sample | None:
+def _compare(live: FileEntry, before: Sample, rotated: Sample) -> Sample | None:
     """Return the live file's sample with the bytes before the rotated file's size; None if it is not as it was."""
-    if not (isinstance(rotated, Sample) and rotated.ends and before.head.startswith(rotated.head)):
+    if not rotated.ends or not before.head.startswith(rotated.head):
         return before
     again = _probe(Ask(live, ()), sizes=rotated.ends)
-    if (
-        isinstance(again, Sample)
-        and again.size >= before.size
-        and again.head.startswith(before.head)
-    ):
-        return replace(before, ends={**before.ends, **again.ends})
-    return None
+    if not isinstance(again, Sample) or again.size < before.size:
+        return None
+    ends = {**before.ends, **again.ends}
+    return replace(before, ends=ends) if again.head.startswith(before.head) else None
 
 
 def _probe(
@@ -160,12 +156,12 @@ def _before(descriptor: int, position: int, length: int) -> bytes:
 
 def _last_line(descriptor: int, size: int) -> LastLine:
     farthest = max(0, size - _FARTHEST)
-    found, start = -1, size
-    while found < 0 and start > farthest:
+    start, position = size, size if farthest else 0
+    while start > farthest:
         end, start = start, max(farthest, start - _STEP)
-        found = os.pread(descriptor, end - start, start).rfind(b"\n")
-    nowhere = size if farthest else 0
-    position = start + found + 1 if found >= 0 else nowhere
+        if behind := os.pread(descriptor, end - start, start).rfind(b"\n") + 1:
+            position = start + behind
+            break
     return LastLine(position, _before(descriptor, position, TAIL_BYTES))
 
 
