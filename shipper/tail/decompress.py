@@ -11,6 +11,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable
+from typing import TypeAlias
 
 import zstandard
 
@@ -33,37 +34,19 @@ _MOST_MEMORY = 128 * 1024 * 1024
 _ERRORS = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, EOFError, ValueError)
 
 
-class _Eager:
-    """zlib and zstandard with the interface of bz2 and lzma: they give all at once, and keep no input."""
+_Bounded = lzma.LZMADecompressor | bz2.BZ2Decompressor
+"""These can be told how much to give at a time, and keep the rest of their input."""
 
-    needs_input = True
-
-    def __init__(self, inner: "zlib._Decompress | zstandard.ZstdDecompressionObj") -> None:
-        self._inner = inner
-
-    @property
-    def eof(self) -> bool:
-        return self._inner.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._inner.unused_data
-
-    def decompress(self, data: bytes, _most: int) -> bytes:
-        return self._inner.decompress(data)
-
-
-_Stream = _Eager | lzma.LZMADecompressor | bz2.BZ2Decompressor
+_Stream: TypeAlias = "_Bounded | zlib._Decompress | zstandard.ZstdDecompressionObj"
 """One gzip member, zstd frame, xz or bzip2 stream."""
 
 
 def _stream(packing: Packing) -> _Stream:
     match packing:
         case Packing.GZIP:
-            return _Eager(zlib.decompressobj(wbits=31))
+            return zlib.decompressobj(wbits=31)
         case Packing.ZSTD:
-            zstd = zstandard.ZstdDecompressor(max_window_size=_MOST_MEMORY)
-            return _Eager(zstd.decompressobj())
+            return zstandard.ZstdDecompressor(max_window_size=_MOST_MEMORY).decompressobj()
         case Packing.XZ:
             return lzma.LZMADecompressor(memlimit=_MOST_MEMORY)
         case Packing.BZIP2:
@@ -138,7 +121,8 @@ class Unpacker:
         if self._is_over():
             raise InterruptedError(errno.EINTR, "nobody waits for it any more")
         stream = self._stream
-        if not self._input and (stream is None or stream.eof or stream.needs_input):
+        is_busy = isinstance(stream, _Bounded) and not (stream.needs_input or stream.eof)
+        if not self._input and not is_busy:
             self._input = os.pread(self._descriptor, _INPUT, self._at)
             self._at += len(self._input)
             self._exhausted = not self._input
@@ -152,7 +136,8 @@ class Unpacker:
 
     def _decompress(self, stream: _Stream) -> None:
         try:
-            self._window += stream.decompress(self._input, _OUTPUT)
+            limit = (_OUTPUT,) if isinstance(stream, _Bounded) else ()
+            self._window += stream.decompress(self._input, *limit)
             self._input = stream.unused_data
         except _ERRORS as error:
             self.damage = str(error) or type(error).__name__
