@@ -171,7 +171,7 @@ class Selection:
         """Whether a pattern shows a file of this path, and none leaves it out."""
         return any(
             pattern == path or pattern_of(pattern).fullmatch(path) for pattern in self.patterns
-        ) and not self.excludes(path)
+        ) and not self.excludes_file(path)
 
     def excludes(self, path: str) -> bool:
         """Whether a file or folder of this path is left out, by its own name or by that of a folder above it."""
@@ -186,7 +186,7 @@ class Selection:
 
     def covers(self, path: str, group: str) -> bool:
         """Whether a file at this path, of the group of that live path, is followed."""
-        return (self.shows(path) or self.shows(group)) and not self.excludes(path)
+        return (self.shows(path) or self.shows(group)) and not self.excludes_file(path)
 
     def is_too_old(self, modified: int, now: int) -> bool:
         """Whether a file that was never seen is passed over, for the time when it was last written."""
