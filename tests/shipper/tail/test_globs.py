@@ -48,3 +48,9 @@ def test_a_glob_shows_what_a_shell_would(glob: str, shown: list[str], hidden: li
 )
 def test_an_exclusion_covers_what_it_names_and_all_beneath(glob: str, path: str, out: bool) -> None:
     assert Selection.of(["/**"], [glob]).excludes(path) is out
+
+
+def test_what_an_excluded_file_was_rotated_to_is_not_shown() -> None:
+    selection = Selection.of(["/l/*"], ["/l/debug.log"])
+
+    assert [p for p in ("/l/a.log.1", "/l/debug.log.1") if selection.shows(p)] == ["/l/a.log.1"]
