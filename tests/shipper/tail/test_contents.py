@@ -129,20 +129,6 @@ async def test_files_with_the_same_first_kilobyte_are_each_read_whole(tmp_path: 
     await host.follower.close()
 
 
-async def test_a_line_finished_across_a_restart_is_shipped_once(tmp_path: Path) -> None:
-    host = Host(tmp_path)
-    host.write("app.log", b"one\ntw")
-    await host.ship()
-    await host.restart()
-    assert await host.ship() == b""
-
-    host.write("app.log", b"o\n")
-    await host.ship()
-
-    assert host.shipped == b"one\ntwo\n"
-    await host.follower.close()
-
-
 @pytest.mark.parametrize("length", [1, LINE - 1, LINE, LINE + 1, 2 * LINE, 2 * LINE + 1])
 async def test_the_unfinished_last_line_of_a_file_that_is_gone_gets_its_newline(
     tmp_path: Path, length: int

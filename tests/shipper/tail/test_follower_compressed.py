@@ -195,22 +195,6 @@ async def test_a_copy_in_the_making_is_left_while_its_original_stands_there(
     assert host.shipped == b"1\n" + LONG + b"3\n"
 
 
-@forms
-async def test_an_original_removed_while_it_is_open_is_read_from_there(
-    host: Host, packing: Packing
-) -> None:
-    host.write("app.log", b"1\n")
-    await host.look()
-    host.write("app.log", LONG)
-    host.move("app.log", "app.log.1")
-    host.pack("app.log.1", packing)
-    host.write("app.log", b"3\n")
-    await ship_out(host)
-
-    assert host.shipped == b"1\n" + LONG + b"3\n"
-    assert {str(b.section.span).partition(":")[0] for b in host.blocks} == {"id0", "id1"}
-
-
 async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_once(
     host: Host,
 ) -> None:
@@ -317,21 +301,6 @@ async def test_an_unfinished_last_line_is_shipped_after_the_grace(
     await host.ship()
 
     assert host.shipped == b"1\n2\nlast\n3\n"
-
-
-@forms
-async def test_a_rest_in_several_streams_is_read(host: Host, packing: Packing) -> None:
-    host.write("app.log", LONG)
-    await host.ship()
-    path = host.folder / f"app.log.1{packing.value}"
-    path.write_bytes(b"".join(packed(part, packing) for part in (LONG, LONG[::-1], b"end\n")))
-    (host.folder / "app.log").unlink()
-    await host.restart()
-    host.later += 6 * SECOND
-
-    await host.ship()
-
-    assert host.shipped == LONG + LONG[::-1] + b"end\n"
 
 
 @forms
