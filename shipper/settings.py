@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 LEAST_MEMORY = 24 * 1024 * 1024
-"""Bytes with which the longest lines still leave room for a round."""
+"""Bytes with which a round still holds the longest lines."""
 
 _READ = 2 * 1024 * 1024
 _ROUNDS = 5

@@ -62,23 +62,38 @@ def test_help_takes_less_than_half_a_second_of_cpu_and_no_pyspark() -> None:
     assert late == "[]"
 
 
-def test_no_file_is_a_usage_error(call: Call) -> None:
-    assert_one_line(call("--once"), 2, "--file is required", "--help")
-
-
 @pytest.mark.parametrize(
-    "option",
-    [("--from", "end"), ("--exclude", "/log/*.gz"), ("--ignore-older", "1d")],
-    ids=lambda option: option[0],
+    ("arguments", "words"),
+    [
+        (("--once",), ("--file is required", "--help")),
+        (("--flie", "x"), ("--flie",)),
+        *(
+            (("--file", "-", *option), (option[0], "standard input"))
+            for option in (("--from", "end"), ("--exclude", "/log/*.gz"), ("--ignore-older", "1d"))
+        ),
+        *(
+            (("--file", "x", "--host", host), ("--host", "host name"))
+            for host in ("../../etc/x", "a b", "a..b", ".", "a*", "a>", "x" * 300)
+        ),
+        *(
+            (("--file", "x", *option), (option[0],))
+            for option in (
+                ("--compression", "gzip"),
+                ("--max-line", "1"),
+                ("--grace", "soon"),
+                ("--round-size", "x"),
+                ("--server", "nats://a:b"),
+                ("--include-lines", "[a"),
+                ("--exclude-lines", "a("),
+            )
+        ),
+    ],
+    ids=lambda words: " ".join(words)[:40],
 )
-def test_what_is_for_files_is_a_usage_error_beside_standard_input(
-    call: Call, option: tuple[str, str]
+def test_what_cannot_be_understood_is_a_usage_error(
+    call: Call, arguments: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
-    assert_one_line(call("--file", "-", *option), 2, option[0], "standard input")
-
-
-def test_a_misspelt_option_is_a_usage_error(call: Call) -> None:
-    assert_one_line(call("--flie", "x"), 2, "--flie")
+    assert_one_line(call(*arguments), 2, *words)
 
 
 def test_a_misspelt_variable_is_a_configuration_error(call: Call) -> None:
@@ -92,27 +107,6 @@ def test_a_misspelt_key_is_a_configuration_error(call: Call, tmp_path: Path) -> 
     config.write_text('fiel = ["x"]\n')
 
     assert_one_line(call("--config", config), 78, "fiel", "did you mean file?")
-
-
-@pytest.mark.parametrize("host", ["../../etc/x", "a b", "a..b", ".", "a*", "a>", "x" * 300])
-def test_a_host_name_that_is_not_allowed_is_a_usage_error(call: Call, host: str) -> None:
-    assert_one_line(call("--file", "x", "--host", host), 2, "--host", "host name")
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("--compression", "gzip"),
-        ("--max-line", "1"),
-        ("--grace", "soon"),
-        ("--round-size", "x"),
-        ("--server", "nats://a:b"),
-        ("--include-lines", "[a"),
-        ("--exclude-lines", "a("),
-    ],
-)
-def test_a_value_that_will_not_do_is_a_usage_error(call: Call, option: str, value: str) -> None:
-    assert_one_line(call("--file", "x", option, value), 2, option)
 
 
 def test_a_bad_pattern_in_a_file_is_a_configuration_error_that_names_it(
@@ -176,31 +170,3 @@ def test_once_with_a_folder_for_a_file_fails(call: Call, tmp_path: Path, logs_ur
     )
 
     assert_one_line(done, 1, "folder.log")
-
-
-@pytest.mark.nats
-def test_check_names_the_files_and_the_broker(call: Call, tmp_path: Path, logs_url: str) -> None:
-    (tmp_path / "a.log").write_text("line\n")
-    options = ("--server", logs_url, "--host", "web01")
-
-    good = call("check", "--file", tmp_path / "*.log", *options)
-    bad = call("check", "--file", tmp_path / "missing.log", *options)
-
-    assert good.returncode == 0, good.stdout
-    assert f"ok  {tmp_path / 'a.log'}: 5 bytes" in good.stdout
-    assert "stream LOGS, logs.p" in good.stdout
-    assert bad.returncode == 1
-    assert "BAD" in bad.stdout
-
-
-def test_check_without_a_broker_fails(
-    call: Call, tmp_path: Path, free_port: Callable[[], int]
-) -> None:
-    (tmp_path / "a.log").write_text("line\n")
-
-    done = call(
-        *("check", "--file", tmp_path / "a.log", "--server", f"nats://127.0.0.1:{free_port()}")
-    )
-
-    assert done.returncode == 1
-    assert "BAD no broker at" in done.stdout

@@ -52,3 +52,45 @@ def test_it_ends_by_itself_or_by_the_last_resort_and_never_by_a_signal(
         program.send_signal(signal.SIGTERM)
 
         assert program.wait(60) == code
+
+
+def test_a_second_signal_ends_it_at_once() -> None:
+    script = (
+        "import asyncio, time\nfrom broker.app.ending import Ending\n"
+        "async def run():\n"
+        "    ending = Ending(0, 30)\n"
+        "    ending.listen(lambda: 30.0)\n"
+        "    print('ready', flush=True)\n"
+        "    await ending.asked.wait()\n"
+        "    print('asked', flush=True)\n"
+        "    await asyncio.to_thread(time.sleep, 30)\n"
+        "asyncio.run(run())\n"
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with subprocess.Popen(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
+        ) as stuck:
+            assert stuck.stdout is not None
+            assert stuck.stdout.readline() == "ready\n"
+            stuck.send_signal(number)
+            assert stuck.stdout.readline() == "asked\n"
+            stuck.send_signal(number)
+
+            assert stuck.wait(10) == -number
+
+
+def test_what_hangs_in_a_thread_does_not_keep_it_from_ending() -> None:
+    script = (
+        "import asyncio, os, time\nfrom broker.app.ending import Ending\n"
+        "async def run():\n"
+        "    ending = Ending(7, 0.5)\n"
+        "    ending.listen(lambda: 0.1)\n"
+        "    async with ending.limit:\n"
+        "        os.kill(os.getpid(), 15)\n"
+        "        await asyncio.to_thread(time.sleep, 60)\n"
+        "asyncio.run(run())\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], timeout=90, check=False)
+
+    assert done.returncode == 7

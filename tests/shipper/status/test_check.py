@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes, wait_until
-from broker.client.rights import may_publish
 from shipper.status.check import Finding, Level, check_files, check_limits
 from shipper.tail.paths import Selection
 from shipper.tail.scan import scan
@@ -147,27 +146,6 @@ def test_an_address_in_use_is_bad_and_a_free_one_is_fine(
 
 def test_a_finding_is_a_line_whatever_a_path_holds() -> None:
     assert str(Finding(Level.BAD, "/log/a\nok  b")) == "BAD /log/a\\nok  b"
-
-
-@pytest.mark.parametrize(
-    ("permissions", "subject", "may"),
-    [
-        pytest.param(None, "logs.p0.a", True, id="no limits"),
-        pytest.param({"subscribe": {"allow": ["x"]}}, "logs.p0.a", True, id="limits of others"),
-        pytest.param({"publish": {"allow": ["logs.p0.a"]}}, "logs.p0.a", True, id="itself"),
-        pytest.param({"publish": {"allow": ["logs.*.a"]}}, "logs.p0.a", True, id="a star"),
-        pytest.param({"publish": {"allow": ["logs.>"]}}, "logs.p0.a.b", True, id="the rest"),
-        pytest.param({"publish": {"allow": ["logs.>"]}}, "logs", False, id="no rest"),
-        pytest.param({"publish": {"allow": ["logs.p0.b"]}}, "logs.p0.a", False, id="another"),
-        pytest.param({"publish": {"allow": ["logs.p0"]}}, "logs.p0.a", False, id="shorter"),
-        pytest.param({"publish": {"deny": ["logs.>"]}}, "logs.p0.a", False, id="denied"),
-        pytest.param({"publish": {"allow": []}}, "logs.p0.a", False, id="nothing at all"),
-    ],
-)
-def test_rights_are_read_as_the_server_reads_them(
-    permissions: dict[str, object] | None, subject: str, may: bool
-) -> None:
-    assert may_publish(permissions, subject) is may
 
 
 def test_a_check_says_all_that_is_wrong_at_once_in_lines_on_stdout(

@@ -3,7 +3,6 @@ from dataclasses import replace
 
 import pytest
 
-from broker.app.rate import Rate
 from shipper.publish.rounds import Round
 from shipper.status.meter import Meter
 from shipper.tail.notices import Notice, NoticeKind
@@ -64,31 +63,6 @@ def test_lost_bytes_are_counted_by_what_became_of_them() -> None:
     )
 
     assert meter.lost == {"deleted": 12, "truncated": 1}
-
-
-def test_a_steady_file_has_its_rate_from_the_beginning_and_loses_it_when_it_stands_still() -> None:
-    rate = Rate(100.0, 100.0)
-    for second in range(30):
-        rate.add(1000, 10, 101.0 + second)
-
-    steady, lines = rate.per_second(130.0)
-    later, _ = rate.per_second(160.0)
-
-    assert steady == pytest.approx(1000, rel=0.1)
-    assert lines == pytest.approx(10, rel=0.1)
-    assert later < 100
-    assert not rate.is_over(160.0)
-    assert rate.is_over(200.0)
-
-
-def test_a_clock_that_jumps_back_breaks_no_rate() -> None:
-    rate = Rate(1e9, 1e9)
-
-    rate.add(100, 1, 1e9)
-    rate.add(100, 1, 5.0)
-
-    assert rate.per_second(5.0)[0] > 0
-    assert rate.per_second(0.0)[0] > 0
 
 
 def test_files_that_stand_still_for_long_are_forgotten(make_round: Make) -> None:
