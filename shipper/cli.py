@@ -59,9 +59,8 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
     """Show how far each file is shipped; works whether or not an agent runs."""
     import asyncio
 
-    from shipper.status.broker import stored
     from shipper.status.live import ask
-    from shipper.status.show import render, render_json
+    from shipper.status.show import render, render_json, stored
 
     settings = given(ShipperSettings, _merged(context, options))
     heard = ask(settings.host)

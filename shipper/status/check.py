@@ -22,8 +22,8 @@ from broker.wire.subjects import Subject, host_filter, registry_consumer
 from shipper.publish.claim import Registry
 from shipper.settings import ShipperSettings
 from shipper.spool import PATH
-from shipper.status.broker import connected
 from shipper.status.live import ask
+from shipper.status.show import connected
 from shipper.tail.notices import NoticeKind
 from shipper.tail.open_files import most_open_files
 from shipper.tail.paths import Selection
