@@ -63,12 +63,12 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
     from shipper.status.show import render, render_json, stored
 
     settings = given(ShipperSettings, _merged(context, options))
-    heard = ask(settings.host)
-    for sentence in (*heard.broken, *heard.not_asked):
+    answers = ask(settings.host)
+    for sentence in (*answers.broken, *answers.not_asked):
         click.echo(sentence, err=True)
-    hosts = heard.reports or [asyncio.run(stored(settings, _host(settings)))]
+    hosts = answers.reports or [asyncio.run(stored(settings, _host(settings)))]
     click.echo(render_json(hosts) if as_json else render(hosts))
-    return Exit.FAILED if heard.broken else Exit.DONE
+    return Exit.FAILED if answers.broken else Exit.DONE
 
 
 @logshipper.command("check")

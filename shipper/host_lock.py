@@ -6,13 +6,15 @@ Two agents that start at the same moment may both miss each other; then the brok
 import hashlib
 import logging
 import secrets
+import time
 
 from broker.app.exits import OperatorError
 from broker.wire.subjects import own_token
-from shipper.status.sockets import SERVICE_USER, Listener, holders, trusted_users
+from shipper.status.sockets import SERVICE_USER, Listener, Peer, ask_each, trusted_users
 
 __all__ = ["HostLock"]
 
+_PATIENCE = 1.0  # seconds, with listeners whose queue is full
 logger = logging.getLogger(__name__)
 
 
@@ -29,8 +31,9 @@ class HostLock:
         """Hold the host; raises `OperatorError` while another agent of it lives on this machine."""
         if broker in self._held:
             return
-        for holder in holders(self._prefix(broker)):
-            if holder.uid in trusted_users(self._service):
+        deadline = time.monotonic() + _PATIENCE
+        for holder in ask_each(self._prefix(broker), deadline, lambda _, __, peer: peer):
+            if isinstance(holder, Peer) and holder.uid in trusted_users(self._service):
                 process = f"pid {holder.pid}" if holder.pid else "in another namespace"
                 raise OperatorError(
                     f"logshipper ({process}) ships for {self._host} on this machine; "

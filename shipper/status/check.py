@@ -113,12 +113,12 @@ def check_limits(directories: int, files: int) -> Iterator[Finding]:
 
 
 def _check_running(host: str) -> Iterator[Finding]:
-    heard = ask(host)
-    for sentence in heard.broken:
+    answers = ask(host)
+    for sentence in answers.broken:
         yield Finding(Level.BAD, sentence)
-    for sentence in heard.not_asked:
+    for sentence in answers.not_asked:
         yield Finding(Level.FINE, sentence)
-    for agent in heard.reports:
+    for agent in answers.reports:
         text = f"an agent of {host} runs here, pid {agent.pid} of user {agent.user}"
         yield Finding(Level.FINE, text)
 

@@ -10,7 +10,6 @@ import logging
 import os
 import socket
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -21,13 +20,11 @@ from shipper.status.sockets import (
     Listener,
     Peer,
     ask_each,
-    connect,
-    peer_of,
     seconds_until,
     trusted_users,
 )
 
-__all__ = ["Heard", "ask", "status_socket"]
+__all__ = ["Answers", "ask", "status_socket"]
 
 _PREFIX = "logship/status/"
 _MOST_CLIENTS = 8
@@ -76,7 +73,7 @@ async def status_socket(
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Answers:
     """What the agents on this machine answered; `broken` and `not_asked` are sentences on those that did not."""
 
     reports: list[HostReport] = field(default_factory=list)
@@ -84,54 +81,45 @@ class Heard:
     not_asked: list[str] = field(default_factory=list)
 
 
-def ask(host: str = "", patience: float = _PATIENCE) -> Heard:
+def ask(host: str = "", patience: float = _PATIENCE) -> Answers:
     """Return the status of the running agents of a host on this machine, of every host when it is empty.
 
-    Blocks for about `patience` seconds at most. Root also asks the agents of the
-    service's user. For each other user there is one sentence, whatever that user listens by.
+    Blocks for about `patience` seconds at most. Root also asks the agents of the service's user. For each other user
+    there is one sentence, whatever that user listens by.
     """
     deadline = time.monotonic() + patience
     prefix = _prefix(host) if host else _PREFIX
-    answers = ask_each(prefix, lambda name: _answer(name, deadline))
+
+    def answer(name: str, client: socket.socket, peer: Peer) -> HostReport | Peer | str | None:
+        is_agent = str(peer.pid) == name.rpartition("/")[2]
+        return _answer(client, peer, deadline) if is_agent else None
+
+    answers = ask_each(prefix, deadline, answer)
     reports = [one for one in answers if isinstance(one, HostReport) and host in {"", one.host}]
-    others = Counter(peer.user for peer in {one for one in answers if isinstance(one, Peer)})
+    others = {one.user for one in answers if isinstance(one, Peer)}
+    problems = {one for one in answers if isinstance(one, str)}
+    if any(isinstance(one, BlockingIOError) for one in answers):
+        problems.add("an agent cannot be asked, because too many others ask it; try again")
     asker = "that user" if os.geteuid() == 0 else "root"
-    return Heard(
+    return Answers(
         sorted(reports, key=lambda report: (report.host, report.pid)),
-        sorted({one for one in answers if isinstance(one, str)}),
-        [
-            f"{count} agents of user {user} run here and are not shown; ask as {asker}"
-            for user, count in sorted(others.items())
-        ],
+        sorted(problems),
+        [f"agents of user {user} run here; ask as {asker} to see them" for user in sorted(others)],
     )
 
 
-def _answer(name: str, deadline: float) -> HostReport | Peer | str | None:
-    """Return the report of the agent that listens by a name, or its process where that is another user's, or a problem.
-
-    Returns None for a name that holds the number of another process, and for a process that has ended.
-    """
-    pid = name.rpartition("/")[2]
-    who = f"the agent with pid {pid}"
+def _answer(client: socket.socket, peer: Peer, deadline: float) -> HostReport | Peer | str:
+    """Return the report of the agent that is connected, its process where it is another user's, or a sentence."""
+    if peer.uid != os.geteuid() and (os.geteuid() or peer.uid not in trusted_users()):
+        return peer
+    who = f"the agent with pid {peer.pid} of user {peer.user}"
     try:
-        with connect(name, deadline) as client:
-            peer = peer_of(client)
-            if str(peer.pid) != pid:
-                return None
-            if peer.uid != os.geteuid() and (os.geteuid() or peer.uid not in trusted_users()):
-                return peer
-            report = HostReport.decode(_read(client, deadline))
-    except BlockingIOError:
-        problem = "an agent cannot be asked, because too many others ask it; try again"
+        report = HostReport.decode(_read(client, deadline))
     except TimeoutError:
-        problem = f"{who} does not answer; it is stuck"
-    except OSError:
-        return None
+        return f"{who} does not answer; it is stuck"
     except ValueError:
-        problem = f"{who} does not answer as this program does; is it of another version?"
-    else:
-        return replace(report, running=True, pid=peer.pid, user=peer.user)
-    return problem
+        return f"{who} does not answer as this program does; is it of another version?"
+    return replace(report, running=True, pid=peer.pid, user=peer.user)
 
 
 def _read(client: socket.socket, deadline: float) -> bytes:

@@ -21,9 +21,6 @@ __all__ = [
     "Listener",
     "Peer",
     "ask_each",
-    "connect",
-    "holders",
-    "peer_of",
     "seconds_until",
     "trusted_users",
 ]
@@ -32,10 +29,8 @@ SERVICE_USER = "logshipper"
 """The user of the systemd unit."""
 
 _BACKLOG = 1024
-_BATCH, _PAUSE = (
-    128,
-    0.05,
-)  # connections, and seconds after them: a flood of connections costs little
+_BATCH = 128  # connections that are accepted at a time, and
+_PAUSE = 0.05  # seconds after them: so a flood of connections costs little
 _CREDENTIALS, _TIMEOUT = struct.Struct("3i"), struct.Struct("ll")
 _SOCKETS = Path("/proc/self/net/unix")
 _AT_ONCE = 32  # listeners that are asked at a time
@@ -68,28 +63,30 @@ def trusted_users(service: str = SERVICE_USER) -> set[int]:
     return trusted
 
 
-def peer_of(connection: socket.socket) -> Peer:
-    """Return the other end of a connection as the kernel knows it; of a listener as it was when it began to listen."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, _ = _CREDENTIALS.unpack(credentials)
-    return Peer(pid, uid)
+def ask_each(
+    prefix: str, deadline: float, ask: Callable[[str, socket.socket, Peer], Answer]
+) -> list[Answer | OSError]:
+    """Connect to each listener whose name begins with `prefix`, of any user, and return what `ask` returns, or what it raises.
 
-
-def connect(name: str, deadline: float) -> socket.socket:
-    """Connect to a name; blocks until the deadline at most while the queue of the listener is full.
-
-    The kernel wakes those who wait in the order of their arrival. Trying again and again instead would lose against
-    a user who floods the listener. Raises `BlockingIOError` when the queue stays full, `OSError` where nobody listens.
+    Asks in threads, so that a listener that does not answer delays no other. `BlockingIOError` is for a listener whose
+    queue is full until the deadline. The list is empty where the kernel hides the names.
     """
-    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+    def answer(name: str) -> Answer | OSError:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+                _connect(client, name, deadline)
+                return ask(name, client, _peer_of(client))
+        except OSError as error:
+            return error
+
     try:
-        patience = _TIMEOUT.pack(*divmod(int(seconds_until(deadline) * 1_000_000), 1_000_000))
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
-        client.connect(f"\0{name}")
+        lines = _SOCKETS.read_text("utf-8", "replace").splitlines()[1:]
     except OSError:
-        client.close()
-        raise
-    return client
+        return []
+    names = {words[7] for words in map(str.split, lines) if len(words) == 8}
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(answer, [one[1:] for one in names if one.startswith(f"@{prefix}")]))
 
 
 def seconds_until(deadline: float) -> float:
@@ -97,30 +94,19 @@ def seconds_until(deadline: float) -> float:
     return max(_MOMENT, deadline - time.monotonic())
 
 
-def ask_each(prefix: str, ask: Callable[[str], Answer]) -> list[Answer]:
-    """Return the answers to `ask` of all names that begin with `prefix` and have a listener, of any user.
-
-    Asks in threads, so that a listener that does not answer delays no other. Empty where the kernel hides the names.
-    """
-    try:
-        lines = _SOCKETS.read_text("utf-8", "replace").splitlines()[1:]
-    except OSError:
-        return []
-    names = {words[7] for words in map(str.split, lines) if len(words) == 8}
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(ask, [one[1:] for one in names if one.startswith(f"@{prefix}")]))
+def _connect(client: socket.socket, name: str, deadline: float) -> None:
+    # the kernel wakes those who wait for a place in the queue in the order of their arrival; trying again and again
+    # instead would lose against a user who floods the listener
+    patience = divmod(int(seconds_until(deadline) * 1_000_000), 1_000_000)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEOUT.pack(*patience))
+    client.connect(f"\0{name}")
 
 
-def holders(prefix: str) -> list[Peer]:
-    """Return the processes that listen by names that begin with `prefix`; takes about a second where they are flooded."""
-    deadline = time.monotonic() + 1
-
-    def holder(name: str) -> Peer | None:
-        with suppress(OSError), connect(name, deadline) as client:
-            return peer_of(client)
-        return None
-
-    return [peer for peer in ask_each(prefix, holder) if peer]
+def _peer_of(connection: socket.socket) -> Peer:
+    """Return the other end of a connection as the kernel knows it; of a listener as it was when it began to listen."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(credentials)
+    return Peer(pid, uid)
 
 
 class Listener:
@@ -152,6 +138,6 @@ class Listener:
         with suppress(OSError):
             for _ in range(_BATCH):
                 client = self._socket.accept()[0]
-                self._serve(client, peer_of(client))
+                self._serve(client, _peer_of(client))
         loop.remove_reader(self._socket)
         loop.call_later(_PAUSE, self._resume)

@@ -15,7 +15,7 @@ from pathlib import Path
 from broker.app.exits import OperatorError
 from shipper.host_lock import HostLock
 from shipper.status.check import Finding, Level, check_files
-from shipper.status.live import Heard, ask
+from shipper.status.live import Answers, ask
 from shipper.tail.notices import NoticeKind
 from shipper.tail.open_files import most_open_files
 from shipper.tail.paths import Selection
@@ -98,9 +98,9 @@ def asked_by_a_stranger(folder: str) -> None:
     The host is called like the folder.
     """
     _become_nobody()
-    heard = ask(Path(folder).name)
-    sentence = "1 agents of user root run here and are not shown; ask as root"
-    assert heard == Heard(not_asked=[sentence]), heard
+    answers = ask(Path(folder).name)
+    sentence = "agents of user root run here; ask as root to see them"
+    assert answers == Answers(not_asked=[sentence]), answers
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(f"\0logship/status/{Path(folder).name}/{os.getppid()}")
         assert client.recv(1) == b""  # nor is one who does not mind

@@ -17,7 +17,7 @@ import pytest
 
 from bench.processes import Process, Processes, wait_until
 from broker.wire.subjects import own_token
-from shipper.status.live import Heard, ask, status_socket
+from shipper.status.live import Answers, ask, status_socket
 from shipper.status.report import FileReport, HostReport, Trouble, reason_for
 from shipper.status.show import render
 from shipper.tail.tailer import FileState, Stage
@@ -59,25 +59,25 @@ def report_of(host: str) -> HostReport:
 
 async def test_what_the_agent_says_arrives_as_it_was_said(host: str) -> None:
     async with status_socket(host, lambda: report_of(host)):
-        heard = await asyncio.to_thread(ask, host)
+        answers = await asyncio.to_thread(ask, host)
         everybody = await asyncio.to_thread(ask)
 
-    assert heard == Heard([report_of(host)])
+    assert answers == Answers([report_of(host)])
     assert report_of(host) in everybody.reports
-    assert await asyncio.to_thread(ask, host) == Heard()
+    assert await asyncio.to_thread(ask, host) == Answers()
 
 
 async def test_a_host_whose_name_is_too_long_for_a_socket_will_do(host: str) -> None:
     long = f"{'x' * 60}.{'y' * 60}.{'z' * 60}.{host[-40:]}"
 
     async with status_socket(long, lambda: report_of(long)):
-        assert await asyncio.to_thread(ask, long) == Heard([report_of(long)])
-        assert await asyncio.to_thread(ask, host) == Heard()
+        assert await asyncio.to_thread(ask, long) == Answers([report_of(long)])
+        assert await asyncio.to_thread(ask, host) == Answers()
 
 
 async def test_clients_that_never_read_keep_nobody_from_asking_for_long(host: str) -> None:
     made = cut_off = 0
-    heard: list[HostReport] = []
+    answers: list[HostReport] = []
 
     def large() -> HostReport:
         nonlocal made
@@ -90,14 +90,14 @@ async def test_clients_that_never_read_keep_nobody_from_asking_for_long(host: st
         for client in rude:
             client.setblocking(False)
             await asyncio.get_running_loop().sock_connect(client, name_of(host))
-        while not heard:
+        while not answers:
             said = await asyncio.to_thread(ask, host)
-            heard, cut_off = said.reports, cut_off + len(said.broken)
+            answers, cut_off = said.reports, cut_off + len(said.broken)
             await asyncio.sleep(0.05)
         for client in rude:
             client.close()
 
-    assert len(heard[0].files) == 4_000
+    assert len(answers[0].files) == 4_000
     # who is turned away costs nothing; one may have been too slow to read
     assert made <= len(rude) + cut_off + 2
 
@@ -149,11 +149,11 @@ def test_another_program_on_the_socket_is_an_error_of_one_line(host: str, said: 
 
         answering = threading.Thread(target=answer)
         answering.start()
-        heard = ask(host)
+        answers = ask(host)
         answering.join()
 
-    assert heard.reports == []
-    assert "another version" in heard.broken[0]
+    assert answers.reports == []
+    assert "another version" in answers.broken[0]
 
 
 def test_agents_that_do_not_answer_are_waited_for_together_and_the_others_shown(
@@ -168,19 +168,19 @@ def test_agents_that_do_not_answer_are_waited_for_together_and_the_others_shown(
     well = listening(processes, "well", own_host, f"c.sendall({lies!r}.encode()); c.close()")
 
     began = time.monotonic()
-    heard = ask(own_host, patience=2)
+    answers = ask(own_host, patience=2)
     took = time.monotonic() - began
 
-    assert [(one.pid, one.user) for one in heard.reports] == [(well.pid, getpass.getuser())]
-    assert len(heard.broken) == len(stuck)
-    assert all(any(f"pid {one.pid} " in words for words in heard.broken) for one in stuck)
+    assert [(one.pid, one.user) for one in answers.reports] == [(well.pid, getpass.getuser())]
+    assert len(answers.broken) == len(stuck)
+    assert all(any(f"pid {one.pid} " in words for words in answers.broken) for one in stuck)
     assert took < 6
 
 
 def test_a_name_of_another_process_is_passed_over(own_host: str, processes: Processes) -> None:
     listening(processes, "other", own_host, "c.close()", pid="1")
 
-    assert ask(own_host) == Heard()
+    assert ask(own_host) == Answers()
 
 
 def listening(processes: Processes, name: str, host: str, does: str, pid: str = "") -> Process:
@@ -214,12 +214,12 @@ async def test_another_user_who_asks_without_end_costs_little_and_keeps_nobody_f
         began, used = time.monotonic(), time.process_time()
         await asyncio.sleep(3)
         used, took = time.process_time() - used, time.monotonic() - began
-        heard = [await asyncio.to_thread(ask, host) for _ in range(8)]
+        answers = [await asyncio.to_thread(ask, host) for _ in range(8)]
         (open_folder / "asks").unlink()
         await asking
 
     assert used < 0.25 * took
-    assert heard == [Heard([report_of(host)])] * 8
+    assert answers == [Answers([report_of(host)])] * 8
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")
