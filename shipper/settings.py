@@ -193,10 +193,8 @@ def default_state_dir(
     """Return the folder of what standard input is spooled to when none is given; systemd's STATE_DIRECTORY wins."""
     if given := environment.get("STATE_DIRECTORY"):
         return Path(given.split(":")[0])
-    for folder in (shared, shared.parent):
-        if folder.is_dir():
-            return shared if os.access(folder, os.W_OK) else home / ".local/state/logship"
-    return home / ".local/state/logship"
+    folder = shared if shared.is_dir() else shared.parent
+    return shared if os.access(folder, os.W_OK) else home / ".local/state/logship"
 
 
 def round_bytes(memory: int, max_line: int, asked: int) -> int:

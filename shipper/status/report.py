@@ -271,5 +271,4 @@ class View:
 
 def rfc3339(nanoseconds: int) -> str:
     """Write a moment in UTC, to the second."""
-    moment = datetime.fromtimestamp(nanoseconds // _SECOND, UTC)
-    return moment.isoformat().replace("+00:00", "Z")
+    return f"{datetime.fromtimestamp(nanoseconds // _SECOND, UTC):%Y-%m-%dT%H:%M:%SZ}"

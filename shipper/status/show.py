@@ -4,8 +4,10 @@ import json
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 from broker.app.columns import columns
+from broker.app.durations import format_duration
 from broker.app.exits import OperatorError
 from broker.app.printable import printable
 from broker.app.sizes import format_size
@@ -139,7 +141,6 @@ def _row(file: FileReport, host: HostReport) -> tuple[str, ...]:
 def _age(seconds: float | None) -> str:
     if seconds is None:
         return "-"
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{seconds / size:.1f}{unit}"
-    return f"{seconds:.1f}s"
+    return format_duration(
+        timedelta(seconds=round(seconds / 60) * 60 if seconds > 3600 else round(seconds))
+    )

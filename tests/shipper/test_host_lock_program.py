@@ -142,7 +142,7 @@ def test_one_that_stands_still_is_refused_for_as_well(
 
 
 async def test_asked_more_often_than_may_wait_the_holder_is_still_named(tmp_path: Path) -> None:
-    lock = HostLock("web01")
+    lock = HostLock(f"flooded-{os.getpid()}")
     lock.take(str(tmp_path))
 
     await asyncio.to_thread(run_child, "asking_without_end", tmp_path)
