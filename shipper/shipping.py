@@ -223,7 +223,7 @@ class Shipping:
         while not self._stopping.is_set() and (blocks := await self._next_blocks()):
             fault("gathered")
             if not self._filter.is_idle:
-                read, blocks = blocks, await asyncio.to_thread(self._filter.sift, blocks)
+                read, blocks = blocks, await asyncio.to_thread(self._filter.filter, blocks)
                 self._has_left_out |= len(blocks) < len(read)
             if blocks:
                 rounds = await self._make(blocks, group)

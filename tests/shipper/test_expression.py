@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.expression import Expression, confined
+from shipper.expression import Expression, linewise
 
 PATTERNS = [
     "",
@@ -88,7 +88,7 @@ def test_an_expression_is_found_as_in_each_line_by_itself(pattern: str, parts: l
 
 @pytest.mark.parametrize("pattern", ["DEBUG", r"^\[debug\]", r'"GET [^"]*" 200 \d+', "(?i)a|b"])
 def test_the_engine_walks_over_a_whole_run_for_an_ordinary_expression(pattern: str) -> None:
-    assert confined(pattern.encode()) is not None
+    assert linewise(pattern.encode()) is not None
 
 
 def test_an_expression_that_is_none_is_named() -> None:
