@@ -144,10 +144,6 @@ class Follower:
         """Return the paths of the files that are not followed because they were not written for long."""
         return [entry.path for entry in self._catalogue.passed_over()]
 
-    def cursors(self) -> list[Cursor]:
-        """Return the read cursor of every followed file, those at 0 as well, of which the stream knows nothing."""
-        return [tailer.cursor for tailer in self._catalogue.tailers.values()]
-
     def starts(self, but: Container[str]) -> list[Cursor]:
         """Return where every followed file was begun whose id is not in `but`, be it empty.
 
@@ -327,18 +323,19 @@ class Follower:
         It goes once it is settled, and read and stored to its end, or holds other content than was read; in any case when
         it has been held too long, since its space on disk is taken meanwhile.
         """
-        path, lost = tailer.entry.path, tailer.unread
+        how, lost, since = "is gone", tailer.unread, tailer.unseen_since
         if reading is not None and not tailer.suspect:
-            since = tailer.unseen_since
             if since is not None and now - since > self._hold:
                 lost = max(lost, reading.size - tailer.offset)
-                return Notice(NoticeKind.GONE, path, _overdue(tailer, since, lost), lost)
-            if tailer.dirty or tailer.held or not tailer.is_settled(now, self._grace):
+                how = f"was deleted before {_time(since)} and is held open no longer"
+            elif tailer.dirty or tailer.held or not tailer.is_settled(now, self._grace):
                 return None
-            if not tailer.is_stored(self.stored(tailer.file)):
+            elif not tailer.is_stored(self.stored(tailer.file)):
                 return None
-        text = f"is gone, {lost} bytes were not read" if lost else "is gone, read to its end"
-        return Notice(NoticeKind.GONE, path, text, lost)
+        what = "read to its end"
+        if lost:
+            what = f"bytes {tailer.offset} to {tailer.offset + lost} were not read"
+        return Notice(NoticeKind.GONE, tailer.entry.path, f"{how}, {what}", lost)
 
     async def _gather(self, budget: int) -> list[Block]:
         async with self._lock:
@@ -394,17 +391,8 @@ class Follower:
         return blocks
 
 
-def _overdue(tailer: Tailer, since: int, lost: int) -> str:
-    text = f"was deleted before {_time(since)} and is held open no longer"
-    if not lost:
-        return f"{text}: read to its end"
-    text += f": bytes {tailer.offset} to {tailer.offset + lost} were not read"
-    return text if tailer.since is None else f"{text}, and have waited since {_time(tailer.since)}"
-
-
 def _time(nanoseconds: int) -> str:
-    moment = datetime.fromtimestamp(nanoseconds // _SECOND, UTC)
-    return moment.isoformat().replace("+00:00", "Z")
+    return f"{datetime.fromtimestamp(nanoseconds // _SECOND, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _bytes_around(descriptor: int, cursor: Cursor) -> tuple[int, bytes, bytes]:

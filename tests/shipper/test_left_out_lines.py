@@ -56,7 +56,7 @@ class Host:
         )
         async with asyncio.TaskGroup() as group:
             await shipping.run(group)
-        self.read = sum(cursor.offset for cursor in follower.cursors()) - began
+        self.read = sum(state.offset for state in follower.states()) - began
         await follower.close()
         self.positions = Positions.decode(shipping.positions.encode())
         return b"".join(block.lines for block in self.blocks[before:])

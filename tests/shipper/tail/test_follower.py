@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from shipper.positions import after
 from shipper.tail.notices import NoticeKind
 from tests.descriptors import held_here
 from tests.shipper.host import Host
@@ -34,14 +33,13 @@ async def test_a_block_says_where_its_lines_came_from(host: Host) -> None:
     host.write("app.log", b"two\nthree\n")
     await host.ship()
 
-    section, read_at = host.blocks[-1].section, host.blocks[-1].read_at
+    section = host.blocks[-1].section
 
     assert section.path == str(host.folder / "app.log")
     assert (section.span.start, section.span.end) == (4, 14)
     assert (section.size, section.lines) == (10, 2)
     assert section.identity is not None
     assert section.identity.inode == (host.folder / "app.log").stat().st_ino
-    assert after(section, read_at) == host.follower.cursors()[0]
 
 
 async def test_nothing_new_gives_nothing(host: Host) -> None:
