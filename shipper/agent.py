@@ -12,6 +12,7 @@ Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. write
 import asyncio
 import itertools
 import logging
+import random
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
@@ -29,16 +30,16 @@ from broker.wire.subjects import inbox_of
 from shipper.host_lock import HostLock
 from shipper.once import require_files
 from shipper.positions import Positions
-from shipper.publish.claim import OwnershipLost
+from shipper.publish.publisher import SessionLost
 from shipper.publish.snapshots import Snapshots
-from shipper.publish.waiting import Bearer, Waiting, reason_of
+from shipper.publish.waiting import Waiting, reason_of, wrong_credential
 from shipper.session import (
     Keeper,
     RunContext,
     Session,
+    Sessions,
     follower_for,
     loop_options,
-    open_session,
     spool_for,
 )
 from shipper.settings import ShipperSettings, reload
@@ -55,6 +56,10 @@ __all__ = ["Agent", "connection_for", "reasons_for"]
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
 _READING = 1.0  # and for what is under way when none is, or the broker is known to be away
 _CLOSING = 2.0
+_FIRST_PAUSE, _LONGEST_PAUSE = (
+    0.1,
+    5.0,
+)  # seconds, where nothing is stored in one session after the other
 logger = logging.getLogger(__name__)
 
 
@@ -72,12 +77,13 @@ def reasons_for(
     settings: ShipperSettings, host: str, connection: Connection
 ) -> Callable[[Rejected], str]:
     """Return what says why the broker refuses something to the shipper of a host: a credential may be another host's."""
-    bearer = Bearer(host, str(settings.from_file.get("host", "")))
+    named = str(settings.from_file.get("host", ""))
 
     def explain(error: Rejected) -> str:
-        if isinstance(error, Denied) and (words := bearer.mistaken(error, connection.permissions)):
-            return words
-        return reason_of(error)
+        mistake = ""
+        if isinstance(error, Denied):
+            mistake = wrong_credential(host, named, error, connection.permissions)
+        return mistake or reason_of(error)
 
     return explain
 
@@ -95,8 +101,8 @@ class Agent:
         """Remember what to do; `clock` is nanoseconds since the epoch."""
         connection, numbers = connection_for(settings, host), itertools.count(1)
         waiting, self._meter = Waiting(reasons_for(settings, host, connection)), Meter(clock)
+        self._settings = settings
         self._context = RunContext(
-            settings,
             host,
             HostLock(host),
             connection,
@@ -106,12 +112,13 @@ class Agent:
             clock,
             lambda: next(numbers),
         )
+        self._sessions = Sessions(self._context, settings)
         self._pace = pace
         self._keeper = Keeper(self._context.snapshots, waiting, clock)
         self._view = View(host, connection, waiting, self._meter, clock)
         self._ending = Ending(Exit.FAILED if settings.once else Exit.DONE)
-        self._has_followed = False
         self._positions = Positions()
+        self._follower: Follower | None = None
         self._spool: Spool | None = None
         self._patience = settings.patience.total_seconds() if settings.once else None
 
@@ -134,7 +141,7 @@ class Agent:
             await self._close()
 
     def _beside(self) -> Iterator[AbstractAsyncContextManager[object]]:
-        if address := self._context.settings.listen:
+        if address := self._settings.listen:
             from shipper.status.metrics import Metrics  # a library that nobody else needs
 
             pages = {"/metrics": Metrics(self._view).page, "/healthz": self._health}
@@ -172,7 +179,7 @@ class Agent:
             raise OperatorError(
                 f"{spool.trouble}; {spool.unwritten} bytes of standard input are lost"
             )
-        if self._context.settings.once:
+        if self._settings.once:
             raise OperatorError("stopped before all was shipped; start it again to go on")
         if spool is not None and spool.behind:
             logger.info(
@@ -186,75 +193,91 @@ class Agent:
             )
 
     async def _work(self) -> None:
-        if self._context.settings.file == (PATH,):
-            self._spool = self._view.spool = await asyncio.to_thread(spool_for, self._context)
+        if self._settings.file == (PATH,):
+            self._spool = await asyncio.to_thread(spool_for, self._context, self._settings)
+            self._view.spool = self._spool
         if self._patience is not None:
             await self._require_files()
             await self._context.connection.once(self._patience)
-        while True:
-            session = await self._open_session(self._positions)
-            try:
-                await self._ship(session)
-            except OwnershipLost as error:
-                # in doubt, forget what was gathered and ask the stream; that's fine, positions only grow, and
-                # where files were begun at their end nobody else knows
-                logger.warning("%s; claiming the subject again", error)
-                continue
-            return
+        try:
+            await self._ship_to_the_end()
+        finally:
+            if self._follower is not None:
+                await self._follower.close()
 
     async def _require_files(self) -> None:
         """Raise `OperatorError` where there is nothing to ship: before the subject is claimed, which ends another agent."""
         if self._spool is None:
-            await asyncio.to_thread(require_files, self._context.settings.selection)
+            await asyncio.to_thread(require_files, self._settings.selection)
 
-    async def _open_session(self, known: Positions) -> Session:
+    async def _ship_to_the_end(self) -> None:
+        """Ship in one session after the other: claim, rebuild the positions, go back to them, and go on."""
+        in_vain = 0  # sessions in a row that stored nothing
+        while True:
+            session = await self._open_session()
+            follower = await self._follower_at(session)
+            try:
+                await self._ship(session, follower)
+            except SessionLost as lost:
+                logger.info("%s; claiming again", lost)
+            else:
+                return
+            has_stored = self._positions.sequence > session.positions.sequence
+            in_vain = 0 if has_stored else in_vain + 1
+            if in_vain > 1:
+                pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(in_vain - 2, 10))
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+
+    async def _open_session(self) -> Session:
         try:
             async with asyncio.timeout(self._patience):
-                return await open_session(self._context, known)
+                return await self._sessions.open(self._positions)
         except TimeoutError:
             waiting, connection = self._context.waiting, self._context.connection
             reason = connection.away or waiting.reason or "the broker did not answer"
             raise BrokerAway(f"gave up after {self._patience:g} s: {reason}") from None
 
-    async def _ship(self, session: Session) -> None:
-        source = follower_for(
-            self._context, session, self._selection()
-        )  # nothing is awaited until it is in view: settings may change
-        pace = self._pace(self._context.settings)
+    async def _follower_at(self, session: Session) -> Follower:
+        """Return the follower at the positions of a session; it keeps its open files where that can be."""
+        before = self._follower
+        if before is not None:
+            if await before.rewind(session.positions.files):
+                return before
+            await before.close()
+        selection = self._settings.selection
+        if self._spool is not None:
+            selection = Selection(())  # until the spool turns the follower to a segment
+        elif before is not None:
+            # what comes while the subject is claimed anew came after the start
+            selection = replace(selection, from_end=False)
+        self._follower = follower_for(self._context, self._settings, session, selection)
+        return self._follower
+
+    async def _ship(self, session: Session, follower: Follower) -> None:
         stopping = self._ending.asked
         shipping = Shipping(
-            source,
+            follower,
             str(session.agent),
             session.publish,
             session.positions,
-            pace,
+            self._pace(self._settings),
             stopping,
             self._meter,
         )
+        follower.stored = shipping.position
         self._meter.begin()
-        self._view.at_work(session, source, shipping)
+        self._view.at_work(session, follower, shipping)
         try:
-            await self._run_and_keep(source, shipping)
+            await self._run_and_keep(follower, shipping)
             if self._spool is not None and self._spool.is_done:
                 return
             if stopping.is_set():
                 self._end_early()
-            elif self._context.settings.once:
+            elif self._settings.once:
                 shipping.conclude()
         finally:
             self._positions = shipping.positions
             self._view.at_rest()
-            await source.close()
-
-    def _selection(self) -> Selection:
-        if self._spool is not None:
-            return Selection(())  # until the spool turns the follower to a segment
-        selection = self._context.settings.selection
-        if self._has_followed:
-            # what comes while the subject is claimed anew came after the start
-            selection = replace(selection, from_end=False)
-        self._has_followed = True
-        return selection
 
     async def _run_and_keep(self, follower: Follower, shipping: Shipping) -> None:
         owner = True
@@ -267,7 +290,7 @@ class Agent:
                 spooling.cancel()
         except BaseExceptionGroup as errors:
             first = leading(errors)
-            owner = not isinstance(first, FencedError | OwnershipLost)
+            owner = not isinstance(first, FencedError | SessionLost)
             raise first from None
         finally:
             if owner:
@@ -285,15 +308,16 @@ class Agent:
                 await self._keeper.try_save(positions)
 
     async def _change(self, settings: ShipperSettings) -> None:
-        if settings.once or self._context.settings.once:
+        if settings.once or self._settings.once:
             raise OperatorError("with --once nothing is read again")
-        done = reload(self._context.settings, settings)
-        self._context = replace(self._context, settings=done.settings)
+        done = reload(self._settings, settings)
+        self._settings = done.settings
         log_to_stderr(done.settings)
-        if self._view.shipping is not None and self._view.source is not None:
+        if self._view.shipping is not None:
             self._view.shipping.change(self._pace(done.settings))
+        if self._follower is not None:
             grace, hold = done.settings.grace, done.settings.hold_deleted
-            self._view.source.change_limits(grace.total_seconds(), hold.total_seconds())
+            self._follower.change_limits(grace.total_seconds(), hold.total_seconds())
             if self._spool is None:
-                await self._view.source.retarget(done.settings.selection)
+                await self._follower.retarget(done.settings.selection)
         logger.info("settings read again; %s", done)

@@ -1,4 +1,4 @@
-"""What an agent works with once it owns its subject: claimed, positions rebuilt, ready to read and to publish."""
+"""What an agent works with from one claim to the loss of it: its id, where it publishes, the positions, what it reads."""
 
 import asyncio
 import logging
@@ -12,17 +12,17 @@ from broker.app.exits import OperatorError
 from broker.app.folder import make_folder
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.streams import room_in
-from broker.wire.subjects import Subject
 from shipper.expression import Expression
 from shipper.host_lock import HostLock
 from shipper.line_filter import Rules
 from shipper.positions import Cursor, Positions
-from shipper.publish.claim import Registry, fenced_by, take_over
+from shipper.publish.claim import Claimant
+from shipper.publish.messages import HostMessages
 from shipper.publish.publisher import Publisher, UnacknowledgedPublisher
 from shipper.publish.rounds import NEARBY_SIZE, Round
-from shipper.publish.snapshots import Outdated, Snapshots
+from shipper.publish.snapshots import Snapshots
 from shipper.publish.stored import AgentId
-from shipper.publish.subject import HostSubject, partitions_of
+from shipper.publish.subject import HostSubject
 from shipper.publish.waiting import Waiting
 from shipper.settings import ShipperSettings, default_state_dir, round_bytes
 from shipper.shipping import LoopOptions, Shipping
@@ -35,23 +35,23 @@ __all__ = [
     "Keeper",
     "RunContext",
     "Session",
+    "Sessions",
     "follower_for",
     "loop_options",
-    "open_session",
     "spool_for",
 ]
 
+_SNAPSHOT_EVERY = 60.0  # seconds, of which a random quarter is left out: not all hosts at once
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What a run of the shipper is to do; `tag` is eight random hex digits, `clock` nanoseconds since the epoch.
+    """What a run of the shipper works with from its start to its end.
 
-    `lock` is held from before the first claim to the end of the run.
+    `tag` is eight random hex digits, `clock` nanoseconds since the epoch; `lock` is held from before the first claim on.
     """
 
-    settings: ShipperSettings
     host: str
     lock: HostLock
     connection: Connection
@@ -64,7 +64,7 @@ class RunContext:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What one ownership of the subject works with; `room` is how large a payload the broker takes, in bytes."""
+    """What one claim gives; `room` is how large a payload the broker takes, in bytes."""
 
     agent: AgentId
     publish: Callable[[Round], Awaitable[int]]
@@ -72,48 +72,55 @@ class Session:
     room: int
 
 
-async def open_session(context: RunContext, known: Positions) -> Session:
-    """Claim the subject and rebuild the positions; without acknowledgements there is nothing to claim.
+class Sessions:
+    """Opens the sessions of a run, one after the other."""
 
-    `known` are the positions that count where the broker has no snapshot of them.
+    def __init__(self, context: RunContext, settings: ShipperSettings) -> None:
+        """Open none yet."""
+        connection, waiting = context.connection, context.waiting
+        self._context = context
+        self._settings = settings
+        self._host_subject = HostSubject(connection, context.host, waiting)
+        self._publisher = Publisher(connection, self._host_subject, waiting, settings.compression)
+        self._claimant = Claimant(
+            HostMessages(connection, context.host),
+            context.snapshots,
+            waiting,
+            context.tag,
+            context.clock,
+        )
 
-    Raises `ConfigurationError` before that when another agent of the host lives on this machine.
-    """
-    lock = context.lock
-    partitions = await partitions_of(context.connection, context.waiting)
-    (lock.share if context.settings.take_over else lock.take)(partitions.time)
-    subject = Subject.for_host(context.host, partitions.count)
-    host_subject = HostSubject(
-        context.connection, subject, tell=lambda found: lock.share(found.time)
-    )
-    if not context.settings.ack:
+    async def open(self, known: Positions) -> Session:
+        """Claim the host's subjects and rebuild the positions; without acknowledgements there is nothing to claim.
+
+        `known` are the positions of the session before. Raises `OperatorError` before the first claim when another agent of
+        the host lives on this machine, `FencedError` when a newer one does anywhere.
+        """
+        partitions = await self._host_subject.find()
+        is_next = self._claimant.agent is not None
+        lock = self._context.lock
+        (lock.share if self._settings.take_over or is_next else lock.take)(partitions.time)
+        room = room_in((await self._context.connection.client()).max_payload)
+        if not self._settings.ack:
+            return await self._unacknowledged(known, room)
+        owned = await self._claimant.claim(self._host_subject.subject, known)
+        self._publisher.begin(owned)
+        logger.info("agent %s ships on %s", owned.agent, owned.subject)
+        return Session(owned.agent, self._publisher.publish, owned.positions, room)
+
+    async def _unacknowledged(self, known: Positions, room: int) -> Session:
+        context = self._context
         agent = AgentId.following(None, context.clock() // 1_000_000, context.tag)
         plain = UnacknowledgedPublisher(
-            context.connection, host_subject, context.waiting, context.settings.compression
+            context.connection, self._host_subject, context.waiting, self._settings.compression
         )
-        snapshot = await context.waiting.until_answered(context.snapshots.read)
-        return Session(agent, plain.publish, snapshot or known, await _room(context))
-    registry = Registry(context.connection, subject)
-    ownership = await take_over(
-        registry, context.snapshots, known, context.tag, context.clock, context.waiting
-    )
-    publisher = Publisher(
-        context.connection,
-        registry,
-        ownership,
-        host_subject,
-        context.waiting,
-        context.settings.compression,
-    )
-    logger.info("agent %s ships on %s", ownership.agent, subject)
-    return Session(ownership.agent, publisher.publish, ownership.positions, await _room(context))
+        saved = await context.waiting.until_answered(context.snapshots.read)
+        return Session(agent, plain.publish, known if known.files else saved or known, room)
 
 
-async def _room(context: RunContext) -> int:
-    return room_in((await context.connection.client()).max_payload)
-
-
-def follower_for(context: RunContext, session: Session, selection: Selection) -> Follower:
+def follower_for(
+    context: RunContext, settings: ShipperSettings, session: Session, selection: Selection
+) -> Follower:
     """Return a follower of a selection that starts at the session's positions, with blocks that the broker takes."""
     return Follower(
         selection,
@@ -121,18 +128,18 @@ def follower_for(context: RunContext, session: Session, selection: Selection) ->
         new_id=lambda: f"{session.agent}.{context.new_number()}",
         clock=context.clock,
         block_size=min(NEARBY_SIZE, session.room),
-        max_line=min(context.settings.max_line, session.room),
-        grace=context.settings.grace.total_seconds(),
-        hold=context.settings.hold_deleted.total_seconds(),
+        max_line=min(settings.max_line, session.room),
+        grace=settings.grace.total_seconds(),
+        hold=settings.hold_deleted.total_seconds(),
         open_files=most_open_files(),
-        poll_every=context.settings.poll_every.total_seconds(),
-        listen=context.settings.watch,
+        poll_every=settings.poll_every.total_seconds(),
+        listen=settings.watch,
     )
 
 
-def spool_for(context: RunContext) -> Spool:
+def spool_for(context: RunContext, settings: ShipperSettings) -> Spool:
     """Return the spool of standard input; raises `OperatorError` where it cannot be kept."""
-    path = context.settings.state_dir or default_state_dir(os.environ, Path.home())
+    path = settings.state_dir or default_state_dir(os.environ, Path.home())
     run = AgentId.following(None, context.clock() // 1_000_000, context.tag)
     try:
         with make_folder(path, 0o700) as folder:
@@ -148,16 +155,14 @@ def spool_for(context: RunContext) -> Spool:
 
 
 def loop_options(settings: ShipperSettings) -> LoopOptions:
-    """Return how the loop works by these settings."""
+    """Return the sizes and intervals of the shipping loop."""
     spools = settings.file == (PATH,)
     return LoopOptions(
         round_bytes(settings.memory, settings.max_line, settings.round_size),
         settings.compression,
         settings.once and not spools,  # its end is that of the input
         settings.patience.total_seconds() if settings.once else None,
-        scan_after=0.02
-        if spools
-        else 0.2,  # a folder of a few files, and one that is read after another
+        scan_after=0.02 if spools else 0.2,  # a spool has few files, one after another
         rules=Rules(
             tuple(map(Expression, settings.include_lines)),
             tuple(map(Expression, settings.exclude_lines)),
@@ -165,18 +170,18 @@ def loop_options(settings: ShipperSettings) -> LoopOptions:
     )
 
 
-_EVERY = 60.0  # seconds, of which a random quarter is left out: not all hosts at once
-
-
 class Keeper:
-    """Writes what a shipping has safely stored; a snapshot that cannot be written costs a longer start, and no line."""
+    """Writes what is safely stored as snapshots; one that cannot be written costs a longer start, and no line.
+
+    All methods raise `FencedError` where a newer agent has written.
+    """
 
     def __init__(
         self,
         snapshots: Snapshots,
         waiting: Waiting,
         clock: Callable[[], int],
-        every: float = _EVERY,
+        every: float = _SNAPSHOT_EVERY,
     ) -> None:
         """Remember where to write; `clock` is nanoseconds since the epoch, `every` in seconds."""
         self._snapshots = snapshots
@@ -187,7 +192,7 @@ class Keeper:
         self._writing = asyncio.Lock()
 
     async def run(self, shipping: Shipping) -> None:
-        """Write until cancelled; raises `FencedError` where a newer agent has written."""
+        """Write until cancelled."""
         while True:
             await asyncio.sleep(self._every * random.uniform(0.75, 1.0))
             # before it is, files that are there are not followed yet, and none would seem to be wanted
@@ -196,11 +201,11 @@ class Keeper:
             await self.try_save(shipping.positions)
 
     async def save(self, positions: Positions) -> None:
-        """Return once the broker has the positions, however long that takes; raises as `run`."""
+        """Return once the broker has the positions, however long that takes."""
         await self._waiting.until_answered(lambda: self._write(positions))
 
     async def try_save(self, positions: Positions) -> None:
-        """Write the positions now if the broker takes them; raises as `run`."""
+        """Write the positions now if the broker takes them."""
         try:
             await self._write(positions)
         except (ConnectionLost, Rejected) as error:
@@ -214,16 +219,12 @@ class Keeper:
             self._complained = False
 
     async def _write(self, positions: Positions) -> None:
-        try:
-            async with self._writing:
-                await self._snapshots.write(positions)
-        except Outdated as error:
-            raise fenced_by(error.rival, "its positions") from None
+        async with self._writing:
+            await self._snapshots.write(positions)
 
     async def _forget(self, shipping: Shipping) -> None:
         old = shipping.positions.forgettable(shipping.following(), self._clock())
-        gone = await asyncio.to_thread(_gone, old)
-        if gone:
+        if gone := await asyncio.to_thread(_gone, old):
             # one of them may have come back meanwhile
             shipping.positions = shipping.positions.without(gone - shipping.following())
 

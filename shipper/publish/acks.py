@@ -6,12 +6,17 @@ from typing import Any
 
 from nats.aio.client import Client
 
+from broker.app.faults import fault
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
 
 __all__ = ["Answers", "patience_for", "send"]
 
 _LEAST_PATIENCE = 30.0  # seconds
 _SLOWEST = 20_000  # bytes a second, of a line that still takes a round
+_SOON = 0.3  # seconds in which answers mostly come
+_LEAST_DUE = 1.5  # seconds for an answer by a server of several, once it has read a round
+_MOST_DUE = 30.0  # seconds; it grows with every answer that is late
+_LONGEST = 600  # seconds; who waits for it gives up before
 
 
 def patience_for(size: int) -> float:
@@ -31,68 +36,59 @@ async def send(
     await connection.guard(sending, patience_for(len(payload)), subject)
 
 
-_SOON = 0.3  # seconds in which answers mostly come
-_LONGEST = 600  # seconds; who waits for it gives up before
-
-
 class Answers:
-    """Hears one answer at a time; an answer to anything but the newest question is ignored."""
+    """Sends one message at a time and hears its answer; an answer to anything but the newest message is ignored."""
 
-    def __init__(self, connection: Connection) -> None:
-        """Remember the connection; nothing is sent before the first question."""
+    def __init__(self, connection: Connection, due: float = _LEAST_DUE) -> None:
+        """Remember the connection; `due` is how soon one of several servers must answer what it has read, in seconds."""
         self._connection = connection
         self._client: Client | None = None
         self._inbox = ""
         self._number = 0
         self._reply = ""
         self._answer: asyncio.Future[bytes] | None = None
+        self._least_due = self._due = due
 
-    async def expect(self) -> str:
-        """Return the subject on which the next answer is awaited; waits for a live client."""
+    async def ask(self, subject: str, payload: bytes, headers: Mapping[str, str]) -> bytes:
+        """Send a message and return the answer; raises `ConnectionLost`, `Rejected` where nobody listens, `Denied`.
+
+        What is sent on to a leader that died is never answered: of several servers another one is asked then.
+        """
+        client = await self._expect()
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._answer = answer
+        fault("sending")
+        await send(self._connection, subject, payload, self._reply, headers)
+        fault("sent")
+        began = asyncio.get_running_loop().time()
+        try:
+            waiting = self._wait(client, answer)
+            await self._connection.guard(waiting, patience_for(len(payload)), subject)
+        except (ConnectionLost, Rejected) as error:
+            self._connection.judge(asyncio.get_running_loop().time() - began, error)
+            raise
+        self._connection.judge(0.0, None)
+        self._due = max(self._least_due, 0.9 * self._due)
+        return answer.result()
+
+    async def _expect(self) -> Client:
+        """Return the live client whose next answer is awaited."""
         while (client := await self._connection.client()) is not self._client:
             self._inbox = self._connection.new_inbox()
             await self._connection.subscribe(f"{self._inbox}.*", self._hear)
             self._client = client
         self._number += 1
         self._reply = f"{self._inbox}.{self._number}"
-        self._answer = asyncio.get_running_loop().create_future()
-        return self._reply
+        return client
 
-    async def wait(self, patience: float, subject: str, due: float | None = None) -> bytes:
-        """Return the answer; raises `ConnectionLost`, `Rejected` where nobody listens, `Denied` on `subject`.
-
-        It must come within `patience` seconds, and within `due` seconds from when the server has read the whole question,
-        where that is given: what is sent on to a leader that died is never answered.
-        """
-        began = asyncio.get_running_loop().time()
-        try:
-            answer = await self._connection.guard(self._wait(due), patience, subject)
-        except (ConnectionLost, Rejected) as error:
-            self._connection.judge(asyncio.get_running_loop().time() - began, error)
-            raise
-        self._connection.judge(0.0, None)
-        return answer
-
-    async def _wait(self, due: float | None) -> bytes:
-        answer = self._answer
-        if answer is None or self._client is None:
-            raise RuntimeError("wait() before expect()")
-        if due is not None and not (await asyncio.wait({answer}, timeout=_SOON))[0]:
-            await self._until_read(self._client, answer)
-            await asyncio.wait({answer}, timeout=due)
+    async def _wait(self, client: Client, answer: "asyncio.Future[bytes]") -> None:
+        if self._connection.has_choice and not (await asyncio.wait({answer}, timeout=_SOON))[0]:
+            await _until_read(client, answer)
+            await asyncio.wait({answer}, timeout=self._due)
             if not answer.done():
-                raise ConnectionLost(f"no answer in {due:g} s")
-        return await answer
-
-    async def _until_read(self, client: Client, answer: "asyncio.Future[bytes]") -> None:
-        """Return when the server has read all that it was sent, however slow the line is, or has answered."""
-        read: asyncio.Future[None] = asyncio.ensure_future(client.flush(_LONGEST))
-        either: set[asyncio.Future[Any]] = {answer, read}
-        try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            read.add_done_callback(_look)
-            read.cancel()
+                late, self._due = self._due, min(2 * self._due, _MOST_DUE)
+                raise ConnectionLost(f"no answer in {late:g} s")
+        await answer
 
     async def _hear(self, message: Message) -> None:
         answer = self._answer
@@ -102,6 +98,17 @@ class Answers:
             answer.set_exception(Rejected(503, 0, "nobody listens there"))
         else:
             answer.set_result(message.data)
+
+
+async def _until_read(client: Client, answer: "asyncio.Future[bytes]") -> None:
+    """Return when the server has read all that it was sent, however slow the line is, or has answered."""
+    read: asyncio.Future[None] = asyncio.ensure_future(client.flush(_LONGEST))
+    either: set[asyncio.Future[Any]] = {answer, read}
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        read.add_done_callback(_look)
+        read.cancel()
 
 
 def _look(read: "asyncio.Future[None]") -> None:

@@ -1,205 +1,163 @@
-"""The claim on a host's subjects: made at the start of a session, with the positions that the stream then has.
+"""The claim of this agent on all subjects of its host, and the positions that the stream then has.
 
-In any doubt everything is forgotten and asked of the stream again.
+Made when a session is opened, and again with the same agent id when one is opened after another was lost. In any doubt
+everything is asked of the stream again. The newest start wins: whoever finds a newer agent behind its own first claim ends.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from broker.app.exits import FencedError
 from broker.app.faults import fault
-from broker.client.answer import stored_at
-from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.wire.message import EXPECTED_SEQUENCE, Origin, encode_origin
-from broker.wire.streams import STREAM
+from broker.client.connection import ConnectionLost, Rejected
 from broker.wire.subjects import InvalidSubject, Subject
 from shipper.positions import Positions
-from shipper.publish.rebuild import ReadBack, origin_of, rebuild
+from shipper.publish.messages import HostMessages
 from shipper.publish.snapshots import Snapshots
-from shipper.publish.stored import AgentId, Ruling, Stored, Verdict, review
+from shipper.publish.stored import AgentId, Stored, fenced_by
 from shipper.publish.waiting import Waiting
 
-__all__ = ["Ownership", "OwnershipLost", "Registry", "fenced_by", "hold", "take_over"]
-
-_NO_MESSAGE = "404"
-
-
-class Registry:
-    """What the stream holds of one host, seen from the subject that its lines go to."""
-
-    def __init__(self, connection: Connection, subject: Subject) -> None:
-        """Remember the subject."""
-        self._connection = connection
-        self._subject = subject
-        self.all = ReadBack(connection, subject.host)
-
-    @property
-    def subject(self) -> str:
-        """The subject that this host's lines are published on."""
-        return str(self._subject)
-
-    def at(self, subject: Subject) -> "Registry":
-        """Return the registry of another subject of the host."""
-        return Registry(self._connection, subject)
-
-    async def newest(self) -> Stored | None:
-        """Return the last message of the subject, None when there is none (any more).
-
-        Raises `Rejected` when there is no such stream, `ConnectionLost`.
-        """
-        answer = await self._connection.call(f"DIRECT.GET.{STREAM}.{self.subject}")
-        headers = answer.headers or {}
-        if "Nats-Sequence" not in headers and headers.get("Status") == _NO_MESSAGE:
-            return None
-        return Stored(int(headers["Nats-Sequence"]), origin_of(answer), self.subject)
-
-    async def claim(self, agent: AgentId, now: int, expected: int | None = None) -> int:
-        """Take the subject: store an empty message, after which no older agent can publish; return its sequence.
-
-        `now` in nanoseconds; refused if the subject's last sequence is not `expected`, where that is given. After
-        `ConnectionLost` it may be stored or not; a second claim does no harm.
-        """
-        headers = encode_origin(Origin(str(agent), now))
-        if expected is not None:
-            headers[EXPECTED_SEQUENCE] = str(expected)
-        return stored_at(await self._connection.ask(self.subject, b"", headers))
-
+__all__ = ["Claimant", "Ownership"]
 
 _LOOKS, _LAG = 5, 0.1  # how often, and seconds between looks
+_MILLISECOND = 1_000_000  # nanoseconds
 logger = logging.getLogger(__name__)
-
-
-class OwnershipLost(Exception):
-    """An older agent's lines came between; this one must claim again and rebuild its positions."""
-
-
-def fenced_by(rival: AgentId | None, subject: str) -> FencedError:
-    """Return the error of an agent that another one has taken over from."""
-    return FencedError(
-        f"agent {rival} ships for the same host since then ({subject}); "
-        "this one ends: run one shipper per host, or give each its own --host"
-    )
 
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """The agent that owns the subject since its claim, and where every file stood then."""
+    """What an agent owns by a claim: its subject, whose last sequence is `last`, and the positions of every file."""
 
     agent: AgentId
-    claim: int
+    subject: Subject
+    last: int
     positions: Positions
 
 
-async def take_over(
-    registry: Registry,
-    snapshots: Snapshots,
-    known: Positions,
-    tag: str,
-    clock: Callable[[], int],
-    waiting: Waiting,
-) -> Ownership:
-    """Claim the subject and rebuild the positions, however long the broker takes.
+class Claimant:
+    """Claims the host for one agent; `agent` is its id, None before its first claim."""
 
-    `known` is what counts where there is no snapshot; `tag` is eight random hex digits, `clock` nanoseconds since the epoch.
-    """
-    return await waiting.until_answered(lambda: _attempt(registry, snapshots, known, tag, clock))
+    def __init__(
+        self,
+        messages: HostMessages,
+        snapshots: Snapshots,
+        waiting: Waiting,
+        tag: str,
+        clock: Callable[[], int],
+    ) -> None:
+        """Claim nothing yet; `tag` is eight random hex digits, `clock` nanoseconds since the epoch."""
+        self.agent: AgentId | None = None
+        self._messages = messages
+        self._snapshots = snapshots
+        self._waiting = waiting
+        self._tag = tag
+        self._clock = clock
+        self._first = 0  # the sequence of the first claim, until a session is open
+        self._is_open = False
+        self._is_stranger_named = False
+
+    async def claim(self, subject: Subject, known: Positions) -> Ownership:
+        """Claim all subjects of the host, this one for its lines, and rebuild the positions, however long the broker takes.
+
+        `known` are the positions of the session before; where there are none the snapshot counts. Raises `FencedError`.
+        """
+        owned = await self._waiting.until_answered(lambda: self._attempt(subject, known))
+        self._first, self._is_open = 0, True
+        return owned
+
+    async def _attempt(self, subject: Subject, known: Positions) -> Ownership:
+        agent, claim = await self._claim(subject)
+        fault("claimed")
+        claim = max(claim, await self._claim_elsewhere(subject, agent, claim))
+        saved = await self._snapshots.read() or Positions()
+        known = known if known.sequence else saved
+        rebuilt = await self._messages.rebuild(known, str(agent))
+        fault("rebuilt")
+        if rebuilt.positions.sequence < claim:
+            raise ConnectionLost("the stream did not give back all of the own lines")
+        others = rebuilt.others.values()
+        if strongest := self._strongest_before(agent, others):
+            self.agent = AgentId.following(strongest, agent.start, self._tag)
+            return await self._attempt(subject, known)
+        if self._is_open:
+            self._name(subject, [one for one in others if one.sequence > known.sequence])
+        await self._snapshots.begin(rebuilt.positions)
+        return Ownership(agent, subject, rebuilt.last[str(subject)], rebuilt.positions)
+
+    async def _claim(self, subject: Subject) -> tuple[AgentId, int]:
+        """Claim the subject for its lines; look again where a replica lags, and does not show the last message there.
+
+        Somebody who publishes without a pause must not keep us from it, so in the end it is claimed whatever comes between.
+        """
+        for looks_left in reversed(range(_LOOKS)):
+            newest = await self._messages.newest(subject)
+            rivals = [] if newest is None else [newest]
+            agent = self.agent or AgentId.following(
+                newest.agent if newest else None, self._clock() // _MILLISECOND, self._tag
+            )
+            self._strongest_before(agent, rivals)
+            expected = (newest.sequence if newest else 0) if looks_left else None
+            try:
+                claim = await self._messages.claim(subject, agent, self._clock(), expected)
+            except Rejected as error:
+                if not (looks_left and (error.is_wrong_sequence or error.is_write_under_way)):
+                    raise
+                await asyncio.sleep(_LAG)
+                continue
+            if self.agent is None:
+                self.agent, self._first = agent, claim
+            return agent, claim
+        raise AssertionError("the last look returns or raises")
+
+    async def _claim_elsewhere(self, subject: Subject, agent: AgentId, claim: int) -> int:
+        """Claim the subjects that the host had with other numbers of partitions: an older agent may still publish there."""
+        heads = await self._messages.heads()
+        if not any(head.sequence >= claim for head in heads):
+            raise ConnectionLost("the stream does not show the claim yet")
+        last = 0
+        for head in heads:
+            other = _subject_of(head)
+            if other not in {None, subject} and head.agent != agent:
+                last = await self._messages.claim(other, agent, self._clock())
+        return last
+
+    def _strongest_before(self, agent: AgentId, others: Iterable[Stored]) -> AgentId | None:
+        """Return the newest of the newer agents, which were there before and had clocks that ran ahead; None where none was.
+
+        Raises `FencedError` for one that came later.
+        """
+        newer = [other for other in others if other.agent is not None and other.agent > agent]
+        for other in newer:
+            if self.agent is not None and other.sequence > self._first:
+                raise fenced_by(other.agent, other.subject)
+        return max((other.agent for other in newer if other.agent is not None), default=None)
+
+    def _name(self, subject: Subject, others: Iterable[Stored]) -> None:
+        """Say who wrote to the host's subjects, for which the session before was lost; a plain client once."""
+        for other in others:
+            if other.agent is not None:
+                logger.warning(
+                    "agent %s, which is older, came late and wrote to %s at sequence %d: claimed again",
+                    other.agent,
+                    other.subject,
+                    other.sequence,
+                )
+            elif other.subject == str(subject) and not self._is_stranger_named:
+                self._is_stranger_named = True
+                logger.warning(
+                    "%s wrote to %s, which is for this host's shipper only, at sequence %d: it is claimed again for that; "
+                    "find that client, and give it a subject of its own or take its right to this one",
+                    f"client {other.origin.agent!r}"
+                    if other.origin
+                    else "a client without our headers",
+                    subject,
+                    other.sequence,
+                )
 
 
-async def _attempt(
-    registry: Registry,
-    snapshots: Snapshots,
-    known: Positions,
-    tag: str,
-    clock: Callable[[], int],
-) -> Ownership:
-    agent, claim = await _claim(registry, tag, clock)
-    fault("claimed")
-    heads = await _heads(registry, claim)
-    strongest = max((head.agent for head in heads if head.agent), default=agent)
-    if strongest > agent:  # of another subject, by a clock that ran ahead
-        agent = AgentId.following(strongest, agent.start, tag)
-        claim = await registry.claim(agent, clock())
-    last = await _fence_elsewhere(registry, heads, agent, clock())
-    positions = await rebuild(registry.all, await snapshots.read() or known)
-    fault("rebuilt")
-    if positions.sequence < max(claim, last):
-        raise ConnectionLost("the stream did not give back all of the own lines")
-    await snapshots.begin(positions)
-    return Ownership(agent, claim, positions)
-
-
-async def _claim(registry: Registry, tag: str, clock: Callable[[], int]) -> tuple[AgentId, int]:
-    """Claim the subject as an agent above the last one there, which a replica that lags may not tell: then look again.
-
-    Somebody who publishes without a pause must not keep us from it, so in the end it is claimed whatever comes between.
-    """
-    for attempt in range(_LOOKS):
-        newest = await registry.newest()
-        agent = AgentId.following(newest.agent if newest else None, clock() // 1_000_000, tag)
-        expected = newest.sequence if newest else 0
-        is_last = attempt == _LOOKS - 1
-        try:
-            return agent, await registry.claim(agent, clock(), None if is_last else expected)
-        except Rejected as error:
-            if is_last or not (error.is_wrong_sequence or error.is_write_under_way):
-                raise
-        await asyncio.sleep(_LAG)
-    raise AssertionError("the last attempt returns or raises")
-
-
-async def _heads(registry: Registry, claim: int) -> list[Stored]:
-    heads = await registry.all.heads()
-    if not any(head.sequence >= claim for head in heads):
-        raise ConnectionLost("the stream does not show the claim yet")
-    return heads
-
-
-async def _fence_elsewhere(
-    registry: Registry, heads: Sequence[Stored], agent: AgentId, now: int
-) -> int:
-    """Claim the subjects that the host had with other numbers of partitions: an older agent may still publish there."""
-    last = 0
-    for head in heads:
-        if head.subject != registry.subject and (subject := _partition_of(head)):
-            last = await registry.at(subject).claim(agent, now)
-    return last
-
-
-def _partition_of(head: Stored) -> Subject | None:
+def _subject_of(head: Stored) -> Subject | None:
     try:
         return Subject.parse(head.subject)
     except InvalidSubject:
         return None  # a plain client's, no agent's
-
-
-async def hold(registry: Registry, agent: AgentId, known: int, sent: Origin) -> Verdict:
-    """Claim a subject of the host for the agent that owns one: a further one, or its own after an older agent's claim.
-
-    `known` is the sequence up to which the agent knows what all subjects of the host hold, `sent` the origin of its round, which
-    may be stored or not. Returns whether it is; the verdict's sequence is that of the claim. Raises
-    `FencedError` when a newer agent was there before, `OwnershipLost` when an older one stored lines meanwhile,
-    `ConnectionLost`, `Rejected`: then it may be claimed or not, and is to be claimed again.
-    """
-    newest = await registry.newest()
-    if newest is not None and newest.agent is not None and newest.agent > agent:
-        raise fenced_by(newest.agent, newest.subject)
-    claim = await registry.claim(agent, sent.read_at, newest.sequence if newest else 0)
-    heads = await _heads(registry, claim)
-    rivals = [head for head in heads if head.agent is not None and head.agent != agent]
-    for head in rivals:
-        if head.agent is not None and head.agent > agent:
-            raise fenced_by(head.agent, head.subject)
-    await _fence_elsewhere(registry, rivals, agent, sent.read_at)
-    seen: list[Stored] = []
-    # a stream that was set back to a backup has the claim below what was known of it
-    await registry.all.since(min(known + 1, claim), seen.extend)
-    if not any(message.sequence == claim for message in seen):
-        raise ConnectionLost("the stream does not show the claim yet")
-    verdict = review(seen, sent)
-    if verdict.ruling is Ruling.FENCED:
-        raise fenced_by(verdict.rival, registry.subject)
-    if verdict.ruling is Ruling.LOST:
-        raise OwnershipLost(f"agent {verdict.rival} was still at work on {registry.subject}")
-    return replace(verdict, last=claim)

@@ -11,19 +11,11 @@ from broker.client.bucket import Conflict
 from broker.client.connection import Connection, ConnectionLost
 from broker.wire.streams import POSITIONS_BUCKET, positions_key
 from shipper.positions import Positions, PositionsUnreadable
-from shipper.publish.stored import AgentId
+from shipper.publish.stored import AgentId, fenced_by
 
-__all__ = ["Outdated", "Snapshots"]
+__all__ = ["Snapshots"]
 
 logger = logging.getLogger(__name__)
-
-
-class Outdated(Exception):
-    """A newer agent of the host has written the snapshot: the positions of this one count no more."""
-
-    def __init__(self, rival: AgentId) -> None:
-        super().__init__(f"agent {rival} has written the positions of this host since then")
-        self.rival = rival
 
 
 class Snapshots:
@@ -56,7 +48,7 @@ class Snapshots:
             return None
 
     async def begin(self, positions: Positions) -> None:
-        """Write the first snapshot of an agent; raises `ConnectionLost` where the one that it read was not the last one."""
+        """Write the first snapshot of a session; raises `ConnectionLost` where the one that was read was not the last one."""
         try:
             await self._write(positions)
         except Conflict:
@@ -65,7 +57,7 @@ class Snapshots:
     async def write(self, positions: Positions) -> None:
         """Write the positions, unless they are those last written.
 
-        Raises `Outdated` where a newer agent wrote before, `Rejected`, `ConnectionLost`: then they may be written or not.
+        Raises `FencedError` where a newer agent wrote before, `Rejected`, `ConnectionLost`: then they may be written or not.
         """
         if positions is self._written:
             return
@@ -75,10 +67,8 @@ class Snapshots:
             found = await self.read()
             own, rival = AgentId.parse(positions.agent), AgentId.parse(found.agent if found else "")
             if own is not None and rival is not None and rival > own:
-                raise Outdated(rival) from None
-            await self.begin(
-                positions
-            )  # an older agent came late, or our own write was not heard of
+                raise fenced_by(rival, f"{POSITIONS_BUCKET}/{self._key}") from None
+            await self.begin(positions)  # an older agent's came late, or our own was not heard of
 
     async def _write(self, positions: Positions) -> None:
         value = positions.encode()

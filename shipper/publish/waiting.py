@@ -5,42 +5,33 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
 from broker.client.connection import ConnectionLost, Denied, Rejected
 from broker.wire.subjects import inbox_of
 
-__all__ = ["Bearer", "Cause", "Waiting", "reason_of"]
+__all__ = ["Cause", "Waiting", "reason_of", "wrong_credential"]
 
 
-@dataclass(frozen=True, slots=True)
-class Bearer:
-    """Who ships as `host`; `named` is the host that the file of its credential names, empty where it names none."""
+def wrong_credential(
+    host: str, named: str, denied: Denied, permissions: Mapping[str, Any] | None
+) -> str:
+    """Say that the credential is another host's, if that is why something was denied to `host`; else return nothing.
 
-    host: str
-    named: str = ""
-
-    def mistaken(self, denied: Denied, permissions: Mapping[str, Any] | None) -> str:
-        """Say that the credential is another host's, if that is why something was denied; else return nothing.
-
-        `permissions` are what the server says of this user, None where it said nothing.
-        """
-        if not self._is_own(denied.subject):
-            return ""
-        hosts = set(_hosts(permissions))
-        owner = self.named if not hosts else min(hosts)
-        if self.host in hosts or owner in {"", self.host}:
-            return ""
-        return (
-            f"the credential is for host {owner}, but --host is {self.host}: "
-            f"use the credential of {self.host}, or --host {owner}"
-        )
-
-    def _is_own(self, subject: str) -> bool:
-        inboxes = (f"{inbox_of(self.host)}.", f"_INBOX_{self.host}.")
-        return subject.startswith(inboxes) or subject.endswith(f".{self.host}")
+    `named` is the host that the file of the credential names, if any; `permissions` are what the server says of this user.
+    """
+    inboxes = (f"{inbox_of(host)}.", f"_INBOX_{host}.")
+    if not (denied.subject.startswith(inboxes) or denied.subject.endswith(f".{host}")):
+        return ""
+    allowed = set(_hosts(permissions))
+    owner = min(allowed, default=named)
+    if host in allowed or owner in {"", host}:
+        return ""
+    return (
+        f"the credential is for host {owner}, but --host is {host}: "
+        f"use the credential of {host}, or --host {owner}"
+    )
 
 
 def _hosts(permissions: Mapping[str, Any] | None) -> Iterator[str]:
@@ -53,10 +44,7 @@ def _hosts(permissions: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds
-_SHORT_PAUSE, _ELECTION = (
-    0.5,
-    20.0,
-)  # seconds: while a new leader may be elected, nobody waits for longer than that
+_SHORT_PAUSE, _ELECTION = 0.5, 20.0  # seconds: no pause is longer while a leader may be elected
 _FULL = {10077, 10023, 10002, 10047}
 Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)

@@ -19,7 +19,6 @@ from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.client.rights import may_publish
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, partitions_in
 from broker.wire.subjects import Subject, host_filter, registry_consumer
-from shipper.publish.claim import Registry
 from shipper.settings import ShipperSettings
 from shipper.spool import PATH
 from shipper.status.live import ask
@@ -152,7 +151,7 @@ async def _check_subject(connection: Connection, host: str) -> list[Finding]:
             "the number of partitions is not set, or no number; run `logbroker apply`"
         )
     subject = Subject.for_host(host, partitions)
-    newest = await Registry(connection, subject).newest()
+    newest = await HostMessages(connection, host).newest(subject)
     last = f"last message {newest.sequence}" if newest else "nothing there yet"
     place = f"stream {STREAM}, {subject} of {partitions} partitions, {last}"
     reached = Finding(Level.FINE, f"broker at {connection.servers}: {place}")

@@ -16,7 +16,7 @@ from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.streams import POSITIONS_BUCKET, positions_key
 from shipper.agent import connection_for, reasons_for
 from shipper.positions import Cursor, Positions, PositionsUnreadable
-from shipper.publish.rebuild import ReadBack, rebuild
+from shipper.publish.messages import HostMessages
 from shipper.settings import ShipperSettings
 from shipper.status.report import FileReport, HostReport, rfc3339
 
@@ -57,12 +57,13 @@ async def _stored(connection: Connection, host: str) -> HostReport:
     if entry is None:
         raise OperatorError("the broker has no positions of it; check --host")
     try:
-        positions = await rebuild(ReadBack(connection, host), Positions.decode(entry.value))
+        rebuilt = await HostMessages(connection, host).rebuild(Positions.decode(entry.value))
     except PositionsUnreadable as error:
         raise OperatorError(
             f"the snapshot {POSITIONS_BUCKET}/{positions_key(host)} cannot be read: {error}; "
             "the next start of the shipper rebuilds it from the stream"
         ) from None
+    positions = rebuilt.positions
     files = tuple(map(_file, positions.files.values()))
     return HostReport(
         host, positions.agent, positions.sequence, running=False, files=files, saved=entry.time

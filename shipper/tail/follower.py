@@ -328,14 +328,22 @@ class Follower:
             if since is not None and now - since > self._hold:
                 lost = max(lost, reading.size - tailer.offset)
                 how = f"was deleted before {_time(since)} and is held open no longer"
-            elif tailer.dirty or tailer.held or not tailer.is_settled(now, self._grace):
-                return None
-            elif not tailer.is_stored(self.stored(tailer.file)):
+            elif (
+                tailer.dirty
+                or tailer.held
+                or not tailer.is_settled(now, self._grace)
+                or not tailer.is_stored(self.stored(tailer.file))
+            ):
                 return None
         what = "read to its end"
         if lost:
             what = f"bytes {tailer.offset} to {tailer.offset + lost} were not read"
         return Notice(NoticeKind.GONE, tailer.entry.path, f"{how}, {what}", lost)
+
+    def _is_done(self, tailer: Tailer, now: int) -> bool:
+        if tailer.dirty or tailer.held or not tailer.is_settled(now, self._grace):
+            return False
+        return tailer.is_stored(self.stored(tailer.file))
 
     async def _gather(self, budget: int) -> list[Block]:
         async with self._lock:

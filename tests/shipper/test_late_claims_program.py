@@ -1,29 +1,35 @@
-"""A late claim of an older agent takes nothing from the real program that it could not get back."""
+"""The real program loses its session, and with it nothing: an older agent claims late, acknowledgements are lost, others write."""
 
 import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.processes import Process, Processes, wait_until
 from broker.client.connection import Connection
 from broker.wire.subjects import Subject
-from shipper.publish.claim import Registry
+from shipper.publish.messages import HostMessages
 from shipper.publish.stored import AgentId
 
 pytestmark = pytest.mark.nats
 
 ReadBack = Callable[[str], bytes]
+Stream = Callable[[], Awaitable[list[Any]]]
+
+
+def lines_of(messages: list[Any]) -> bytes:
+    return b"".join(message.lines for message in messages)
 
 
 @pytest.fixture
-def start(processes: Processes, tmp_path: Path, logs_url: str) -> Callable[[str, str], Process]:
-    def start(file: str, redirection: str) -> Process:
-        words = f"--server '{logs_url}' --host web01"
+def start(processes: Processes, tmp_path: Path, logs_url: str) -> Callable[..., Process]:
+    def start(file: str, redirection: str, url: str = logs_url) -> Process:
+        words = f"--server '{url}' --host web01"
         return processes.start(
             "shipper",
             ["sh", "-c", f"exec {sys.executable} -m shipper --file '{file}' {words} {redirection}"],
@@ -37,15 +43,15 @@ def start(processes: Processes, tmp_path: Path, logs_url: str) -> Callable[[str,
 def claim_late(logs_url: str) -> Callable[[], None]:
     async def claim() -> None:
         connection = Connection([logs_url], "ghost")
-        registry = Registry(connection, Subject.for_host("web01", 2))
-        await registry.claim(AgentId(1, "ffffffff"), time.time_ns())
+        ghost, subject = AgentId(1, "ffffffff"), Subject.for_host("web01", 2)
+        await HostMessages(connection, "web01").claim(subject, ghost, time.time_ns())
         await connection.close()
 
     return lambda: asyncio.run(claim())
 
 
 def test_a_deleted_file_that_is_only_held_open_is_read_to_its_end(
-    start: Callable[[str, str], Process],
+    start: Callable[..., Process],
     claim_late: Callable[[], None],
     logs_url: str,
     read_back: ReadBack,
@@ -66,12 +72,62 @@ def test_a_deleted_file_that_is_only_held_open_is_read_to_its_end(
     wanted = b"one\n" + b"".join(b"%d\n" % number for number in range(100))
     wait_until("all arrives", lambda: len(read_back(logs_url)) >= len(wanted), 40, [shipper])
     assert read_back(logs_url) == wanted
-    assert "late claim" in shipper.said()
+    assert "came late" in shipper.said()
     assert shipper.stop(12) == 0
 
 
+async def test_of_a_deleted_file_each_line_arrives_once_although_acknowledgements_are_lost(
+    line: Any, stream: Stream, start: Callable[..., Process], tmp_path: Path
+) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes(b"one\n")
+    shipper = start(str(log), "", line.url)
+    wanted = b"one\n"
+
+    async def arrived() -> None:
+        async with asyncio.timeout(60):
+            while len(lines_of(await stream())) < len(wanted):  # noqa: ASYNC110 - the stream sets no event
+                await asyncio.sleep(0.02)
+
+    await arrived()
+    with log.open("ab", buffering=0) as writer:
+        log.unlink()
+        for number in range(10):
+            line.cut_after = b'"seq"'
+            for part in range(50):
+                writer.write(text := b"%d.%d\n" % (number, part))
+                wanted += text
+                await asyncio.sleep(0.002)
+            await arrived()
+
+    assert line.seen == 10
+    assert lines_of(await stream()) == wanted
+    assert await asyncio.to_thread(shipper.stop, 12) == 0
+
+
+async def test_a_client_that_writes_to_the_subject_is_named_once_and_delays_the_lines(
+    connection: Connection, stream: Stream, start: Callable[..., Process], tmp_path: Path
+) -> None:
+    log = tmp_path / "a.log"
+    shipper, wanted = start(str(log), ""), b""
+    for number in range(300):
+        with log.open("ab") as file:
+            file.write(text := b"%d\n" % number)
+        wanted += text
+        await connection.ask(str(Subject.for_host("web01", 2)), b"not ours\n")
+        await asyncio.sleep(0.02)
+
+    async with asyncio.timeout(60):
+        while lines_of(await stream()).replace(b"not ours\n", b"") != wanted:  # noqa: ASYNC110 - the stream sets no event
+            await asyncio.sleep(0.1)
+    claims = [one for one in await stream() if not one.lines]
+    assert shipper.said().count("a client without our headers wrote to") == 1
+    assert len(claims) < 150
+    assert await asyncio.to_thread(shipper.stop, 12) == 0
+
+
 def test_no_line_from_standard_input_is_lost(
-    start: Callable[[str, str], Process],
+    start: Callable[..., Process],
     claim_late: Callable[[], None],
     logs_url: str,
     read_back: ReadBack,
@@ -87,4 +143,4 @@ def test_no_line_from_standard_input_is_lost(
 
     assert shipper.wait(60) == 0, shipper.last_words()
     assert read_back(logs_url) == b"one\ntwo\nthree\n"
-    assert "late claim" in shipper.said()
+    assert "came late" in shipper.said()

@@ -19,7 +19,7 @@ from receiver.reading import background
 from receiver.reading.fetch import Reading
 from receiver.source.ranges import Range
 from receiver.source.reread import read
-from shipper.publish.claim import Registry
+from shipper.publish.messages import HostMessages
 from shipper.publish.stored import Stored
 from tests import secured
 from tests.receiver.partition import Partition
@@ -183,13 +183,12 @@ async def test_a_shipper_reads_its_messages_back_among_empty_ones(
     server: secured.Secured, anybody: Partition, first: int
 ) -> None:
     connection = Connection([server.url("web01")], "web01", inbox_prefixes=(inbox_of("web01"),))
-    found: list[Stored] = []
     last = await asyncio.to_thread(store, anybody, b"", b"1\n", b"")
-    registry = Registry(connection, Subject(0, "web01"))
+    messages = HostMessages(connection, "web01")
 
     try:
-        await registry.all.since(first, found.extend)
-        newest = await registry.newest()
+        found = [message async for page in messages.since(first) for message in page]
+        newest = await messages.newest(Subject(0, "web01"))
     finally:
         await connection.close()
 

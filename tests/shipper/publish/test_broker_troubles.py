@@ -16,16 +16,11 @@ from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import CONFIG_BUCKET
 from broker.wire.subjects import Subject
-from shipper.positions import Positions
-from shipper.publish.claim import Registry, take_over
-from shipper.publish.publisher import Publisher
 from shipper.publish.rounds import Round, make
-from shipper.publish.snapshots import Snapshots
-from shipper.publish.subject import HostSubject
-from shipper.publish.waiting import Waiting
 from shipper.settings import Compression
 from shipper.tail.reader import Block
 from tests.shipper.conftest import read_stream
+from tests.shipper.publish.agents import PublishingAgent
 
 pytestmark = pytest.mark.nats
 
@@ -113,17 +108,6 @@ def test_a_payload_limit_that_falls_divides_rounds_and_cuts_long_lines_smaller(
     assert process.stop(10) == 0
 
 
-async def owner_of(
-    connection: Connection, subject: Subject, tag: str = "aaaaaaaa"
-) -> tuple[Publisher, str]:
-    registry, waiting = Registry(connection, subject), Waiting()
-    owner = await take_over(
-        registry, Snapshots(connection, subject.host), Positions(), tag, lambda: 10**18, waiting
-    )
-    host_subject = HostSubject(connection, subject)
-    return Publisher(connection, registry, owner, host_subject, waiting, "none"), str(owner.agent)
-
-
 Stream = Callable[[], Awaitable[list[Any]]]
 Make = Callable[..., Round]
 
@@ -131,7 +115,8 @@ Make = Callable[..., Round]
 async def test_a_stream_that_takes_smaller_messages_than_the_server_gets_smaller_ones(
     connection: Connection, web01: Subject, make_round: Make, stream: Stream
 ) -> None:
-    publisher, agent = await owner_of(connection, web01)
+    publisher = await PublishingAgent(connection).open()
+    agent = str(publisher.agent)
     config = (await connection.api("STREAM.INFO.LOGS"))["config"]
     await connection.api("STREAM.UPDATE.LOGS", {**config, "max_msg_size": 50_000})
     lines = b"".join(b"%099d\n" % number for number in range(2000))
@@ -165,7 +150,8 @@ async def test_a_round_larger_than_the_broker_takes_arrives_in_several_messages(
     small: str, web01: Subject, make_round: Make, compression: Compression
 ) -> None:
     connection = Connection([small], "test")
-    publisher, agent = await owner_of(connection, web01)
+    publisher = await PublishingAgent(connection).open()
+    agent = str(publisher.agent)
     expected = {f"f{n}": noise(size, n) for n, size in enumerate([9, 200_000, 3, 150_000, 60_000])}
     blocks = [
         Block(section, lines, 1)
@@ -195,7 +181,8 @@ async def test_parts_of_a_divided_round_whose_acknowledgements_were_lost_are_sto
     config = (await connection.api("STREAM.INFO.LOGS"))["config"]
     await connection.api("STREAM.UPDATE.LOGS", {**config, "max_msg_size": 50_000})
     far = Connection([line.url], "test")
-    publisher, agent = await owner_of(far, web01)
+    publisher = await PublishingAgent(far).open()
+    agent = str(publisher.agent)
     lines = b"".join(b"%099d\n" % number for number in range(4000))
 
     async def lose_answers() -> None:
@@ -218,7 +205,8 @@ async def test_parts_of_a_divided_round_whose_acknowledgements_were_lost_are_sto
 async def test_a_stream_that_is_deleted_is_waited_for_and_goes_on_when_it_is_made_again(
     connection: Connection, web01: Subject, make_round: Make, stream: Stream
 ) -> None:
-    publisher, agent = await owner_of(connection, web01)
+    publisher = await PublishingAgent(connection).open()
+    agent = str(publisher.agent)
     await publisher.publish(make_round(agent, 0, b"one\n"))
     config = (await connection.api("STREAM.INFO.LOGS"))["config"]
     await connection.api("STREAM.DELETE.LOGS")

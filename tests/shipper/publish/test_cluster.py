@@ -10,16 +10,12 @@ from typing import Any
 import pytest
 
 from bench.processes import Process, Processes
+from broker.client.bucket import write
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.topology import Topology
-from broker.wire.subjects import Subject
-from shipper.positions import Positions
-from shipper.publish.claim import Registry, take_over
-from shipper.publish.publisher import Publisher
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
 from shipper.publish.rounds import Round
-from shipper.publish.snapshots import Snapshots
-from shipper.publish.subject import HostSubject
-from shipper.publish.waiting import Waiting
+from tests.shipper.publish.agents import PublishingAgent
 
 pytestmark = pytest.mark.nats
 
@@ -47,6 +43,7 @@ def servers(processes: Processes, tmp_path: Path, free_port: Callable[[], int]) 
 async def apply(connection: Connection) -> None:
     for stream in Topology(replicas=3).streams():
         await insist(partial(connection.api, f"STREAM.CREATE.{stream['name']}", stream))
+    await insist(partial(write, connection, CONFIG_BUCKET, PARTITIONS_KEY, b"2", 0))
 
 
 async def insist(ask: Callable[[], Awaitable[Any]]) -> None:
@@ -61,23 +58,12 @@ async def insist(ask: Callable[[], Awaitable[Any]]) -> None:
 
 
 async def test_a_server_killed_in_mid_round_costs_no_line_and_repeats_none(
-    servers: Servers, web01: Subject, make_round: Callable[..., Round]
+    servers: Servers, make_round: Callable[..., Round]
 ) -> None:
-    connection, waiting = Connection(list(servers), "test"), Waiting()
+    connection = Connection(list(servers), "test")
     await apply(connection)
     leader = await connect_to_leader(connection, servers)
-    registry = Registry(connection, web01)
-    owner = await take_over(
-        registry,
-        Snapshots(connection, web01.host),
-        Positions(),
-        "aaaaaaaa",
-        lambda: 10**18,
-        waiting,
-    )
-    publisher = Publisher(
-        connection, registry, owner, HostSubject(connection, web01), waiting, "none"
-    )
+    agent = await PublishingAgent(connection).open()
     lines = [b"line %05d\n" % number for number in range(3000)]
 
     a_third = asyncio.Event()
@@ -85,7 +71,7 @@ async def test_a_server_killed_in_mid_round_costs_no_line_and_repeats_none(
     async def publish_all() -> None:
         for first in range(0, len(lines), 10):
             part = b"".join(lines[first : first + 10])
-            await publisher.publish(make_round(str(owner.agent), 11 * first, part))
+            await agent.publish(make_round(str(agent.agent), 11 * first, part))
             if first == len(lines) // 3:
                 a_third.set()  # and the next round is sent before anybody else has a turn
 
@@ -96,18 +82,11 @@ async def test_a_server_killed_in_mid_round_costs_no_line_and_repeats_none(
     await publishing
     leader.start()
 
-    ownership = await take_over(
-        registry,
-        Snapshots(connection, web01.host),
-        Positions(),
-        "bbbbbbbb",
-        lambda: 10**18,
-        waiting,
-    )
+    after = await PublishingAgent(connection, "bbbbbbbb").open()
     stored = await stream(connection)
     await connection.close()
     assert b"".join(stored) == b"".join(lines)
-    assert [c.offset for c in ownership.positions.files.values()] == [11 * len(lines)]
+    assert [c.offset for c in after.positions.files.values()] == [11 * len(lines)]
 
 
 async def connect_to_leader(connection: Connection, servers: Servers) -> Process:

@@ -1,4 +1,4 @@
-"""An older agent's claim comes late: the newer one claims again and goes on with its round, unless lines came between."""
+"""An older agent's claim comes late: the newer one claims again and goes on, whatever was stored meanwhile."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -8,154 +8,135 @@ import pytest
 from broker.app.exits import FencedError
 from broker.client.connection import Connection
 from broker.wire.subjects import Subject
-from shipper.positions import Positions
-from shipper.publish.claim import Ownership, OwnershipLost, Registry, take_over
-from shipper.publish.publisher import Publisher
+from shipper.publish.messages import HostMessages
+from shipper.publish.publisher import SessionLost
 from shipper.publish.rounds import Round
-from shipper.publish.snapshots import Snapshots
 from shipper.publish.stored import AgentId
-from shipper.publish.subject import HostSubject
-from shipper.publish.waiting import Waiting
 from tests.partitions import add_subjects
+from tests.shipper.publish.agents import NOW, PublishingAgent
 
 pytestmark = pytest.mark.nats
 
 Make = Callable[..., Round]
 Stream = Callable[[], Awaitable[list[Any]]]
 GHOST = AgentId(1, "ffffffff")
-
-
-def clock() -> int:
-    return 1_700_000_000_000_000_000
-
-
-async def own(connection: Connection, subject: Subject) -> tuple[Publisher, Ownership]:
-    registry, waiting = Registry(connection, subject), Waiting()
-    ownership = await take_over(
-        registry, Snapshots(connection, subject.host), Positions(), "aaaaaaaa", clock, waiting
-    )
-    host_subject = HostSubject(connection, subject)
-    return Publisher(connection, registry, ownership, host_subject, waiting, "none"), ownership
+EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 
 
 def round_of(make: Make, agent: AgentId, number: int) -> Round:
     lines = b"".join(b"line %d.%03d\n" % (number, n) for n in range(3))
-    return make(str(agent), 1000 * number, lines)
+    return make(str(agent), 1000 * number, lines, f"f-{agent.tag}")
 
 
-async def store(connection: Connection, subject: Subject, round_: Round, expected: int) -> None:
+async def store(connection: Connection, subject: Subject, round_: Round, expected: int) -> int:
     """Store a round as its publisher does, but let nobody hear of it."""
-    headers = {"Nats-Expected-Last-Subject-Sequence": str(expected)}
-    await connection.ask(str(subject), round_.payload, round_.headers | headers)
+    headers = {EXPECTED: str(expected)}
+    answer = await connection.ask(str(subject), round_.payload, round_.headers | headers)
+    return int(answer["seq"])
 
 
-def ghost_at(publisher_of: Connection, subject: Subject, claim: int) -> Publisher:
-    return Publisher(
-        publisher_of,
-        Registry(publisher_of, subject),
-        Ownership(GHOST, claim, Positions(claim)),
-        HostSubject(publisher_of, subject),
-        Waiting(),
-        "none",
-    )
+async def haunt(connection: Connection, subject: Subject) -> int:
+    return await HostMessages(connection, "web01").claim(subject, GHOST, NOW)
 
 
 def lines_of(messages: list[Any]) -> list[bytes]:
     return [message.lines for message in messages if message.lines]
 
 
-async def test_the_newer_agent_goes_on_with_the_round_in_hand_and_the_older_one_ends(
-    connection: Connection, web01: Subject, make_round: Make, stream: Stream
-) -> None:
-    publisher, owner = await own(connection, web01)
-    rounds = [round_of(make_round, owner.agent, number) for number in range(4)]
-    await publisher.publish(rounds[0])
-    ghost = ghost_at(connection, web01, await Registry(connection, web01).claim(GHOST, clock()))
-
-    for r in rounds[1:]:
-        await publisher.publish(r)
-    with pytest.raises(FencedError, match=str(owner.agent)):
-        await ghost.publish(round_of(make_round, GHOST, 9))
-
-    assert lines_of(await stream()) == [r.payload for r in rounds]
-
-
-async def test_a_round_that_was_stored_before_the_late_claim_is_not_stored_again(
-    connection: Connection, web01: Subject, make_round: Make, stream: Stream
-) -> None:
-    publisher, owner = await own(connection, web01)
-    r = round_of(make_round, owner.agent, 1)
-    await store(connection, web01, r, owner.claim)
-    await Registry(connection, web01).claim(GHOST, clock())
-
-    await publisher.publish(r)
-    await publisher.publish(next_ := round_of(make_round, owner.agent, 2))
-
-    assert lines_of(await stream()) == [r.payload, next_.payload]
-
-
 @pytest.mark.parametrize("cut", [False, True], ids=["at once", "its answer lost"])
-async def test_lines_of_the_older_agent_make_the_newer_one_start_over_however_it_claims(
-    connection: Connection, line: Any, web01: Subject, make_round: Make, stream: Stream, cut: bool
+@pytest.mark.parametrize("is_stored", [False, True], ids=["not stored", "stored before"])
+async def test_a_round_is_stored_once_and_the_older_agent_is_kept_out(
+    connection: Connection,
+    line: Any,
+    web01: Subject,
+    make_round: Make,
+    stream: Stream,
+    is_stored: bool,
+    cut: bool,
 ) -> None:
     far = Connection([line.url], "test")
-    publisher, owner = await own(far, web01)
-    ghost = ghost_at(connection, web01, await Registry(connection, web01).claim(GHOST, clock()))
-    late = round_of(make_round, GHOST, 1)
-    await ghost.publish(late)
+    agent = await PublishingAgent(far).open()
+    rounds = [round_of(make_round, agent.agent, number) for number in range(4)]
+    last = await agent.publish(rounds[0])
+    if is_stored:
+        await store(connection, web01, rounds[1], last)
+    claim = await haunt(connection, web01)
     line.cut_after = b'"seq"' if cut else b""
 
-    with pytest.raises(OwnershipLost, match=str(GHOST)):
-        await publisher.publish(round_of(make_round, owner.agent, 1))
+    for r in rounds[1:]:
+        await agent.publish(r)
     await far.close()
 
     assert line.seen == cut
-    assert lines_of(await stream()) == [late.payload]
+    assert lines_of(await stream()) == [r.payload for r in rounds]
+    with pytest.raises(Exception, match="wrong last sequence"):
+        await store(connection, web01, round_of(make_round, GHOST, 9), claim)
 
 
-async def test_the_answer_to_the_second_claim_may_be_lost(
-    connection: Connection, line: Any, web01: Subject, make_round: Make, stream: Stream
+async def test_lines_of_the_older_agent_are_known_behind_the_second_claim(
+    connection: Connection, web01: Subject, make_round: Make, stream: Stream
 ) -> None:
-    far = Connection([line.url], "test")
-    publisher, owner = await own(far, web01)
-    r = round_of(make_round, owner.agent, 1)
-    await store(connection, web01, r, owner.claim)
-    await Registry(connection, web01).claim(GHOST, clock())
-    line.cut_after = b'"seq"'
+    agent = await PublishingAgent(connection).open()
+    late = round_of(make_round, GHOST, 1)
+    await store(connection, web01, late, await haunt(connection, web01))
+    r = round_of(make_round, agent.agent, 1)
 
-    await publisher.publish(r)
-    await far.close()
+    await agent.publish(r)
 
-    assert line.seen == 1
-    assert lines_of(await stream()) == [r.payload]
+    assert lines_of(await stream()) == [late.payload, r.payload]
+    assert agent.has(late)
 
 
 async def test_a_subject_that_the_older_agent_claimed_elsewhere_is_taken_as_well(
     connection: Connection, web01: Subject, make_round: Make, stream: Stream
 ) -> None:
-    publisher, owner = await own(connection, web01)
+    agent = await PublishingAgent(connection).open()
     other = Subject.for_host("web01", 5)
     await add_subjects(connection, str(other))
-    await Registry(connection, web01).claim(GHOST, clock())
-    ghost = ghost_at(connection, other, await Registry(connection, other).claim(GHOST, clock()))
-    r = round_of(make_round, owner.agent, 1)
+    await haunt(connection, web01)
+    claim = await haunt(connection, other)
+    r = round_of(make_round, agent.agent, 1)
 
-    await publisher.publish(r)
-    with pytest.raises(FencedError, match=str(owner.agent)):
-        await ghost.publish(round_of(make_round, GHOST, 9))
+    await agent.publish(r)
+    with pytest.raises(Exception, match="wrong last sequence"):
+        await store(connection, other, round_of(make_round, GHOST, 9), claim)
 
     assert lines_of(await stream()) == [r.payload]
 
 
-async def test_a_newer_agent_that_came_behind_the_late_claim_wins(
-    connection: Connection, web01: Subject, make_round: Make, stream: Stream
+@pytest.mark.parametrize("where", [2, 5], ids=["on the own subject", "on another one"])
+async def test_a_newer_agent_that_came_before_the_late_claim_wins(
+    connection: Connection, web01: Subject, make_round: Make, stream: Stream, where: int
 ) -> None:
-    publisher, owner = await own(connection, web01)
-    registry, newer = Registry(connection, web01), AgentId(owner.agent.start + 1, "00000000")
-    await registry.claim(newer, clock())
-    await registry.claim(GHOST, clock())
+    agent = await PublishingAgent(connection).open()
+    messages, newer = HostMessages(connection, "web01"), AgentId(agent.agent.start + 1, "00000000")
+    there = Subject.for_host("web01", where)
+    if there != web01:
+        await add_subjects(connection, str(there))
+    await messages.claim(there, newer, NOW)
+    await haunt(connection, there)
+    await haunt(connection, web01)
 
     with pytest.raises(FencedError, match=str(newer)):
-        await publisher.publish(round_of(make_round, owner.agent, 1))
+        await agent.publish(round_of(make_round, agent.agent, 1))
 
     assert lines_of(await stream()) == []
+
+
+async def test_an_agent_whose_clock_ran_ahead_is_followed_and_one_that_comes_later_ends_us(
+    connection: Connection, web01: Subject, make_round: Make
+) -> None:
+    """The one ahead is hidden behind a late claim, so only the headers show it."""
+    messages, ahead = HostMessages(connection, "web01"), AgentId(NOW // 500_000, "00000000")
+    await messages.claim(web01, ahead, NOW)
+    await haunt(connection, web01)
+
+    agent = await PublishingAgent(connection).open()
+    assert agent.agent > ahead
+    newer = await PublishingAgent(connection, "bbbbbbbb").open()
+
+    assert newer.agent > agent.agent
+    with pytest.raises(SessionLost):
+        await agent.publisher.publish(round_of(make_round, agent.agent, 1))
+    with pytest.raises(FencedError, match=str(newer.agent)):
+        await agent.open()

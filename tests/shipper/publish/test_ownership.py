@@ -2,22 +2,17 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 
 import pytest
 
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.subjects import Subject
 from shipper.positions import Positions
-from shipper.publish.claim import Ownership, Registry, take_over
-from shipper.publish.publisher import Publisher
-from shipper.publish.rebuild import ReadBack
+from shipper.publish.claim import Ownership
+from shipper.publish.messages import HostMessages
 from shipper.publish.rounds import Round
-from shipper.publish.snapshots import Snapshots
-from shipper.publish.stored import Stored
-from shipper.publish.subject import HostSubject
-from shipper.publish.waiting import Waiting
+from tests.shipper.publish.agents import PublishingAgent
 from tests.shipper.saved import put
 
 pytestmark = pytest.mark.nats
@@ -25,19 +20,12 @@ pytestmark = pytest.mark.nats
 Make = Callable[..., Round]
 
 
-def clock() -> int:
-    return 1_700_000_000_000_000_000
-
-
 async def take(
     connection: Connection, subject: Subject, saved: Positions | None, tag: str = "bbbbbbbb"
 ) -> Ownership:
     """Take over where the broker has saved these positions, None: none at all."""
     await put(connection, subject.host, saved and saved.encode())
-    snapshots = Snapshots(connection, subject.host)
-    return await take_over(
-        Registry(connection, subject), snapshots, Positions(), tag, clock, Waiting()
-    )
+    return (await PublishingAgent(connection, tag, host=subject.host).open()).owned
 
 
 async def fill(
@@ -49,24 +37,20 @@ async def fill(
     tag: str = "aaaaaaaa",
 ) -> Positions:
     """Publish rounds of 100 bytes of two files in turn, and return the positions that they leave."""
-    owner = await take(connection, subject, None, tag)
-    host_subject = HostSubject(connection, subject)
-    publisher = Publisher(
-        connection, Registry(connection, subject), owner, host_subject, Waiting(), "none"
-    )
-    positions = owner.positions
+    await put(connection, subject.host, None)
+    agent = await PublishingAgent(connection, tag, host=subject.host).open()
     for number in range(start, start + rounds):
-        round_ = make(str(owner.agent), 100 * number, b"123456789\n" * 10, f"f{number % 2}")
-        sequence = await publisher.publish(round_)
-        positions = positions.advance([round_.origin], sequence)
-    return positions
+        await agent.publish(
+            make(str(agent.agent), 100 * number, b"123456789\n" * 10, f"f{number % 2}")
+        )
+    return agent.positions
 
 
 async def test_an_empty_stream_gives_no_positions(connection: Connection, web01: Subject) -> None:
     ownership = await take(connection, web01, None)
 
     assert ownership.positions.files == {}
-    assert ownership.positions.sequence == ownership.claim == 1
+    assert ownership.positions.sequence == ownership.last == 1
 
 
 async def test_lost_positions_are_rebuilt_from_thousands_of_headers(
@@ -164,39 +148,33 @@ async def test_reading_back_leaves_no_consumer_behind(
             await asyncio.sleep(0.01)
 
 
-class Killed(Exception):
-    pass
-
-
 @pytest.mark.parametrize("ends", [True, False], ids=["that ends", "that is killed"])
 async def test_headers_that_another_agent_of_the_host_took_away_are_missed(
     connection: Connection, logs_url: str, web01: Subject, make_round: Make, ends: bool
 ) -> None:
     await fill(connection, web01, make_round, 2300)
-    found: list[Stored] = []
 
     async def read_as_another() -> None:
-        def stop(_: object) -> None:
-            if not ends:
-                raise Killed
-
         other = Connection([logs_url], "other")
-        try:
-            with suppress(Killed):
-                await ReadBack(other, "web01").since(5, stop)
-        finally:
-            await other.close()
+        async for _ in HostMessages(other, "web01").since(5):
+            if not ends:
+                break
+        await other.close()
 
-    def take(page: Sequence[Stored]) -> None:
-        if not found:
-            thread = threading.Thread(target=lambda: asyncio.run(read_as_another()))
-            thread.start()
-            thread.join()
-        found.extend(page)
+    async def read(meanwhile: Callable[[], object]) -> int:
+        count = 0
+        async for page in HostMessages(connection, "web01").since(1):
+            if not count:
+                meanwhile()
+            count += len(page)
+        return count
+
+    def let_another_read() -> None:
+        thread = threading.Thread(target=lambda: asyncio.run(read_as_another()))
+        thread.start()
+        thread.join()
 
     with pytest.raises((ConnectionLost, Rejected)):
-        await ReadBack(connection, "web01").since(1, take)
-    found.clear()
-    await ReadBack(connection, "web01").since(1, found.extend)
+        await read(let_another_read)
 
-    assert len(found) == 2301
+    assert await read(lambda: None) == 2301

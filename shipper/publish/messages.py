@@ -1,40 +1,49 @@
-"""Rebuilds positions from a snapshot and the headers of the host's messages behind it, read through a throw-away consumer.
+"""Asks the stream for the messages of one host, claims its subjects, and rebuilds its positions.
 
-The consumer's name is fixed, so that an agent's rights can be: two agents of one host take it from each other. Whoever
-did not get every message that the consumer gave out notices at the end, and reads again.
+The consumer that reads back has a fixed name, so that an agent's rights can be limited to it: two agents of one host take
+it from each other. Whoever did not get every message that the consumer gave out notices at the end, and reads again.
 """
 
 import asyncio
 import json
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 import nats.errors
 
+from broker.client.answer import stored_at
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
-from broker.wire.message import MalformedMessage, Origin, decode_origin
+from broker.wire.message import (
+    EXPECTED_SEQUENCE,
+    MalformedMessage,
+    Origin,
+    decode_origin,
+    encode_origin,
+)
 from broker.wire.streams import STREAM
-from broker.wire.subjects import host_filter, registry_consumer
+from broker.wire.subjects import Subject, host_filter, registry_consumer
 from shipper.positions import Positions
-from shipper.publish.stored import Stored
+from shipper.publish.stored import AgentId, Rebuilt, Stored
 
-__all__ = ["ReadBack", "origin_of", "rebuild"]
+__all__ = ["HostMessages"]
 
 _PAGE = 2000  # messages
-_PATIENCE, _PATIENCE_AMONG = (
-    10.0,
-    4.0,
-)  # seconds; the second where the server of the consumer may have died
+_PATIENCE, _PATIENCE_AMONG = 10.0, 4.0  # seconds; the second where the consumer's server may die
 _SHORT = 1.0  # seconds for what may never be answered
+_NO_MESSAGE = "404"
 _END = {"404", "408"}
 _EXISTS = {10013, 10148}  # a consumer of that name, or one that is about to go
+logger = logging.getLogger(__name__)
 
 
-class ReadBack:
-    """Reads what the stream holds on all subjects of one host, whatever the number of partitions was."""
+class HostMessages:
+    """The messages of one host on all its subjects, whatever the number of partitions was when they were stored.
+
+    All methods raise `ConnectionLost` and `Rejected`.
+    """
 
     def __init__(self, connection: Connection, host: str) -> None:
         """Remember the host."""
@@ -42,34 +51,64 @@ class ReadBack:
         self._filter = host_filter(host)
         self._consumer = registry_consumer(host)
 
-    async def since(self, first: int, take: Callable[[Sequence[Stored]], None]) -> None:
-        """Hand all messages from sequence `first` on to `take`, oldest first, in pages that are never empty.
+    async def newest(self, subject: Subject) -> Stored | None:
+        """Return the last message of a subject, None when there is none (any more)."""
+        answer = await self._connection.call(f"DIRECT.GET.{STREAM}.{subject}")
+        headers = answer.headers or {}
+        if "Nats-Sequence" not in headers and headers.get("Status") == _NO_MESSAGE:
+            return None
+        return Stored(int(headers["Nats-Sequence"]), _origin_of(answer), str(subject))
 
-        Raises `ConnectionLost` or `Rejected`; `take` may have seen a part then, or what was not meant for it.
+    async def claim(
+        self, subject: Subject, agent: AgentId, now: int, expected: int | None = None
+    ) -> int:
+        """Store an empty message, after which no older agent can publish on the subject; return its sequence.
+
+        `now` in nanoseconds; refused if the subject's last sequence is not `expected`, where that is given. After
+        `ConnectionLost` it may be stored or not; a second claim does no harm.
         """
-        start = {"deliver_policy": "by_start_sequence", "opt_start_seq": max(1, first)}
-        await self._read(start, take)
+        headers = encode_origin(Origin(str(agent), now))
+        if expected is not None:
+            headers[EXPECTED_SEQUENCE] = str(expected)
+        return stored_at(await self._connection.ask(str(subject), b"", headers))
+
+    def since(self, first: int) -> AsyncIterator[list[Stored]]:
+        """Yield all messages from sequence `first` on, oldest first, in pages; what came counts only if nothing is raised."""
+        return self._read({"deliver_policy": "by_start_sequence", "opt_start_seq": max(1, first)})
 
     async def heads(self) -> list[Stored]:
-        """Return the last message of each subject of the host; raises as `since`."""
-        found: list[Stored] = []
-        await self._read({"deliver_policy": "last_per_subject"}, found.extend)
-        return found
+        """Return the last message of each subject."""
+        start = {"deliver_policy": "last_per_subject"}
+        return [message async for page in self._read(start) for message in page]
 
-    async def _read(
-        self, start: Mapping[str, Any], take: Callable[[Sequence[Stored]], None]
-    ) -> None:
+    async def rebuild(self, known: Positions, agent: str = "") -> Rebuilt:
+        """Return the positions as the stream has them by now; `known` are those of a snapshot, or none."""
+        if known.sequence:
+            rebuilt = await self._replay(known, agent, known.sequence)
+            if rebuilt.begins_with(known):
+                return rebuilt
+            logger.info(
+                "the stream does not have the last message that the positions cover; reading all that it has"
+            )
+        return await self._replay(known, agent, 1)
+
+    async def _replay(self, known: Positions, agent: str, first: int) -> Rebuilt:
+        rebuilt = Rebuilt(known, agent)
+        async for page in self.since(first):
+            rebuilt.take(page)
+        return rebuilt
+
+    async def _read(self, start: Mapping[str, Any]) -> AsyncIterator[list[Stored]]:
         config = {**self._config(), **start, "description": secrets.token_hex(8)}
         made = (await self._take(config))["created"]
         count, is_last = 0, False
         while not is_last:
             page = await self._pull()
             count, is_last = count + len(page), len(page) < _PAGE
-            if page:
-                take(page)
+            yield page
         # made anew with the same configuration, a consumer answers how it stands; another's is refused
-        stands = await self._create(config)
-        if stands["created"] != made or stands["delivered"]["consumer_seq"] != count:
+        now = await self._create(config)
+        if now["created"] != made or now["delivered"]["consumer_seq"] != count:
             raise ConnectionLost("another agent of this host reads its lines back, too")
         await self._let_go()
 
@@ -107,13 +146,13 @@ class ReadBack:
 
     async def _remove(self) -> None:
         # who would answer for it may have died with its server
+        among = self._connection.has_choice
         try:
-            patience = _SHORT if self._connection.has_choice else None
-            await self._connection.api(self._removal, patience=patience)
+            await self._connection.api(self._removal, patience=_SHORT if among else None)
         except Rejected:
             return
         except ConnectionLost:
-            if not self._connection.has_choice:
+            if not among:
                 raise
 
     async def _let_go(self) -> None:
@@ -145,65 +184,23 @@ class ReadBack:
                 await subscription.unsubscribe()
 
 
-def origin_of(message: Message) -> Origin | None:
+async def _collect(answers: "asyncio.Queue[Message]") -> list[Stored]:
+    page: list[Stored] = []
+    while len(page) < _PAGE:
+        message = await answers.get()
+        if not message.reply:  # the broker's own word; a stranger's message may have any header
+            status = (message.headers or {}).get("Status")
+            if status in _END:
+                break
+            raise ConnectionLost(f"the consumer that reads back the own lines went away ({status})")
+        sequence = message.metadata.sequence.stream
+        page.append(Stored(sequence, _origin_of(message), message.subject))
+    return page
+
+
+def _origin_of(message: Message) -> Origin | None:
     """Return where a message came from; None for what no agent of ours wrote, which says nothing about positions."""
     try:
         return decode_origin(message.headers)
     except MalformedMessage:
         return None
-
-
-async def _collect(answers: "asyncio.Queue[Message]") -> list[Stored]:
-    page: list[Stored] = []
-    while len(page) < _PAGE:
-        message = await answers.get()
-        if not message.reply:  # a word of the broker's; a stranger's message may have any header
-            status = (message.headers or {}).get("Status")
-            if status in _END:
-                break
-            raise ConnectionLost(f"the consumer that reads back the own lines went away ({status})")
-        page.append(Stored(message.metadata.sequence.stream, origin_of(message), message.subject))
-    return page
-
-
-logger = logging.getLogger(__name__)
-
-
-async def rebuild(stream: ReadBack, known: Positions) -> Positions:
-    """Return the positions as the stream has them by now; `known` are those of a snapshot, or none.
-
-    Raises `ConnectionLost` or `Rejected`.
-    """
-    if known.sequence:
-        replay = _Replay(known)
-        await stream.since(known.sequence, replay.take)
-        if replay.begins_with(known):
-            return replay.positions
-        logger.info(
-            "the stream does not have the last message that the positions cover; reading all that it has"
-        )
-    whole = _Replay(known)
-    await stream.since(1, whole.take)
-    return whole.positions
-
-
-class _Replay:
-    """Positions on their way from those of a snapshot to those of the stream."""
-
-    def __init__(self, known: Positions) -> None:
-        self.positions = known
-        self._first: Stored | None = None
-
-    def take(self, page: Sequence[Stored]) -> None:
-        self._first = self._first or page[0]
-        origins = [message.origin for message in page if message.origin is not None]
-        self.positions = self.positions.advance(origins, page[-1].sequence)
-
-    def begins_with(self, known: Positions) -> bool:
-        first = self._first
-        return (
-            first is not None
-            and first.sequence == known.sequence
-            and first.origin is not None
-            and first.origin.agent == known.agent
-        )

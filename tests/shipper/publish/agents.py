@@ -1,0 +1,77 @@
+"""The publishing end of an agent without its files: it claims, publishes, and recovers as whole agents do."""
+
+from collections.abc import Callable
+
+from broker.client.connection import Connection
+from broker.wire.subjects import Subject
+from shipper.positions import Positions
+from shipper.publish.claim import Claimant, Ownership
+from shipper.publish.messages import HostMessages
+from shipper.publish.publisher import Publisher, SessionLost
+from shipper.publish.rounds import Round
+from shipper.publish.snapshots import Snapshots
+from shipper.publish.stored import AgentId
+from shipper.publish.subject import HostSubject
+from shipper.publish.waiting import Waiting
+
+__all__ = ["NOW", "PublishingAgent"]
+
+NOW = 1_700_000_000_000_000_000
+
+
+class PublishingAgent:
+    """One agent of a host; `owned` is what its last claim gave, `lost` counts its sessions that were lost."""
+
+    owned: Ownership
+
+    def __init__(
+        self,
+        connection: Connection,
+        tag: str = "aaaaaaaa",
+        *,
+        host: str = "web01",
+        clock: Callable[[], int] = lambda: NOW,
+        ask_every: float = 10.0,
+    ) -> None:
+        waiting = Waiting()
+        self.messages = HostMessages(connection, host)
+        self.host_subject = HostSubject(connection, host, waiting, ask_every)
+        self.publisher = Publisher(connection, self.host_subject, waiting, "none")
+        self.positions = Positions()
+        self.lost = 0
+        self._claimant = Claimant(self.messages, Snapshots(connection, host), waiting, tag, clock)
+
+    async def open(self) -> "PublishingAgent":
+        """Open a session."""
+        await self.host_subject.find()
+        self.owned = await self._claimant.claim(self.host_subject.subject, self.positions)
+        self.positions = self.owned.positions
+        self.publisher.begin(self.owned)
+        return self
+
+    @property
+    def agent(self) -> AgentId:
+        return self.owned.agent
+
+    @property
+    def subject(self) -> Subject:
+        return self.owned.subject
+
+    async def publish(self, round_: Round) -> int:
+        """Publish a round, once; return the last sequence of the subject then."""
+        while not self.has(round_):
+            try:
+                sequence = await self.publisher.publish(round_)
+            except SessionLost:
+                self.lost += 1
+                await self.open()
+            else:
+                self.positions = self.positions.advance([round_.origin], sequence)
+                return sequence
+        return self.owned.last
+
+    def has(self, round_: Round) -> bool:
+        """Whether a round is stored as far as the positions tell."""
+        span = round_.origin.sections[-1].span
+        known = self.positions.files.get(span.file)
+        return known is not None and known.offset >= span.end
