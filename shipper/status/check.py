@@ -19,6 +19,7 @@ from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.client.rights import may_publish
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, partitions_in
 from broker.wire.subjects import Subject, host_filter, registry_consumer
+from shipper.publish.messages import HostMessages
 from shipper.settings import ShipperSettings
 from shipper.spool import PATH
 from shipper.status.live import ask
