@@ -16,7 +16,7 @@ from broker.client.connection import BrokerAway
 from shipper.line_filter import LineFilter, Rules
 from shipper.once import Goals
 from shipper.positions import Positions
-from shipper.publish.rounds import FIRST_SIZE, Round, cut, make, next_size
+from shipper.publish.rounds import NEARBY_SIZE, Round, cut, make, next_size
 from shipper.settings import Compression
 from shipper.status.meter import Meter
 from shipper.tail.follower import Follower
@@ -35,8 +35,9 @@ class LoopOptions:
 
     Directories are scanned every `scan_every` seconds (less often where a scan takes long), and `scan_after` seconds
     after the last scan where files came or went. After a round of less than `small` bytes the next one is gathered
-    `interval` seconds after it was sent, so that a busy log does not make a thousand rounds a second. `patience` bounds
-    an answer of the broker with `once`. `rules` say which lines are shipped.
+    when about `round_lines` lines have come, `least_interval` to `interval` seconds after the round was sent: a round
+    costs about the same for one line as for a hundred. `patience` bounds an answer of the broker with `once`. `rules`
+    say which lines are shipped.
     """
 
     round_size: int
@@ -47,8 +48,15 @@ class LoopOptions:
     scan_every: float = 5.0
     scan_at_least_every: float = 60.0
     interval: float = 0.1
+    least_interval: float = 0.02
+    round_lines: int = 170
     small: int = 128 * 1024
     rules: Rules = field(default_factory=Rules)
+
+    def interval_after(self, lines: int, seconds: float) -> float:
+        """Return the seconds from a round to the next; the lines of the round came in `seconds`."""
+        expected = self.round_lines * seconds / max(1, lines)
+        return min(self.interval, max(self.least_interval, expected))
 
 
 class Shipping:
@@ -84,9 +92,10 @@ class Shipping:
         self._save: Save | None = None
         self._in_flight: asyncio.Task[None] | None = None
         self._sent_at = -math.inf
+        self._interval = options.interval
         self._scanned_at = -math.inf
         self._scan_took = 0.0
-        self._size = min(FIRST_SIZE, options.round_size)
+        self._size = min(NEARBY_SIZE, options.round_size)
         self._ahead: asyncio.Task[list[Block]] | None = None
         self._has_found = self._has_left_out = self._is_behind = self._is_trickle = False
 
@@ -294,7 +303,9 @@ class Shipping:
         if self._stopping.is_set():
             return  # it is read again at the next start
         self._is_trickle = len(round_.payload) < self._options.small and not self._is_behind
-        self._sent_at = asyncio.get_running_loop().time()
+        before, self._sent_at = self._sent_at, asyncio.get_running_loop().time()
+        lines = round_.origin.lines
+        self._interval = self._options.interval_after(lines, self._sent_at - before)
         self._in_flight = group.create_task(self._publish_round(round_))
 
     async def _publish_round(self, round_: Round) -> None:
@@ -339,7 +350,7 @@ class Shipping:
         if self._is_trickle and self._ahead is None and not self._options.once:
             await self._acknowledged()
             since = asyncio.get_running_loop().time() - self._sent_at
-            await self._pause(self._options.interval - since)
+            await self._pause(self._interval - since)
 
     async def _pause(self, seconds: float) -> None:
         if seconds > 0 and self._stop_seen is not None:

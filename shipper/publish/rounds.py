@@ -24,7 +24,7 @@ from shipper.settings import Compression
 from shipper.tail.reader import Block
 
 __all__ = [
-    "FIRST_SIZE",
+    "LEAST_SIZE",
     "NEARBY_SIZE",
     "Round",
     "compress",
@@ -35,13 +35,13 @@ __all__ = [
     "sections_of",
 ]
 
-FIRST_SIZE = 256 * 1024
-"""Bytes of lines in the first round, and the least that a slow line brings it down to."""
+LEAST_SIZE = 256 * 1024
+"""Bytes of lines in a round on a slow line."""
 
 NEARBY_SIZE = 2 * 1024 * 1024
-"""Bytes of lines in a round where the broker is nearby: a larger one takes memory and is no faster."""
+"""Bytes of lines in the first round, and where the broker is nearby: a larger one takes memory and is no faster."""
 
-_NEAR, _BRISK, _QUICK, _SLOW = 0.06, 0.25, 1.0, 5.0  # seconds
+_NEAR, _BRISK, _QUICK, _SLOW = 0.06, 0.5, 1.0, 5.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def next_size(size: int, sent: int, took: float, most: int) -> int:
     if took < _NEAR * max(1, sent / NEARBY_SIZE):
         most = min(most, NEARBY_SIZE)
     if took > _SLOW:
-        return min(most, max(FIRST_SIZE, size // 2))
+        return min(most, max(LEAST_SIZE, size // 2))
     if took < _QUICK:
         size *= 4 if took < _BRISK else 2
     return min(most, size)

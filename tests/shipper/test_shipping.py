@@ -375,3 +375,12 @@ async def test_what_was_read_ahead_when_the_end_comes_is_not_counted_as_shipped(
 
 def lines_of(rounds: list[Round]) -> bytes:
     return b"".join(decode_payload(one.headers, one.payload) for one in rounds)
+
+
+def test_rounds_of_a_busy_log_leave_sooner_than_those_of_a_trickle() -> None:
+    options = LoopOptions(1 << 20, "none", once=False, patience=None)
+
+    assert options.interval_after(1, 0.1) == options.interval
+    assert options.interval_after(500, 0.1) == pytest.approx(0.034)
+    assert options.interval_after(1_000_000, 0.1) == options.least_interval
+    assert options.interval_after(1000, float("inf")) == options.interval

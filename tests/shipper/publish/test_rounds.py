@@ -21,7 +21,7 @@ from broker.wire.message import (
     split,
 )
 from shipper.positions import Positions
-from shipper.publish.rounds import FIRST_SIZE, NEARBY_SIZE, Round, cut, fitting, make, next_size
+from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, Round, cut, fitting, make, next_size
 from shipper.tail.reader import Block
 
 AGENT = "1-aaaaaaaa"
@@ -278,7 +278,7 @@ def test_a_compressed_round_is_divided_into_compressed_ones() -> None:
 
 
 def grown(took: float, most: int) -> int:
-    size = FIRST_SIZE
+    size = NEARBY_SIZE
     for _ in range(10):
         size = next_size(size, 200, took, most)
     return size
@@ -296,9 +296,9 @@ def test_rounds_grow_on_a_quick_line_up_to_what_suits_it(took: float, most: int)
 
 
 def test_rounds_grow_the_faster_the_quicker_they_are_acknowledged() -> None:
-    sizes = [next_size(FIRST_SIZE, 200, took, 64 * FIRST_SIZE) for took in (0.1, 0.5, 2.0)]
+    sizes = [next_size(NEARBY_SIZE, 200, took, 64 * NEARBY_SIZE) for took in (0.1, 0.7, 2.0)]
 
-    assert sizes == [4 * FIRST_SIZE, 2 * FIRST_SIZE, FIRST_SIZE]
+    assert sizes == [4 * NEARBY_SIZE, 2 * NEARBY_SIZE, NEARBY_SIZE]
 
 
 def test_large_rounds_shrink_once_the_broker_turns_out_to_be_near() -> None:
@@ -309,9 +309,9 @@ def test_large_rounds_shrink_once_the_broker_turns_out_to_be_near() -> None:
 
 
 def test_rounds_shrink_on_a_slow_line_but_not_to_nothing() -> None:
-    assert grown(20.0, 4 * MIB) == FIRST_SIZE
+    assert grown(20.0, 4 * MIB) == LEAST_SIZE
 
 
 def test_rounds_stay_as_they_are_in_between_and_never_pass_their_limit() -> None:
-    assert next_size(FIRST_SIZE, 200, 3.0, 4 * FIRST_SIZE) == FIRST_SIZE
-    assert {next_size(FIRST_SIZE, 200, took, 65536) for took in (0.0, 3.0, 30.0)} == {65536}
+    assert next_size(LEAST_SIZE, 200, 3.0, 4 * LEAST_SIZE) == LEAST_SIZE
+    assert {next_size(LEAST_SIZE, 200, took, 65536) for took in (0.0, 3.0, 30.0)} == {65536}
