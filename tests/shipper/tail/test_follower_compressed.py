@@ -176,23 +176,23 @@ async def test_a_compressed_file_of_no_family_is_refused(tmp_path: Path) -> None
 
 
 @forms
-async def test_a_copy_in_the_making_is_left_while_its_original_stands_there(
-    host: Host, packing: Packing
+@pytest.mark.parametrize("rest", [b"2\n", LONG], ids=["short", "long"])
+async def test_a_compressed_file_is_left_while_its_original_stands_beside_it(
+    host: Host, rest: bytes, packing: Packing
 ) -> None:
     host.write("app.log", b"1\n")
     await host.ship()
-    host.write("app.log", LONG)
+    host.write("app.log", rest)
     host.move("app.log", "app.log.1")
-    data = packed(b"1\n" + LONG, packing)
-    for at in range(0, len(data), len(data) // 5):
-        (host.folder / f"app.log.1{packing.value}").write_bytes(data[:at])
+    data = packed(b"1\n" + rest, packing)
+    for part in range(6):
+        (host.folder / f"app.log.1{packing.value}").write_bytes(data[: len(data) * part // 5])
         await host.ship()
-    (host.folder / f"app.log.1{packing.value}").write_bytes(data)
     (host.folder / "app.log.1").unlink()
     host.write("app.log", b"3\n")
     await ship_out(host)
 
-    assert host.shipped == b"1\n" + LONG + b"3\n"
+    assert host.shipped == b"1\n" + rest + b"3\n"
 
 
 async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_once(
