@@ -141,12 +141,14 @@ def _probe(
 
 
 def _plain(descriptor: int, status: os.stat_result, ask: Ask, sizes: Collection[int]) -> Sample:
-    head = os.pread(descriptor, HEAD_BYTES, 0)
     tails = {c.file: _before(descriptor, c.offset, c.identity.tail_length) for c in ask.cursors}
     ends = {n: _before(descriptor, n, TAIL_BYTES) for n in {status.st_size, *sizes}}
     last = _last_line(descriptor, status.st_size) if ask.from_end else None
+    # head and size come last, so that they tell of a truncation before
+    head = os.pread(descriptor, HEAD_BYTES, 0)
     hole, begin = _hole(descriptor, status.st_blksize) if head.startswith(b"\0") else (0, 0)
-    return Sample(status.st_size, head, tails, ends, last=last, hole=hole, begin=begin)
+    size = os.fstat(descriptor).st_size
+    return Sample(size, head, tails, ends, last=last, hole=hole, begin=begin)
 
 
 def _before(descriptor: int, position: int, length: int) -> bytes:
