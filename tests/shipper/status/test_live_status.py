@@ -39,7 +39,7 @@ def report(agent: str = "1-aaaaaaaa", files: int = 1) -> HostReport:
         user=getpass.getuser(),
         troubles=(Trouble("/log/x", "may not be read"),),
         lost_bytes={"deleted": 5},
-        passed_over=("/log/old",),
+        passed_over=("/log/old\udcff",),
     )
 
 
