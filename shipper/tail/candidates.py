@@ -4,7 +4,7 @@ A rotation group is a live file with the files that it was rotated to.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -130,10 +130,10 @@ class RotationGroup:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """A file that is not followed, with the group that it was in last; `keep` says that it was only deselected."""
+    """A file that is not followed, with the groups that it was seen in; `keep` says that it was only deselected."""
 
     cursor: Cursor
-    group: str = ""
+    groups: Set[str] = frozenset()
     keep: bool = False
 
 
@@ -185,6 +185,7 @@ class Index:
         self._inodes = {(entry.group, key.inode) for key, entry in files.items()}
         self._remembered = remembered
         self._before = before
+        self._deleted: dict[str, Tailer] = {}
         self._tailers: defaultdict[str, list[Tailer]] = defaultdict(list)
         self._cursors: defaultdict[str, list[Cursor]] = defaultdict(list)
         self._by_inode: defaultdict[int, list[Cursor]] = defaultdict(list)
@@ -192,13 +193,15 @@ class Index:
     def add_tailer(self, tailer: Tailer, groups: Iterable[str]) -> None:
         """Take up a followed file, with the groups in which copies of it may be left."""
         self.joined_by(tailer)
+        if tailer.entry.key not in self._files:
+            self._deleted[tailer.file] = tailer
         for group in groups:
             self._cursors[group].append(tailer.cursor)
 
     def add_remembered(self, known: Remembered, home: str) -> None:
         """Take up a file that is not followed; `home` is the group that it came from."""
         self._by_inode[known.cursor.identity.inode].append(known.cursor)
-        for group in {home, known.group or home}:
+        for group in {home} | known.groups:
             self._cursors[group].append(known.cursor)
 
     def joined_by(self, tailer: Tailer) -> None:
@@ -223,18 +226,17 @@ class Index:
     def group(self, name: str) -> RotationGroup:
         """Return what is known of a group now."""
         tailers, cursors = self._tailers[name], self._cursors[name]
-        deleted = {t.file: t for t in tailers if t.entry.key not in self._files}
-        known = [self._known(cursor, name, deleted.get(cursor.file)) for cursor in cursors]
+        known = [self._known(cursor, name) for cursor in cursors]
         rotated = (tailer.entry for tailer in tailers if not tailer.entry.is_live)
         oldest = min((age(entry.modified, entry.path) for entry in rotated), default=None)
         newest = _newest(cursors, self._before)
         return RotationGroup(self.live.get(name), known, oldest, newest)
 
-    def _known(self, cursor: Cursor, group: str, deleted: Tailer | None) -> Known:
+    def _known(self, cursor: Cursor, group: str) -> Known:
         if cursor.file in self._remembered:
             is_there = (group, cursor.identity.inode) in self._inodes
             return Known(cursor, Presence.TRUNCATED if is_there else Presence.GONE)
-        if deleted is not None:
+        if deleted := self._deleted.get(cursor.file):
             return Known(deleted.start if deleted.is_unread else cursor, Presence.DELETED)
         return Known(cursor, Presence.FOLLOWED)
 

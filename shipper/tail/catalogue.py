@@ -44,6 +44,7 @@ class Catalogue:
         self._left: list[Note] = []
         self._moved: dict[int, int] = {}
         self._files: dict[FileKey, FileEntry] = {}
+        self._linked: dict[FileKey, set[str]] = {}
         self._index = Index(self._files, self._remembered, None)
         self._held: Set[str] = frozenset()
         self._scanned: int | None = None
@@ -58,23 +59,27 @@ class Catalogue:
 
         The inode of a file that is not open may have been given to another one.
         """
-        self._files = one_path_each(entries, self.tailers)
+        shown = list(entries)
+        self._files = one_path_each(shown, self.tailers)
+        for other in shown:
+            if other.group != self._files[other.key].group:
+                self._linked.setdefault(other.key, set()).add(other.group)
         self._held = frozenset()
         self.lives |= {entry.path for entry in self._files.values() if entry.wanted}
         notices = []
-        are_read = set()
-        for key, tailer in self.tailers.items():
-            before = tailer.entry
-            if entry := self._files.get(key):
-                tailer.sighted(entry, now)
-                tailer.suspect |= entry.differs(before) and not is_open(key)
-                if entry.path != before.path:
-                    text = f"is now {entry.path}"
-                    notices.append(Notice(NoticeKind.ROTATED, before.path, text))
-            # one that has just gone may have been truncated before; the next scan knows
-            if not tailer.suspect and (entry or (tailer.unseen_since is not None and is_open(key))):
-                are_read.add(tailer.file)
-        self._heed_notes(are_read)
+        for key, tailer in list(self.tailers.items()):
+            entry, before = self._files.get(key), tailer.entry
+            if entry is None:
+                continue
+            if entry.size and not (entry.is_live or tailer.beginning):
+                del self.tailers[key]  # nothing but its inode is known, which may be another file's
+                continue
+            tailer.sighted(entry, now)
+            tailer.suspect |= entry.differs(before) and not is_open(key)
+            if entry.path != before.path:
+                text = f"is now {entry.path}"
+                notices.append(Notice(NoticeKind.ROTATED, before.path, text))
+        self._heed_notes(is_open)
         return self._asks(), notices
 
     def concerned(self, asks: Sequence[Ask]) -> set[str]:
@@ -94,6 +99,8 @@ class Catalogue:
     def settle(self, samples: Mapping[FileKey, Sample], now: int) -> list[Notice]:
         """Decide what the files that were probed are, and follow those that are to be followed."""
         if not self._held:
+            there = self._files.keys() | self.tailers.keys()
+            self._linked = {key: groups for key, groups in self._linked.items() if key in there}
             inodes = {key.inode for key in self._files}
             self._moved = {inode: n for inode, n in self._moved.items() if inode in inodes}
             self._notes = {key: n for key, n in self._notes.items() if key in self._files}
@@ -190,15 +197,22 @@ class Catalogue:
         self.lives = {path for path in paths if selection.shows(path)}
 
     def _groups(self, tailer: Tailer) -> set[str]:
-        # a hard link shows a file in another group than it came from, once its first name is gone
-        return {tailer.entry.group, group_of(tailer.label, self.lives)}
+        # a hard link shows a file in another group than it came from, and once its first name is gone only there
+        groups = {tailer.entry.group, group_of(tailer.label, self.lives)}
+        return groups | self._linked.get(tailer.entry.key, set())
 
-    def _heed_notes(self, are_read: Set[str]) -> None:
+    def _heed_notes(self, is_open: Callable[[FileKey], bool]) -> None:
         ignored = {key: note for key, note in self._notes.items() if note.is_ignored}
         there = {k for k, note in ignored.items() if note.is_unchanged(self._files.get(k))}
-        self._ignored = {
-            k for k in there if ignored[k].copy_of is None or ignored[k].copy_of in are_read
+        # a file that has just gone may have been truncated before; the next scan knows
+        are_read = {
+            tailer.file
+            for key, tailer in self.tailers.items()
+            if not tailer.suspect
+            and (key in self._files or (tailer.unseen_since is not None and is_open(key)))
         }
+        are_copies = {k for k in there if ignored[k].copy_of is not None}
+        self._ignored = there - {k for k in are_copies if ignored[k].copy_of not in are_read}
         gone = (note for key, note in ignored.items() if key not in there)
         self._left = [note for note in gone if note.length and note.copy_of is None]
 
@@ -374,8 +388,9 @@ class Catalogue:
         self._notes[entry.key] = Note.of(entry, head, copy_of)
 
     def _remember(self, tailer: Tailer, cursor: Cursor, *, keep: bool = False) -> None:
+        groups = self._groups(tailer)
         del self.tailers[tailer.entry.key]
-        self._remembered[tailer.file] = Remembered(cursor, tailer.entry.group, keep)
+        self._remembered[tailer.file] = Remembered(cursor, frozenset(groups), keep)
 
     def _truncated_notice(self, tailer: Tailer) -> Notice:
         if copy := self._rest_of(tailer):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import example, given
 
 from tests.shipper.host import SECOND, Host
 from tests.shipper.model import FILE_ACTIONS, PATTERNS, Model
@@ -129,6 +129,20 @@ class Program:
         self.model.restarted(self.host.blocks, saved=False)
 
 
+REUSED_INODE = (
+    "write copy_truncate look restart rename write look rename compress:1 gather_all compress"
+)
+LINKED_TWICE = "write link copy_slowly_and_truncate write rename look link compress"
+
+
+def written(program: str) -> list[Step]:
+    """Return a program from its steps, each with its amount where that is not 0."""
+    steps = (step.partition(":") for step in program.split())
+    return [(name, int(amount or 0)) for name, _, amount in steps]
+
+
+@example(steps=written(REUSED_INODE))
+@example(steps=written(LINKED_TWICE))
 @as_many_as(150)
 @given(steps=programs(ACTIONS, {"look_amid": SEAMS, "gather_amid": SEAMS}))
 def test_what_was_written_is_shipped_once_and_in_order_whatever_happens_to_files(
