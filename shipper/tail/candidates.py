@@ -54,6 +54,12 @@ class Candidate:
     copy_of: str | None = None
     was_left: bool = False
 
+    def has_only_inode_of(self, cursor: Cursor) -> bool:
+        """Whether it may be the file of a cursor that knows nothing but an inode; no compressed file is."""
+        is_blank = not (cursor.offset or cursor.identity.head_length)
+        is_there = cursor.identity.inode == self.entry.key.inode
+        return is_blank and is_there and self.entry.packed is None
+
     @property
     def order(self) -> tuple[bool, tuple[int, int, str]]:
         """What the candidates of a group are sorted by: the live one first, then the oldest."""
@@ -216,10 +222,10 @@ class Index:
     def same_inode(self, entry: FileEntry) -> list[Cursor]:
         """Return the remembered cursors that a file may belong to by its inode.
 
-        Where nothing was seen of a file its inode is all that is known, and may be another's soon: then a file of
-        another group is not taken for it, nor a compressed one.
+        Where nothing was seen of a file its inode is all that is known, and may be another's soon: then only the
+        live file of the same group is taken for it, and a sibling if no other rule fits.
         """
-        ours = () if entry.packed is not None else self._cursors[entry.group]
+        ours = self._cursors[entry.group] if entry.is_live else ()
         same = (c for c in self._by_inode[entry.key.inode] if c.file not in self.not_there)
         return [c for c in same if c.offset or c.identity.head_length or c in ours]
 

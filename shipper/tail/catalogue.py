@@ -72,7 +72,8 @@ class Catalogue:
             if entry is None:
                 continue
             if entry.size and not (entry.is_live or tailer.beginning):
-                del self.tailers[key]  # nothing but its inode is known, which may be another file's
+                # nothing but its inode is known, which may be another file's
+                self._remember(tailer, tailer.cursor)
                 continue
             tailer.sighted(entry, now)
             tailer.suspect |= entry.differs(before) and not is_open(key)

@@ -9,6 +9,7 @@ A rotation group is a live file with the files that it was rotated to. The first
 | holds all that was read of a file that was truncated or is gone               | INHERIT  |
 | begins and ends like a part of the live file                                  | COPY     |
 | holds what was read of another file of the group, or is a part of that        | COPY     |
+| same inode as a remembered file of which nothing was seen                     | CONTINUE |
 | is compressed, begins like a file that is gone, and is damaged                | DAMAGED  |
 | is empty; or is compressed, begins like a file that is gone, and has no end   | EMPTY    |
 | is shown by a pattern, or was written after what is known of its group        | BEGIN    |
@@ -95,7 +96,9 @@ def rule(candidate: Candidate, group: RotationGroup) -> Ruling:
     copy_of = next((known for known in group.known if _is_copy(candidate, known)), None)
     if copy_of is not None:
         return Ruling(Verdict.COPY, copy_of.cursor)
-    return Ruling(_rule_unknown(candidate, group))
+    blank = (k.cursor for k in group.known if k.presence in _NOT_FOLLOWED)
+    same = next((cursor for cursor in blank if candidate.has_only_inode_of(cursor)), None)
+    return Ruling(Verdict.CONTINUE, same) if same else Ruling(_rule_unknown(candidate, group))
 
 
 def _rule_unknown(candidate: Candidate, group: RotationGroup) -> Verdict:
