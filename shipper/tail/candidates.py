@@ -24,6 +24,7 @@ __all__ = [
     "Remembered",
     "RotationGroup",
     "one_path_each",
+    "rest_of",
 ]
 
 _CLOCK_SLACK = 20_000_000
@@ -166,6 +167,10 @@ class Note:
         """Whether a file that begins with `head` may be this one: its inode may be another's, and it may have grown."""
         return len(head) >= self.length and fingerprint(head[: self.length]) == self.head
 
+    def was_old(self, head: bytes) -> bool:
+        """Whether it was left as old, and began with exactly this."""
+        return self.copy_of is None and 0 < self.length == len(head) and self.begins(head)
+
     def is_unchanged(self, now: FileEntry | None) -> bool:
         """Whether the file still is as it was when the note was taken."""
         return now is not None and _traits(now) == _traits(self.entry)
@@ -269,3 +274,19 @@ def one_path_each(
         if tailer and tailer.entry.path == entry.path and chosen.is_live == entry.is_live:
             files[entry.key] = entry
     return files
+
+
+def rest_of(truncated: Tailer, tailers: Iterable[Tailer]) -> FileEntry | None:
+    """Return the copy that the rest of a truncated file is read from; None when there is none.
+
+    The copy of a file of which nothing was read is followed as a file of its own, which begins like it.
+    """
+    begins, group = truncated.beginning, truncated.entry.group
+    for tailer in tailers:
+        if tailer.file == truncated.file:
+            return tailer.entry
+        is_copy = truncated.is_unread and tailer.is_unread and tailer.rotated is not None
+        begins_so = bool(begins) and tailer.beginning.startswith(begins)
+        if is_copy and begins_so and tailer.entry.group == group:
+            return tailer.entry
+    return None

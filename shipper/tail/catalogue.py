@@ -8,14 +8,15 @@ touches no disk.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
+from itertools import chain
 
 from shipper.positions import Cursor, forgettable
-from shipper.tail.candidates import Candidate, Index, Note, Remembered, one_path_each
+from shipper.tail.candidates import Candidate, Index, Note, Remembered, one_path_each, rest_of
 from shipper.tail.identity import Match, identify
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import Selection, group_of
 from shipper.tail.probe import Ask, Sample
-from shipper.tail.rules import Ruling, Verdict, recognise, rule
+from shipper.tail.rules import Ruling, Verdict, content_start, recognise, rule
 from shipper.tail.scan import FileEntry, FileKey
 from shipper.tail.tailer import Tailer
 
@@ -40,7 +41,7 @@ class Catalogue:
         self._new_id = new_id
         self._remembered = {cursor.file: Remembered(cursor) for cursor in known}
         self._notes: dict[FileKey, Note] = {}
-        self._ignored: Set[FileKey] = frozenset()
+        self._ignored: set[FileKey] = set()
         self._left: list[Note] = []
         self._moved: dict[int, int] = {}
         self._files: dict[FileKey, FileEntry] = {}
@@ -101,10 +102,10 @@ class Catalogue:
         """Decide what the files that were probed are, and follow those that are to be followed."""
         if not self._held:
             there = self._files.keys() | self.tailers.keys()
-            self._linked = {key: groups for key, groups in self._linked.items() if key in there}
             inodes = {key.inode for key in self._files}
+            self._notes = {key: note for key, note in self._notes.items() if key in there}
+            self._linked = {key: groups for key, groups in self._linked.items() if key in there}
             self._moved = {inode: n for inode, n in self._moved.items() if inode in inodes}
-            self._notes = {key: n for key, n in self._notes.items() if key in self._files}
         found = [self._candidate(key, sample) for key, sample in samples.items()]
         found = [candidate for candidate in found if candidate.entry.group not in self._held]
         truncated = self._check_followed(found)
@@ -130,7 +131,6 @@ class Catalogue:
         for entry in self.passed_over():
             del self._notes[entry.key]
         self._select(selection)
-        self.order()
 
     def turn_to(self, selection: Selection, known: Cursor) -> None:
         """Follow another selection, and know nothing of its files but this cursor."""
@@ -138,7 +138,6 @@ class Catalogue:
         self.lives.clear()
         self.tailers.clear()
         self._select(selection)
-        self.order()
 
     def files(self) -> set[str]:
         """Return the ids of all files that are followed or remembered."""
@@ -179,8 +178,8 @@ class Catalogue:
         self.chains = {}
         for tailer in self.tailers.values():
             self.chains.setdefault(tailer.entry.group, []).append(tailer)
-        for chain in self.chains.values():
-            chain.sort(key=lambda tailer: tailer.age)
+        for tailers in self.chains.values():
+            tailers.sort(key=lambda tailer: tailer.age)
 
     def unseen(self) -> list[Tailer]:
         """Return the followed files that the last scan did not show."""
@@ -196,6 +195,7 @@ class Catalogue:
         self._selection = selection
         paths = {*self.lives, *(known.cursor.path for known in self._remembered.values())}
         self.lives = {path for path in paths if selection.shows(path)}
+        self.order()
 
     def _groups(self, tailer: Tailer) -> set[str]:
         # a hard link shows a file in another group than it came from, and once its first name is gone only there
@@ -203,8 +203,6 @@ class Catalogue:
         return groups | self._linked.get(tailer.entry.key, set())
 
     def _heed_notes(self, is_open: Callable[[FileKey], bool]) -> None:
-        ignored = {key: note for key, note in self._notes.items() if note.is_ignored}
-        there = {k for k, note in ignored.items() if note.is_unchanged(self._files.get(k))}
         # a file that has just gone may have been truncated before; the next scan knows
         are_read = {
             tailer.file
@@ -212,10 +210,12 @@ class Catalogue:
             if not tailer.suspect
             and (key in self._files or (tailer.unseen_since is not None and is_open(key)))
         }
-        are_copies = {k for k in there if ignored[k].copy_of is not None}
-        self._ignored = there - {k for k in are_copies if ignored[k].copy_of not in are_read}
-        gone = (note for key, note in ignored.items() if key not in there)
-        self._left = [note for note in gone if note.length and note.copy_of is None]
+        self._ignored, self._left = set(), []
+        for key, note in self._notes.items():
+            if not note.is_unchanged(self._files.get(key)):
+                self._left.append(note)
+            elif note.is_ignored and (note.copy_of is None or note.copy_of in are_read):
+                self._ignored.add(key)
 
     def _asks(self) -> list[Ask]:
         files, tailers = self._files, self.tailers
@@ -246,8 +246,7 @@ class Catalogue:
     def _candidate(self, key: FileKey, sample: Sample) -> Candidate:
         entry, note, head = self._files[key], self._notes.get(key), sample.head
         copy_of = note.copy_of if note and note.begins(head) else None
-        same = (note.length == len(head) and note.begins(head) for note in self._left)
-        was_left = entry.packed is not None and any(same)
+        was_left = entry.packed is not None and any(note.was_old(head) for note in self._left)
         return Candidate(replace(entry, size=sample.size), sample, copy_of, was_left)
 
     def _check_followed(self, found: Sequence[Candidate]) -> list[Tailer]:
@@ -366,14 +365,10 @@ class Catalogue:
         return [Notice(NoticeKind.FOUND, tailer.entry.path, f"{text}; it is followed from there")]
 
     def _content_start(self, candidate: Candidate) -> int:
-        begin, inode = candidate.seen.begin, candidate.entry.key.inode
-        if candidate.seen.hole or not begin:
-            return begin
-        # a hole of less than a block shows only as NULs: they are one if lines up to there were read on this inode before
+        inode = candidate.entry.key.inode
         cursors = (known.cursor for known in self._remembered.values())
-        before = [cursor.offset for cursor in cursors if cursor.identity.inode == inode]
-        before.append(self._moved.get(inode, 0))
-        return begin if any(0 < offset <= begin for offset in before) else 0
+        offsets = (cursor.offset for cursor in cursors if cursor.identity.inode == inode)
+        return content_start(candidate.seen, chain(offsets, [self._moved.get(inode, 0)]))
 
     def _note_copy(self, candidate: Candidate, cursor: Cursor | None) -> None:
         entry, original = candidate.entry, cursor.file if cursor else None
@@ -394,24 +389,12 @@ class Catalogue:
         self._remembered[tailer.file] = Remembered(cursor, frozenset(groups), keep)
 
     def _truncated_notice(self, tailer: Tailer) -> Notice:
-        if copy := self._rest_of(tailer):
+        if copy := rest_of(tailer, self.tailers.values()):
             text, lost = f"was truncated; its rest is read from {copy.path}", 0
         else:
             lost = tailer.unread
             text = f"was truncated or written anew; {lost} bytes were seen in it and not read"
         return Notice(NoticeKind.TRUNCATED, tailer.entry.path, text, lost)
-
-    def _rest_of(self, truncated: Tailer) -> FileEntry | None:
-        begins = truncated.beginning
-        for tailer in self.tailers.values():
-            if tailer.file == truncated.file:
-                return tailer.entry
-            # the copy of a file of which nothing was read is followed as a file of its own, which begins like it
-            is_copy = truncated.is_unread and tailer.is_unread and tailer.rotated is not None
-            is_sibling = tailer.entry.group == truncated.entry.group
-            if is_copy and is_sibling and begins and tailer.beginning.startswith(begins):
-                return tailer.entry
-        return None
 
     def _sort_out(self, now: int) -> None:
         # forget what is long gone, if much has gathered

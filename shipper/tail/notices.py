@@ -17,7 +17,6 @@ class NoticeKind(Enum):
     REFUSED = "refused"
     ROTATED = "rotated"
     TRUNCATED = "truncated"
-    REPLACED = "replaced"
     GONE = "gone"
     DAMAGED = "damaged"
     UNWATCHED = "unwatched"
@@ -39,12 +38,7 @@ class Notice:
     lost: int = 0
 
 
-_WARNED = {
-    NoticeKind.TRUNCATED,
-    NoticeKind.GONE,
-    NoticeKind.DAMAGED,
-    NoticeKind.UNWATCHED,
-}
+_WARNED = {NoticeKind.TRUNCATED, NoticeKind.GONE, NoticeKind.DAMAGED, NoticeKind.UNWATCHED}
 logger = logging.getLogger(__name__)
 
 

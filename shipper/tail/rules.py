@@ -32,8 +32,9 @@ from enum import Enum, auto
 from shipper.positions import Cursor
 from shipper.tail.candidates import Candidate, Known, Presence, RotationGroup
 from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, Match, has_head
+from shipper.tail.probe import Sample
 
-__all__ = ["Ruling", "Verdict", "recognise", "rule"]
+__all__ = ["Ruling", "Verdict", "content_start", "recognise", "rule"]
 
 
 class Verdict(Enum):
@@ -99,6 +100,17 @@ def rule(candidate: Candidate, group: RotationGroup) -> Ruling:
     blank = (k.cursor for k in group.known if k.presence in _NOT_FOLLOWED)
     same = next((cursor for cursor in blank if candidate.has_only_inode_of(cursor)), None)
     return Ruling(Verdict.CONTINUE, same) if same else Ruling(_rule_unknown(candidate, group))
+
+
+def content_start(seen: Sample, offsets: Iterable[int]) -> int:
+    """Return where the content of a file begins: behind the hole of a writer that kept its offset, else 0.
+
+    A hole of less than a block shows only as NULs. They are one when lines were read on this inode before, up to one of
+    the `offsets`, and no more bytes of them than there are NULs.
+    """
+    if not seen.begin or seen.hole:
+        return seen.begin
+    return seen.begin if any(0 < offset <= seen.begin for offset in offsets) else 0
 
 
 def _rule_unknown(candidate: Candidate, group: RotationGroup) -> Verdict:
