@@ -96,9 +96,9 @@ class Follower:
     async def gather(self, budget: int) -> list[Block]:
         """Return about `budget` bytes of lines that are readable now, and move the read cursors behind them.
 
-        Takes turns over the chains, within a chain oldest first; nothing comes between the pieces of an over-long line,
-        in this gathering and the next, unless its rest takes long to be written. Empty when there is nothing to read
-        or, as `is_waiting` then says, when it is the turn of such a rest or a compressed file is unpacked up to its own.
+        Rotation groups take turns, the oldest file of a group first; nothing comes between the pieces of an over-long line,
+        unless its rest takes long to be written. Empty when there is nothing to read or, as `is_waiting` then says, while such
+        a rest is waited for or a compressed file is decompressed up to its position.
         """
         return await asyncio.shield(self._gather(budget))
 
@@ -116,10 +116,7 @@ class Follower:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is more to gather soon: behind a long way through a compressed file, or an over-long line.
-
-        All files wait for the rest of such a line, which is still being written; a second at most.
-        """
+        """Whether there is more to gather soon: a compressed file is decompressed, or all files wait for the rest of a line."""
         return self._is_unpacking or self._turns.is_held(self._clock())
 
     @property
@@ -145,10 +142,9 @@ class Follower:
         return [entry.path for entry in self._catalogue.passed_over()]
 
     def starts(self, but: Container[str]) -> list[Cursor]:
-        """Return where every followed file was begun whose id is not in `but`, be it empty.
+        """Return where every followed file was begun whose id is not in `but`, also of an empty one.
 
-        Whoever remembers it finds the file again although not a line of it was shipped. An empty file's first lines would
-        be taken for old ones otherwise, were it begun at its end or renamed before the next start.
+        It finds the file again although not a line of it was shipped, should the file be renamed before the next start.
         """
         return [t.start for t in self._catalogue.tailers.values() if t.file not in but]
 
@@ -159,8 +155,8 @@ class Follower:
     async def retarget(self, selection: Selection) -> None:
         """Follow another selection from the next look on, which is due then.
 
-        What it shows still is read on where it is. What it shows no longer is let go at once and not called lost: its
-        cursor stays known, should it be named again.
+        A file that is still selected is read on. One that is not any more is let go at once and not called lost: its
+        cursor stays known, should it be selected again.
         """
         async with self._lock:
             self._catalogue.retarget(selection)
@@ -222,16 +218,16 @@ class Follower:
         self.wake.set()
 
     def _heard(self, files: Iterable[FileKey], moved: bool) -> None:
-        self._stir(files)
+        self._mark_changed(files)
         self.look_due |= moved
         self.wake.set()
 
-    def _stir(self, files: Iterable[FileKey]) -> None:
+    def _mark_changed(self, files: Iterable[FileKey]) -> None:
         """Take note that there may be something to read in these files."""
         tailers = self._catalogue.tailers
         for tailer in [tailers[key] for key in files if key in tailers]:
             if tailer.entry.packed is None:
-                tailer.stir(self._clock())
+                tailer.mark_changed(self._clock())
                 self._turns.join([tailer.entry.group])
             else:
                 self.look_due = True  # a look decides whether to decompress it again
@@ -247,15 +243,15 @@ class Follower:
             shown = await asyncio.to_thread(scan, self._selection, tuple(catalogue.lives))
             asks, notices = catalogue.scanned(shown.entries, now, self._handles.__contains__)
             found = await _probe(asks) if asks else {}
-            restless = await self._restless(shown, asks, found)
+            moved = await self._moved_groups(shown, asks, found)
         except OSError as error:  # nothing was seen, so nothing is known to be gone
             self.look_due = True
             text = f"cannot be listed now: {error.strerror}"
             trouble = Notice(NoticeKind.UNREADABLE, str(error.filename), text)
             return self._troubles.changes([trouble])
-        catalogue.hold(restless)
-        self.is_oriented = not restless
-        self.look_due |= bool(restless)
+        catalogue.hold(moved)
+        self.is_oriented = not moved
+        self.look_due |= bool(moved)
         losses = self._take_losses()
         gone = await self._let_go(now)
         samples = {key: seen for key, seen in found.items() if isinstance(seen, Sample)}
@@ -269,14 +265,14 @@ class Follower:
         self._turns.resume(catalogue.tailers.values())
         return notices
 
-    async def _restless(
+    async def _moved_groups(
         self, shown: Scan, asks: Sequence[Ask], found: Container[FileKey]
     ) -> set[str]:
         """Return the groups whose files moved on during the look, so that nothing can be decided about them."""
-        restless = {ask.entry.group for ask in asks if ask.entry.key not in found}
+        moved = {ask.entry.group for ask in asks if ask.entry.key not in found}
         if groups := self._catalogue.concerned(asks):
-            restless |= await asyncio.to_thread(changed_since, shown, groups, self._selection)
-        return restless
+            moved |= await asyncio.to_thread(changed_since, shown, groups, self._selection)
+        return moved
 
     def _take_losses(self) -> list[Notice]:
         losses = []
@@ -347,7 +343,7 @@ class Follower:
 
     async def _gather(self, budget: int) -> list[Block]:
         async with self._lock:
-            self._stir(await self._changes.glance(self._catalogue.tailers))
+            self._mark_changed(await self._changes.glance(self._catalogue.tailers))
             return await self._gather_turns(budget)
 
     async def _gather_turns(self, budget: int) -> list[Block]:

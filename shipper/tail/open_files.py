@@ -57,9 +57,9 @@ class Handles:
         Also what is written before that; first those that have something to read.
         """
         closed = [t for key, t in self._followed.items() if key not in self._open]
-        growing = [tailer for tailer in closed if tailer.dirty]
-        quiet = [tailer for tailer in closed if tailer.entry.is_live and not tailer.dirty]
-        await self._open_files((growing + quiet)[: max(0, self._limit - len(self._open))])
+        wanted = [tailer for tailer in closed if tailer.dirty or tailer.entry.is_live]
+        wanted.sort(key=lambda tailer: not tailer.dirty)
+        await self._open_files(wanted[: max(0, self._limit - len(self._open))])
 
     async def head(self, tailer: Tailer) -> bytes:
         """Return what an open file begins with now, wherever it is; nothing where that cannot be had."""

@@ -152,8 +152,7 @@ class Reader:
 
     def _read(self, request: Request, flags: int) -> Reading:
         status = os.fstat(request.descriptor)
-        least = max(request.offset, request.least)
-        if status.st_size < least:
+        if status.st_size < request.least:
             return Reading(False, status.st_size, status.st_mtime_ns)
         if flags and status.st_size - request.offset > _AT_ONCE:
             raise BlockingIOError
@@ -165,37 +164,32 @@ class Reader:
         size, modified = after.st_size, after.st_mtime_ns
         start = len(request.tail)
         same = self._buffer.startswith(request.tail) and head[:length] == request.head
-        if end < start or size < max(least, request.offset - start + end) or not same:
+        if end < start or size < max(request.least, request.offset - start + end) or not same:
             return Reading(False, size, modified)
         return Reading(True, size, modified, *self._split(start, end))
 
     def _fill(self, request: Request, size: int, flags: int) -> int:
-        """Read the tail and what stands behind it into the buffer, up to the longest line where none ends before."""
+        """Read the tail and what comes behind it into the buffer; up to the longest line where none ends within the limit."""
         start = len(request.tail)
-        limit = min(request.limit, self._block_size)
-        end = self._pread(request, min(limit, size - request.offset), flags)
-        if self._is_in_line(self._buffer, start, end, limit):
-            end = self._pread(request, min(self._max_line + 1, size - request.offset), flags)
+        for limit in (min(request.limit, self._block_size), self._max_line + 1):
+            wanted = start + min(limit, size - request.offset)
+            with memoryview(self._buffer) as view:
+                into = [view[:wanted]]
+                end = os.preadv(request.descriptor, into, request.offset - start, flags)
+            if flags and end < wanted:
+                raise BlockingIOError
+            if not limit or end - start < limit or self._buffer.find(b"\n", start, end) >= 0:
+                break
         return end
-
-    def _pread(self, request: Request, limit: int, flags: int) -> int:
-        start = len(request.tail)
-        with memoryview(self._buffer) as view:
-            into = [view[: start + limit]]
-            length = os.preadv(request.descriptor, into, request.offset - start, flags)
-        if flags and length < start + limit:
-            raise BlockingIOError
-        return length
 
     def _unpack(self, request: Request, content: Unpacker) -> Reading:
         start = len(request.tail)
         begin = request.offset - start
         modified = os.fstat(request.descriptor).st_mtime_ns
-        limit = min(request.limit, self._block_size)
-        data = content.read(begin, request.offset + limit, _MOST_UNPACKED)
-        if self._is_in_line(data, start, len(data), limit):
-            limit = self._max_line + 1
+        for limit in (min(request.limit, self._block_size), self._max_line + 1):
             data = content.read(begin, request.offset + limit, _MOST_UNPACKED)
+            if len(data) - start < limit or data.find(b"\n", start) >= 0:
+                break
         end = begin + len(data)
         ended = end == content.reached and content.is_at_end()
         if content.is_underway:
@@ -209,11 +203,6 @@ class Reader:
         is_complete = not ended or content.is_complete
         damage = content.damage if ended else ""
         return Reading(True, size, modified, run, rest, "", is_complete, damage)
-
-    def _is_in_line(self, data: bytes | bytearray, start: int, end: int, limit: int) -> bool:
-        """Whether no line ends within the `limit` bytes that were read, and one may end behind them."""
-        is_more = end - start == limit and 0 < limit <= self._max_line
-        return is_more and data.find(b"\n", start, end) < 0
 
     def _split(self, start: int, end: int) -> tuple[bytes, bytes]:
         until = end_of_run(self._buffer, start, end, self._most, self._max_line)

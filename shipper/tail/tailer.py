@@ -103,9 +103,9 @@ class Tailer:
 
     @property
     def start(self) -> Cursor:
-        """The cursor of one who read nothing: where it was begun at its end there, else at 0.
+        """Where reading began: behind the last line of a file that was followed from its end, else at 0.
 
-        There it is recognised by all that was ever seen of the first bytes.
+        At 0 the file is recognised by all that was ever seen of its first bytes.
         """
         if self._found.offset:
             return self._found
@@ -134,7 +134,7 @@ class Tailer:
 
     @property
     def is_strange(self) -> bool:
-        """Whether it was empty when it was found: what it begins with is to be looked at before it is truncated."""
+        """Whether it was nearly empty when it was found: its first bytes must be probed before it is truncated."""
         return len(self.beginning) < min(TAIL_BYTES, self.entry.size)
 
     @property
@@ -144,7 +144,7 @@ class Tailer:
 
     @property
     def age(self) -> tuple[bool, tuple[int, int, str]]:
-        """What the files of a chain are sorted by: oldest first, the live one last."""
+        """What the files of a rotation group are sorted by: oldest first, the live one last."""
         live = self.rotated is None
         return live, age(self.entry.modified, self.entry.path)
 
@@ -158,13 +158,14 @@ class Tailer:
         if entry.packed is not None:
             self.entry = replace(entry, size=self._size)
             if entry.differs(before):
-                self.stir(now)
+                self.mark_changed(now)
         elif entry.size < self._size:
-            # it may have grown again behind the offset, and nothing may have been read that could tell
-            self.suspect = True
+            self.suspect = (
+                True  # it was truncated, and may grow beyond the offset before it is read
+            )
         else:
             if (entry.size, entry.modified) != (self._size, self._modified):
-                self.stir(now)
+                self.mark_changed(now)
             self._note_size(entry.size, now)
 
     def unseen(self, now: int, modified: int) -> None:
@@ -176,9 +177,9 @@ class Tailer:
         self.unseen_since = now if self.unseen_since is None else min(self.unseen_since, now)
         self._leave_live_path(now)
         if self.entry.packed is None:
-            self.stir(now)
+            self.mark_changed(now)
 
-    def stir(self, now: int) -> None:
+    def mark_changed(self, now: int) -> None:
         """Take note that there may be something to read."""
         if self.since is None:
             self.since = now
@@ -195,7 +196,7 @@ class Tailer:
     def recognised(self, head: bytes, size: int) -> None:
         """Take note of what the file begins with and how large it is, once it is known to be the one it was."""
         self.suspect = False
-        self.stir(self._grew)
+        self.mark_changed(self._grew)
         self.saw(head)
         self._is_probed |= head.startswith(b"\0")
         self._size = size
@@ -268,13 +269,13 @@ class Tailer:
         self._modified = reading.modified
         blocks = [self._take(reading.run, reading.run, now)] if reading.run else []
         if end < reading.size:
-            self.stir(now)
+            self.mark_changed(now)
             return blocks
         self.since = None
         self.held = len(reading.rest)
         settled = self.is_settled(now, grace)
         if not reading.is_complete:
-            self.held = max(1, self.held)  # its end is waited for as that of a line is
+            self.held = max(1, self.held)  # waited for as an unfinished line is
             if settled or reading.damage:
                 self._give_up(reading.damage or "it ends too early", known)
         elif settled and reading.rest:
@@ -306,12 +307,12 @@ class Tailer:
 
     def _leave_live_path(self, now: int) -> None:
         self.rotated = now if self.rotated is None else min(self.rotated, now)
-        # else a clock that was set back makes its successors wait
+        # a clock that was set back would make newer files wait
         self._grew = min(self._grew, now)
 
     def _is_unknown(self, reading: Reading) -> bool:
-        # what the file begins with is to be looked at: it may be a hole, and one that was empty when it was seen may have
-        # been written, copied and truncated since; an open one without a name can be looked at no more
+        # the first bytes must be probed before they are taken: they may be a hole, or the file may have been written, copied
+        # and truncated since it was found empty; a deleted file cannot be probed
         if not self.is_unread or self.unseen_since is not None or self.entry.packed is not None:
             return False
         first = reading.run or reading.rest
@@ -319,7 +320,7 @@ class Tailer:
         return is_hole or (bool(first) and not self.beginning)
 
     def _note_size(self, size: int, now: int) -> None:
-        # a file that did not grow while its elders were read has been waited for
+        # its last line was waited for while older files were read, unless the file grew meanwhile
         if size > self._size:
             self._grew = now
         self._size = size

@@ -24,8 +24,10 @@ class Turns:
         self._queue.update(dict.fromkeys(groups))
 
     def leave(self, group: str) -> None:
-        """Take a group out of the queue until it joins again."""
+        """Take a group out of the queue until it joins again; nobody waits for a line of it any more."""
         self._queue.pop(group, None)
+        if self._line is not None and self._line.entry.group == group:
+            self._line = None
 
     def next(
         self, chains: Mapping[str, Sequence[Tailer]], now: int, grace: int, most: int

@@ -150,6 +150,24 @@ async def test_a_line_without_end_does_not_keep_other_files_waiting(tmp_path: Pa
     await host.follower.close()
 
 
+async def test_no_other_file_waits_for_the_rest_of_a_line_in_a_file_that_cannot_be_opened(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "*.log", block_size=100, max_line=300, open_files=1)
+    host.write("z.log", b"z" * 4000 + b"\n")
+    await host.look()
+    host.blocks += await host.follower.gather(1000)
+    host.write("a.log", b"short\n")
+    await host.restart()
+    await host.look()  # opens the first of them
+    host.move("z.log", "out of sight")
+
+    shipped = [await host.gather() for _ in range(2)]
+
+    assert shipped == [b"", b"short\n"]
+    await host.follower.close()
+
+
 @pytest.mark.parametrize("gone", [False, True], ids=["renamed", "deleted"])
 async def test_a_clock_that_is_set_back_holds_no_unfinished_line_for_that_long(
     host: Host, gone: bool
