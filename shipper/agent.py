@@ -10,10 +10,8 @@ Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. write
 """
 
 import asyncio
-import itertools
 import logging
 import random
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
@@ -24,24 +22,11 @@ from broker.app.exits import Exit, FencedError, OperatorError, leading
 from broker.app.listening import Listening, Page
 from broker.app.notify import Notifier
 from broker.app.program import log_to_stderr
-from broker.client.connection import BrokerAway, Connection, Denied, Rejected
-from broker.client.credentials import verify
-from broker.wire.subjects import inbox_of
-from shipper.host_lock import HostLock
+from broker.client.connection import BrokerAway
 from shipper.once import require_files
 from shipper.positions import Positions
 from shipper.publish.publisher import SessionLost
-from shipper.publish.snapshots import Snapshots
-from shipper.publish.waiting import Waiting, reason_of, wrong_credential
-from shipper.session import (
-    Keeper,
-    RunContext,
-    Session,
-    Sessions,
-    follower_for,
-    loop_options,
-    spool_for,
-)
+from shipper.session import Keeper, Session, Sessions, follower_for, loop_options, spool_for
 from shipper.settings import ShipperSettings, reload
 from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import PATH, Spool
@@ -51,41 +36,13 @@ from shipper.status.report import View
 from shipper.tail.follower import Follower
 from shipper.tail.paths import Selection
 
-__all__ = ["Agent", "connection_for", "reasons_for"]
+__all__ = ["Agent"]
 
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
 _READING = 1.0  # and for what is under way when none is, or the broker is known to be away
 _CLOSING = 2.0
-_FIRST_PAUSE, _LONGEST_PAUSE = (
-    0.1,
-    5.0,
-)  # seconds, where nothing is stored in one session after the other
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds, between sessions in which nothing is stored
 logger = logging.getLogger(__name__)
-
-
-def connection_for(settings: ShipperSettings, host: str) -> Connection:
-    """Return the connection of a host's shipper; answers come to inboxes that its rights can be limited to.
-
-    Raises `ConfigurationError` when the means of getting in cannot be used.
-    """
-    verify(settings.access)
-    inboxes = tuple(dict.fromkeys((inbox_of(host), f"_INBOX_{host}")))
-    return Connection(settings.server, f"logshipper {host}", inboxes, settings.access)
-
-
-def reasons_for(
-    settings: ShipperSettings, host: str, connection: Connection
-) -> Callable[[Rejected], str]:
-    """Return what says why the broker refuses something to the shipper of a host: a credential may be another host's."""
-    named = str(settings.from_file.get("host", ""))
-
-    def explain(error: Rejected) -> str:
-        mistake = ""
-        if isinstance(error, Denied):
-            mistake = wrong_credential(host, named, error, connection.permissions)
-        return mistake or reason_of(error)
-
-    return explain
 
 
 class Agent:
@@ -99,22 +56,14 @@ class Agent:
         pace: Callable[[ShipperSettings], LoopOptions] = loop_options,
     ) -> None:
         """Remember what to do; `clock` is nanoseconds since the epoch."""
-        connection, numbers = connection_for(settings, host), itertools.count(1)
-        waiting, self._meter = Waiting(reasons_for(settings, host, connection)), Meter(clock)
         self._settings = settings
-        self._context = RunContext(
-            host,
-            HostLock(host),
-            connection,
-            Snapshots(connection, host),
-            waiting,
-            secrets.token_hex(4),
-            clock,
-            lambda: next(numbers),
-        )
-        self._sessions = Sessions(self._context, settings)
+        self._host = host
+        self._clock = clock
         self._pace = pace
-        self._keeper = Keeper(self._context.snapshots, waiting, clock)
+        self._meter = Meter(clock)
+        self._sessions = Sessions(settings, host, clock)
+        connection, waiting = self._sessions.connection, self._sessions.waiting
+        self._keeper = Keeper(self._sessions.snapshots, waiting, clock)
         self._view = View(host, connection, waiting, self._meter, clock)
         self._ending = Ending(Exit.FAILED if settings.once else Exit.DONE)
         self._positions = Positions()
@@ -146,7 +95,7 @@ class Agent:
 
             pages = {"/metrics": Metrics(self._view).page, "/healthz": self._health}
             yield Listening(address, pages)
-        yield status_socket(self._context.host, self._view.report)
+        yield status_socket(self._host, self._view.report)
 
     def _health(self) -> Page:
         return health_page(self._view.report().unhealthy_reason)
@@ -161,10 +110,9 @@ class Agent:
     async def _close(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING):
-                await self._context.connection.close()
+                await self._sessions.close()
                 if self._spool is not None:
                     await self._spool.close()
-        self._context.lock.close()
 
     def _end(self, desk: Desk[ShipperSettings]) -> float:
         desk.stopping()
@@ -194,21 +142,18 @@ class Agent:
 
     async def _work(self) -> None:
         if self._settings.file == (PATH,):
-            self._spool = await asyncio.to_thread(spool_for, self._context, self._settings)
-            self._view.spool = self._spool
+            self._spool = self._view.spool = await asyncio.to_thread(
+                spool_for, self._settings, self._host, self._sessions.new_file, self._clock
+            )
         if self._patience is not None:
-            await self._require_files()
-            await self._context.connection.once(self._patience)
+            if self._spool is None:  # before the subject is claimed, which ends another agent
+                await asyncio.to_thread(require_files, self._settings.selection)
+            await self._sessions.connection.once(self._patience)
         try:
             await self._ship_to_the_end()
         finally:
             if self._follower is not None:
                 await self._follower.close()
-
-    async def _require_files(self) -> None:
-        """Raise `OperatorError` where there is nothing to ship: before the subject is claimed, which ends another agent."""
-        if self._spool is None:
-            await asyncio.to_thread(require_files, self._settings.selection)
 
     async def _ship_to_the_end(self) -> None:
         """Ship in one session after the other: claim, rebuild the positions, go back to them, and go on."""
@@ -233,7 +178,7 @@ class Agent:
             async with asyncio.timeout(self._patience):
                 return await self._sessions.open(self._positions)
         except TimeoutError:
-            waiting, connection = self._context.waiting, self._context.connection
+            connection, waiting = self._sessions.connection, self._sessions.waiting
             reason = connection.away or waiting.reason or "the broker did not answer"
             raise BrokerAway(f"gave up after {self._patience:g} s: {reason}") from None
 
@@ -250,7 +195,9 @@ class Agent:
         elif before is not None:
             # what comes while the subject is claimed anew came after the start
             selection = replace(selection, from_end=False)
-        self._follower = follower_for(self._context, self._settings, session, selection)
+        self._follower = follower_for(
+            session, self._settings, selection, self._sessions.new_file, self._clock
+        )
         return self._follower
 
     async def _ship(self, session: Session, follower: Follower) -> None:

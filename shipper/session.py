@@ -1,17 +1,21 @@
 """What an agent works with from one claim to the loss of it: its id, where it publishes, the positions, what it reads."""
 
 import asyncio
+import itertools
 import logging
 import os
 import random
+import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from broker.app.exits import OperatorError
 from broker.app.folder import make_folder
-from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
+from broker.client.credentials import verify
 from broker.wire.streams import room_in
+from broker.wire.subjects import inbox_of
 from shipper.expression import Expression
 from shipper.host_lock import HostLock
 from shipper.line_filter import Rules
@@ -23,7 +27,7 @@ from shipper.publish.rounds import NEARBY_SIZE, Round
 from shipper.publish.snapshots import Snapshots
 from shipper.publish.stored import AgentId
 from shipper.publish.subject import HostSubject
-from shipper.publish.waiting import Waiting
+from shipper.publish.waiting import Waiting, reason_of, wrong_credential
 from shipper.settings import ShipperSettings, default_state_dir, round_bytes
 from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import PATH, Spool
@@ -33,11 +37,12 @@ from shipper.tail.paths import Selection
 
 __all__ = [
     "Keeper",
-    "RunContext",
     "Session",
     "Sessions",
+    "connection_for",
     "follower_for",
     "loop_options",
+    "reasons_for",
     "spool_for",
 ]
 
@@ -45,21 +50,29 @@ _SNAPSHOT_EVERY = 60.0  # seconds, of which a random quarter is left out: not al
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RunContext:
-    """What a run of the shipper works with from its start to its end.
+def connection_for(settings: ShipperSettings, host: str) -> Connection:
+    """Return the connection of a host's shipper; answers come to inboxes that its rights can be limited to.
 
-    `tag` is eight random hex digits, `clock` nanoseconds since the epoch; `lock` is held from before the first claim on.
+    Raises `ConfigurationError` when the means of getting in cannot be used.
     """
+    verify(settings.access)
+    inboxes = tuple(dict.fromkeys((inbox_of(host), f"_INBOX_{host}")))
+    return Connection(settings.server, f"logshipper {host}", inboxes, settings.access)
 
-    host: str
-    lock: HostLock
-    connection: Connection
-    snapshots: Snapshots
-    waiting: Waiting
-    tag: str
-    clock: Callable[[], int]
-    new_number: Callable[[], int]
+
+def reasons_for(
+    settings: ShipperSettings, host: str, connection: Connection
+) -> Callable[[Rejected], str]:
+    """Return what says why the broker refuses something to the shipper of a host: a credential may be another host's."""
+    named = str(settings.from_file.get("host", ""))
+
+    def explain(error: Rejected) -> str:
+        mistake = ""
+        if isinstance(error, Denied):
+            mistake = wrong_credential(host, named, error, connection.permissions)
+        return mistake or reason_of(error)
+
+    return explain
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +86,29 @@ class Session:
 
 
 class Sessions:
-    """Opens the sessions of a run, one after the other."""
+    """Opens the sessions of a run, one after the other, with what all of them share.
 
-    def __init__(self, context: RunContext, settings: ShipperSettings) -> None:
-        """Open none yet."""
-        connection, waiting = context.connection, context.waiting
-        self._context = context
+    Another agent of the host that lives on this machine is refused from before the first claim until `close`.
+    """
+
+    def __init__(self, settings: ShipperSettings, host: str, clock: Callable[[], int]) -> None:
+        """Open none yet; `clock` is nanoseconds since the epoch."""
+        self.connection = connection = connection_for(settings, host)
+        self.waiting = waiting = Waiting(reasons_for(settings, host, connection))
+        self.snapshots = Snapshots(connection, host)
         self._settings = settings
-        self._host_subject = HostSubject(connection, context.host, waiting)
-        self._publisher = Publisher(connection, self._host_subject, waiting, settings.compression)
-        self._claimant = Claimant(
-            HostMessages(connection, context.host),
-            context.snapshots,
-            waiting,
-            context.tag,
-            context.clock,
-        )
+        self._lock = HostLock(host)
+        self._run = AgentId.following(None, clock() // 1_000_000, secrets.token_hex(4))
+        self._numbers = itertools.count(1)
+        self._host_subject = HostSubject(connection, host, waiting)
+        messages, tag = HostMessages(connection, host), self._run.tag
+        self._claimant = Claimant(messages, self.snapshots, waiting, tag, clock)
+        kind = Publisher if settings.ack else UnacknowledgedPublisher
+        self._publisher = kind(connection, self._host_subject, waiting, settings.compression)
+
+    def new_file(self) -> str:
+        """Return an id for a file that was never followed."""
+        return f"{self._run}.{next(self._numbers)}"
 
     async def open(self, known: Positions) -> Session:
         """Claim the host's subjects and rebuild the positions; without acknowledgements there is nothing to claim.
@@ -97,36 +117,40 @@ class Sessions:
         the host lives on this machine, `FencedError` when a newer one does anywhere.
         """
         partitions = await self._host_subject.find()
-        is_next = self._claimant.agent is not None
-        lock = self._context.lock
-        (lock.share if self._settings.take_over or is_next else lock.take)(partitions.time)
-        room = room_in((await self._context.connection.client()).max_payload)
-        if not self._settings.ack:
-            return await self._unacknowledged(known, room)
+        is_next = bool(known.files or known.sequence)
+        lock = self._lock.share if self._settings.take_over or is_next else self._lock.take
+        lock(partitions.time)
+        room = room_in((await self.connection.client()).max_payload)
+        publisher = self._publisher
+        if isinstance(publisher, UnacknowledgedPublisher):
+            saved = await self.waiting.until_answered(self.snapshots.read)
+            return Session(self._run, publisher.publish, known if is_next else saved or known, room)
         owned = await self._claimant.claim(self._host_subject.subject, known)
-        self._publisher.begin(owned)
+        publisher.begin(owned)
         logger.info("agent %s ships on %s", owned.agent, owned.subject)
-        return Session(owned.agent, self._publisher.publish, owned.positions, room)
+        return Session(owned.agent, publisher.publish, owned.positions, room)
 
-    async def _unacknowledged(self, known: Positions, room: int) -> Session:
-        context = self._context
-        agent = AgentId.following(None, context.clock() // 1_000_000, context.tag)
-        plain = UnacknowledgedPublisher(
-            context.connection, self._host_subject, context.waiting, self._settings.compression
-        )
-        saved = await context.waiting.until_answered(context.snapshots.read)
-        return Session(agent, plain.publish, known if known.files else saved or known, room)
+    async def close(self) -> None:
+        """Close the connection, and let another agent of the host run here."""
+        try:
+            await self.connection.close()
+        finally:
+            self._lock.close()
 
 
 def follower_for(
-    context: RunContext, settings: ShipperSettings, session: Session, selection: Selection
+    session: Session,
+    settings: ShipperSettings,
+    selection: Selection,
+    new_file: Callable[[], str],
+    clock: Callable[[], int],
 ) -> Follower:
     """Return a follower of a selection that starts at the session's positions, with blocks that the broker takes."""
     return Follower(
         selection,
         session.positions.files.values(),
-        new_id=lambda: f"{session.agent}.{context.new_number()}",
-        clock=context.clock,
+        new_id=new_file,
+        clock=clock,
         block_size=min(NEARBY_SIZE, session.room),
         max_line=min(settings.max_line, session.room),
         grace=settings.grace.total_seconds(),
@@ -137,17 +161,14 @@ def follower_for(
     )
 
 
-def spool_for(context: RunContext, settings: ShipperSettings) -> Spool:
+def spool_for(
+    settings: ShipperSettings, host: str, new_file: Callable[[], str], clock: Callable[[], int]
+) -> Spool:
     """Return the spool of standard input; raises `OperatorError` where it cannot be kept."""
     path = settings.state_dir or default_state_dir(os.environ, Path.home())
-    run = AgentId.following(None, context.clock() // 1_000_000, context.tag)
     try:
         with make_folder(path, 0o700) as folder:
-            return Spool(
-                folder.make(context.host, 0o700),
-                lambda: f"{run}.{context.new_number()}",
-                context.clock,
-            )
+            return Spool(folder.make(host, 0o700), new_file, clock)
     except OSError as error:
         raise OperatorError(
             f"cannot spool standard input: {error.filename}: {error.strerror}; check --state-dir"

@@ -25,7 +25,7 @@ from shipper.settings import Compression
 __all__ = ["Publisher", "SessionLost", "UnacknowledgedPublisher"]
 
 _NEXT_TRY = 0.01  # seconds, while another write of the subject is under way
-_MOST_TRIES = 300  # before it is said who that may be; each round that is stored makes up for one
+_MOST_TRIES = 300  # before that is logged, and longer waited for
 _LAST = re.compile(r"wrong last sequence: (\d+)")
 _MESSAGE_TOO_LARGE = 10054
 _LEAST_ROOM = 1024
@@ -54,8 +54,9 @@ class Publisher:
         self._answers = Answers(connection)
         self._subject = ""
         self._last = 0
-        self._held_up = 0  # how often another write was under way
-        self._is_naming_told = False
+        self._tries = (
+            0  # how often another write was under way since the last round that was stored
+        )
         self._largest: int | None = None
 
     def begin(self, owned: Ownership) -> None:
@@ -94,15 +95,17 @@ class Publisher:
         headers = round_.headers | {EXPECTED_SEQUENCE: str(self._last)}
         answer = await self._answers.ask(self._subject, round_.payload, headers)
         sequence = stored_at(answer_of(answer))
-        self._held_up = max(0, self._held_up - 1)
+        self._tries = 0
         fault("stored")
         return sequence
 
     async def _refused(self, error: Rejected, size: int) -> None:
         if error.is_wrong_sequence:
             raise SessionLost(self._reason(error)) from None
-        if error.is_write_under_way:
-            await self._try_soon()
+        if error.is_write_under_way and self._tries < _MOST_TRIES:
+            # nothing was stored, and it is over at once; was it this round, sent before, the next try is refused as stored
+            self._tries += 1
+            await asyncio.sleep(_NEXT_TRY * random.uniform(0.5, 1.5))
             return
         if error.error == _MESSAGE_TOO_LARGE:
             if size <= _LEAST_ROOM:
@@ -128,22 +131,6 @@ class Publisher:
             )
         now = f", but at {found[1]}" if found else ""
         return f"{self._subject} does not end at sequence {self._last} any more{now}"
-
-    async def _try_soon(self) -> None:
-        """Wait a moment where another write of the subject is under way: nothing was stored, and it is over at once.
-
-        If it is this round, sent before, the next try is refused as stored. Whoever only names the subject, in a
-        header of a message to another one, must cost no more than that moment.
-        """
-        self._held_up += 1
-        if self._held_up >= _MOST_TRIES and not self._is_naming_told:
-            self._is_naming_told = True
-            logger.warning(
-                "the broker says time and again that another write of %s is under way: another client may be naming "
-                "this subject in Nats-Expected-Last-Subject-Sequence-Subject; find that client, and stop it",
-                self._subject,
-            )
-        await asyncio.sleep(_NEXT_TRY * random.uniform(0.5, 1.5))
 
     async def _fitting(self, round_: Round) -> list[Round]:
         room = room_in((await self._connection.client()).max_payload)

@@ -68,6 +68,11 @@ def reason_of(error: Rejected) -> str:
             "the stream or its buckets are not there, or have no leader yet, or the stream does not take this host's "
             "partition; run `logbroker apply`"
         )
+    if error.is_write_under_way:
+        return (
+            "another write of this host's subject is under way time and again: another client may be naming it in "
+            "Nats-Expected-Last-Subject-Sequence-Subject; find that client, and stop it"
+        )
     return f"the broker refuses: {error}"
 
 

@@ -14,9 +14,9 @@ from broker.app.sizes import format_size
 from broker.client.bucket import read
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.streams import POSITIONS_BUCKET, positions_key
-from shipper.agent import connection_for, reasons_for
 from shipper.positions import Cursor, Positions, PositionsUnreadable
 from shipper.publish.messages import HostMessages
+from shipper.session import connection_for, reasons_for
 from shipper.settings import ShipperSettings
 from shipper.status.report import FileReport, HostReport, rfc3339
 

@@ -242,7 +242,7 @@ class Tailer:
         again.suspect = self.suspect or not is_same
         if again.offset < self._begin:
             again.skip_hole(self._begin)
-        again.stir(now)
+        again.mark_changed(now)
         return again
 
     def request(
