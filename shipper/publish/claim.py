@@ -71,6 +71,9 @@ class Claimant:
         fault("claimed")
         claim = max(claim, await self._claim_elsewhere(subject, agent, claim))
         saved = await self._snapshots.read() or Positions()
+        rival = AgentId.parse(saved.agent)
+        if self._is_open and rival is not None and rival > agent:
+            raise fenced_by(rival, "by its snapshot")  # its messages may have been purged
         known = known if known.sequence else saved
         rebuilt = await self._messages.rebuild(known, str(agent))
         fault("rebuilt")

@@ -123,6 +123,20 @@ async def test_a_newer_agent_that_came_before_the_late_claim_wins(
     assert lines_of(await stream()) == []
 
 
+async def test_a_newer_agent_is_known_although_its_messages_were_purged(
+    connection: Connection, make_round: Make, stream: Stream
+) -> None:
+    older = await PublishingAgent(connection).open()
+    newer = await PublishingAgent(connection, "bbbbbbbb").open()
+    await connection.api("STREAM.PURGE.LOGS")
+
+    with pytest.raises(FencedError, match=str(newer.agent)):
+        await older.publish(round_of(make_round, older.agent, 1))
+    await newer.publish(r := round_of(make_round, newer.agent, 1))
+
+    assert lines_of(await stream()) == [r.payload]
+
+
 async def test_an_agent_whose_clock_ran_ahead_is_followed_and_one_that_comes_later_ends_us(
     connection: Connection, web01: Subject, make_round: Make
 ) -> None:
