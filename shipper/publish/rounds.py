@@ -12,6 +12,7 @@ import zstandard
 from broker.wire.message import (
     MAX_LINES_BYTES,
     MAX_SPANS_BYTES,
+    Identity,
     Origin,
     Section,
     Span,
@@ -21,6 +22,7 @@ from broker.wire.message import (
     split,
 )
 from shipper.settings import Compression
+from shipper.tail.identity import TAIL_BYTES, fingerprint
 from shipper.tail.reader import Block
 
 __all__ = [
@@ -141,8 +143,7 @@ def make(blocks: Sequence[Block], agent: str, compression: Compression) -> Round
 def fitting(round_: Round, most: int, compression: Compression) -> list[Round]:
     """Return a round as rounds whose payloads have at most `most` bytes, as a broker takes them; mostly the round itself.
 
-    It is halved until that is so, behind a line where there is more than one. The file of a section that is cut is not
-    recognised at that place: should only a first part be stored, its lines are sent again, and dropped by the receiver.
+    It is halved until that is so, behind a line where there is more than one.
     """
     if len(round_.payload) <= most:
         return [round_]
@@ -204,7 +205,7 @@ def _parts(section: Section, run: bytes, inside: int) -> tuple[Section, Section]
         span=Span(span.file, span.start, place),
         size=inside,
         lines=newlines,
-        identity=None,
+        identity=_identity_at(section, run, inside),
     )
     behind = replace(
         section,
@@ -213,6 +214,15 @@ def _parts(section: Section, run: bytes, inside: int) -> tuple[Section, Section]
         lines=section.lines - newlines,
     )
     return before, behind
+
+
+def _identity_at(section: Section, run: bytes, inside: int) -> Identity | None:
+    """Return what recognises the file inside a section; None where that cannot be told: then these lines may be sent again."""
+    identity = section.identity
+    if identity is None or section.filtered or identity.head_length > section.span.start + inside:
+        return None
+    tail = run[max(0, inside - TAIL_BYTES) : inside]
+    return replace(identity, tail_length=len(tail), tail_hash=fingerprint(tail))
 
 
 def _half(round_: Round, sections: Sequence[Section], lines: bytes, mode: Compression) -> Round:

@@ -16,6 +16,7 @@ from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import CONFIG_BUCKET
 from broker.wire.subjects import Subject
+from shipper.publish.publisher import SessionLost
 from shipper.publish.rounds import Round, make
 from shipper.settings import Compression
 from shipper.tail.reader import Block
@@ -181,24 +182,21 @@ async def test_parts_of_a_divided_round_whose_acknowledgements_were_lost_are_sto
     config = (await connection.api("STREAM.INFO.LOGS"))["config"]
     await connection.api("STREAM.UPDATE.LOGS", {**config, "max_msg_size": 50_000})
     far = Connection([line.url], "test")
-    publisher = await PublishingAgent(far).open()
-    agent = str(publisher.agent)
+    agent = await PublishingAgent(far).open()
     lines = b"".join(b"%099d\n" % number for number in range(4000))
+    await agent.publish(make_round(str(agent.agent), 0, lines[:200_000]))  # divided from now on
 
-    async def lose_answers() -> None:
-        while True:
-            line.cut_after = b'"seq":'
-            await asyncio.sleep(0.01)
-
-    losing = asyncio.create_task(lose_answers())
-    publishing = asyncio.create_task(publisher.publish(make_round(agent, 0, lines)))
-    while line.seen < 2:  # noqa: ASYNC110 - the line sets no event
-        await asyncio.sleep(0.01)
-    losing.cancel()
-    line.cut_after = b""
-    await publishing
+    while (position := agent.positions.files["f1"].offset) < len(lines):
+        line.cut_after = b'"seq"' if line.seen < 3 else b""
+        try:
+            await agent.publisher.publish(make_round(str(agent.agent), position, lines[position:]))
+        except SessionLost:
+            await agent.open()
+        else:
+            break
     await far.close()
 
+    assert line.seen == 3
     assert b"".join(message.lines for message in await stream()) == lines
 
 

@@ -22,10 +22,12 @@ from broker.wire.message import (
 )
 from shipper.positions import Positions
 from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, Round, cut, fitting, make, next_size
+from shipper.tail.identity import fingerprint
 from shipper.tail.reader import Block
 
 AGENT = "1-aaaaaaaa"
 IDENTITY = Identity(7, 4, "ab", 4, "cd")
+LATE = Identity(7, 1024, "ab", 64, "cd")
 MIB = 1024 * 1024
 
 
@@ -237,16 +239,24 @@ def test_a_divided_round_keeps_every_byte_in_order_and_every_span(
     assert all_ends([part.origin for part in parts]) == all_ends([whole.origin])
 
 
-@given(runs(), st.integers(1, 40))
-def test_a_part_of_a_section_is_recognised_only_at_its_true_end(
-    blocks: list[Block], most: int
-) -> None:
-    whole = make(blocks, AGENT, "none")
-    ends = {(one.span.file, one.span.end) for one in whole.origin.sections}
+def test_a_part_of_a_section_is_recognised_at_its_end_where_that_is_known() -> None:
+    lines = b"".join(b"line %d\n" % number for number in range(1000))
+    known, left_out = block(2000, lines), block(2000, lines, "b", filtered=7)
+    early = block(0, lines, "c")
 
-    for part in fitting(whole, most, "none"):
-        for section in part.origin.sections:
-            assert section.identity is None or (section.span.file, section.span.end) in ends
+    ends = {
+        section.span.end: section.identity
+        for part in fitting(make([known], AGENT, "none"), 1000, "none")
+        for section in part.origin.sections
+    }
+
+    for end, identity in ends.items():
+        tail = lines[: end - 2000][-64:]
+        expected = replace(IDENTITY, tail_length=64, tail_hash=fingerprint(tail))
+        assert identity == (IDENTITY if end == 2000 + len(lines) else expected)
+    for other in (left_out, replace(early, section=replace(early.section, identity=LATE))):
+        (first, *_) = fitting(make([other], AGENT, "none"), 1000, "none")
+        assert first.origin.sections[0].identity is None
 
 
 def test_a_round_is_divided_behind_lines_and_a_line_only_where_it_is_longer_than_the_limit() -> (
