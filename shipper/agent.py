@@ -82,14 +82,14 @@ class Agent:
         desk.hear_hang_ups()
         try:
             async with self._ending.limit:
-                await desk.attend(self._work(), self._beside())
+                await desk.attend(self._work(), self._background())
         except TimeoutError:
             self._end_early()
         finally:
             desk.hear_no_hang_ups()
             await self._close()
 
-    def _beside(self) -> Iterator[AbstractAsyncContextManager[object]]:
+    def _background(self) -> Iterator[AbstractAsyncContextManager[object]]:
         if address := self._settings.listen:
             from shipper.status.metrics import Metrics  # a library that nobody else needs
 
@@ -101,7 +101,7 @@ class Agent:
         return health_page(self._view.report().unhealthy_reason)
 
     async def work(self) -> None:
-        """Ship as `run` does and tell nobody of it; whoever wants its end cancels it."""
+        """Ship as `run` does, without a service manager, status or signals; it ends when it is cancelled."""
         try:
             await self._work()
         finally:
@@ -117,9 +117,9 @@ class Agent:
     def _end(self, desk: Desk[ShipperSettings]) -> float:
         desk.stopping()
         shipping = self._view.shipping
-        flying = shipping is not None and shipping.is_in_flight
+        is_in_flight = shipping is not None and shipping.is_in_flight
         # a broker that is away or full now will not be back in time
-        return _LANDING if flying and not self._view.waiting_for else _READING
+        return _LANDING if is_in_flight and not self._view.waiting_for else _READING
 
     def _end_early(self) -> None:
         spool = self._spool

@@ -77,12 +77,12 @@ def reasons_for(
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What one claim gives; `room` is how large a payload the broker takes, in bytes."""
+    """What one claim gives; `max_payload` is what the broker takes at a time, in bytes."""
 
     agent: AgentId
     publish: Callable[[Round], Awaitable[int]]
     positions: Positions
-    room: int
+    max_payload: int
 
 
 class Sessions:
@@ -120,15 +120,17 @@ class Sessions:
         is_next = bool(known.files or known.sequence)
         lock = self._lock.share if self._settings.take_over or is_next else self._lock.take
         lock(partitions.time)
-        room = room_in((await self.connection.client()).max_payload)
+        max_payload = room_in((await self.connection.client()).max_payload)
         publisher = self._publisher
         if isinstance(publisher, UnacknowledgedPublisher):
             saved = await self.waiting.until_answered(self.snapshots.read)
-            return Session(self._run, publisher.publish, known if is_next else saved or known, room)
+            return Session(
+                self._run, publisher.publish, known if is_next else saved or known, max_payload
+            )
         owned = await self._claimant.claim(self._host_subject.subject, known)
         publisher.begin(owned)
         logger.info("agent %s ships on %s", owned.agent, owned.subject)
-        return Session(owned.agent, publisher.publish, owned.positions, room)
+        return Session(owned.agent, publisher.publish, owned.positions, max_payload)
 
     async def close(self) -> None:
         """Close the connection, and let another agent of the host run here."""
@@ -151,8 +153,8 @@ def follower_for(
         session.positions.files.values(),
         new_id=new_file,
         clock=clock,
-        block_size=min(NEARBY_SIZE, session.room),
-        max_line=min(settings.max_line, session.room),
+        block_size=min(NEARBY_SIZE, session.max_payload),
+        max_line=min(settings.max_line, session.max_payload),
         grace=settings.grace.total_seconds(),
         hold=settings.hold_deleted.total_seconds(),
         open_files=most_open_files(),

@@ -28,7 +28,7 @@ _NEXT_TRY = 0.01  # seconds, while another write of the subject is under way
 _MOST_TRIES = 300  # before that is logged, and longer waited for
 _LAST = re.compile(r"wrong last sequence: (\d+)")
 _MESSAGE_TOO_LARGE = 10054
-_LEAST_ROOM = 1024
+_LEAST_PAYLOAD = 1024
 logger = logging.getLogger(__name__)
 
 
@@ -108,7 +108,7 @@ class Publisher:
             await asyncio.sleep(_NEXT_TRY * random.uniform(0.5, 1.5))
             return
         if error.error == _MESSAGE_TOO_LARGE:
-            if size <= _LEAST_ROOM:
+            if size <= _LEAST_PAYLOAD:
                 raise ConfigurationError(
                     f"the stream refuses a message of {size} bytes: {error}; raise its max_msg_size"
                 ) from None
@@ -133,12 +133,12 @@ class Publisher:
         return f"{self._subject} does not end at sequence {self._last} any more{now}"
 
     async def _fitting(self, round_: Round) -> list[Round]:
-        room = room_in((await self._connection.client()).max_payload)
-        if room < _LEAST_ROOM:
+        most = room_in((await self._connection.client()).max_payload)
+        if most < _LEAST_PAYLOAD:
             raise ConfigurationError(
-                f"the broker takes {room} bytes at a time, too few for a round; raise its max_payload"
+                f"the broker takes {most} bytes at a time, too few for a round; raise its max_payload"
             )
-        return await _divided(round_, min(room, self._largest or room), self._compression)
+        return await _divided(round_, min(most, self._largest or most), self._compression)
 
 
 class UnacknowledgedPublisher:

@@ -127,9 +127,9 @@ class Waiting:
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
     def over(self) -> None:
-        """Say that it goes on, if it had stopped."""
+        """Log that the broker is not waited for any more, if it was."""
         if self.reason:
-            logger.info("going on")
+            logger.info("resumed")
         self.reason, self.since, self._pause = "", None, _FIRST_PAUSE
 
 

@@ -194,7 +194,7 @@ async def test_a_full_stream_is_waited_for_and_goes_on_in_order(
 
     assert lines_of(await stream()) == [r.payload for r in rounds]
     assert len([m for m in caplog.messages if "full" in m]) == 1
-    assert [m for m in caplog.messages if "going on" in m]
+    assert [m for m in caplog.messages if "resumed" in m]
 
 
 async def test_unacknowledged_rounds_reach_the_stream_too(

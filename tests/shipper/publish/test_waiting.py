@@ -22,7 +22,7 @@ async def test_nobody_listening_is_said_only_when_it_lasts(
         waiting.over()
 
     assert quiet == []
-    assert caplog.messages == ["waiting: nobody listens", "going on"]
+    assert caplog.messages == ["waiting: nobody listens", "resumed"]
     assert waiting.retries == {Cause.MISSING: 4}
 
 
@@ -53,5 +53,5 @@ async def test_it_asks_until_there_is_an_answer_and_waits_for_nothing_then(
 
     assert caplog.messages[0] == "waiting: the broker did not answer: cut"
     assert "full" in caplog.messages[1]
-    assert caplog.messages[2:] == ["going on"]
+    assert caplog.messages[2:] == ["resumed"]
     assert (waiting.reason, waiting.since) == ("", None)
