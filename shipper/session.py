@@ -212,7 +212,6 @@ class Keeper:
         self._clock = clock
         self._every = every
         self._complained = False
-        self._writing = asyncio.Lock()
 
     async def run(self, shipping: Shipping) -> None:
         """Write until cancelled."""
@@ -225,12 +224,12 @@ class Keeper:
 
     async def save(self, positions: Positions) -> None:
         """Return once the broker has the positions, however long that takes."""
-        await self._waiting.until_answered(lambda: self._write(positions))
+        await self._waiting.until_answered(lambda: self._snapshots.write(positions))
 
     async def try_save(self, positions: Positions) -> None:
         """Write the positions now if the broker takes them."""
         try:
-            await self._write(positions)
+            await self._snapshots.write(positions)
         except (ConnectionLost, Rejected) as error:
             if not self._complained:
                 logger.warning(
@@ -240,10 +239,6 @@ class Keeper:
             self._complained = True
         else:
             self._complained = False
-
-    async def _write(self, positions: Positions) -> None:
-        async with self._writing:
-            await self._snapshots.write(positions)
 
     async def _forget(self, shipping: Shipping) -> None:
         old = shipping.positions.forgettable(shipping.following(), self._clock())

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
 from nats.aio.client import Client
 
@@ -13,10 +12,8 @@ __all__ = ["Answers", "patience_for", "send"]
 
 _LEAST_PATIENCE = 30.0  # seconds
 _SLOWEST = 20_000  # bytes a second, of a line that still takes a round
-_SOON = 0.3  # seconds in which answers mostly come
 _LEAST_DUE = 1.5  # seconds for an answer by a server of several, once it has read a round
 _MOST_DUE = 30.0  # seconds; it grows with every answer that is late
-_LONGEST = 600  # seconds; who waits for it gives up before
 
 
 def patience_for(size: int) -> float:
@@ -60,10 +57,10 @@ class Answers:
         fault("sending")
         await send(self._connection, subject, payload, self._reply, headers)
         fault("sent")
+        patience = patience_for(len(payload))
         began = asyncio.get_running_loop().time()
         try:
-            waiting = self._wait(client, answer)
-            await self._connection.guard(waiting, patience_for(len(payload)), subject)
+            await self._connection.guard(self._wait(client, answer, patience), patience, subject)
         except (ConnectionLost, Rejected) as error:
             self._connection.judge(asyncio.get_running_loop().time() - began, error)
             raise
@@ -81,9 +78,11 @@ class Answers:
         self._reply = f"{self._inbox}.{self._number}"
         return client
 
-    async def _wait(self, client: Client, answer: "asyncio.Future[bytes]") -> None:
-        if self._connection.has_choice and not (await asyncio.wait({answer}, timeout=_SOON))[0]:
-            await _until_read(client, answer)
+    async def _wait(self, client: Client, answer: "asyncio.Future[bytes]", patience: float) -> None:
+        if self._connection.has_choice:
+            await client.flush(
+                int(patience)
+            )  # the server has read it all, however slow the line is
             await asyncio.wait({answer}, timeout=self._due)
             if not answer.done():
                 late, self._due = self._due, min(2 * self._due, _MOST_DUE)
@@ -98,20 +97,3 @@ class Answers:
             answer.set_exception(Rejected(503, 0, "nobody listens there"))
         else:
             answer.set_result(message.data)
-
-
-async def _until_read(client: Client, answer: "asyncio.Future[bytes]") -> None:
-    """Return when the server has read all that it was sent, however slow the line is, or has answered."""
-    read: asyncio.Future[None] = asyncio.ensure_future(client.flush(_LONGEST))
-    either: set[asyncio.Future[Any]] = {answer, read}
-    try:
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        read.add_done_callback(_look)
-        read.cancel()
-
-
-def _look(read: "asyncio.Future[None]") -> None:
-    """Look at how it ended, of which the line's own end tells as well."""
-    if not read.cancelled():
-        read.exception()

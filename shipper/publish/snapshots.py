@@ -3,6 +3,7 @@
 It holds what headers of the stream need not be read for again, and what they cannot tell.
 """
 
+import asyncio
 import logging
 
 from broker.app.faults import fault
@@ -19,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Snapshots:
-    """The snapshot of one host, as one agent reads and writes it; one call at a time."""
+    """The snapshot of one host, as one agent reads and writes it."""
 
     def __init__(self, connection: Connection, host: str) -> None:
         """Remember the host; nothing is asked before `read`."""
@@ -27,6 +28,7 @@ class Snapshots:
         self._key = positions_key(host)
         self._revision = 0
         self._written: Positions | None = None
+        self._writing = asyncio.Lock()
 
     async def read(self) -> Positions | None:
         """Return the positions of the snapshot; None where there is none, or where it cannot be read, which is logged.
@@ -59,16 +61,21 @@ class Snapshots:
 
         Raises `FencedError` where a newer agent wrote before, `Rejected`, `ConnectionLost`: then they may be written or not.
         """
-        if positions is self._written:
-            return
-        try:
-            await self._write(positions)
-        except Conflict:
-            found = await self.read()
-            own, rival = AgentId.parse(positions.agent), AgentId.parse(found.agent if found else "")
-            if own is not None and rival is not None and rival > own:
-                raise fenced_by(rival, f"{POSITIONS_BUCKET}/{self._key}") from None
-            await self.begin(positions)  # an older agent's came late, or our own was not heard of
+        async with self._writing:
+            if positions is self._written:
+                return
+            try:
+                await self._write(positions)
+            except Conflict:
+                self._require_older(await self.read(), positions)
+                await self.begin(
+                    positions
+                )  # an older agent's came late, or our own was not heard of
+
+    def _require_older(self, found: Positions | None, positions: Positions) -> None:
+        own, rival = AgentId.parse(positions.agent), AgentId.parse(found.agent if found else "")
+        if own is not None and rival is not None and rival > own:
+            raise fenced_by(rival, f"{POSITIONS_BUCKET}/{self._key}")
 
     async def _write(self, positions: Positions) -> None:
         value = positions.encode()
