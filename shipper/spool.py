@@ -1,9 +1,10 @@
 """Keeps standard input in files until it is acknowledged; the follower reads one after the other, as it reads any file.
 
-    descriptor ──fill──▶ <state-dir>/<host>/stdin-<number>-<file id> ──follower──▶ … ──acknowledged──▶ removed
+    standard input ──▶ <state-dir>/<host>/stdin-<number>-<file id> ──follower──▶ … ──acknowledged──▶ removed
 
-A segment is named by its file id, so its position is found whatever it holds. What was written survives the end of
-the process, not that of the machine: nothing is synced.
+A segment is named by its file id, so its position is found whatever it holds. The kernel copies from a pipe (splice(2)):
+whenever the process is killed, each byte is in the pipe or in a segment. A segment survives the end of the process, not
+that of the machine: nothing is synced.
 """
 
 import asyncio
@@ -16,7 +17,6 @@ import re
 import select
 import stat
 import threading
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -32,14 +32,14 @@ from shipper.tail.paths import Selection
 __all__ = ["PATH", "Spool"]
 
 PATH = "-"
-"""What stands for standard input among the files, and in headers."""
+"""The path of standard input in settings and headers."""
 
 _SEGMENT = 16 * 1024 * 1024
-"""Bytes; what is acknowledged keeps its place on disk until all of its segment is."""
+"""Bytes; what is acknowledged keeps its space on disk until all of its segment is."""
 _MOST = 256 * 1024 * 1024
 """Bytes: minutes of a busy host without a broker, and little for a disk."""
-_CHUNK = 64 * 1024  # bytes read at a time: all that a pipe holds
-_SPLICED = 1024 * 1024  # bytes that the kernel copies at a time
+_CHUNK = 64 * 1024  # bytes: what a pipe holds
+_BY_THE_BYTE = 256 * 1024  # bytes: a fifth of a second at most for each segment
 _PAUSE = 0.01  # seconds after a small read: a line at a time would cost a core
 _RETRY = 1.0  # seconds
 _PATIENCE = 300  # milliseconds that a stop may have to wait for a thread that waits for the writer
@@ -54,7 +54,8 @@ class _Segment:
     name: str
     file: str
     descriptor: int
-    size: int
+    size: int = 0
+    acknowledged: int = 0
     is_closed: bool = False
 
     def ends(self) -> bool:
@@ -91,11 +92,9 @@ class Spool:
         self._segment_size = segment_size
         self._most = most
         self._number = 0
-        self._segments: deque[_Segment] = deque()
-        self._done: deque[_Segment] = deque()
+        self._segments: list[_Segment] = []
         self._unwritten = b""
         self._is_over = False
-        self._acknowledged = 0
         self._disk = threading.Lock()
         self._take_up()
 
@@ -112,28 +111,32 @@ class Spool:
     @property
     def behind(self) -> int:
         """Bytes that are kept and not acknowledged."""
-        return sum(segment.size for segment in self._segments) - self._acknowledged
+        return sum(segment.size - segment.acknowledged for segment in self._segments)
 
     @property
     def ahead(self) -> int:
         """Bytes behind the segment that is read now."""
-        return sum(segment.size for segment in list(self._segments)[1:])
+        return sum(segment.size for segment in self._segments[1:])
 
     async def run(self, follower: Follower, shipping: Shipping) -> None:
         """Copy the input, and have it followed, until its end is acknowledged; raises `OperatorError` when reading fails."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._fill(shipping.moved))
-            await self._lead(follower, shipping)
+            await self._follow(follower, shipping)
 
     async def close(self) -> None:
-        """Let go of the files; what is not acknowledged stays for the next run."""
+        """Close the files; what is not acknowledged stays for the next run."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
         with self._disk:
-            for segment in (*self._segments, *self._done):
+            for segment in self._segments:
                 os.close(segment.descriptor)
             self._folder.close()
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._is_over and not self._unwritten
 
     async def _fill(self, moved: asyncio.Event) -> None:
         while not self._has_ended:
@@ -143,36 +146,38 @@ class Spool:
             try:
                 copied = await asyncio.to_thread(self._copy)
             except OSError as error:
-                self._tell(f"cannot write {error.filename}: {error.strerror}")
+                self._report(f"cannot write {error.filename}: {error.strerror}")
                 await asyncio.sleep(_RETRY)
                 continue
-            self._tell("")
+            self._report("")
             moved.set()
             if copied < _CHUNK // 2:
                 await asyncio.sleep(_PAUSE)
 
-    async def _lead(self, follower: Follower, shipping: Shipping) -> None:
-        while (segment := await self._first(shipping.moved)) is not None:
-            if not self._is_acknowledged(segment, shipping):
-                cursor = await asyncio.to_thread(self._cursor, segment, shipping)
-                await follower.turn_to(self._selection(segment), cursor)
-            await asyncio.to_thread(self._remove_done)  # nobody looks for them any more
+    async def _follow(self, follower: Follower, shipping: Shipping) -> None:
+        while (segment := await self._next(shipping)) is not None:
+            cursor = await asyncio.to_thread(self._cursor, segment, shipping)
+            await follower.turn_to(Selection.of([glob.escape(self._path(segment))]), cursor)
+            # the follower would say of a segment that it follows that it is gone
+            await asyncio.to_thread(self._remove_before, segment)
             while not self._is_acknowledged(segment, shipping):
                 await _wait(shipping.moved)
-            self._acknowledged = 0
-            self._done.append(self._segments.popleft())
-        await asyncio.to_thread(self._remove_done)
+        await asyncio.to_thread(self._remove_before, None)
 
-    async def _first(self, moved: asyncio.Event) -> _Segment | None:
-        # what is empty yet has nothing to be recognised by
-        while not (self._has_ended or (self._segments and self._segments[0].size)):
-            await _wait(moved)
-        return self._segments[0] if self._segments else None
+    async def _next(self, shipping: Shipping) -> _Segment | None:
+        """Return the first segment that is not acknowledged; an empty one has nothing yet to be recognised by."""
+        while True:
+            left = [s for s in self._segments if not self._is_acknowledged(s, shipping)]
+            if left and left[0].size:
+                return left[0]
+            if self._has_ended:
+                return None
+            await _wait(shipping.moved)
 
     def _is_acknowledged(self, segment: _Segment, shipping: Shipping) -> bool:
-        self._acknowledged = shipping.position(segment.file)
+        segment.acknowledged = shipping.position(segment.file)
         is_closed = segment.is_closed or self._has_ended
-        return is_closed and self._acknowledged >= segment.size
+        return is_closed and segment.acknowledged >= segment.size
 
     def _cursor(self, segment: _Segment, shipping: Shipping) -> Cursor:
         inode = os.fstat(segment.descriptor).st_ino
@@ -181,61 +186,59 @@ class Spool:
         head = os.pread(segment.descriptor, HEAD_BYTES, 0)
         return Cursor(segment.file, PATH, 0, identify(inode, head, b""), self._clock())
 
-    def _selection(self, segment: _Segment) -> Selection:
-        return Selection.of([glob.escape(self._path(segment))])
-
-    def _remove_done(self) -> None:
+    def _remove_before(self, segment: _Segment | None) -> None:
         with self._disk:
-            while self._done:
-                segment = self._done.popleft()
+            while self._segments and self._segments[0] is not segment:
+                done = self._segments.pop(0)
                 with suppress(OSError):  # the next run removes it
-                    self._folder.remove(segment.name)
-                os.close(segment.descriptor)
-
-    @property
-    def _last(self) -> _Segment | None:
-        return self._segments[-1] if self._segments else None
-
-    @property
-    def _has_ended(self) -> bool:
-        return self._is_over and not self._unwritten
+                    self._folder.remove(done.name)
+                os.close(done.descriptor)
 
     def _copy(self) -> int:
         """Copy what can be read soon, and return how many bytes; raises OSError when the disk takes no more, and `OperatorError`."""
         with self._disk:  # a copying that was cancelled goes on to its end
             if not (self._unwritten or self._ready.poll(_PATIENCE)):
                 return 0
-            if not self._unwritten:
-                if spliced := self._splice():
-                    return spliced
-                self._unwritten = self._read()
-            copied = len(self._unwritten)
-            while self._unwritten:
-                self._append()
+            copied = size = self._move()
+            while size and copied < _CHUNK and self._ready.poll(0):
+                size = self._move()
+                copied += size
             return copied
 
-    def _splice(self) -> int:
-        """Have the kernel copy from a pipe: killed at any point, each byte is in the pipe or on the disk; 0 where it cannot."""
+    def _move(self) -> int:
+        """Move bytes from the input to a segment; none at the end."""
+        segment = self._open()
+        # a full segment closes where its last line ends, so that one is copied by the byte, unless it is very long
+        over = segment.size - self._segment_size
+        most = -over if over < 0 else 1 if over < _BY_THE_BYTE else _CHUNK
+        try:
+            size = 0 if self._unwritten else self._splice(segment, most)
+            if not size:
+                self._unwritten = self._unwritten or self._read(most)
+                size = os.pwrite(segment.descriptor, self._unwritten, segment.size)
+                self._unwritten = self._unwritten[size:]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._path(segment)) from None
+        segment.size += size
+        segment.is_closed = segment.size >= self._segment_size and segment.ends()
+        return size
+
+    def _splice(self, segment: _Segment, most: int) -> int:
+        """Have the kernel copy from a pipe, and return how many bytes; 0 where it cannot."""
         if not self._is_pipe:
             return 0
-        segment = self._open()
-        room = min(_SPLICED, self._segment_size - segment.size)
-        if room <= 0:
-            return 0  # its last line is to be cut
         try:
-            spliced = os.splice(self._input, segment.descriptor, room, offset_dst=segment.size)
+            return os.splice(self._input, segment.descriptor, most, offset_dst=segment.size)
         except OSError as error:
             if error.errno not in {errno.EINVAL, errno.ENOSYS, errno.EAGAIN}:
-                raise OSError(error.errno, error.strerror, self._path(segment)) from None
+                raise
             # another file system, or kernel, may not know how
             self._is_pipe = error.errno == errno.EAGAIN
             return 0
-        segment.size += spliced
-        return spliced
 
-    def _read(self) -> bytes:
+    def _read(self, most: int) -> bytes:
         try:
-            data = os.read(self._input, _CHUNK)
+            data = os.read(self._input, min(most, _CHUNK))
         except BlockingIOError:
             return b""
         except OSError as error:
@@ -243,42 +246,22 @@ class Spool:
         if data:
             return data
         self._is_over = True
-        last = self._last
-        return b"" if last is None or last.is_closed or last.ends() else b"\n"
-
-    def _append(self) -> None:
-        segment = self._open()
-        last = max(0, self._segment_size - segment.size - 1)
-        end = self._unwritten.find(b"\n", last) + 1 or len(self._unwritten)
-        try:
-            written = os.pwrite(segment.descriptor, self._unwritten[:end], segment.size)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, self._path(segment)) from None
-        segment.size += written
-        self._unwritten = self._unwritten[written:]
+        return b"" if self._segments[-1].ends() else b"\n"
 
     def _path(self, segment: _Segment) -> str:
         return str(self._folder.path / segment.name)
 
     def _open(self) -> _Segment:
-        last = self._last
-        if last is None or last.is_closed:
-            return self._make()
-        if last.size < self._segment_size or not last.ends():
-            return last
-        made = self._make()
-        last.is_closed = True  # only now: whoever follows it goes on to the next
-        return made
-
-    def _make(self) -> _Segment:
+        """Return the last segment, or another one if it is closed."""
+        if self._segments and not self._segments[-1].is_closed:
+            return self._segments[-1]
         file = self._new_id()
         name = f"stdin-{self._number + 1:08}-{file}"
         descriptor = self._folder.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         self._number += 1
-        segment = _Segment(name, file, descriptor, 0)
-        self._segments.append(segment)
-        return segment
+        self._segments.append(_Segment(name, file, descriptor))
+        return self._segments[-1]
 
     def _take_up(self) -> None:
         found = [match for name in self._folder.names() if (match := _NAME.fullmatch(name))]
@@ -292,7 +275,7 @@ class Spool:
                 continue  # another shipper, which is about to end, or ships to another broker
             size = os.fstat(descriptor).st_size
             segment = _Segment(match[0], match[2], descriptor, size, is_closed=True)
-            (self._segments if size else self._done).append(segment)
+            self._segments.append(segment)
         for segment in [one for one in self._segments if not one.ends()]:
             # a run was killed or stopped there: that was the end of its input
             if segment is self._segments[-1]:
@@ -300,7 +283,7 @@ class Spool:
             else:
                 segment.size += os.pwrite(segment.descriptor, b"\n", segment.size)
 
-    def _tell(self, trouble: str) -> None:
+    def _report(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:
             logger.warning("%s; standard input waits until that works", trouble)
         elif self.trouble and not trouble:

@@ -4,6 +4,9 @@ import asyncio
 import itertools
 import os
 import random
+import select
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -12,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.processes import wait_until
 from broker.app.configuration import load
 from broker.app.exits import OperatorError, leading
 from broker.app.folder import make_folder
@@ -27,6 +31,8 @@ from shipper.status.meter import Meter
 from shipper.tail.follower import Follower
 from shipper.tail.paths import Selection
 
+ROOT = Path(__file__).parents[2]
+
 
 class Pipe:
     """A pipe whose writer is the test; both ends are closed at its end."""
@@ -37,6 +43,13 @@ class Pipe:
     def write(self, data: bytes) -> None:
         while data:
             data = data[os.write(self._writer, data) :]
+
+    def read(self, size: int) -> bytes:
+        """Read so many bytes; fewer where they are not there within a second."""
+        data = b""
+        while len(data) < size and select.select([self.reader], [], [], 1.0)[0]:
+            data += os.read(self.reader, size - len(data))
+        return data
 
     def fill(self, most: int, patience: float = 1.0) -> int:
         """Write until nobody has read for so many seconds; return how many bytes that were, `most` at most."""
@@ -266,6 +279,35 @@ async def test_whenever_it_is_stopped_and_started_every_byte_is_shipped_once_and
 
     assert _without_stops(agent.lines, written)
     assert agent.segments == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whenever_it_is_killed_every_byte_is_in_the_pipe_or_in_a_segment(
+    tmp_path: Path, pipe: Pipe, seed: int
+) -> None:
+    chance = random.Random(seed)
+    written = b"".join(b"%d %s\n" % (n, b"x" * chance.randrange(900)) for n in range(5000))
+    writer = threading.Thread(target=pipe.write, args=(written,))
+    writer.start()
+    folder = tmp_path / "state"
+    script = f"from tests.shipper import test_spool; test_spool.keep({str(folder)!r})"
+    child = subprocess.Popen([sys.executable, "-c", script], stdin=pipe.reader, cwd=ROOT)
+    wait_until("it reads", lambda: any(folder.glob("stdin-*")), 30, every=0.001)
+    time.sleep(chance.uniform(0, 0.3))
+    child.kill()
+    child.wait()
+
+    kept = b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
+    assert kept
+    assert kept + pipe.read(len(written) - len(kept)) == written
+    writer.join(10)
+
+
+def keep(folder: str) -> None:
+    """Spool standard input while the broker is away."""
+    agent = Agent(Path(folder), most=1 << 30)
+    agent.there.clear()
+    asyncio.run(agent.run(0))
 
 
 def _without_stops(shipped: bytes, written: bytes) -> bool:
