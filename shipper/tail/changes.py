@@ -163,7 +163,7 @@ class ChangeDetection:
         `heard(files, moved)` is called on the loop: files that were written to, and whether a scan is due.
         """
         self._handles = handles
-        self._tell = heard
+        self._notify = heard
         self._poll_every = poll_every
         self._listens = listen
         self._inotify = Inotify(self._hear)
@@ -194,7 +194,7 @@ class ChangeDetection:
         self._inotify.keep({*tailers, *(key for key, _ in self._folders.values())})
         grown = await self._watch([t for k, t in tailers.items() if k not in self._growing])
         if grown or has_moved:
-            self._tell(grown, has_moved)
+            self._notify(grown, has_moved)
         if self._has_warned or not (shortage := self._inotify.shortage):
             return []
         self._has_warned = True
@@ -212,7 +212,7 @@ class ChangeDetection:
             self._next_poll = now + max(self._poll_every, _POLL_SHARE * (_now() - now))
             grown += polled
             if have_moved:
-                self._tell((), True)
+                self._notify((), True)
         return grown
 
     async def close(self) -> None:
@@ -222,7 +222,7 @@ class ChangeDetection:
 
     def _hear(self, files: Collection[FileKey], moved: bool) -> None:
         self._growing.update(dict.fromkeys(files, _now() + _QUIET))
-        self._tell(files, moved)
+        self._notify(files, moved)
 
     def _follow_folders(self, paths: Sequence[str], listed: int) -> bool:
         """Note the folders, in a thread; return whether one changed after it was listed and before it was watched."""
