@@ -23,7 +23,7 @@ _INPUT = 1024
 """Bytes that are decompressed at a time: zlib makes 1 MiB of them at the most, zstd 32 MiB."""
 
 _OUTPUT = 64 * 1024
-"""Bytes that bzip2 and xz give at a time, which make much more of a little input and can be told to stop."""
+"""Bytes that bzip2 and xz give at a time: they make much more of a little input."""
 
 _AHEAD = 64 * 1024
 """Damage may give wrong bytes before it is noticed: so much before it is held back, and lost with it."""
@@ -35,7 +35,7 @@ _ERRORS = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, EOFError, V
 
 
 _Bounded = lzma.LZMADecompressor | bz2.BZ2Decompressor
-"""These can be told how much to give at a time, and keep the rest of their input."""
+"""These take a limit of the bytes that they give at a time, and keep the rest of their input."""
 
 _Stream: TypeAlias = "_Bounded | zlib._Decompress | zstandard.ZstdDecompressionObj"
 """One gzip member, zstd frame, xz or bzip2 stream."""

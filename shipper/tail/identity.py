@@ -26,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class LastLine:
-    """The offset behind a file's last newline, and the bytes that stand before it."""
+    """The offset behind a file's last newline, and the bytes before it."""
 
     offset: int
     tail: bytes
@@ -36,7 +36,7 @@ HEAD_BYTES = 1024
 """How much of a file's beginning is hashed; less while less has been read."""
 
 TAIL_BYTES = 64
-"""How much is hashed of what stands before the offset."""
+"""How many bytes before the offset are hashed."""
 
 
 class Match(Enum):

@@ -74,7 +74,7 @@ def _token(token: str) -> str:
 
 
 class Packing(Enum):
-    """A form that can be read as it is unpacked; the value is what its names end in."""
+    """A form of compression that can be read; the value is what names of such files end in."""
 
     GZIP = ".gz"
     ZSTD = ".zst"
@@ -86,12 +86,12 @@ _ENDINGS = {packing.value: packing for packing in Packing}
 
 
 def packing_of(name: str) -> Packing | None:
-    """Return the form that the name tells; None for any other file."""
+    """Return the form of compression that a name ends in; None for any other name."""
     return _ENDINGS.get(name[name.rfind(".") :])
 
 
 def unpacked(name: str) -> str:
-    """Return the name before compression; the name itself where it tells of none."""
+    """Return the name before compression; the name itself where it was not compressed."""
     packing = packing_of(name)
     return name if packing is None else name.removesuffix(packing.value)
 
@@ -147,7 +147,7 @@ def group_of(path: str, lives: Collection[str]) -> str:
 class Selection:
     """Patterns of the files to follow and of those to leave out, all absolute.
 
-    `from_end` says that a file which stands there at the first look and was never seen begins at its end.
+    `from_end` says that a file which the first scan finds, and which was never seen before, begins at its end.
     `ignore_older` is how long, in nanoseconds, a file may not have been written and still be taken up; None: any time.
     """
 
@@ -178,7 +178,7 @@ class Selection:
         return any(_within(pattern).fullmatch(path) for pattern in self.excluded)
 
     def excludes_file(self, path: str) -> bool:
-        """Whether a file of this path is left out; so are the files that one that is left out was rotated to."""
+        """Whether a file of this path is left out, or was rotated away from one that is."""
         if not self.excluded:
             return False
         folder, _, name = path.rpartition("/")

@@ -144,7 +144,7 @@ def _plain(descriptor: int, status: os.stat_result, ask: Ask, sizes: Collection[
     tails = {c.file: _before(descriptor, c.offset, c.identity.tail_length) for c in ask.cursors}
     ends = {n: _before(descriptor, n, TAIL_BYTES) for n in {status.st_size, *sizes}}
     last = _last_line(descriptor, status.st_size) if ask.from_end else None
-    # head and size come last, so that they tell of a truncation before
+    # head and size come last: a truncation before that shows in them
     head = os.pread(descriptor, HEAD_BYTES, 0)
     hole, begin = _hole(descriptor, status.st_blksize) if head.startswith(b"\0") else (0, 0)
     size = os.fstat(descriptor).st_size
