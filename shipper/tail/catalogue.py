@@ -108,7 +108,7 @@ class Catalogue:
             self._moved = {inode: n for inode, n in self._moved.items() if inode in inodes}
         found = [self._candidate(key, sample) for key, sample in samples.items()]
         found = [candidate for candidate in found if candidate.entry.group not in self._held]
-        truncated = self._check_followed(found)
+        truncated = self._check_followed(found) if found else []
         notices = self._settle_groups(found, now)
         notices += [self._truncated_notice(tailer) for tailer in truncated]
         for tailer in truncated:
@@ -224,8 +224,9 @@ class Catalogue:
         fresh += [tailer.entry for tailer in there if tailer.suspect]
         groups = {entry.group for entry in fresh}
         # a candidate may be the copy of any file of its group that was truncated, as no compressed one is
-        plain = [t for t in there if t.entry.packed is None and groups & self._groups(t)]
-        known = [t.entry for t in there if t.is_strange] + [t.entry for t in plain]
+        plain = [t for t in there if t.entry.packed is None] if groups else []
+        known = [t.entry for t in there if t.is_strange]
+        known += [t.entry for t in plain if groups & self._groups(t)]
         if not fresh and not known:
             return []
         is_first = self._scanned is None or self._before is not None

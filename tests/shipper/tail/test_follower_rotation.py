@@ -186,20 +186,6 @@ async def test_a_file_moved_out_of_sight_is_read_to_its_end(host: Host) -> None:
     assert host.shipped == b"1\n2\n3\n"
 
 
-async def test_many_rotations_leave_no_descriptors_behind(host: Host) -> None:
-    for number in range(200):
-        host.write("app.log", b"%d\n" % number)
-        await host.ship()
-        for old in range(3, 0, -1):
-            if (host.folder / f"app.log.{old}").exists():
-                host.move(f"app.log.{old}", f"app.log.{old + 1}")
-        host.move("app.log", "app.log.1")
-        host.later += 6 * SECOND
-
-    assert host.shipped == b"".join(b"%d\n" % number for number in range(200))
-    assert len(host.follower.states()) <= 7
-
-
 async def test_a_file_that_came_and_was_rotated_between_two_looks_is_read_where_nothing_was_before(
     host: Host,
 ) -> None:

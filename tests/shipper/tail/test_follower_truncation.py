@@ -17,30 +17,20 @@ async def host(tmp_path: Path) -> AsyncIterator[Host]:
     await host.follower.close()
 
 
-async def test_a_truncated_file_is_read_anew_under_a_new_id(host: Host) -> None:
+@pytest.mark.parametrize("anew", [b"3\n", b"3\n4\n5\n"], ids=["shorter", "past the old offset"])
+async def test_a_truncated_file_is_read_anew_under_a_new_id(host: Host, anew: bytes) -> None:
     host.write("app.log", b"1\n2\n")
     await host.ship()
     os.truncate(host.folder / "app.log", 0)
-    host.write("app.log", b"3\n")
+    host.write("app.log", anew)
 
     await host.ship()
+    await host.ship()
 
-    assert host.shipped == b"1\n2\n3\n"
+    assert host.shipped == b"1\n2\n" + anew
     spans = [str(block.section.span) for block in host.blocks]
-    assert spans == ["id0:0-4", "id1:0-2"]
+    assert spans == ["id0:0-4", f"id1:0-{len(anew)}"]
     assert host.said(NoticeKind.TRUNCATED)
-
-
-async def test_a_file_truncated_and_grown_past_the_old_offset_is_read_anew(host: Host) -> None:
-    host.write("app.log", b"1\n2\n")
-    await host.ship()
-    os.truncate(host.folder / "app.log", 0)
-    host.write("app.log", b"3\n4\n5\n")
-
-    await host.ship()
-    await host.ship()
-
-    assert host.shipped == b"1\n2\n3\n4\n5\n"
 
 
 async def test_bytes_that_were_seen_and_lost_to_a_truncation_are_counted(host: Host) -> None:
