@@ -191,10 +191,10 @@ class Follower:
 
     async def close(self) -> None:
         """Stop watching and close all files, but those that a thread hangs in."""
-        await self._changes.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING), self._lock:
                 await self._handles.close()
+        await self._changes.close()
 
     async def _rewound(self, tailer: Tailer, cursor: Cursor) -> Tailer | None:
         await self._handles.open([tailer])
