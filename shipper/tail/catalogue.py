@@ -46,7 +46,7 @@ class Catalogue:
         self._moved: dict[int, int] = {}
         self._files: dict[FileKey, FileEntry] = {}
         self._linked: dict[FileKey, set[str]] = {}
-        self._index = Index(self._files, self._remembered, None)
+        self._index = Index({}, {}, None)
         self._held: Set[str] = frozenset()
         self._scanned: int | None = None
         self._sorted = 0
@@ -115,6 +115,7 @@ class Catalogue:
             if tailer.is_unread:  # it has but an inode to be known by, which is another file's
                 self._remembered.pop(tailer.file, None)
         self._before = None
+        self._index = Index({}, {}, None)  # what was probed would take a kilobyte for each file
         if not self._held:  # or it would be their cursors that seem to be without a file
             self._scanned = now  # what is older, and not known by now, was there before us
             self._sort_out(now)

@@ -4,7 +4,7 @@
     watched   by inotify, where it can be had, so that a change is noticed sooner: a folder while it is followed,
               a file until its next write
     growing   a file that was written to on this machine within the last second: its size is looked at every tick,
-              since an event for each write would cost more than shipping the line
+              since an event for each write would cost more than shipping the line; not on a network file system
 
 No promise rests on inotify, which tells nothing of what other machines write. What it misses, polling finds.
 """
@@ -16,6 +16,8 @@ import math
 import os
 import struct
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from watchdog.observers import inotify_c
 from watchdog.observers.inotify_c import InotifyConstants, Mask, WatchDescriptor
@@ -25,7 +27,7 @@ from shipper.tail.open_files import Handles
 from shipper.tail.scan import FileKey
 from shipper.tail.tailer import Tailer
 
-__all__ = ["ChangeDetection"]
+__all__ = ["ChangeDetection", "remote_devices"]
 
 Heard = Callable[[Collection[FileKey], bool], None]
 
@@ -34,6 +36,26 @@ _TICK = 0.05  # seconds between two looks at growing files
 _TICK_SHARE = 20  # a look at growing files takes one part in so many of a core at most
 _POLL_SHARE = 100  # a poll does
 _COARSE = 20_000_000  # nanoseconds; file systems keep time by the tick of the kernel
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_REMOTE = {
+    *(
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "afs",
+        "9p",
+        "virtiofs",
+        "ceph",
+        "glusterfs",
+        "lustre",
+        "gfs2",
+        "ocfs2",
+    ),
+    *("gpfs", "beegfs", "orangefs", "vboxsf", "vmhgfs", "prl_fs", "fuse"),
+}
+"""File systems that another machine or program serves."""
 
 _IN_FOLDER = Mask(
     InotifyConstants.IN_CREATE
@@ -169,6 +191,7 @@ class ChangeDetection:
         self._inotify = Inotify(self._hear)
         self._folders: dict[str, tuple[FileKey, int]] = {}
         self._growing: dict[FileKey, float] = {}
+        self._remote: frozenset[int] = frozenset()
         self._next_tick = self._next_poll = 0.0
         self._has_warned = False
 
@@ -221,12 +244,16 @@ class ChangeDetection:
         self._inotify.close()
 
     def _hear(self, files: Collection[FileKey], moved: bool) -> None:
-        self._growing.update(dict.fromkeys(files, _now() + _QUIET))
+        # a server that hangs must not hold up the event loop: its files are read and polled in a thread
+        local = (key for key in files if key.device not in self._remote)
+        self._growing.update(dict.fromkeys(local, _now() + _QUIET))
         self._notify(files, moved)
 
     def _follow_folders(self, paths: Sequence[str], listed: int) -> bool:
         """Note the folders, in a thread; return whether one changed after it was listed and before it was watched."""
         before, self._folders = self._folders, {}
+        with suppress(OSError):
+            self._remote = remote_devices(_MOUNTS.read_text(errors="replace"))
         has_moved = False
         for path in paths:
             if (status := _status(path)) is None:
@@ -286,6 +313,22 @@ class ChangeDetection:
         descriptor = self._handles.opened(tailer.entry.key)
         status = _status(tailer.entry.real if descriptor is None else descriptor)
         return status is not None and _has_grown(tailer, status)
+
+
+def remote_devices(mountinfo: str) -> frozenset[int]:
+    """Return the devices of file systems that another machine or program serves.
+
+    `mountinfo` is the text of /proc/self/mountinfo (proc(5)): the device is the third field, and the type the first
+    behind a lone `-`.
+    """
+    remote = set()
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(), after.partition(" ")[0]
+        if len(fields) > 2 and (kind in _REMOTE or kind.startswith("fuse.")):
+            major, minor = map(int, fields[2].split(":"))
+            remote.add(os.makedev(major, minor))
+    return frozenset(remote)
 
 
 def _key(status: os.stat_result) -> FileKey:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from watchdog.observers import inotify_c
 
+from shipper.tail.changes import remote_devices
 from shipper.tail.follower import Follower
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import Selection
@@ -334,3 +335,19 @@ async def test_where_instances_run_out_all_is_polled(
 
     (text,) = poller.said_of_watches()
     assert "max_user_instances" in text
+
+
+MOUNTS = """\
+25 30 0:23 / /sys rw,nosuid shared:7 - sysfs sysfs rw
+30 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+90 30 0:50 / /var/log/nfs rw,relatime shared:9 master:2 - nfs4 server:/logs rw,vers=4.2
+91 30 0:51 / /mnt/with\\040space rw - cifs //server/logs rw
+92 30 0:52 /folder /mnt/sshfs rw,user_id=0 - fuse.sshfs me@server: rw
+93 30 0:53 / /var/lib/docker/overlay2/merged rw - overlay overlay rw,lowerdir=a
+nonsense
+ - nfs
+"""
+
+
+def test_file_systems_that_others_serve_are_told_by_the_table_of_mounts() -> None:
+    assert remote_devices(MOUNTS) == {os.makedev(0, minor) for minor in (50, 51, 52)}
