@@ -12,13 +12,13 @@ file stand in the one that is named, here or in a folder below.
 | 2 | lines are lost at rotation, fast or while the agent is down | beats#1956, fluent-bit#2110, otel#35137, rsyslog#4797 | test_follower_rotation.py::test_files_renamed_twice_between_two_looks_are_all_shipped_oldest_first |
 | 2 | | fluent-bit#9580, loki#8039 | test_agent_program.py::test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order |
 | 2 | | otel#31074 | test_follower_rotation.py::test_a_writer_may_go_on_writing_to_the_renamed_file |
-| 3 | copytruncate repeats, loses, or stays at the old offset | otel#43693, otel#19765, fluent-bit#375, rsyslog#3918 | test_follower_truncation.py::test_a_file_truncated_and_grown_past_the_old_offset_is_read_anew |
+| 3 | copytruncate repeats, loses, or stays at the old offset | otel#43693, otel#19765, fluent-bit#375, rsyslog#3918 | test_follower_truncation.py::test_a_truncated_file_is_read_anew_under_a_new_id |
 | 3 | | rsyslog#1417, loki#394 | test_follower_truncation.py::test_the_unread_rest_of_a_truncated_file_is_taken_from_its_copy |
 | 3 | | fluent-bit#445 | test_follower_truncation.py::test_lines_read_between_copy_and_truncation_are_not_repeated |
 | 4 | lines that were not acknowledged are skipped when a file is closed and opened again | beats#50738, beats#50840, beats#51675 | test_lines_that_were_read_and_not_acknowledged_are_read_again_after_a_file_was_closed |
 | 4 | | beats#23417 | test_left_out_lines.py::test_a_long_tail_that_is_left_out_is_passed_over_once_and_nothing_is_behind |
 | 5 | deleted files are held open until the disk is full | vector#22273, vector#11742, loki#3914 | test_follower_rotation.py::test_a_deleted_file_is_read_to_its_end_and_let_go |
-| 5 | | vector#3440 | test_follower_rotation.py::test_many_rotations_leave_no_descriptors_behind |
+| 5 | | vector#3440 | test_forgetting.py::test_memory_stays_flat_through_hundreds_of_rotations_and_passing_files |
 | 6 | many files cost processor and descriptors | otel#27404, vector#3567, vector#26332 | test_a_thousand_idle_files_cost_nothing_when_one_is_busy |
 | 6 | | vector#14818, loki#15115 | test_follower.py::test_few_descriptors_are_enough_for_many_files |
 | 7 | the registry grows, is written all the time, makes the start slow | beats#16076, beats#13140 | test_positions_of_many_thousand_files_are_read_in_a_moment |
