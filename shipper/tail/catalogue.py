@@ -114,7 +114,6 @@ class Catalogue:
         for tailer in truncated:
             if tailer.is_unread:  # it has but an inode to be known by, which is another file's
                 self._remembered.pop(tailer.file, None)
-        self._index = Index({}, {}, None)  # it takes memory for each file
         self._before = None
         self._index = Index({}, {}, None)  # what was probed would take a kilobyte for each file
         if not self._held:  # or it would be their cursors that seem to be without a file
