@@ -228,8 +228,10 @@ class Shipping:
     # gathering
 
     async def _gather(self, group: asyncio.TaskGroup) -> list[Round]:
-        await self._save_found(group)
-        while not self._stopping.is_set() and (blocks := await self._next_blocks()):
+        while not self._stopping.is_set():
+            await self._save_found(group)
+            if not (blocks := await self._next_blocks()):
+                break
             fault("gathered")
             if not self._filter.is_idle:
                 read, blocks = blocks, await asyncio.to_thread(self._filter.filter, blocks)

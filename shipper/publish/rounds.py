@@ -6,6 +6,7 @@ Cuts, joins and compresses; never sends. One round is in flight at a time, so it
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import zstandard
 
@@ -19,7 +20,6 @@ from broker.wire.message import (
     decode_payload,
     encode_origin,
     most_encoded,
-    split,
 )
 from shipper.settings import Compression
 from shipper.tail.identity import TAIL_BYTES, fingerprint
@@ -143,7 +143,7 @@ def make(blocks: Sequence[Block], agent: str, compression: Compression) -> Round
 def fitting(round_: Round, most: int, compression: Compression) -> list[Round]:
     """Return a round as rounds whose payloads have at most `most` bytes, as a broker takes them; mostly the round itself.
 
-    It is halved until that is so, behind a line where there is more than one.
+    It is halved until that is so, between files or blocks where it can be, else behind a line.
     """
     if len(round_.payload) <= most:
         return [round_]
@@ -152,24 +152,20 @@ def fitting(round_: Round, most: int, compression: Compression) -> list[Round]:
 
 
 def _halves(round_: Round, compression: Compression) -> tuple[Round, Round]:
+    """Divide a round between two sections, or a single section behind a line."""
     lines = decode_payload(round_.headers, round_.payload)
+    sections = round_.origin.sections
     middle = len(lines) // 2
-    end = lines.rfind(b"\n", 0, middle) + 1 or lines.find(b"\n", middle, len(lines) - 1) + 1
-    place = end or middle
-    first: list[Section] = []
-    second: list[Section] = []
-    start = 0
-    for section, run in split(round_.origin, lines):
-        inside = min(max(place - start, 0), section.size)
-        if inside == section.size:
-            first.append(section)
-        elif not inside:
-            second.append(section)
-        else:
-            before, behind = _parts(section, run, inside)
-            first.append(before)
-            second.append(behind)
-        start += section.size
+    if len(sections) > 1:
+        ends = list(accumulate(section.size for section in sections[:-1]))
+        place = min(ends, key=lambda end: abs(end - middle))
+        count = ends.index(place) + 1
+        first, second = sections[:count], sections[count:]
+    else:
+        end = lines.rfind(b"\n", 0, middle) + 1 or lines.find(b"\n", middle, len(lines) - 1) + 1
+        place = end or middle
+        before, behind = _parts(sections[0], lines, place)
+        first, second = (before,), (behind,)
     return (
         _half(round_, first, lines[:place], compression),
         _half(round_, second, lines[place:], compression),

@@ -324,12 +324,7 @@ class Follower:
             if since is not None and now - since > self._hold:
                 lost = max(lost, reading.size - tailer.offset)
                 how = f"was deleted before {_time(since)} and is held open no longer"
-            elif (
-                tailer.dirty
-                or tailer.held
-                or not tailer.is_settled(now, self._grace)
-                or not tailer.is_stored(self.stored(tailer.file))
-            ):
+            elif not self._is_done(tailer, now):
                 return None
         what = "read to its end"
         if lost:

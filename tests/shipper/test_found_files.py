@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker.wire.message import Identity, Origin, Section, Span
+from shipper.expression import Expression
+from shipper.line_filter import Rules
 from shipper.positions import Cursor, Positions
 from shipper.publish.rounds import Round
 from shipper.shipping import LoopOptions, Shipping
@@ -169,6 +171,46 @@ async def test_no_line_is_read_before_the_snapshot_is_there_while_looks_and_dele
     assert seen > 1
     assert read == 0
     assert b"".join(round_.payload for round_ in rounds) == b"one\n"
+
+
+async def test_a_file_found_while_all_lines_are_left_out_is_saved_before_it_is_read(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.log").write_bytes(b"noise " * 20_000 + b"\n")
+    saved_files: set[str] = set()
+
+    class Finding(Follower):
+        async def gather(self, budget: int) -> list[Block]:
+            blocks = await super().gather(budget)
+            (tmp_path / "b.log").write_bytes(b"news\n")
+            await asyncio.sleep(0.1)  # until another scan is due
+            return blocks
+
+    async def save(positions: Positions) -> None:
+        saved_files.update(positions.files)
+
+    async def publish(round_: Round) -> int:
+        assert {section.span.file for section in round_.origin.sections} <= saved_files
+        stopping.set()
+        return 1
+
+    stopping = asyncio.Event()
+    source = Finding(
+        Selection.of([str(tmp_path / "*.log")]),
+        [],
+        new_id=map(str, itertools.count()).__next__,
+        clock=time.time_ns,
+    )
+    rules = Rules(exclude=(Expression("noise"),))
+    options = LoopOptions(
+        1 << 20, "none", once=False, patience=None, scan_after=0.0, scan_every=0.0, rules=rules
+    )
+    shipping = Shipping(source, AGENT, publish, Positions(), options, stopping, Meter(time.time_ns))
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(shipping.run(group, save))
+    await source.close()
+
+    assert len(saved_files) == 2
 
 
 async def test_a_file_found_and_not_begun_is_not_forgotten_by_a_look_that_failed(
