@@ -26,6 +26,7 @@ from broker.client.connection import BrokerAway
 from shipper.once import require_files
 from shipper.positions import Positions
 from shipper.publish.publisher import SessionLost
+from shipper.publish.rounds import Round
 from shipper.session import Keeper, Session, Sessions, follower_for, loop_options, spool_for
 from shipper.settings import ShipperSettings, reload
 from shipper.shipping import LoopOptions, Shipping
@@ -41,8 +42,16 @@ __all__ = ["Agent"]
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
 _READING = 1.0  # and for what is under way when none is, or the broker is known to be away
 _CLOSING = 2.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds, between sessions in which nothing is stored
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds, between sessions in which nothing is stored
 logger = logging.getLogger(__name__)
+
+
+class _Moved(Exception):
+    """A session began at other positions than the one before had come to: the files are to be read from there."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.session = session
 
 
 class Agent:
@@ -66,9 +75,9 @@ class Agent:
         self._keeper = Keeper(self._sessions.snapshots, waiting, clock)
         self._view = View(host, connection, waiting, self._meter, clock)
         self._ending = Ending(Exit.FAILED if settings.once else Exit.DONE)
-        self._positions = Positions()
         self._follower: Follower | None = None
         self._spool: Spool | None = None
+        self._in_vain = 0  # sessions in a row that stored nothing
         self._patience = settings.patience.total_seconds() if settings.once else None
 
     async def run(self, notifier: Notifier, reread: Callable[[], ShipperSettings]) -> None:
@@ -156,27 +165,47 @@ class Agent:
                 await self._follower.close()
 
     async def _ship_to_the_end(self) -> None:
-        """Ship in one session after the other: claim, rebuild the positions, go back to them, and go on."""
-        in_vain = 0  # sessions in a row that stored nothing
+        """Ship in one session after the other: claim, rebuild the positions, go back to them where they moved, and go on."""
+        session = await self._open_session(Positions())
         while True:
-            session = await self._open_session()
             follower = await self._follower_at(session)
             try:
                 await self._ship(session, follower)
+            except _Moved as moved:
+                session = moved.session
+            else:
+                return
+
+    async def _publish(self, shipping: Shipping, round_: Round) -> int:
+        """Publish a round, in the next session where one is lost; raises `_Moved` where the positions moved meanwhile.
+
+        Whoever writes to our subject again and again costs the round a claim, not a scan and another reading.
+        """
+        while True:
+            try:
+                sequence = await self._sessions.publish(round_)
             except SessionLost as lost:
                 logger.info("%s; claiming again", lost)
             else:
-                return
-            has_stored = self._positions.sequence > session.positions.sequence
-            in_vain = 0 if has_stored else in_vain + 1
-            if in_vain > 1:
-                pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(in_vain - 2, 10))
+                self._in_vain = 0
+                return sequence
+            if self._in_vain:
+                pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._in_vain, 10))
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            self._in_vain += 1
+            known = shipping.positions
+            session = await self._open_session(known)
+            found = session.positions
+            if found.files != known.files:
+                raise _Moved(session)
+            shipping.positions = replace(
+                shipping.positions, sequence=found.sequence, agent=found.agent
+            )
 
-    async def _open_session(self) -> Session:
+    async def _open_session(self, known: Positions) -> Session:
         try:
             async with asyncio.timeout(self._patience):
-                return await self._sessions.open(self._positions)
+                return await self._sessions.open(known)
         except TimeoutError:
             connection, waiting = self._sessions.connection, self._sessions.waiting
             reason = connection.away or waiting.reason or "the broker did not answer"
@@ -205,7 +234,7 @@ class Agent:
         shipping = Shipping(
             follower,
             str(session.agent),
-            session.publish,
+            lambda round_: self._publish(shipping, round_),
             session.positions,
             self._pace(self._settings),
             stopping,
@@ -223,7 +252,6 @@ class Agent:
             elif self._settings.once:
                 shipping.conclude()
         finally:
-            self._positions = shipping.positions
             self._view.at_rest()
 
     async def _run_and_keep(self, follower: Follower, shipping: Shipping) -> None:
@@ -237,7 +265,7 @@ class Agent:
                 spooling.cancel()
         except BaseExceptionGroup as errors:
             first = leading(errors)
-            owner = not isinstance(first, FencedError | SessionLost)
+            owner = not isinstance(first, FencedError | _Moved)
             raise first from None
         finally:
             if owner:

@@ -80,13 +80,12 @@ class Session:
     """What one claim gives; `max_payload` is what the broker takes at a time, in bytes."""
 
     agent: AgentId
-    publish: Callable[[Round], Awaitable[int]]
     positions: Positions
     max_payload: int
 
 
 class Sessions:
-    """Opens the sessions of a run, one after the other, with what all of them share.
+    """Opens the sessions of a run, one after the other, with what all of them share; `publish` is for the newest.
 
     Another agent of the host that lives on this machine is refused from before the first claim until `close`.
     """
@@ -105,6 +104,7 @@ class Sessions:
         self._claimant = Claimant(messages, self.snapshots, waiting, tag, clock)
         kind = Publisher if settings.ack else UnacknowledgedPublisher
         self._publisher = kind(connection, self._host_subject, waiting, settings.compression)
+        self.publish: Callable[[Round], Awaitable[int]] = self._publisher.publish
 
     def new_file(self) -> str:
         """Return an id for a file that was never followed."""
@@ -124,13 +124,11 @@ class Sessions:
         publisher = self._publisher
         if isinstance(publisher, UnacknowledgedPublisher):
             saved = await self.waiting.until_answered(self.snapshots.read)
-            return Session(
-                self._run, publisher.publish, known if is_next else saved or known, max_payload
-            )
+            return Session(self._run, known if is_next else saved or known, max_payload)
         owned = await self._claimant.claim(self._host_subject.subject, known)
         publisher.begin(owned)
         logger.info("agent %s ships on %s", owned.agent, owned.subject)
-        return Session(owned.agent, publisher.publish, owned.positions, max_payload)
+        return Session(owned.agent, owned.positions, max_payload)
 
     async def close(self) -> None:
         """Close the connection, and let another agent of the host run here."""

@@ -85,7 +85,8 @@ class Claimant:
             return await self._attempt(subject, known)
         if self._is_open:
             self._name(subject, [one for one in others if one.sequence > known.sequence])
-        await self._snapshots.begin(rebuilt.positions)
+        if not self._is_open or rebuilt.positions.files != known.files:
+            await self._snapshots.begin(rebuilt.positions)
         return Ownership(agent, subject, rebuilt.last[str(subject)], rebuilt.positions)
 
     async def _claim(self, subject: Subject) -> tuple[AgentId, int]:

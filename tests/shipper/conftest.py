@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -79,11 +80,11 @@ async def connection(logs_url: str) -> AsyncIterator[Connection]:
     await connection.close()
 
 
-async def read_stream(connection: Connection) -> list[Read]:
-    """Return every message of the stream in order."""
+async def read_stream(connection: Connection, first: int = 1) -> list[Read]:
+    """Return every message of the stream in order, from sequence `first` on."""
     found: list[Read] = []
     while True:
-        body = {"seq": found[-1].sequence + 1 if found else 1, "next_by_subj": "logs.>"}
+        body = {"seq": found[-1].sequence + 1 if found else first, "next_by_subj": "logs.>"}
         answer = await connection.request("$JS.API.DIRECT.GET.LOGS", json.dumps(body).encode())
         headers = answer.headers or {}
         if "Status" in headers:
@@ -93,8 +94,8 @@ async def read_stream(connection: Connection) -> list[Read]:
 
 
 @pytest.fixture
-def stream(connection: Connection) -> Callable[[], object]:
-    return lambda: read_stream(connection)
+def stream(connection: Connection) -> Callable[..., object]:
+    return partial(read_stream, connection)
 
 
 @pytest.fixture

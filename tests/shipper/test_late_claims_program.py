@@ -19,7 +19,7 @@ from shipper.publish.stored import AgentId
 pytestmark = pytest.mark.nats
 
 ReadBack = Callable[[str], bytes]
-Stream = Callable[[], Awaitable[list[Any]]]
+Stream = Callable[..., Awaitable[list[Any]]]
 
 
 def lines_of(messages: list[Any]) -> bytes:
@@ -123,6 +123,35 @@ async def test_a_client_that_writes_to_the_subject_is_named_once_and_delays_the_
     claims = [one for one in await stream() if not one.lines]
     assert shipper.said().count("a client without our headers wrote to") == 1
     assert len(claims) < 150
+    assert await asyncio.to_thread(shipper.stop, 12) == 0
+
+
+async def test_a_client_that_writes_without_a_pause_does_not_keep_the_lines_out(
+    connection: Connection, stream: Stream, start: Callable[..., Process], tmp_path: Path
+) -> None:
+    log, subject = tmp_path / "a.log", str(Subject.for_host("web01", 2))
+    log.touch()
+
+    async def flood() -> None:
+        client = await connection.client()
+        while True:
+            await client.publish(subject, b"not ours\n")
+            await asyncio.sleep(0.01)
+
+    shipper, flooding = start(str(log), ""), asyncio.create_task(flood())
+    got, read = b"", 0
+    with log.open("ab", buffering=0) as file:
+        for number in range(8):
+            file.write(b"%d\n" % number)
+            async with asyncio.timeout(40):
+                while not got.endswith(b"%d\n" % number):
+                    await asyncio.sleep(0.02)
+                    messages = await stream(read + 1)
+                    got += lines_of([one for one in messages if one.origin])
+                    read = max([read, *(one.sequence for one in messages)])
+    flooding.cancel()
+
+    assert got == b"".join(b"%d\n" % number for number in range(8))
     assert await asyncio.to_thread(shipper.stop, 12) == 0
 
 
