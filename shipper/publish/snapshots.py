@@ -9,8 +9,8 @@ import logging
 from broker.app.faults import fault
 from broker.client import bucket
 from broker.client.bucket import Conflict
-from broker.client.connection import Connection, ConnectionLost
-from broker.wire.streams import POSITIONS_BUCKET, positions_key
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.streams import POSITIONS_BUCKET, positions_key, room_in
 from shipper.positions import Positions, PositionsUnreadable
 from shipper.publish.stored import AgentId, fenced_by
 
@@ -79,6 +79,14 @@ class Snapshots:
 
     async def _write(self, positions: Positions) -> None:
         value = positions.encode()
+        if len(value) > room_in((await self._connection.client()).max_payload):
+            files = len(positions.files)
+            raise Rejected(
+                413,
+                0,
+                f"the snapshot of {files} files has {len(value)} bytes, which is larger than the broker takes; "
+                "raise its max_payload, or ship fewer files",
+            )
         fault("snapshot_sending")
         self._revision = await bucket.write(
             self._connection, POSITIONS_BUCKET, self._key, value, self._revision

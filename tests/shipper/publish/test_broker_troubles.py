@@ -257,3 +257,16 @@ def test_lines_that_have_expired_while_nothing_happened_are_not_shipped_again(
     assert read_back(own_server.url) == b""
     assert process.stop(10) == 0
     assert seen == [b"one\n", b"two\n", b"three\n"]
+
+
+def test_a_snapshot_that_the_broker_does_not_take_is_named(
+    small: str, ship: Ship, tmp_path: Path
+) -> None:
+    for number in range(2000):
+        name = random.Random(number).randbytes(60).hex()  # no compression makes it shorter
+        (tmp_path / f"{name}.log").write_bytes(b"%d\n" % number)
+
+    process = ship(small, "--file", str(tmp_path / "*.log"))
+
+    says(process, "larger than the broker takes")
+    assert process.stop(10) == 0
