@@ -167,7 +167,9 @@ class Spool:
     async def _next(self, shipping: Shipping) -> _Segment | None:
         """Return the first segment that is not acknowledged; an empty one has nothing yet to be recognised by."""
         while True:
-            left = [s for s in self._segments if not self._is_acknowledged(s, shipping)]
+            # a copy: a removal that was cancelled with the session before goes on in its thread
+            segments = tuple(self._segments)
+            left = [s for s in segments if not self._is_acknowledged(s, shipping)]
             if left and left[0].size:
                 return left[0]
             if self._has_ended:
