@@ -137,11 +137,15 @@ class RotationGroup:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """A file that is not followed, with the groups that it was seen in; `keep` says that it was only deselected."""
+    """A file that is not followed, with the groups that it was seen in; `keep` says that it was only deselected.
+
+    `begun` is where its reading began, None where that is the cursor.
+    """
 
     cursor: Cursor
     groups: Set[str] = frozenset()
     keep: bool = False
+    begun: Cursor | None = None
 
 
 @dataclass(frozen=True, slots=True)

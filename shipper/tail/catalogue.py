@@ -153,7 +153,7 @@ class Catalogue:
                 self.tailers[key] = tailer
         followed = {tailer.file for tailer in self.tailers.values()}
         self._remembered = {
-            file: replace(self._remembered.get(file, Remembered(cursor)), cursor=cursor)
+            file: replace(self._remembered.get(file, Remembered(cursor)), cursor=cursor, begun=None)
             for file, cursor in cursors.items()
             if file not in followed
         }
@@ -327,12 +327,13 @@ class Catalogue:
         return []
 
     def _go_on(self, candidate: Candidate, cursor: Cursor, now: int) -> list[Notice]:
-        if self._remembered.pop(cursor.file, None) is None:
+        if (known := self._remembered.pop(cursor.file, None)) is None:
             return []  # another copy was first
         entry, seen, inode = candidate.entry, candidate.seen, cursor.identity.inode
         if cursor.offset and inode != entry.key.inode:
             self._moved[inode] = min(cursor.offset, self._moved.get(inode, cursor.offset))
-        tailer = Tailer(cursor, entry, seen.head, seen.tails.get(cursor.file, b""), now)
+        tail = seen.tails.get(cursor.file, b"")
+        tailer = Tailer(cursor, entry, seen.head, tail, now, known.begun)
         return self._follow(tailer, candidate, f"goes on at byte {cursor.offset}")
 
     def _begin(self, candidate: Candidate, now: int) -> list[Notice]:
@@ -388,7 +389,7 @@ class Catalogue:
     def _remember(self, tailer: Tailer, cursor: Cursor, *, keep: bool = False) -> None:
         groups = self._groups(tailer)
         del self.tailers[tailer.entry.key]
-        self._remembered[tailer.file] = Remembered(cursor, frozenset(groups), keep)
+        self._remembered[tailer.file] = Remembered(cursor, frozenset(groups), keep, tailer.start)
 
     def _truncated_notice(self, tailer: Tailer) -> Notice:
         if copy := rest_of(tailer, self.tailers.values()):

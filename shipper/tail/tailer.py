@@ -69,9 +69,18 @@ class Tailer:
     """
 
     def __init__(
-        self, cursor: Cursor, entry: FileEntry, head: bytes, tail: bytes, now: int
+        self,
+        cursor: Cursor,
+        entry: FileEntry,
+        head: bytes,
+        tail: bytes,
+        now: int,
+        begun: Cursor | None = None,
     ) -> None:
-        """Follow from the cursor on; `head` is what the file begins with now, read before or not."""
+        """Follow from the cursor on; `head` is what the file begins with now, read before or not.
+
+        `begun` is where reading began, if that was before the cursor: what is between them need not be stored yet.
+        """
         self.file = cursor.file
         self.label = cursor.path
         self.offset = cursor.offset
@@ -87,7 +96,7 @@ class Tailer:
         # a hole is no line, so what comes behind it is not the rest of one
         is_in_line = tail.strip(b"\0") and not tail.endswith(b"\n")
         self.line_began: int | None = now if is_in_line else None
-        self._found = cursor
+        self._begun = begun or cursor
         self._begin = 0
         self._is_probed = head.startswith(b"\0")
         self._print = Fingerprint(cursor, head, tail)
@@ -107,9 +116,10 @@ class Tailer:
 
         At 0 the file is recognised by all that was ever seen of its first bytes.
         """
-        if self._found.offset:
-            return self._found
-        identity = identify(self.entry.key.inode, self.beginning[:HEAD_BYTES], b"")
+        inode = self.entry.key.inode
+        if self._begun.offset:
+            return replace(self._begun, identity=replace(self._begun.identity, inode=inode))
+        identity = identify(inode, self.beginning[:HEAD_BYTES], b"")
         return Cursor(self.file, self.label, 0, identity, self.seen)
 
     @property

@@ -98,6 +98,18 @@ async def test_a_file_that_was_truncated_since_is_read_on_from_its_copy(host: Ho
     assert await host.ship() + await host.ship() == b"two\n3\n"
 
 
+async def test_a_copy_that_was_read_on_from_is_read_again_from_where_its_original_was_begun(
+    host: Host,
+) -> None:
+    host.write("app.log", b"one\n" * 30)
+    await host.ship()
+    host.copy_truncate("app.log", "app.log.1")
+    await host.ship()
+
+    assert await rewind(host, 0)
+    assert await host.ship() == b"one\n" * 30
+
+
 async def test_a_compressed_file_is_read_again(host: Host) -> None:
     host.write("app.log", b"one\n" * 1000)
     await host.ship()
