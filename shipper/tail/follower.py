@@ -258,7 +258,7 @@ class Follower:
         refused = [seen for seen in found.values() if isinstance(seen, Notice)]
         notices += self._troubles.changes((*shown.troubles, *refused))
         notices += catalogue.settle(samples, now) + gone + losses
-        await self._handles.open_early()
+        await self._handles.open_early(self.stored)
         await self._handles.trim()
         self._turns.join(catalogue.chains)
         notices += await self._changes.follow(shown.folders, catalogue.tailers, now)

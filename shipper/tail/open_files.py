@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 import resource
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 
 from shipper.tail.decompress import Unpacker
 from shipper.tail.identity import HEAD_BYTES
@@ -51,13 +51,17 @@ class Handles:
         if len(self._open) > self._limit:
             await self._trim(self._limit, wanted)
 
-    async def open_early(self) -> None:
+    async def open_early(self, stored: Callable[[str], int]) -> None:
         """Open files while there is room: what is open can be read to its end whatever becomes of its name.
 
-        Also what is written before that; first those that have something to read.
+        Also what is written before that, and what was read and is not stored; first those that have something to read.
         """
         closed = [t for key, t in self._followed.items() if key not in self._open]
-        wanted = [tailer for tailer in closed if tailer.dirty or tailer.entry.is_live]
+        wanted = [
+            tailer
+            for tailer in closed
+            if tailer.dirty or tailer.entry.is_live or not tailer.is_stored(stored(tailer.file))
+        ]
         wanted.sort(key=lambda tailer: not tailer.dirty)
         await self._open_files(wanted[: max(0, self._limit - len(self._open))])
 
