@@ -130,7 +130,10 @@ class Host:
 
     async def look(self) -> list[Notice]:
         notices = await self.follower.look()
-        self.positions = self.positions.found(self.follower.starts(self.positions.begun()))
+        # as the shipping loop does
+        waiting = () if self.follower.is_oriented else self.positions.files.values()
+        starts = self.follower.starts(self.positions.begun())
+        self.positions = self.positions.found([*waiting, *starts])
         self.notices += notices
         return notices
 

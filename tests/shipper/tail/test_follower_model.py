@@ -13,10 +13,12 @@ from pathlib import Path
 
 from hypothesis import example, given
 
+from shipper.positions import Positions
 from tests.shipper.host import SECOND, Host
 from tests.shipper.model import FILE_ACTIONS, PATTERNS, Model
 from tests.shipper.programs import STEP, Step, as_many_as, programs
 from tests.shipper.seams import amid
+from tests.shipper.shipped import origins
 
 ACTIONS = {
     **FILE_ACTIONS,
@@ -30,6 +32,8 @@ ACTIONS = {
     "pass_time": 1,
     "restart": 3,
     "restart_without_positions": 2,
+    "store": 3,
+    "rewind": 3,
 }
 BUDGETS = (1, 300, 1000, 1, 300)
 SEAMS = 80
@@ -51,6 +55,8 @@ class Program:
         self.host = Host(folder, *PATTERNS, grace=2.0, block_size=200, max_line=500)
         self.model = Model(folder, self.host.clock)
         self.steps = deque(steps)
+        self.stored = 0
+        self.host.follower.stored = self.position
 
     async def run(self) -> None:
         while self.steps:
@@ -121,12 +127,34 @@ class Program:
         self.host.later += 3 * SECOND
 
     async def restart(self, _: int) -> None:
+        await self.store()
         await self.host.restart_with_saved_positions()
-        self.model.restarted(self.host.blocks, saved=True)
+        self.restarted(saved=True)
 
     async def restart_without_positions(self, _: int) -> None:
+        await self.store()
+        self.host.positions = Positions(files={c.file: c for c in self.host.cursors()})
         await self.host.restart()
-        self.model.restarted(self.host.blocks, saved=False)
+        self.restarted(saved=False)
+
+    def restarted(self, *, saved: bool) -> None:
+        self.host.follower.stored = self.position
+        self.model.restarted(self.host.blocks, saved=saved)
+
+    async def store(self, amount: int = 0) -> None:
+        """Acknowledge what was read, but for so many blocks."""
+        before, self.stored = self.stored, max(self.stored, len(self.host.blocks) - amount)
+        acknowledged = origins(self.host.blocks[before : self.stored])
+        self.host.positions = self.host.positions.advance(acknowledged, self.stored)
+
+    async def rewind(self, _: int) -> None:
+        """Lose the session, and with it all that is not stored."""
+        assert await self.host.follower.rewind(self.host.positions.files)
+        del self.host.blocks[self.stored :]
+
+    def position(self, file: str) -> int:
+        cursor = self.host.positions.files.get(file)
+        return 0 if cursor is None else cursor.offset
 
 
 REUSED_INODE = (
