@@ -74,7 +74,7 @@ class Catalogue:
                 continue
             if entry.size and not (entry.is_live or tailer.beginning):
                 # nothing but its inode is known, which may be another file's
-                self._remember(tailer, tailer.cursor)
+                self._remember(tailer)
                 continue
             tailer.sighted(entry, now)
             tailer.suspect |= entry.differs(before) and not is_open(key)
@@ -127,8 +127,7 @@ class Catalogue:
         self._before = self._selection
         for tailer in list(self.tailers.values()):
             if not selection.covers(tailer.entry.path, tailer.entry.group):
-                cursor = tailer.start if tailer.is_unread else tailer.cursor
-                self._remember(tailer, cursor, keep=True)
+                self._remember(tailer, keep=True)
         for entry in self.passed_over():
             del self._notes[entry.key]
         self._select(selection)
@@ -161,7 +160,7 @@ class Catalogue:
 
     def leave(self, tailer: Tailer) -> None:
         """Stop following a file; its cursor is remembered, should it come back."""
-        self._remember(tailer, tailer.start if tailer.is_unread else tailer.cursor)
+        self._remember(tailer)
         if tailer.is_unread and not tailer.beginning:
             del self._remembered[tailer.file]  # its inode, soon another's, is all that is known
 
@@ -256,7 +255,7 @@ class Catalogue:
         followed = [c for c in found if c.entry.key in self.tailers]
         truncated = [self.tailers[c.entry.key] for c in followed if not self._is_same(c)]
         for tailer in truncated:
-            self._remember(tailer, tailer.cursor)
+            self._remember(tailer)
         self._index = self._new_index()
         self._index.not_there.update(tailer.file for tailer in truncated)
         self._index.live = {c.entry.path: c for c in found if c.entry.is_live}
@@ -386,10 +385,11 @@ class Catalogue:
     def _note(self, entry: FileEntry, head: bytes = b"", copy_of: str | None = None) -> None:
         self._notes[entry.key] = Note.of(entry, head, copy_of)
 
-    def _remember(self, tailer: Tailer, cursor: Cursor, *, keep: bool = False) -> None:
-        groups = self._groups(tailer)
+    def _remember(self, tailer: Tailer, *, keep: bool = False) -> None:
+        groups, start = frozenset(self._groups(tailer)), tailer.start
+        cursor = start if tailer.is_unread else tailer.cursor
         del self.tailers[tailer.entry.key]
-        self._remembered[tailer.file] = Remembered(cursor, frozenset(groups), keep, tailer.start)
+        self._remembered[tailer.file] = Remembered(cursor, groups, keep, start)
 
     def _truncated_notice(self, tailer: Tailer) -> Notice:
         if copy := rest_of(tailer, self.tailers.values()):

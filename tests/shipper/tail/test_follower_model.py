@@ -162,6 +162,10 @@ REUSED_INODE = (
 )
 LINKED_TWICE = "write link copy_slowly_and_truncate write rename look link compress"
 
+REUSED_BETWEEN = (
+    "write_part look copy_truncate write copy_slowly_and_truncate write_part rename write"
+)
+
 
 def written(program: str) -> list[Step]:
     """Return a program from its steps, each with its amount where that is not 0."""
@@ -171,6 +175,7 @@ def written(program: str) -> list[Step]:
 
 @example(steps=written(REUSED_INODE))
 @example(steps=written(LINKED_TWICE))
+@example(steps=written(REUSED_BETWEEN))
 @as_many_as(150)
 @given(steps=programs(ACTIONS, {"look_amid": SEAMS, "gather_amid": SEAMS}))
 def test_what_was_written_is_shipped_once_and_in_order_whatever_happens_to_files(
