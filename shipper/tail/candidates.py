@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 from shipper.positions import Cursor
 from shipper.tail.identity import Match, fingerprint, has_head, judge
-from shipper.tail.paths import age
+from shipper.tail.paths import age, group_of
 from shipper.tail.probe import Sample
 from shipper.tail.scan import FileEntry, FileKey
 from shipper.tail.tailer import Tailer
@@ -242,7 +242,9 @@ class Index:
         """Return what is known of a group now."""
         tailers, cursors = self._tailers[name], self._cursors[name]
         known = [self._known(cursor, name) for cursor in cursors]
-        rotated = (tailer.entry for tailer in tailers if not tailer.entry.is_live)
+        # a file that was followed by its hard link in another group says nothing of what was rotated in this one
+        ours = (tailer for tailer in tailers if group_of(tailer.label, {name}) == name)
+        rotated = (tailer.entry for tailer in ours if not tailer.entry.is_live)
         oldest = min((age(entry.modified, entry.path) for entry in rotated), default=None)
         newest = _newest(cursors, self._before)
         return RotationGroup(self.live.get(name), known, oldest, newest)

@@ -166,6 +166,8 @@ REUSED_BETWEEN = (
     "write_part look copy_truncate write copy_slowly_and_truncate write_part rename write"
 )
 
+LINKED_ELSEWHERE = "write link rename write copy_truncate write look gather_all truncate restart link"
+
 
 def written(program: str) -> list[Step]:
     """Return a program from its steps, each with its amount where that is not 0."""
@@ -176,6 +178,7 @@ def written(program: str) -> list[Step]:
 @example(steps=written(REUSED_INODE))
 @example(steps=written(LINKED_TWICE))
 @example(steps=written(REUSED_BETWEEN))
+@example(steps=written(LINKED_ELSEWHERE))
 @as_many_as(150)
 @given(steps=programs(ACTIONS, {"look_amid": SEAMS, "gather_amid": SEAMS}))
 def test_what_was_written_is_shipped_once_and_in_order_whatever_happens_to_files(
