@@ -166,6 +166,8 @@ class Reader:
         same = self._buffer.startswith(request.tail) and head[:length] == request.head
         if end < start or size < max(request.least, request.offset - start + end) or not same:
             return Reading(False, size, modified)
+        if request.limit and end == start and status.st_size > request.offset:
+            return Reading(True, size, modified, error="has fewer bytes than its size says")
         return Reading(True, size, modified, *self._split(start, end))
 
     def _fill(self, request: Request, size: int, flags: int) -> int:

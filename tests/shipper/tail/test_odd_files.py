@@ -164,3 +164,10 @@ async def test_a_folder_that_is_named_is_told_how_to_name_its_files(tmp_path: Pa
         f"is a folder; name its files, as in {tmp_path}/logs/*.log"
     ]
     await host.follower.close()
+
+
+async def test_a_file_that_has_fewer_bytes_than_its_size_says_keeps_nobody_waiting() -> None:
+    host = Host(Path("/sys/devices/system/cpu"), "online")
+    assert (await host.ship()).startswith(b"0")
+    assert "fewer bytes" in host.follower.states()[0].note
+    await host.follower.close()
