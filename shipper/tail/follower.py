@@ -8,12 +8,12 @@ next scan.
 """
 
 import asyncio
-import os
 import sys
 import threading
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import TypeVar, TypeVarTuple
 
 from shipper.positions import Cursor
 from shipper.tail.catalogue import Catalogue
@@ -22,13 +22,16 @@ from shipper.tail.identity import HEAD_BYTES
 from shipper.tail.notices import Notice, NoticeKind, Troubles
 from shipper.tail.open_files import Handles
 from shipper.tail.paths import Selection
-from shipper.tail.probe import Ask, Sample, sample
+from shipper.tail.probe import Ask, Sample, bytes_around, sample
 from shipper.tail.reader import Block, Reader, Reading, Request
 from shipper.tail.scan import FileKey, Scan, changed_since, scan
 from shipper.tail.tailer import FileState, Tailer
 from shipper.tail.turns import Turns
 
 __all__ = ["Follower"]
+
+Arguments = TypeVarTuple("Arguments")
+Answer = TypeVar("Answer")
 
 _SECOND = 1_000_000_000
 
@@ -201,10 +204,10 @@ class Follower:
         descriptor = self._handles.opened(tailer.entry.key)
         if descriptor is None:
             return None
-        found = None
-        if tailer.entry.packed is None:
-            found = await asyncio.to_thread(_bytes_around, descriptor, cursor)
-        return tailer.rewound(cursor, found, self._clock())
+        packed = tailer.entry.packed
+        packing = None if packed is None else packed.packing
+        found = await _until_over(bytes_around, descriptor, packing, cursor)
+        return tailer.rewound(cursor, *found, self._clock())
 
     async def _select(self, selection: Selection) -> None:
         self._selection = selection
@@ -242,7 +245,7 @@ class Follower:
         try:
             shown = await asyncio.to_thread(scan, self._selection, tuple(catalogue.lives))
             asks, notices = catalogue.scanned(shown.entries, now, self._handles.__contains__)
-            found = await _probe(asks) if asks else {}
+            found = await _until_over(sample, asks) if asks else {}
             moved = await self._moved_groups(shown, asks, found)
         except OSError as error:  # nothing was seen, so nothing is known to be gone
             self.look_due = True
@@ -331,11 +334,6 @@ class Follower:
             what = f"bytes {tailer.offset} to {tailer.offset + lost} were not read"
         return Notice(NoticeKind.GONE, tailer.entry.path, f"{how}, {what}", lost)
 
-    def _is_done(self, tailer: Tailer, now: int) -> bool:
-        if tailer.dirty or tailer.held or not tailer.is_settled(now, self._grace):
-            return False
-        return tailer.is_stored(self.stored(tailer.file))
-
     async def _gather(self, budget: int) -> list[Block]:
         async with self._lock:
             self._mark_changed(await self._changes.glance(self._catalogue.tailers))
@@ -394,20 +392,12 @@ def _time(nanoseconds: int) -> str:
     return f"{datetime.fromtimestamp(nanoseconds // _SECOND, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _bytes_around(descriptor: int, cursor: Cursor) -> tuple[int, bytes, bytes]:
-    """Return the size of an open file, its first bytes, and those before a cursor; no bytes where they cannot be read."""
-    size = os.fstat(descriptor).st_size
-    length = min(cursor.identity.tail_length, cursor.offset)
-    try:
-        head = os.pread(descriptor, HEAD_BYTES, 0)
-        return size, head, os.pread(descriptor, length, cursor.offset - length)
-    except OSError:
-        return size, b"", b""
-
-
-async def _probe(asks: Sequence[Ask]) -> dict[FileKey, Sample | Notice]:
+async def _until_over(
+    function: Callable[[*Arguments, Callable[[], bool]], Answer], *arguments: *Arguments
+) -> Answer:
+    """Call a function in a thread, with what tells it that nobody waits for its answer any more."""
     over = threading.Event()
     try:
-        return await asyncio.to_thread(sample, asks, over.is_set)
+        return await asyncio.to_thread(function, *arguments, over.is_set)
     finally:
         over.set()

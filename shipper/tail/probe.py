@@ -15,7 +15,7 @@ from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import Packing
 from shipper.tail.scan import FileEntry, FileKey
 
-__all__ = ["Ask", "Sample", "close", "open_read_only", "sample"]
+__all__ = ["Ask", "Sample", "bytes_around", "close", "open_read_only", "sample"]
 
 _STEP = 64 * 1024
 _FARTHEST = 16 * 1024 * 1024
@@ -70,6 +70,22 @@ def close(descriptor: int) -> None:
     """Close a descriptor; raise nothing: whatever a file system that went away says, it is closed then, too."""
     with suppress(OSError):
         os.close(descriptor)
+
+
+def bytes_around(
+    descriptor: int, packing: Packing | None, cursor: Cursor, is_over: Callable[[], bool]
+) -> tuple[int, bytes, bytes]:
+    """Return the size of an open file, its first bytes, and those before a cursor; none where they cannot be read."""
+    start = cursor.offset - min(cursor.identity.tail_length, cursor.offset)
+    try:
+        if packing is None:
+            size, head = os.fstat(descriptor).st_size, os.pread(descriptor, HEAD_BYTES, 0)
+            return size, head, os.pread(descriptor, cursor.offset - start, start)
+        content = Unpacker(descriptor, packing, is_over)
+        head, tail = content.read(0, HEAD_BYTES), content.read(start, cursor.offset)
+    except OSError:
+        return 0, b"", b""
+    return content.reached, head, tail
 
 
 def sample(

@@ -234,22 +234,20 @@ class Tailer:
         """Whether all that was read is stored, when the file is stored up to `position`."""
         return self.is_unread or self.offset <= position
 
-    def rewound(self, cursor: Cursor, found: tuple[int, bytes, bytes] | None, now: int) -> "Tailer":
-        """Return the same file, to be read on from the cursor; `found` is the size, the first bytes and those before it now.
+    def rewound(self, cursor: Cursor, size: int, head: bytes, tail: bytes, now: int) -> "Tailer":
+        """Return the same file, to be read on from the cursor; `head` and `tail` are its first bytes and those before it now.
 
-        `found` is None for a compressed file. The file is doubtful when these are not what the cursor says.
+        The file is doubtful when these are not what the cursor says.
         """
-        inode = self.entry.key.inode
+        inode, beginning = self.entry.key.inode, self.beginning
         known = replace(cursor, path=self.label, identity=replace(cursor.identity, inode=inode))
-        beginning, tail, is_same = self.beginning, b"", True
-        if found is not None:
-            size, head, before = found
-            is_same = judge(known, inode, size, head, before) is Match.SAME
-            is_same &= head.startswith(beginning)
-            beginning, tail = (head, before) if is_same else (beginning, b"")
+        is_same = judge(known, inode, size, head, tail) is Match.SAME
+        is_same &= head.startswith(beginning)
+        beginning, tail = (head, tail) if is_same else (beginning, b"")
         again = Tailer(known, self.entry, beginning, tail, now)
         again.rotated, again.unseen_since = self.rotated, self.unseen_since
         again.suspect = self.suspect or not is_same
+        again._begin = self._begin
         if again.offset < self._begin:
             again.skip_hole(self._begin)
         again.mark_changed(now)

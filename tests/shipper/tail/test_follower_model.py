@@ -166,7 +166,9 @@ REUSED_BETWEEN = (
     "write_part look copy_truncate write copy_slowly_and_truncate write_part rename write"
 )
 
-LINKED_ELSEWHERE = "write link rename write copy_truncate write look gather_all truncate restart link"
+LINKED_ELSEWHERE = (
+    "write link rename write copy_truncate write look gather_all truncate restart link"
+)
 
 
 def written(program: str) -> list[Step]:

@@ -123,6 +123,23 @@ async def test_a_compressed_file_is_read_again(host: Host) -> None:
     assert await host.ship() == b"two\n" * 1000
 
 
+async def test_a_compressed_file_is_read_on_in_the_middle_of_a_long_line(tmp_path: Path) -> None:
+    host = Host(tmp_path, block_size=200, max_line=500)
+    host.write("app.log", b"one\n" * 20)
+    await host.ship()
+    host.write("app.log", b"x" * 1800 + b"\ntwo\n")
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"")
+    host.pack("app.log.1")
+    await host.restart_with_saved_positions()
+    await host.ship()
+
+    assert await rewind(host, 2)
+    assert await host.ship() == b"x" * 1300 + b"\ntwo\n"
+    assert host.blocks[2].continues
+    await host.follower.close()
+
+
 async def test_a_file_that_begins_with_a_hole_is_read_again_behind_it(host: Host) -> None:
     host.write("app.log", b"one\n")
     await host.ship()
