@@ -121,6 +121,8 @@ class Inotify:
             if _key(before) != key or not self._add(f"/proc/self/fd/{descriptor}", key, mask):
                 return None
             after = os.fstat(descriptor)
+        except OSError:  # a file server has forgotten it
+            return None
         finally:
             os.close(descriptor)
         if mask == _NEXT_WRITE and after.st_size != before.st_size:
