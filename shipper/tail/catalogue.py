@@ -76,7 +76,7 @@ class Catalogue:
                 # nothing but its inode is known, which may be another file's
                 self._remember(tailer)
                 continue
-            tailer.sighted(entry, now)
+            tailer.scanned(entry, now)
             tailer.suspect |= entry.differs(before) and not is_open(key)
             if entry.path != before.path:
                 text = f"is now {entry.path}"

@@ -179,7 +179,7 @@ class Inotify:
 
 
 class ChangeDetection:
-    """Notices changes of all that is followed; one task at a time may follow or glance."""
+    """Notices changes of all that is followed; one task at a time may follow or ask."""
 
     def __init__(self, handles: Handles, heard: Heard, poll_every: float, listen: bool) -> None:
         """Follow nothing yet; `poll_every` is in seconds; without `listen` only poll.
@@ -199,7 +199,7 @@ class ChangeDetection:
 
     @property
     def patience(self) -> float:
-        """After how many seconds another glance is due though nothing was heard."""
+        """After how many seconds to ask again though nothing was heard."""
         now = _now()
         tick = max(_TICK, self._next_tick - now) if self._growing else math.inf
         return min(tick, max(0.0, self._next_poll - now))
@@ -226,7 +226,7 @@ class ChangeDetection:
         text = f"not all of it can be watched, the rest is polled: {shortage}"
         return [Notice(NoticeKind.UNWATCHED, next(iter(paths), "/"), text)]
 
-    async def glance(self, tailers: Mapping[FileKey, Tailer]) -> list[FileKey]:
+    async def changed_files(self, tailers: Mapping[FileKey, Tailer]) -> list[FileKey]:
         """Return the files that look as if there was something to read, of those that are due."""
         grown: list[FileKey] = []
         if self._growing and _now() >= self._next_tick:

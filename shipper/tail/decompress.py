@@ -17,7 +17,7 @@ import zstandard
 
 from shipper.tail.paths import Packing
 
-__all__ = ["Unpacker", "gzip_ends_at"]
+__all__ = ["Decompressor", "gzip_ends_at"]
 
 _INPUT = 1024
 """Bytes that are decompressed at a time: zlib makes 1 MiB of them at the most, zstd 32 MiB."""
@@ -53,7 +53,7 @@ def _stream(packing: Packing) -> _Stream:
             return bz2.BZ2Decompressor()
 
 
-class Unpacker:
+class Decompressor:
     """The content of one compressed file; streams that stand behind each other are one content.
 
     `damage` says why nothing more can be decompressed, empty while all is well. `is_underway` says that the last

@@ -88,7 +88,7 @@ class Follower:
         self._reader = Reader(block_size, max_line)
         self._turns = Turns()
         self._troubles = Troubles()
-        self._is_unpacking = False
+        self._is_decompressing = False
         self._lock = asyncio.Lock()
 
     async def look(self) -> list[Notice]:
@@ -120,7 +120,7 @@ class Follower:
     @property
     def is_waiting(self) -> bool:
         """Whether there is more to gather soon: a compressed file is decompressed, or all files wait for the rest of a line."""
-        return self._is_unpacking or self._turns.is_held(self._clock())
+        return self._is_decompressing or self._turns.is_held(self._clock())
 
     @property
     def patience(self) -> float:
@@ -336,19 +336,19 @@ class Follower:
 
     async def _gather(self, budget: int) -> list[Block]:
         async with self._lock:
-            self._mark_changed(await self._changes.glance(self._catalogue.tailers))
+            self._mark_changed(await self._changes.changed_files(self._catalogue.tailers))
             return await self._gather_turns(budget)
 
     async def _gather_turns(self, budget: int) -> list[Block]:
         blocks: list[Block] = []
-        self._is_unpacking = False
+        self._is_decompressing = False
         while budget > 0 and len(blocks) < _ENOUGH and (turn := await self._turn(budget)):
             readings = await self._read(turn, budget)
             got = self._accept(turn, readings)
             blocks += got
             budget -= sum(len(reading.run) + len(reading.rest) for reading in readings)
-            self._is_unpacking = any(reading.is_underway for reading in readings)
-            if self._is_unpacking and not got:
+            self._is_decompressing = any(reading.is_underway for reading in readings)
+            if self._is_decompressing and not got:
                 break  # so that it can be stopped
         return blocks
 
@@ -364,7 +364,7 @@ class Follower:
                 self._turns.leave(tailer.entry.group)
                 self.look_due = True
                 continue
-            turn[tailer] = tailer.request(descriptor, share, self._handles.unpacker(tailer))
+            turn[tailer] = tailer.request(descriptor, share, self._handles.decompressor(tailer))
         return turn
 
     async def _read(self, turn: Mapping[Tailer, Request], budget: int) -> list[Reading]:

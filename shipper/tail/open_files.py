@@ -6,7 +6,7 @@ import os
 import resource
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 
-from shipper.tail.decompress import Unpacker
+from shipper.tail.decompress import Decompressor
 from shipper.tail.identity import HEAD_BYTES
 from shipper.tail.probe import close, open_read_only
 from shipper.tail.scan import FileKey
@@ -30,7 +30,7 @@ class Handles:
         self._limit = limit
         self._followed = followed
         self._open: dict[FileKey, int] = {}
-        self._unpacker: tuple[FileKey, Unpacker] | None = None
+        self._decompressor: tuple[FileKey, Decompressor] | None = None
 
     def __len__(self) -> int:
         return len(self._open)
@@ -72,14 +72,14 @@ class Handles:
         except OSError:
             return b""
 
-    def unpacker(self, tailer: Tailer) -> Unpacker | None:
-        """Return what unpacks an open compressed file; None for any other. One at a time is kept, for its memory."""
+    def decompressor(self, tailer: Tailer) -> Decompressor | None:
+        """Return what decompresses an open compressed file; None for any other. One at a time is kept, for its memory."""
         key, packed = tailer.entry.key, tailer.entry.packed
         if packed is None:
             return None
-        if self._unpacker is None or self._unpacker[0] != key:
-            self._unpacker = key, Unpacker(self._open[key], packed.packing)
-        return self._unpacker[1]
+        if self._decompressor is None or self._decompressor[0] != key:
+            self._decompressor = key, Decompressor(self._open[key], packed.packing)
+        return self._decompressor[1]
 
     async def trim(self) -> None:
         """Close what is followed no longer, and the least recently read above the limit."""
@@ -98,8 +98,8 @@ class Handles:
         await self._close(gone + named[: max(0, len(self._open) - len(gone) - limit)])
 
     async def _close(self, keys: Collection[FileKey]) -> None:
-        if self._unpacker is not None and self._unpacker[0] in keys:
-            self._unpacker = None
+        if self._decompressor is not None and self._decompressor[0] in keys:
+            self._decompressor = None
         if keys:
             await asyncio.to_thread(_close_all, [self._open.pop(key) for key in keys])
 

@@ -15,13 +15,13 @@ __all__ = [
     "Packing",
     "Selection",
     "age",
+    "decompressed_name",
     "group_of",
     "has_magic",
     "is_compressed",
     "live_names",
     "packing_of",
     "pattern_of",
-    "unpacked",
 ]
 
 _MAGIC = re.compile(r"[*?[]")
@@ -90,7 +90,7 @@ def packing_of(name: str) -> Packing | None:
     return _ENDINGS.get(name[name.rfind(".") :])
 
 
-def unpacked(name: str) -> str:
+def decompressed_name(name: str) -> str:
     """Return the name before compression; the name itself where it was not compressed."""
     packing = packing_of(name)
     return name if packing is None else name.removesuffix(packing.value)
@@ -110,7 +110,7 @@ def live_names(name: str) -> tuple[str, ...]:
     instances of a service are called so. A compressed file had the names that it had before, and its own without the
     ending last.
     """
-    stem = unpacked(name)
+    stem = decompressed_name(name)
     if stem != name:
         return *live_names(stem), stem
     found = [
@@ -130,7 +130,7 @@ def is_compressed(name: str) -> bool:
 
 def age(modified: int, name: str) -> tuple[int, int, str]:
     """Return what rotated files are sorted by, oldest first: last write, then the number (a higher one is older)."""
-    number = _NUMBER.fullmatch(unpacked(name))
+    number = _NUMBER.fullmatch(decompressed_name(name))
     return modified, -int(number[1]) if number else 0, name
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from shipper.positions import Cursor
-from shipper.tail.decompress import Unpacker, gzip_ends_at
+from shipper.tail.decompress import Decompressor, gzip_ends_at
 from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, LastLine, has_head
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import Packing
@@ -81,7 +81,7 @@ def bytes_around(
         if packing is None:
             size, head = os.fstat(descriptor).st_size, os.pread(descriptor, HEAD_BYTES, 0)
             return size, head, os.pread(descriptor, cursor.offset - start, start)
-        content = Unpacker(descriptor, packing, is_over)
+        content = Decompressor(descriptor, packing, is_over)
         head, tail = content.read(0, HEAD_BYTES), content.read(start, cursor.offset)
     except OSError:
         return 0, b"", b""
@@ -148,7 +148,7 @@ def _probe(
             return None
         if ask.entry.packed is None:
             return _plain(descriptor, status, ask, sizes)
-        content = Unpacker(descriptor, ask.entry.packed.packing, is_over)
+        content = Decompressor(descriptor, ask.entry.packed.packing, is_over)
         return _compressed(descriptor, content, ask, live_head)
     except OSError as error:
         return Notice(NoticeKind.UNREADABLE, path, f"cannot be read: {error.strerror}")
@@ -192,7 +192,7 @@ def _hole(descriptor: int, block: int) -> tuple[int, int]:
     return hole, hole + len(data) - len(data.lstrip(b"\0"))
 
 
-def _compressed(descriptor: int, content: Unpacker, ask: Ask, live_head: bytes) -> Sample:
+def _compressed(descriptor: int, content: Decompressor, ask: Ask, live_head: bytes) -> Sample:
     head = content.read(0, HEAD_BYTES)
     likely = [cursor for cursor in ask.cursors if has_head(cursor, head)]
     is_gzip = ask.entry.packed is not None and ask.entry.packed.packing is Packing.GZIP
@@ -207,14 +207,14 @@ def _compressed(descriptor: int, content: Unpacker, ask: Ask, live_head: bytes) 
     return Sample(size, head, tails, ends, is_partial=partial, damage=content.damage)
 
 
-def _tails(content: Unpacker, cursors: Sequence[Cursor]) -> dict[str, bytes]:
+def _tails(content: Decompressor, cursors: Sequence[Cursor]) -> dict[str, bytes]:
     starts = {c.file: max(0, c.offset - c.identity.tail_length) for c in cursors}
     # in order, since it can only go forward
     in_order = sorted(cursors, key=lambda cursor: (starts[cursor.file], cursor.offset))
     return {c.file: content.read(starts[c.file], c.offset) for c in in_order}
 
 
-def _end(content: Unpacker) -> dict[int, bytes]:
+def _end(content: Decompressor) -> dict[int, bytes]:
     while not content.is_at_end():
         content.read(max(0, content.reached - TAIL_BYTES), content.reached + _STEP)
     end = content.reached

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from broker.wire.message import Section
-from shipper.tail.decompress import Unpacker
+from shipper.tail.decompress import Decompressor
 from shipper.tail.identity import TAIL_BYTES
 
 __all__ = ["Block", "Reader", "Reading", "Request", "count_lines", "end_of_run"]
@@ -59,7 +59,7 @@ class Request:
     """Read about `limit` bytes from `offset` on; the file must still begin with `head` and have `tail` before the offset.
 
     A file of less than `least` bytes was truncated since it had that many. A compressed file is read by way of its
-    `unpacker`; all positions are those of its content.
+    `decompressor`; all positions are those of its content.
     """
 
     descriptor: int
@@ -68,7 +68,7 @@ class Request:
     least: int
     head: bytes
     tail: bytes
-    unpacker: Unpacker | None = None
+    decompressor: Decompressor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Reading:
 
     `intact` is False when what had been read before is gone; nothing was read then. `is_complete` is False at the end
     of a compressed file that has no proper end yet; `damage` says why it cannot have one. `is_underway`: what comes
-    before the offset is still being unpacked.
+    before the offset is still being decompressed.
     """
 
     intact: bool
@@ -91,7 +91,7 @@ class Reading:
     is_underway: bool = False
 
 
-_MOST_UNPACKED = 32 * 1024 * 1024
+_MOST_DECOMPRESSED = 32 * 1024 * 1024
 """Bytes of a compressed file that are skipped in one visit: about a tenth of a second, with bzip2 a whole one."""
 
 _AT_ONCE = 32 * 1024
@@ -123,7 +123,7 @@ class Reader:
         It is not when there are many bytes, when the kernel does not hold them in memory, or when anything is not as it
         should be. The files must be on a file system of this machine: another's may be slow to tell a size.
         """
-        if any(request.unpacker for request in requests):
+        if any(request.decompressor for request in requests):
             return None
         try:
             readings = self._read_all(requests, budget, os.RWF_NOWAIT)
@@ -142,8 +142,8 @@ class Reader:
 
     def _read_one(self, request: Request, flags: int) -> Reading:
         try:
-            if request.unpacker is not None:
-                return self._unpack(request, request.unpacker)
+            if request.decompressor is not None:
+                return self._decompress(request, request.decompressor)
             return self._read(request, flags)
         except OSError as error:
             if flags:
@@ -184,12 +184,12 @@ class Reader:
                 break
         return end
 
-    def _unpack(self, request: Request, content: Unpacker) -> Reading:
+    def _decompress(self, request: Request, content: Decompressor) -> Reading:
         start = len(request.tail)
         begin = request.offset - start
         modified = os.fstat(request.descriptor).st_mtime_ns
         for limit in (min(request.limit, self._block_size), self._max_line + 1):
-            data = content.read(begin, request.offset + limit, _MOST_UNPACKED)
+            data = content.read(begin, request.offset + limit, _MOST_DECOMPRESSED)
             if len(data) - start < limit or data.find(b"\n", start) >= 0:
                 break
         end = begin + len(data)

@@ -15,13 +15,13 @@ from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import (
     Packing,
     Selection,
+    decompressed_name,
     group_of,
     has_magic,
     is_compressed,
     live_names,
     packing_of,
     pattern_of,
-    unpacked,
 )
 
 __all__ = ["FileEntry", "FileKey", "Packed", "Scan", "changed_since", "scan"]
@@ -135,7 +135,7 @@ def changed_since(shown: Scan, groups: Collection[str], selection: Selection) ->
 
 def _is_beside_original(entry: FileEntry, entries: Collection[str]) -> bool:
     # as long as the original is there, it is read; a live path is written anew by another file
-    original = unpacked(entry.path)
+    original = decompressed_name(entry.path)
     return entry.packed is not None and original in entries and original != entry.group
 
 

@@ -20,7 +20,7 @@ from shipper.tail.reader import Block, Reading, Request, count_lines
 from shipper.tail.scan import FileEntry
 
 if TYPE_CHECKING:
-    from shipper.tail.decompress import Unpacker
+    from shipper.tail.decompress import Decompressor
 
 __all__ = ["LINE_PATIENCE", "FileState", "Stage", "Tailer"]
 
@@ -158,7 +158,7 @@ class Tailer:
         live = self.rotated is None
         return live, age(self.entry.modified, self.entry.path)
 
-    def sighted(self, entry: FileEntry, now: int) -> None:
+    def scanned(self, entry: FileEntry, now: int) -> None:
         """Take note of where the file is and how large it is; a compressed one is read on only when it changed."""
         before, self.entry = self.entry, entry
         self.unseen_since = None
@@ -254,11 +254,11 @@ class Tailer:
         return again
 
     def request(
-        self, descriptor: int, limit: int = 0, unpacker: "Unpacker | None" = None
+        self, descriptor: int, limit: int = 0, decompressor: "Decompressor | None" = None
     ) -> Request:
         """Return what to read next; without a limit nothing, to know whether what was read is still there."""
         head, tail = self.beginning, self._print.tail
-        return Request(descriptor, self.offset, limit, self._size, head, tail, unpacker)
+        return Request(descriptor, self.offset, limit, self._size, head, tail, decompressor)
 
     def accept(self, reading: Reading, now: int, grace: int) -> list[Block]:
         """Take what was read: move the offset, and return the blocks.
@@ -334,7 +334,7 @@ class Tailer:
         self._size = size
 
     def _give_up(self, reason: str, known: int) -> None:
-        self.note = f"cannot be unpacked behind byte {self.offset} ({reason}): the rest is lost"
+        self.note = f"cannot be decompressed behind byte {self.offset} ({reason}): the rest is lost"
         lost = known - self.offset
         self.loss = Notice(NoticeKind.DAMAGED, self.entry.path, self.note, lost)
         self._size = self.offset

@@ -125,7 +125,7 @@ async def test_once_says_what_was_lost_in_a_damaged_file_before_it_ends(
 
     # behind the damage bytes may be wrong before it is noticed
     assert shipped[:100_000] == content[25:100_025]
-    assert f"app.log.1.gz: cannot be unpacked behind byte {25 + len(shipped)} (" in caplog.text
+    assert f"app.log.1.gz: cannot be decompressed behind byte {25 + len(shipped)} (" in caplog.text
 
 
 def follower_of(*paths: Path) -> Follower:

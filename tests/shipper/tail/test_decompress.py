@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.tail.decompress import Unpacker, gzip_ends_at
+from shipper.tail.decompress import Decompressor, gzip_ends_at
 from shipper.tail.paths import Packing
 from tests.shipper.host import packed
 
@@ -30,9 +30,9 @@ def stream(*parts: bytes, packing: Packing) -> bytes:
     return b"".join(packed(part, packing) for part in parts)
 
 
-def drained(unpacker: Unpacker, step: int) -> bytes:
+def drained(decompressor: Decompressor, step: int) -> bytes:
     content = b""
-    while data := unpacker.read(len(content), len(content) + step):
+    while data := decompressor.read(len(content), len(content) + step):
         content += data
     return content
 
@@ -44,12 +44,12 @@ def test_streams_behind_each_other_are_one_content(
 ) -> None:
     (tmp_path / "a").write_bytes(stream(LINES, b"", LINES[:70], b"end\n", packing=packing))
     with opened(tmp_path / "a") as descriptor:
-        unpacker = Unpacker(descriptor, packing)
+        decompressor = Decompressor(descriptor, packing)
 
-        content = drained(unpacker, step)
+        content = drained(decompressor, step)
 
         assert content == LINES + LINES[:70] + b"end\n"
-        assert (unpacker.is_complete, unpacker.damage) == (True, "")
+        assert (decompressor.is_complete, decompressor.damage) == (True, "")
 
 
 @forms
@@ -58,12 +58,12 @@ def test_an_earlier_offset_is_had_again_from_the_beginning(
 ) -> None:
     (tmp_path / "a").write_bytes(packed(LINES, packing))
     with opened(tmp_path / "a") as descriptor:
-        unpacker = Unpacker(descriptor, packing)
+        decompressor = Decompressor(descriptor, packing)
 
-        assert unpacker.read(300_000, 300_100) == LINES[300_000:300_100]
-        assert unpacker.read(10, 50) == LINES[10:50]
-        assert unpacker.read(300_050, 300_200) == LINES[300_050:300_200]
-        assert not unpacker.is_at_end()
+        assert decompressor.read(300_000, 300_100) == LINES[300_000:300_100]
+        assert decompressor.read(10, 50) == LINES[10:50]
+        assert decompressor.read(300_050, 300_200) == LINES[300_050:300_200]
+        assert not decompressor.is_at_end()
 
 
 @forms
@@ -74,16 +74,16 @@ def test_a_file_that_is_not_whole_is_read_on_when_it_grows(
     (tmp_path / "a").write_bytes(b"")
     content = b""
     with opened(tmp_path / "a") as descriptor, (tmp_path / "a").open("ab", buffering=0) as file:
-        unpacker = Unpacker(descriptor, packing)
+        decompressor = Decompressor(descriptor, packing)
         for at in range(0, len(data), 50_001):
-            assert not unpacker.is_complete
+            assert not decompressor.is_complete
             file.write(data[at : at + 50_001])
-            while part := unpacker.read(len(content), len(content) + 100_000):
+            while part := decompressor.read(len(content), len(content) + 100_000):
                 content += part
 
         assert content == LINES
-        assert unpacker.is_complete
-        assert unpacker.is_at_end()
+        assert decompressor.is_complete
+        assert decompressor.is_at_end()
 
 
 def spoilt(packing: Packing, where: str) -> bytes:
@@ -108,12 +108,12 @@ def test_damage_is_told_and_what_stands_before_it_is_read(
 ) -> None:
     (tmp_path / "a").write_bytes(spoilt(packing, where))
     with opened(tmp_path / "a") as descriptor:
-        unpacker = Unpacker(descriptor, packing)
+        decompressor = Decompressor(descriptor, packing)
 
-        content = drained(unpacker, 100_000)
+        content = drained(decompressor, 100_000)
 
-        assert unpacker.damage
-        assert not unpacker.is_complete
+        assert decompressor.damage
+        assert not decompressor.is_complete
         # zstd may give wrong bytes behind the damage before its checksum tells
         third = len(LINES) // 3
         assert content[:third] == LINES[:third][: len(content)]
@@ -124,27 +124,27 @@ def test_damage_is_told_and_what_stands_before_it_is_read(
 def test_no_more_is_held_than_was_asked_for(packing: Packing, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(packed(bytes(64 << 20), packing))
     with opened(tmp_path / "a") as descriptor:
-        unpacker = Unpacker(descriptor, packing)
+        decompressor = Decompressor(descriptor, packing)
 
-        unpacker.read(30 << 20, (30 << 20) + 1000)
+        decompressor.read(30 << 20, (30 << 20) + 1000)
 
-        assert unpacker.reached < 40 << 20
-        assert len(unpacker.read(30 << 20, 64 << 20)) == 34 << 20
+        assert decompressor.reached < 40 << 20
+        assert len(decompressor.read(30 << 20, 64 << 20)) == 34 << 20
 
 
 @forms
 def test_a_long_way_is_gone_in_stages(packing: Packing, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(packed(LINES, packing))
     with opened(tmp_path / "a") as descriptor:
-        unpacker = Unpacker(descriptor, packing)
+        decompressor = Decompressor(descriptor, packing)
 
         stages = 0
-        while not (data := unpacker.read(len(LINES) - 50, len(LINES), 200_000)):
-            assert unpacker.is_underway
+        while not (data := decompressor.read(len(LINES) - 50, len(LINES), 200_000)):
+            assert decompressor.is_underway
             stages += 1
 
         assert data == LINES[-50:]
-        assert not unpacker.is_underway
+        assert not decompressor.is_underway
         assert stages > 1
 
 
@@ -173,8 +173,8 @@ def test_a_long_way_that_nobody_waits_for_is_left(tmp_path: Path, packing: Packi
         return pieces > 5
 
     with opened(path) as descriptor:
-        unpacker = Unpacker(descriptor, packing, is_over)
+        decompressor = Decompressor(descriptor, packing, is_over)
         with pytest.raises(InterruptedError):
-            unpacker.read(8 * len(LINES) - 1, 8 * len(LINES))
+            decompressor.read(8 * len(LINES) - 1, 8 * len(LINES))
 
-    assert unpacker.reached < 8 * len(LINES)
+    assert decompressor.reached < 8 * len(LINES)
