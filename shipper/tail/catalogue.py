@@ -98,8 +98,13 @@ class Catalogue:
                 held |= shared
         self._held = held
 
-    def settle(self, samples: Mapping[FileKey, Sample], now: int) -> list[Notice]:
-        """Decide what the files that were probed are, and follow those that are to be followed."""
+    def settle(
+        self, samples: Mapping[FileKey, Sample], now: int, stored: Callable[[str], int]
+    ) -> list[Notice]:
+        """Decide what the files that were probed are, and follow those that are to be followed.
+
+        `stored` returns up to which byte a file is stored, by id; 0 once its position is forgotten.
+        """
         if not self._held:
             there = self._files.keys() | self.tailers.keys()
             inodes = {key.inode for key in self._files}
@@ -118,7 +123,7 @@ class Catalogue:
         self._index = Index({}, {}, None)  # what was probed would take a kilobyte for each file
         if not self._held:  # or it would be their cursors that seem to be without a file
             self._scanned = now  # what is older, and not known by now, was there before us
-            self._sort_out(now)
+            self._sort_out(now, stored)
         self.order()
         return notices
 
@@ -399,13 +404,13 @@ class Catalogue:
             text = f"was truncated or written anew; {lost} bytes were seen in it and not read"
         return Notice(NoticeKind.TRUNCATED, tailer.entry.path, text, lost)
 
-    def _sort_out(self, now: int) -> None:
-        # forget what is long gone, if much has gathered
+    def _sort_out(self, now: int, stored: Callable[[str], int]) -> None:
+        # forget what is long gone, if much has gathered; what has a position may have to be gone back to
         remembered = self._remembered
         if len(remembered) + len(self.lives) <= self._sorted + _GROWTH:
             return
         gone = [known.cursor for known in remembered.values() if not known.keep]
-        for cursor in forgettable(gone, now):
+        for cursor in forgettable((c for c in gone if not stored(c.file)), now):
             del remembered[cursor.file]
         there = {entry.path for entry in self._files.values() if entry.wanted}
         there |= {tailer.entry.group for tailer in self.tailers.values()}

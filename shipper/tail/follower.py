@@ -260,7 +260,7 @@ class Follower:
         samples = {key: seen for key, seen in found.items() if isinstance(seen, Sample)}
         refused = [seen for seen in found.values() if isinstance(seen, Notice)]
         notices += self._troubles.changes((*shown.troubles, *refused))
-        notices += catalogue.settle(samples, now) + gone + losses
+        notices += catalogue.settle(samples, now, self.stored) + gone + losses
         await self._handles.open_early(self.stored)
         await self._handles.trim()
         self._turns.join(catalogue.chains)

@@ -180,3 +180,20 @@ async def test_files_stay_open_and_a_reading_that_was_broken_off_does_no_harm(
     assert sum("app.log" in one for one in held_by(os.getpid())) == 1
     assert await host.gather() == expected
     await host.follower.close()
+
+
+async def test_files_that_went_long_ago_do_not_keep_it_from_going_back(tmp_path: Path) -> None:
+    host = Host(tmp_path, "*.log")
+    for number in range(300):
+        host.write(f"{number}.log", b"one\n")
+    await host.ship()
+    for number in range(300):
+        (tmp_path / f"{number}.log").unlink()
+    host.write("app.log", b"two\n")
+    await host.ship()
+    host.later += 8 * 86_400 * SECOND
+    await host.ship()
+    await host.ship()
+
+    assert await rewind(host, len(host.blocks))
+    await host.follower.close()
