@@ -334,6 +334,11 @@ class Follower:
             what = f"bytes {tailer.offset} to {tailer.offset + lost} were not read"
         return Notice(NoticeKind.GONE, tailer.entry.path, f"{how}, {what}", lost)
 
+    def _is_done(self, tailer: Tailer, now: int) -> bool:
+        if tailer.dirty or tailer.held or not tailer.is_settled(now, self._grace):
+            return False
+        return tailer.is_stored(self.stored(tailer.file))
+
     async def _gather(self, budget: int) -> list[Block]:
         async with self._lock:
             self._mark_changed(await self._changes.changed_files(self._catalogue.tailers))
