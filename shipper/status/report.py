@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import cache
 from typing import Annotated, Any
 
@@ -22,9 +21,10 @@ from shipper.shipping import Shipping
 from shipper.spool import PATH, Spool
 from shipper.status.meter import Meter
 from shipper.tail.follower import Follower
+from shipper.tail.notices import rfc3339
 from shipper.tail.tailer import FileState, Stage
 
-__all__ = ["FileReport", "HostReport", "Trouble", "View", "reason_for", "rfc3339"]
+__all__ = ["FileReport", "HostReport", "Trouble", "View", "reason_for"]
 
 _LONG = 60.0  # seconds
 _SECOND = 1_000_000_000
@@ -267,8 +267,3 @@ class View:
 
     def _age(self, moment: int | None) -> float | None:
         return None if moment is None else round(max(0, self._clock() - moment) / _SECOND, 3)
-
-
-def rfc3339(nanoseconds: int) -> str:
-    """Write a moment in UTC, to the second."""
-    return f"{datetime.fromtimestamp(nanoseconds // _SECOND, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -18,7 +18,8 @@ from shipper.positions import Cursor, Positions, PositionsUnreadable
 from shipper.publish.messages import HostMessages
 from shipper.session import connection_for, reasons_for
 from shipper.settings import ShipperSettings
-from shipper.status.report import FileReport, HostReport, rfc3339
+from shipper.status.report import FileReport, HostReport
+from shipper.tail.notices import rfc3339
 
 __all__ = ["connected", "render", "render_json", "stored"]
 

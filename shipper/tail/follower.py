@@ -1,7 +1,7 @@
 """Finds the files, reads whole lines from them, and remembers how far it has read (not how far is acknowledged).
 
     directories --scan--> catalogue --groups--> tailers --read, cut--> blocks
-       watcher: wakes, marks files as changed and scans as due
+       changes: wake the loop, mark files as changed and scans as due
 
 Publishes nothing. A scan decides what every file is; a gathering only reads, and what it finds doubtful it leaves to the
 next scan.
@@ -12,14 +12,13 @@ import sys
 import threading
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TypeVar, TypeVarTuple
 
 from shipper.positions import Cursor
 from shipper.tail.catalogue import Catalogue
 from shipper.tail.changes import ChangeDetection
 from shipper.tail.identity import HEAD_BYTES
-from shipper.tail.notices import Notice, NoticeKind, Troubles
+from shipper.tail.notices import Notice, NoticeKind, Troubles, rfc3339
 from shipper.tail.open_files import Handles
 from shipper.tail.paths import Selection
 from shipper.tail.probe import Ask, Sample, bytes_around, sample
@@ -124,7 +123,7 @@ class Follower:
 
     @property
     def patience(self) -> float:
-        """After how many seconds to gather again although nothing was heard; infinite while all is listened to."""
+        """After how many seconds to gather again although nothing was heard."""
         return self._changes.patience
 
     def states(self) -> list[FileState]:
@@ -326,7 +325,7 @@ class Follower:
         if reading is not None and not tailer.suspect:
             if since is not None and now - since > self._hold:
                 lost = max(lost, reading.size - tailer.offset)
-                how = f"was deleted before {_time(since)} and is held open no longer"
+                how = f"was deleted before {rfc3339(since)} and is held open no longer"
             elif not self._is_done(tailer, now):
                 return None
         what = "read to its end"
@@ -391,10 +390,6 @@ class Follower:
             if tailer.is_in_line:
                 break  # what the others gave is read again after the line
         return blocks
-
-
-def _time(nanoseconds: int) -> str:
-    return f"{datetime.fromtimestamp(nanoseconds // _SECOND, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 async def _until_over(

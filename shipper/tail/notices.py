@@ -3,9 +3,10 @@
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum
 
-__all__ = ["Notice", "NoticeKind", "Troubles", "announce"]
+__all__ = ["Notice", "NoticeKind", "Troubles", "announce", "rfc3339"]
 
 
 class NoticeKind(Enum):
@@ -64,6 +65,11 @@ class Troubles:
     def now(self) -> list[Notice]:
         """Return the troubles of the last look."""
         return _sorted(self._now)
+
+
+def rfc3339(nanoseconds: int) -> str:
+    """Write a moment in UTC, to the second."""
+    return f"{datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _sorted(notices: Iterable[Notice]) -> list[Notice]:
