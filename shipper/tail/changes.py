@@ -118,7 +118,7 @@ class Inotify:
             return None
         try:
             before = os.fstat(descriptor)
-            if _key(before) != key or not self._add(f"/proc/self/fd/{descriptor}", key, mask):
+            if FileKey.of(before) != key or not self._add(f"/proc/self/fd/{descriptor}", key, mask):
                 return None
             after = os.fstat(descriptor)
         except OSError:  # a file server has forgotten it
@@ -260,7 +260,7 @@ class ChangeDetection:
         for path in paths:
             if (status := _status(path)) is None:
                 continue
-            key = _key(status)
+            key = FileKey.of(status)
             is_watched = key in self._inotify
             if not is_watched:
                 status = self._inotify.watch(path, key, _IN_FOLDER) or status
@@ -307,7 +307,7 @@ class ChangeDetection:
         """Return which files have grown, and whether a folder has changed, in a thread."""
         before = self._folders
         found = {path: _status(path) for path in before}
-        self._folders = {path: (_key(s), s.st_mtime_ns) for path, s in found.items() if s}
+        self._folders = {path: (FileKey.of(s), s.st_mtime_ns) for path, s in found.items() if s}
         grown = [tailer.entry.key for tailer in tailers if self._differs(tailer)]
         return grown, self._folders != before
 
@@ -333,10 +333,6 @@ def remote_devices(mountinfo: str) -> frozenset[int]:
     return frozenset(remote)
 
 
-def _key(status: os.stat_result) -> FileKey:
-    return FileKey(status.st_dev, status.st_ino)
-
-
 def _status(target: str | int) -> os.stat_result | None:
     try:
         return os.stat(target)  # noqa: PTH116 - a descriptor, or one of thousands of paths
@@ -346,7 +342,7 @@ def _status(target: str | int) -> os.stat_result | None:
 
 def _has_grown(tailer: Tailer, status: os.stat_result) -> bool:
     # what is to be read, or to be scanned, is known already; another file at the path is no sign of growth
-    if tailer.dirty or tailer.suspect or _key(status) != tailer.entry.key:
+    if tailer.dirty or tailer.suspect or FileKey.of(status) != tailer.entry.key:
         return False
     return tailer.differs(status.st_size, status.st_mtime_ns)
 

@@ -136,8 +136,7 @@ def _open_if_same(path: str, key: FileKey) -> int | None:
     descriptor = open_read_only(path)
     is_same = False
     try:
-        status = os.fstat(descriptor)
-        is_same = FileKey(status.st_dev, status.st_ino) == key
+        is_same = FileKey.of(os.fstat(descriptor)) == key
     finally:
         if not is_same:
             close(descriptor)

@@ -76,13 +76,13 @@ def bytes_around(
     descriptor: int, packing: Packing | None, cursor: Cursor, is_over: Callable[[], bool]
 ) -> tuple[int, bytes, bytes]:
     """Return the size of an open file, its first bytes, and those before a cursor; none where they cannot be read."""
-    start = cursor.offset - min(cursor.identity.tail_length, cursor.offset)
     try:
         if packing is None:
             size, head = os.fstat(descriptor).st_size, os.pread(descriptor, HEAD_BYTES, 0)
-            return size, head, os.pread(descriptor, cursor.offset - start, start)
+            return size, head, _before(descriptor, cursor.offset, cursor.identity.tail_length)
         content = Decompressor(descriptor, packing, is_over)
-        head, tail = content.read(0, HEAD_BYTES), content.read(start, cursor.offset)
+        head = content.read(0, HEAD_BYTES)
+        tail = _tails(content, [cursor])[cursor.file]
     except OSError:
         return 0, b"", b""
     return content.reached, head, tail
@@ -144,7 +144,7 @@ def _probe(
         return None
     try:
         status = os.fstat(descriptor)
-        if FileKey(status.st_dev, status.st_ino) != ask.entry.key:
+        if FileKey.of(status) != ask.entry.key:
             return None
         if ask.entry.packed is None:
             return _plain(descriptor, status, ask, sizes)

@@ -34,6 +34,11 @@ class FileKey:
     device: int
     inode: int
 
+    @classmethod
+    def of(cls, status: os.stat_result) -> "FileKey":
+        """Return the key of the file that was asked for its status."""
+        return cls(status.st_dev, status.st_ino)
+
 
 @dataclass(frozen=True, slots=True)
 class Packed:
@@ -258,7 +263,7 @@ def _inspect(path: str, group: str, wanted: bool) -> FileEntry | Notice | None:
         refusal = "is compressed"
     if refusal:
         return Notice(NoticeKind.REFUSED, path, refusal) if wanted else None
-    key, size = FileKey(status.st_dev, status.st_ino), status.st_size
+    key, size = FileKey.of(status), status.st_size
     packed = None if packing is None else Packed(packing, size)
     # a glob may show the archives of years: what was compressed is followed as what was rotated is, never for itself
     wanted = wanted and packed is None
