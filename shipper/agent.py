@@ -107,7 +107,7 @@ class Agent:
         yield status_socket(self._host, self._view.report)
 
     def _health(self) -> Page:
-        return health_page(self._view.report().unhealthy_reason)
+        return health_page(self._view.health())
 
     async def work(self) -> None:
         """Ship as `run` does, without a service manager, status or signals; it ends when it is cancelled."""

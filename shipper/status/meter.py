@@ -52,7 +52,8 @@ class Meter:
             size = section.span.end - section.span.start
             self.lines += section.lines
             self.bytes += size
-            rate = self._rates.setdefault(section.span.file, Rate(now, now))
+            if (rate := self._rates.get(section.span.file)) is None:
+                rate = self._rates[section.span.file] = Rate(now, now)
             rate.add(size, section.lines, now)
         if abs(now - self._pruned) >= _PRUNE_EVERY:
             self._pruned = now

@@ -210,20 +210,29 @@ class View:
         """Return one line on the status."""
         return self.report().status_line
 
+    def health(self) -> str:
+        """Return why the agent is unhealthy, or nothing, without the work of looking at every file."""
+        return self._without_files().unhealthy_reason
+
     def report(self) -> HostReport:
         """Return the status as it is now."""
         read = self.meter.unacknowledged()
+        states = self.source.states() if self.source else []
+        files = tuple(self._file(state, read.get(state.file)) for state in states)
+        return replace(self._without_files(), files=files)
+
+    def _without_files(self) -> HostReport:
         source, spool, last_ack = self.source, self.spool, self.meter.last_ack
+        read = min(self.meter.unacknowledged().values(), default=None)
         troubles = [Trouble(one.path, one.text) for one in (source.troubles() if source else ())]
         if spool and spool.trouble:
             troubles.append(Trouble(PATH, spool.trouble))
-        states = source.states() if source else []
         return HostReport(
             host=self._host,
             agent=str(self.session.agent) if self.session else "",
             sequence=self.shipping.positions.sequence if self.shipping else 0,
             running=True,
-            files=tuple(self._file(state, read.get(state.file)) for state in states),
+            files=(),
             pid=os.getpid(),
             up_since=rfc3339(self.meter.since),
             last_ack=rfc3339(last_ack) if last_ack else None,
@@ -233,7 +242,7 @@ class View:
             passed_over=tuple(source.passed_over() if source else ()),
             is_following=self._is_following,
             reading_seconds=self._reading_seconds,
-            unacknowledged_seconds=self._age(min(read.values(), default=None)),
+            unacknowledged_seconds=self._age(read),
         )
 
     @property
