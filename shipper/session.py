@@ -14,12 +14,12 @@ from broker.app.exits import OperatorError
 from broker.app.folder import make_folder
 from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
 from broker.client.credentials import verify
-from broker.wire.streams import room_in
 from broker.wire.subjects import inbox_of
 from shipper.expression import Expression
 from shipper.host_lock import HostLock
 from shipper.line_filter import Rules
 from shipper.positions import Cursor, Positions
+from shipper.publish.acks import largest_payload
 from shipper.publish.claim import Claimant
 from shipper.publish.messages import HostMessages
 from shipper.publish.publisher import Publisher, UnacknowledgedPublisher
@@ -120,7 +120,7 @@ class Sessions:
         is_next = bool(known.files or known.sequence)
         lock = self._lock.share if self._settings.take_over or is_next else self._lock.take
         lock(partitions.time)
-        max_payload = room_in((await self.connection.client()).max_payload)
+        max_payload = await largest_payload(self.connection)
         publisher = self._publisher
         if isinstance(publisher, UnacknowledgedPublisher):
             saved = await self.waiting.until_answered(self.snapshots.read)

@@ -7,13 +7,19 @@ from nats.aio.client import Client
 
 from broker.app.faults import fault
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
+from broker.wire.streams import room_in
 
-__all__ = ["Answers", "patience_for", "send"]
+__all__ = ["Acks", "largest_payload", "patience_for", "send"]
 
 _LEAST_PATIENCE = 30.0  # seconds
 _SLOWEST = 20_000  # bytes a second, of a line that still takes a round
 _LEAST_DUE = 1.5  # seconds for an answer by a server of several, once it has read a round
 _MOST_DUE = 30.0  # seconds; it grows with every answer that is late
+
+
+async def largest_payload(connection: Connection) -> int:
+    """Return how many bytes the broker takes at a time, beside our headers; waits for a live client."""
+    return room_in((await connection.client()).max_payload)
 
 
 def patience_for(size: int) -> float:
@@ -33,7 +39,7 @@ async def send(
     await connection.guard(sending, patience_for(len(payload)), subject)
 
 
-class Answers:
+class Acks:
     """Sends one message at a time and hears its answer; an answer to anything but the newest message is ignored."""
 
     def __init__(self, connection: Connection, due: float = _LEAST_DUE) -> None:

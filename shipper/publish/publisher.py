@@ -14,8 +14,7 @@ from broker.app.faults import fault
 from broker.client.answer import answer_of, stored_at
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.message import EXPECTED_SEQUENCE
-from broker.wire.streams import room_in
-from shipper.publish.acks import Answers, patience_for, send
+from shipper.publish.acks import Acks, largest_payload, patience_for, send
 from shipper.publish.claim import Ownership
 from shipper.publish.rounds import Round, fitting
 from shipper.publish.subject import HostSubject
@@ -36,7 +35,32 @@ class SessionLost(Exception):
     """The claim does not hold any more: claim again, rebuild the positions, and go back to them."""
 
 
-class Publisher:
+class _RoundPublisher:
+    """What both publishers do: they give a round up where its subject is another by now, and divide one that is too large."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        host_subject: HostSubject,
+        waiting: Waiting,
+        compression: Compression,
+    ) -> None:
+        self._connection = connection
+        self._host_subject = host_subject
+        self._waiting = waiting
+        self._compression = compression
+
+    def _require_same_subject(self) -> None:
+        if self._host_subject.has_changed:
+            raise SessionLost("the number of partitions changed")
+
+    async def _divided(self, round_: Round, most: int) -> list[Round]:
+        if len(round_.payload) <= most:
+            return [round_]
+        return await asyncio.to_thread(fitting, round_, most, self._compression)
+
+
+class Publisher(_RoundPublisher):
     """Publishes the rounds of an agent, for one session after the other."""
 
     def __init__(
@@ -47,11 +71,8 @@ class Publisher:
         compression: Compression,
     ) -> None:
         """Own nothing yet; `compression` is for rounds that must be divided."""
-        self._connection = connection
-        self._host_subject = host_subject
-        self._waiting = waiting
-        self._compression = compression
-        self._answers = Answers(connection)
+        super().__init__(connection, host_subject, waiting, compression)
+        self._acks = Acks(connection)
         self._subject = ""
         self._last = 0
         self._tries = (
@@ -77,8 +98,7 @@ class Publisher:
     async def _insist(self, left: list[Round]) -> None:
         """Store the first of what is left of a round, which is divided if that must be."""
         while True:
-            if self._host_subject.has_changed:
-                raise SessionLost("the number of partitions changed")
+            self._require_same_subject()
             try:
                 left[:1] = await self._fitting(left[0])
                 self._last = await self._send(left[0])
@@ -93,7 +113,7 @@ class Publisher:
 
     async def _send(self, round_: Round) -> int:
         headers = round_.headers | {EXPECTED_SEQUENCE: str(self._last)}
-        answer = await self._answers.ask(self._subject, round_.payload, headers)
+        answer = await self._acks.ask(self._subject, round_.payload, headers)
         sequence = stored_at(answer_of(answer))
         self._tries = 0
         fault("stored")
@@ -133,29 +153,16 @@ class Publisher:
         return f"{self._subject} does not end at sequence {self._last} any more{now}"
 
     async def _fitting(self, round_: Round) -> list[Round]:
-        most = room_in((await self._connection.client()).max_payload)
+        most = await largest_payload(self._connection)
         if most < _LEAST_PAYLOAD:
             raise ConfigurationError(
                 f"the broker takes {most} bytes at a time, too few for a round; raise its max_payload"
             )
-        return await _divided(round_, min(most, self._largest or most), self._compression)
+        return await self._divided(round_, min(most, self._largest or most))
 
 
-class UnacknowledgedPublisher:
+class UnacknowledgedPublisher(_RoundPublisher):
     """Hands rounds to the broker, and knows no more of them."""
-
-    def __init__(
-        self,
-        connection: Connection,
-        host_subject: HostSubject,
-        waiting: Waiting,
-        compression: Compression,
-    ) -> None:
-        """Remember where to publish."""
-        self._compression = compression
-        self._connection = connection
-        self._host_subject = host_subject
-        self._waiting = waiting
 
     async def publish(self, round_: Round) -> int:
         """Return 0 once the broker has read the round; what was under way when a connection broke is sent again."""
@@ -163,17 +170,10 @@ class UnacknowledgedPublisher:
         return 0
 
     async def _send(self, round_: Round) -> None:
-        if self._host_subject.has_changed:
-            raise SessionLost("the number of partitions changed")
+        self._require_same_subject()
         client = await self._connection.client()
         subject = str(self._host_subject.subject)
-        for part in await _divided(round_, room_in(client.max_payload), self._compression):
+        for part in await self._divided(round_, await largest_payload(self._connection)):
             await send(self._connection, subject, part.payload, "", part.headers)
         patience = patience_for(len(round_.payload))
         await self._connection.guard(client.flush(int(patience)), patience, subject)
-
-
-async def _divided(round_: Round, most: int, compression: Compression) -> list[Round]:
-    if len(round_.payload) <= most:
-        return [round_]
-    return await asyncio.to_thread(fitting, round_, most, compression)

@@ -10,8 +10,9 @@ from broker.app.faults import fault
 from broker.client import bucket
 from broker.client.bucket import Conflict
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.wire.streams import POSITIONS_BUCKET, positions_key, room_in
+from broker.wire.streams import POSITIONS_BUCKET, positions_key
 from shipper.positions import Positions, PositionsUnreadable
+from shipper.publish.acks import largest_payload
 from shipper.publish.stored import AgentId, fenced_by
 
 __all__ = ["Snapshots"]
@@ -79,7 +80,7 @@ class Snapshots:
 
     async def _write(self, positions: Positions) -> None:
         value = positions.encode()
-        if len(value) > room_in((await self._connection.client()).max_payload):
+        if len(value) > await largest_payload(self._connection):
             files = len(positions.files)
             raise Rejected(
                 413,

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broker.client.connection import Connection, ConnectionLost, Message
-from shipper.publish.acks import Answers
+from shipper.publish.acks import Acks
 
 pytestmark = pytest.mark.nats
 
@@ -36,7 +36,7 @@ async def test_an_answer_that_is_due_is_not_waited_for_any_longer_than_twice_the
         """Be there."""
 
     await other.subscribe(SILENT, say_nothing)
-    answers = Answers(connection, due=0.1)
+    answers = Acks(connection, due=0.1)
 
     async with asyncio.timeout(60):
         for due in ("0.1", "0.2"):
@@ -52,6 +52,6 @@ async def test_an_answer_that_comes_in_time_is_taken(
         await message.respond(b"here it is")
 
     await other.subscribe(SILENT, answer)
-    answers = Answers(connection, due=30.0)
+    answers = Acks(connection, due=30.0)
 
     assert await asyncio.wait_for(answers.ask(SILENT, b"a round", {}), 20) == b"here it is"
