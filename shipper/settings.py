@@ -31,7 +31,7 @@ LEAST_MEMORY = 24 * 1024 * 1024
 """Bytes with which a round still holds the longest lines."""
 
 _READ = 2 * 1024 * 1024
-_ROUNDS = 5
+_ROUNDS = 7
 
 Compression = Literal["auto", "zstd", "none"]
 SHARED_STATE = Path("/var/lib/logshipper")
@@ -200,9 +200,9 @@ def default_state_dir(
 def round_bytes(memory: int, max_line: int, asked: int) -> int:
     """Return the most bytes of lines in a round: what is asked for, or less where `memory` bytes do not suffice.
 
-    A round is held while it is in flight, the next one as read and as compressed, one more as read ahead, and a fifth of
-    all is left to the heap's holes. Beside them stand the buffer that is read into, what a reading goes beyond its round, and
-    the copies of the message on its way to the socket.
+    A round in flight is held as it was made and, where the broker takes less at a time, as its parts; the next one as read,
+    joined and compressed; one more as read ahead; and a seventh of all is left to the heap's holes. Beside them stand the
+    buffer that is read into, what a reading goes beyond its round, and the copies of the message on its way to the socket.
     """
     beside = 5 * max(_READ, max_line)
     return min(asked, (memory - beside) // _ROUNDS)

@@ -93,10 +93,10 @@ def _with_spans(text: str) -> dict[str, str]:
     return {"Log-Agent": "evil-agent", "Log-Read-At": "1", "Log-Spans": text}
 
 
-def _many_sections(files: int) -> dict[str, str]:
+def _many_sections(files: range, start: int = 0) -> dict[str, str]:
     sections = (
-        {"file": "", "id": f"{number}", "start": 0, "end": 2, "size": 2, "lines": 1}
-        for number in range(files)
+        {"file": "", "id": f"{number}", "start": start, "end": start + 2, "size": 2, "lines": 1}
+        for number in files
     )
     return _with_spans(json.dumps(list(sections), separators=(",", ":")))
 
@@ -340,7 +340,7 @@ OPERATIONS = (
     ),
     Operation(
         "a message of 800 files",
-        lambda a: _many(a, [_many_sections(800)], b"x\n" * 800),
+        lambda a: _many(a, [_many_sections(range(800))], b"x\n" * 800),
         Outcome.TAKEN,
     ),
     Operation(
@@ -348,11 +348,11 @@ OPERATIONS = (
         lambda a: _many(
             a,
             [
-                _ours(id=f"gap{one}", start=begin, end=begin + 2, size=2)
-                for begin in (0, 9)
-                for one in range(1_500)
+                _many_sections(range(first, first + 750), start)
+                for start in (100, 200)
+                for first in (1_000, 2_000)
             ],
-            b"x\n",
+            b"x\n" * 750,
         ),
         Outcome.TAKEN,
     ),

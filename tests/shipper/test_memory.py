@@ -28,11 +28,12 @@ BACKLOG = 64 * MIB
 @pytest.mark.parametrize(
     ("memory", "max_line", "expected"),
     [
-        pytest.param(64 * MIB, MIB, 8 * MIB, id="what is asked for"),
-        pytest.param(32 * MIB, MIB, 22 * MIB // 5, id="less, with less memory"),
-        pytest.param(64 * MIB, 4 * MIB, 8 * MIB, id="the longest lines"),
+        pytest.param(128 * MIB, MIB, 8 * MIB, id="what is asked for"),
+        pytest.param(64 * MIB, MIB, 54 * MIB // 7, id="a little less, with what is given mostly"),
+        pytest.param(32 * MIB, MIB, 22 * MIB // 7, id="less, with less memory"),
+        pytest.param(64 * MIB, 4 * MIB, 44 * MIB // 7, id="the longest lines"),
         pytest.param(
-            LEAST_MEMORY, 4 * MIB, 4 * MIB // 5, id="the least memory and the longest lines"
+            LEAST_MEMORY, 4 * MIB, 4 * MIB // 7, id="the least memory and the longest lines"
         ),
     ],
 )
