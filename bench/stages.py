@@ -56,23 +56,15 @@ _AGENT = (
 _WORKER = (
     ("decompress", ("decode_payload",)),
     ("fetch", ("broker/client/", "nats/", "receiver/reading/", "broker/wire/delivery.py")),
-    ("append", ("Output.append",)),
-    ("sync", ("Output.sync", "receiver/writing/writeback.py")),
-    (
-        "journal",
-        (
-            "receiver/writing/logbook.py",
-            "receiver/writing/journal.py",
-            "receiver/writing/lengths.py",
-        ),
-    ),
+    ("append", ("Output.write",)),
+    ("sync", ("Output.sync", "receiver/storage/writeback.py")),
+    ("store", ("receiver/storage/store.py",)),
     (
         "judge",
         (
             "receiver/writing/judging.py",
             "receiver/writing/spans.py",
-            "receiver/writing/spanbook.py",
-            "receiver/writing/received.py",
+            "receiver/storage/spans.py",
         ),
     ),
     ("commit", ("receiver/writing/entry.py", "receiver/stay.py", "broker/wire/offset.py")),

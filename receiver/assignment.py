@@ -37,7 +37,8 @@ class Destination:
 
     `rotate_size` is in bytes, 0 is never; so is a `rotate_every` of no time, which goes by the clock of `time_zone`. What
     `access` names is read where the task runs. `path_template` was checked to be one. `places` must be
-    what is seen there: executors may see others, and on the driver's machine a disk may have been unmounted.
+    what is seen there: executors may see others, and on the driver's machine a disk may have been unmounted. `partitions`
+    is how many there are, 0 where that is not known.
     """
 
     output: Path
@@ -50,6 +51,7 @@ class Destination:
     path_template: str = "{host}.log"
     permissions: Permissions = Permissions()  # noqa: RUF009 - a frozen value
     places: tuple[Place, ...] = ()
+    partitions: int = 0
 
 
 class Turn(Enum):

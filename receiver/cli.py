@@ -65,7 +65,7 @@ def status(as_json: bool, hosts: bool, **options: Any) -> None:
     known = Status(
         asyncio.run(gather(settings.server, settings.access, now)),
         settings.output,
-        there.files_in(settings.output),
+        there.files_in(settings.state),
         there.gaps_in(settings.state),
     )
     click.echo(known.as_json() if as_json else known.as_table(with_hosts=hosts))

@@ -13,16 +13,27 @@ from broker.app.program import log_to_stderr
 from broker.client import bucket
 from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
 from broker.client.patience import ELECTION, until_answered
-from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import (
+    CONFIG_BUCKET,
+    OFFSETS_BUCKET,
+    PARTITIONS_KEY,
+    offset_key,
+    partitions_in,
+)
 from receiver.settings import ASKING, ReceiverSettings
+from receiver.storage.folders import make_folder
+from receiver.storage.lock import Locked, partition_lock
+from receiver.storage.site import Site
 
 __all__ = ["COMMANDS", "offsets"]
 
-COMMANDS = ("offsets", "show", "set", "reset")
+COMMANDS = ("offsets", "show", "set", "reset", "adopt")
 
 Answer = TypeVar("Answer")
 
 _FIELDS = ASKING | {"partition"}
+_LOCK_PATIENCE = 1.0  # seconds
 _YES = click.option("--yes", is_flag=True, help="Do it without asking.")
 _FORCE = click.option(
     "--force", is_flag=True, help="Also where a receiver is running, which this ends."
@@ -75,6 +86,77 @@ def reset(yes: bool, force: bool, **options: Any) -> None:
     _move(_settings(options), "earliest", yes=yes, force=force)
 
 
+@offsets.command()
+@_YES
+@settings_options(ReceiverSettings, _FIELDS | {"output", "state_dir", "path_template"})
+def adopt(yes: bool, **options: Any) -> None:
+    """Take the files in --output as they are: as all that was received before the offset, whatever the store says.
+
+    For a store (p<N>.db in --state-dir) that is lost, damaged, or does not go with the offset or the files. Lines that
+    were written and never committed stay, and may come a second time: it is your word that this is right. No receiver
+    may be running there.
+    """
+    settings = _settings(options)
+    _require_partition(settings)
+    for site, offset in _asked(
+        settings, lambda c: until_answered(c, _adoptable(settings), ELECTION)
+    ):
+        click.echo(
+            f"partition {site.partition}: the files in {site.output} are taken as they are, and it goes on at sequence "
+            f"{offset.next}"
+        )
+        if not yes:
+            _ask()
+        click.echo(f"partition {site.partition}: {_adopted(site, offset)} files adopted")
+
+
+def _adoptable(
+    settings: ReceiverSettings,
+) -> Callable[[Connection], Awaitable[list[tuple[Site, Offset]]]]:
+    async def gather(connection: Connection) -> list[tuple[Site, Offset]]:
+        count, found = await _count(connection), []
+        for number in settings.wanted(count):
+            entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(number))
+            if entry is None:
+                raise ConfigurationError(
+                    f"partition {number} has no offset; `logreceiver offsets set --partition {number} --to SEQUENCE` first"
+                )
+            output, state = settings.output.absolute(), settings.state.absolute()
+            site = Site(output, state, number, settings.path_template, count)
+            found.append((site, _decoded(entry.value, number)))
+        return found
+
+    return gather
+
+
+def _decoded(value: bytes, partition: int) -> Offset:
+    try:
+        return Offset.decode(value)
+    except UnreadableOffset as error:
+        raise ConfigurationError(
+            f"partition {partition}: {error}; `logreceiver offsets set` writes one back"
+        ) from None
+
+
+def _adopted(site: Site, offset: Offset) -> int:
+    from receiver.following.offsets import position_of
+    from receiver.storage.adopt import adopt as take
+
+    try:
+        make_folder(site.state)
+        with partition_lock(site.state / f"p{site.partition}.lock", _LOCK_PATIENCE):
+            return take(site, position_of(offset))
+    except Locked as error:
+        raise OperatorError(f"{error}: a receiver is running there; end it first") from None
+    except OSError as error:
+        raise OperatorError(f"{error.filename or site.output}: {error.strerror}") from None
+
+
+def _require_partition(settings: ReceiverSettings) -> None:
+    if not settings.partition:
+        raise click.UsageError("--partition is required: a number from 0, several, or all")
+
+
 def _settings(options: dict[str, Any]) -> ReceiverSettings:
     settings = given(ReceiverSettings, options)
     log_to_stderr(settings)
@@ -82,8 +164,7 @@ def _settings(options: dict[str, Any]) -> ReceiverSettings:
 
 
 def _move(settings: ReceiverSettings, to: str, *, yes: bool, force: bool) -> None:
-    if not settings.partition:
-        raise click.UsageError("--partition is required: a number from 0, several, or all")
+    _require_partition(settings)
     from receiver.telling import by_hand
 
     async def propose(connection: Connection) -> list[by_hand.Move]:
@@ -136,10 +217,15 @@ def _asked(settings: ReceiverSettings, work: Callable[[Connection], Awaitable[An
 
 
 async def _wanted(connection: Connection, settings: ReceiverSettings) -> tuple[int, ...]:
+    count = await _count(connection)
+    return settings.wanted(count) if settings.partition else tuple(range(count))
+
+
+async def _count(connection: Connection) -> int:
     entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
     count = partitions_in(entry.value if entry else None)
     if count is None:
         raise ConfigurationError(
             "the broker does not say how many partitions there are; run `logbroker apply`"
         )
-    return settings.wanted(count) if settings.partition else tuple(range(count))
+    return count

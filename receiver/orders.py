@@ -10,10 +10,10 @@ from receiver.assignment import LARGEST_PULL, Destination, Place, Stay
 from receiver.following.follower import Pace
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import is_local
-from receiver.writing.calendar import Calendar
-from receiver.writing.closet import Order
-from receiver.writing.keeping import Limits
-from receiver.writing.layout import Layout
+from receiver.storage.calendar import Calendar
+from receiver.storage.keeping import Limits
+from receiver.storage.layout import Layout
+from receiver.storage.retention import Order
 from receiver.zones import named_zone
 
 __all__ = ["AT_ONCE", "calendar_of", "destination_of", "order_of", "pace_of", "slots_for"]
@@ -41,7 +41,9 @@ AT_ONCE = frozenset(
 """The settings that a running receiver can change; its next stays go by them."""
 
 
-def destination_of(settings: ReceiverSettings, places: tuple[Place, ...]) -> Destination:
+def destination_of(
+    settings: ReceiverSettings, places: tuple[Place, ...], partitions: int
+) -> Destination:
     """Return where and how tasks write; of no type that a worker would not have."""
     return Destination(
         settings.output.absolute(),
@@ -54,6 +56,7 @@ def destination_of(settings: ReceiverSettings, places: tuple[Place, ...]) -> Des
         settings.path_template,
         settings.permissions,
         places,
+        partitions,
     )
 
 

@@ -71,7 +71,7 @@ class Cause(Enum):
     REACH = "reach"
     """The machine that the task runs on does not see the output or state folder."""
     STATE = "state"
-    """Journal, files and offset contradict each other; a person has to decide."""
+    """Store, files and offset contradict each other; a person has to decide."""
 
 
 @dataclass(frozen=True, slots=True)

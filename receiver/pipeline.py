@@ -40,6 +40,7 @@ from receiver.following.follower import Follower
 from receiver.following.jobs import Jobs
 from receiver.following.ledger import Ledger, TakenOver
 from receiver.following.patience import unless
+from receiver.following.place import local_place_of, place_of
 from receiver.following.presence import Presence
 from receiver.following.reach import check_reach, watch
 from receiver.following.runner import run_job, warm_up
@@ -53,12 +54,11 @@ from receiver.outcome import Report
 from receiver.permissions import Permissions
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import is_local, spark_context, watch_jvm
+from receiver.storage.folders import make_folder
+from receiver.storage.retention import Retention
+from receiver.storage.site import Site
 from receiver.telling.ticker import Ticker
 from receiver.telling.view import View
-from receiver.writing.bond import Folders
-from receiver.writing.closet import Closet
-from receiver.writing.folders import make_folder
-from receiver.writing.place import local_place_of, place_of
 
 __all__ = ["receive"]
 
@@ -100,7 +100,7 @@ class _Pipeline:
         self._followed: set[int] = set()
         self._lost: list[TakenOver] = []
         self._places: tuple[Place, ...] = ()
-        self._tidier = Tidier(Closet(order_of(settings), time.time_ns), self._stop.is_set)
+        self._tidier = Tidier(Retention(order_of(settings), time.time_ns), self._stop.is_set)
 
     async def run(self, reread: Callable[[], ReceiverSettings]) -> None:
         desk = Desk(self._view, self._notifier, reread, self._change)
@@ -208,7 +208,7 @@ class _Pipeline:
 
     def _run(self, spark: SparkContext, assignment: Assignment) -> Report:
         # settings may have been read again since the last stay
-        return run_job(spark, destination_of(self._settings, self._places), assignment)
+        return run_job(spark, destination_of(self._settings, self._places, self._count), assignment)
 
     async def _until_done(self, followers: "set[asyncio.Task[None]]") -> None:
         """Wait for the followers; once told to stop, no longer than the bound."""
@@ -271,7 +271,9 @@ class _Pipeline:
             self._connection,
             partition,
             self._owner,
-            Folders(settings.output, settings.state, partition),
+            Site(
+                *(settings.output, settings.state, partition, settings.path_template, self._count)
+            ),
             self._presence.address,
         )
         follower = Follower(

@@ -21,7 +21,7 @@ from broker.client.access_settings import ACCESS, Servers
 from receiver.ownership import FileMode, FolderMode, Mode, group_name, owner_name, permissions_of
 from receiver.permissions import Permissions
 from receiver.spark_settings import SparkSettings
-from receiver.writing.layout import DEFAULT, Layout
+from receiver.storage.layout import DEFAULT, Layout
 from receiver.zones import zone_name
 
 __all__ = ["ASKING", "ReceiverSettings", "split_partitions"]
@@ -95,7 +95,7 @@ class ReceiverSettings(SparkSettings):
     )
     state_dir: Path | None = Field(
         None,
-        description="Folder of journals and locks; it belongs to the files. Default: .logreceiver in --output.",
+        description="Folder of stores and locks; it belongs to the files. Default: .logreceiver in --output.",
         json_schema_extra={"metavar": "DIR"},
     )
     once: bool = Field(

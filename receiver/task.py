@@ -7,11 +7,11 @@ attempt forgets what was before, asks KV, and first undoes what is not committed
 from broker.app.faults import fault
 from broker.client.connection import ConnectionLost, Rejected
 from receiver.assignment import Assignment, Destination
+from receiver.following.place import Elsewhere, look
 from receiver.outcome import Blocked, Cause, Ending, Report, Superseded
 from receiver.stay import CONTRADICTIONS, Stay
-from receiver.writing.folders import make_folder
-from receiver.writing.lock import Locked, partition_lock
-from receiver.writing.place import Elsewhere, look
+from receiver.storage.folders import make_folder
+from receiver.storage.lock import Locked, partition_lock
 
 __all__ = ["run", "stand_by"]
 

@@ -24,7 +24,7 @@ from receiver.following.patience import pause, unless
 from receiver.following.turns import Turns
 from receiver.following.wake import Wake
 from receiver.outcome import Blocked, Cause, Ending, Report, Superseded
-from receiver.writing.calendar import Calendar
+from receiver.storage.calendar import Calendar
 
 __all__ = ["Follower", "Pace"]
 

@@ -19,9 +19,9 @@ from receiver.following import offsets
 from receiver.following.offsets import FilesMismatch, StreamState
 from receiver.following.wake import Wake
 from receiver.outcome import Done
-from receiver.writing.bond import Folders
+from receiver.storage.position import Batch, Damaged
+from receiver.storage.site import Site
 from receiver.writing.entry import iso
-from receiver.writing.evidence import Evidence
 
 __all__ = ["Ledger", "TakenOver", "hold_against_stream", "stream_state"]
 
@@ -49,18 +49,18 @@ class Ledger:
         connection: Connection,
         partition: int,
         owner: str,
-        folders: Folders | None = None,
+        site: Site | None = None,
         presence: str = "",
     ) -> None:
-        """Know nothing yet; `claim` comes first. What the folders say must go with the offset."""
+        """Know nothing yet; `claim` comes first. What the store at the site says must go with the offset."""
         self._presence = presence
         self._connection = connection
         self._partition = partition
         self._owner = owner
-        self._folders = folders
+        self._site = site
         self._clear_until = 0
         self.offset: Offset | None = None
-        self.is_unsettled = False  # a batch that may be undone, for all that the journal says
+        self.is_unsettled = False  # a batch that may be undone, for all that the store says
 
     async def claim(self, now: datetime, revision: int | None = None) -> Offset | None:
         """Take the partition over from whoever owns it, and return where to go on.
@@ -69,22 +69,22 @@ class Ledger:
         ConfigurationError for an unreadable entry, OperatorError for folders that cannot be read, `Rejected`,
         `ConnectionLost`.
         """
-        doubt: tuple[int, Evidence] | None = None
+        doubt: tuple[int, str] | None = None
         while True:
-            evidence = await self._look()
             stream = await stream_state(self._connection)
             entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
             seen = entry.revision if entry else 0
             if revision is not None and seen != revision:
                 return None
             try:
-                before, offset = await self._next(entry, stream, evidence, iso(now))
+                last = await self._last_batch(self._decode(entry))
+                before, offset = await self._next(entry, stream, last, iso(now))
                 await self._write(offset, seen)
-            except FilesMismatch:
-                if doubt == (seen, evidence):
+            except FilesMismatch as error:
+                if doubt == (seen, str(error)):
                     await self._confirm(entry)
                     raise
-                doubt = (seen, evidence)
+                doubt = (seen, str(error))
                 await asyncio.sleep(
                     _PAUSE
                 )  # they may have been seen a moment apart, under a living owner
@@ -96,20 +96,18 @@ class Ledger:
                 await asyncio.sleep(_LAG)
             else:
                 fault("claimed")
-                await self._tie(offset)
-                fault("tied")
                 self.offset = offset
                 self._clear_until = max(stream.first, offset.clear_until)
-                self._tell(before, offset, stream, evidence)
+                self._tell(before, offset, stream, last)
                 return offset
 
     async def _next(
-        self, entry: bucket.Entry | None, stream: StreamState, evidence: Evidence, now: str
+        self, entry: bucket.Entry | None, stream: StreamState, last: Batch | None, now: str
     ) -> tuple[Offset | None, Offset]:
         """Return the offset as it counts now, and as it is once it is ours; raises what `claim` raises."""
         before = offsets.carried_over(self._decode(entry), stream, now)
         stream = await self._witnessed(stream, before)
-        offset = offsets.claimed(before, stream, self._partition, self._owner, now, evidence)
+        offset = offsets.claimed(before, stream, self._partition, self._owner, now, last)
         return before, replace(offset, presence=self._presence)
 
     async def _witnessed(self, stream: StreamState, offset: Offset | None) -> StreamState:
@@ -140,28 +138,23 @@ class Ledger:
             return ""
         return iso(datetime.fromtimestamp(found.stored_at / 1e9, UTC))
 
-    async def _look(self) -> Evidence:
-        if self._folders is None:
-            return Evidence("", "")
+    async def _last_batch(self, offset: Offset | None) -> Batch | None:
+        """Return the batch that the store has; raises `FilesMismatch` where it does not go with the files."""
+        if self._site is None:
+            return None
         try:
-            evidence = await asyncio.to_thread(self._folders.look)
+            last = await asyncio.to_thread(self._site.last_batch, offset.lines if offset else 0)
+        except Damaged as error:
+            raise FilesMismatch(f"partition {self._partition}: {error}") from None
         except OSError as error:
             raise _unusable(error) from None
-        self.is_unsettled = evidence.last is not None and not evidence.last.is_settled
-        return evidence
-
-    async def _tie(self, offset: Offset) -> None:
-        if self._folders is None:
-            return
-        try:
-            await asyncio.to_thread(self._folders.tie, offset.epoch, offset.next)
-        except OSError as error:
-            raise _unusable(error) from None
+        self.is_unsettled = last is not None and last.first != last.until
+        return last
 
     def _tell(
-        self, before: Offset | None, offset: Offset, stream: StreamState, evidence: Evidence
+        self, before: Offset | None, offset: Offset, stream: StreamState, last: Batch | None
     ) -> None:
-        if words := offsets.elsewhere(offset if before else None, evidence):
+        if self._site and (words := offsets.elsewhere(offset if before else None, last)):
             logger.warning(
                 "partition %d: the %s; what was received before is where %s wrote it",
                 self._partition,

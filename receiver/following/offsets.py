@@ -1,17 +1,13 @@
 """Where a partition goes on from: what KV says, held against what the stream is. Decides; never asks."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import pairwise
 
 from broker.app.exits import ConfigurationError
 from broker.wire.descent import Ancestor
 from broker.wire.offset import Beginning, Offset
-from broker.wire.streams import OFFSETS_BUCKET, offset_key
-from receiver.writing import journal
-from receiver.writing.evidence import Bond, Evidence
-from receiver.writing.journal import Batch, Verdict
+from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
+from receiver.storage.position import Batch, Damaged, Position, first_undone
 
 __all__ = [
     "FilesMismatch",
@@ -24,12 +20,11 @@ __all__ = [
     "elsewhere",
     "has_witness",
     "moved",
+    "position_of",
     "start",
 ]
 
 _ROUNDED = timedelta(milliseconds=5)  # entries hold times to the millisecond
-
-_NOWHERE = Evidence("", "")
 
 
 class StreamMismatch(ConfigurationError):
@@ -90,23 +85,20 @@ def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
 def carried_over(offset: Offset | None, stream: StreamState, now: str) -> Offset | None:
     """Return the entry as it counts in a stream that was restored; any other as it is.
 
-    As if moved by a person, who has asked for the restore: the files may be ahead of it, and are judged by their spans.
+    As if moved by a person, who has asked for the restore: what the files have since is told by their spans.
     """
     until = stream.in_common_with(offset.stream_created) if offset else None
     if offset is None or until is None:
         return offset
     # behind the end of the backup the same sequences are other lines
-    carried = moved(offset, stream, min(offset.next, until), "logbroker restore", now)
-    *before, beginning = carried.lineage
-    return replace(carried, lineage=(*before, replace(beginning, restored=True)))
+    return moved(offset, stream, min(offset.next, until), "logbroker restore", now)
 
 
 def has_witness(offset: Offset | None, stream: StreamState) -> bool:
     """Whether the stream still has the message that was committed last, by which a rewound one is told."""
-    if offset is None or not offset.last_time or not offset.lineage:
+    if offset is None or not offset.last_time or any(one.by_hand for one in offset.lineage):
         return False
-    is_committed = offset.lineage[-1].next < offset.next and not offset.lineage[-1].by_hand
-    return is_committed and stream.first < offset.next <= stream.until
+    return stream.first < offset.next <= stream.until
 
 
 def after(time: str) -> str:
@@ -129,154 +121,74 @@ def _way_out(partition: int) -> str:
     )
 
 
+def position_of(offset: Offset) -> Position:
+    """Return where a partition goes on, and from where persons have moved it since anything was committed."""
+    committed = [one.epoch for one in offset.lineage if not one.by_hand]
+    moves = tuple((one.epoch, one.next or offset.next) for one in offset.lineage if one.by_hand)
+    return Position(
+        *(offset.next, offset.epoch, STREAM, offset.stream_created),
+        committed_in=committed[-1] if committed else None,
+        moves=moves,
+    )
+
+
 def claimed(
     offset: Offset | None,
     stream: StreamState,
     partition: int,
     owner: str,
     now: str,
-    evidence: Evidence = _NOWHERE,
+    last: Batch | None = None,
 ) -> Offset:
-    """Return the entry of a new owner, who cannot be asked yet: the next epoch. Raises `StreamMismatch`, and `FilesMismatch` by the evidence."""
-    last = evidence.last
-    by_hand = offset is not None and offset.is_moved
-    if words := _objection(evidence, by_hand=by_hand, partition=partition):
-        raise FilesMismatch(f"partition {partition}: {words}")
+    """Return the entry of a new owner, who cannot be asked yet: the next epoch; `last` is the batch that its store has.
+
+    Raises `StreamMismatch`, and `FilesMismatch` where store and offset do not go together.
+    """
     first = start(offset, stream, partition)
     if offset is None:
-        if last is not None:
-            raise FilesMismatch(_gone(last, evidence, partition))
-        return Offset(
-            first,
-            1,
-            stream.created,
-            owner,
-            committed_at=now,
-            lineage=(Beginning(1, first, files=evidence.mark),),
-        )
-    known = _above(offset, last) if by_hand and last else offset
-    epoch = known.epoch + 1
+        if last is not None and last.until:
+            raise FilesMismatch(_gone(last, partition))
+        return Offset(first, 1, stream.created, owner, committed_at=now)
     claim = replace(
-        known,
-        epoch=epoch,
+        offset,
+        epoch=offset.epoch + 1,
         owner=owner,
         presence="",
         released=False,
         committed_at=now,
-        lineage=known.with_beginning(Beginning(epoch, first, files=evidence.mark)),
     )
-    if last is not None and _are_older(last, claim.lineage, evidence.mark):
-        raise FilesMismatch(_contradiction(offset, last, evidence, partition))
-    match journal.decide(last, first, epoch, claim.lineage):
-        case Verdict.CLEAN | Verdict.UNDO:
-            return claim
-        case Verdict.NEWER | Verdict.FOREIGN:
-            assert last is not None, "what is not there contradicts nothing"
-            raise FilesMismatch(_contradiction(offset, last, evidence, partition))
+    try:
+        if last is not None:
+            first_undone(last, position_of(claim), partition)
+    except Damaged as error:
+        raise FilesMismatch(f"partition {partition}: {error}") from None
+    return claim
 
 
-def _are_older(last: Batch, lineage: Sequence[Beginning], mark: str) -> bool:
-    """Whether this very folder has received more than its files show, and no person has said since that this is right."""
-    later = [one for one in lineage if one.epoch > last.epoch]
-    by_hand = [number for number, one in enumerate(later) if one.by_hand]
-    trusted = later[by_hand[-1] + 1 :] if by_hand else later
-    return bool(mark) and any(
-        one.files == mark and after.next > one.next for one, after in pairwise(trusted)
-    )
-
-
-def _above(offset: Offset, last: Batch) -> Offset:
-    """Return an offset moved by hand in an epoch behind that of the files, whatever a lost bucket had counted."""
-    epoch = max(offset.epoch, last.epoch + 1)
-    moved_at = replace(offset.lineage[-1], epoch=epoch)
-    return replace(offset, epoch=epoch, lineage=(*offset.lineage[:-1], moved_at))
-
-
-def _objection(evidence: Evidence, *, by_hand: bool, partition: int) -> str:
-    """Return why the folders cannot be written to, nothing if they can; an offset moved by hand speaks for them."""
-    command = f"`logreceiver offsets set --partition {partition} --to SEQUENCE`"
-    accept = (
-        "or, if it is lost, look for lines that stand twice at the ends of the files, and accept them as they are by "
-        f"{command}"
-    )
-    if evidence.damage:
-        return f"{evidence.damage}; bring it back, or move it away and accept the files as they are by `logreceiver offsets set`"
-    if by_hand:
-        return ""
-    match evidence.bond:
-        case Bond.NEW | Bond.WHOLE:
-            return ""
-        case Bond.OTHER_OUTPUT:
-            return (
-                f"the journal in {evidence.state} belongs to files in another folder than {evidence.output}: is its disk "
-                "mounted? give the right --output, or an empty --state-dir to begin new files there; if it is the right one, "
-                f"accept the files as they are by {command}"
-            )
-        case Bond.OTHER_STATE:
-            return (
-                f"the files in {evidence.output} belong to a journal that is not in {evidence.state}: give the right "
-                f"--state-dir, {accept}"
-            )
-        case Bond.NO_JOURNAL:
-            return f"its journal is gone from {evidence.state}: bring it back, {accept}"
-
-
-def _reached(last: Batch) -> int:
-    return last.first if last.until is None else last.until
-
-
-def _gone(last: Batch, evidence: Evidence, partition: int) -> str:
+def _gone(last: Batch, partition: int) -> str:
     return (
-        f"partition {partition}: key {offset_key(partition)} of bucket {OFFSETS_BUCKET} is gone, but the files in "
-        f"{evidence.output} were written up to sequence {_reached(last)}: {_behind(last, partition)}"
+        f"partition {partition}: key {offset_key(partition)} of bucket {OFFSETS_BUCKET} is gone, but the files were written up "
+        f"to sequence {last.until}: `logreceiver offsets set --partition {partition} --to {last.until}` goes on behind them"
     )
 
 
-def _contradiction(offset: Offset, last: Batch, evidence: Evidence, partition: int) -> str:
-    reached = _reached(last)
-    files = f"partition {partition}: the files in {evidence.output} were written up to sequence {reached}"
-    if last.epoch > offset.epoch or offset.next < reached:
-        return (
-            f"{files} in epoch {last.epoch}, but the offset is {offset.next} in epoch {offset.epoch}: the bucket "
-            f"{OFFSETS_BUCKET} was restored or made anew; {_behind(last, partition)}"
-        )
-    return (
-        f"{files} by {evidence.state}/p{partition}.journal, but the offset is {offset.next}: that journal was cut, or both are "
-        "older than the offset, restored from a backup or left on another machine; bring back the newer ones, or, if they are "
-        f"lost, look for lines that stand twice at the ends of the files: {_behind(last, partition)}"
-    )
-
-
-def _behind(last: Batch, partition: int) -> str:
-    return f"`logreceiver offsets set --partition {partition} --to {_reached(last)}` goes on behind the files"
-
-
-def elsewhere(offset: Offset | None, evidence: Evidence) -> str:
-    """Return what is to be said of lines that were received, but not into these folders; nothing if there are none."""
-    if offset is None:
+def elsewhere(offset: Offset | None, last: Batch | None) -> str:
+    """Return what is to be said of lines that were received, but not into these files; nothing if there are none."""
+    if offset is None or last is not None or not offset.lines:
         return ""
-    last = evidence.last
-    if last is None:
-        begins_here = evidence.bond is Bond.NEW and offset.lines > 0
-        return f"files begin here at sequence {offset.next}" if begins_here else ""
-    after = next((one for one in offset.lineage if one.epoch > last.epoch), None)
-    if after is None or after.by_hand or offset.next <= _reached(last):
-        return ""
-    return f"files here leave out sequences {_reached(last)} to {offset.next - 1}"
+    return f"files begin here at sequence {offset.next}"
 
 
 def moved(offset: Offset | None, stream: StreamState, to: int, by: str, now: str) -> Offset:
     """Return the entry of an offset that a person moves: an epoch of its own, which stops whoever owns the partition.
 
     What the files have is judged by where the offset stood before; bytes that they have already are not written again.
-    Of another stream the same sequences are other lines: what the files have cannot be read again, and stays.
     """
     if offset is None:
-        beginning = Beginning(1, 0, by_hand=True, restored=True)  # of which stream nobody knows
+        beginning = Beginning(1, 0, by_hand=True)  # where it stood nobody knows
         return Offset(to, 1, stream.created, by, committed_at=now, lineage=(beginning,))
     epoch = offset.epoch + 1
-    is_other = offset.stream_created != stream.created
-    beginning = Beginning(epoch, offset.next, by_hand=True, restored=is_other)
+    beginning = Beginning(epoch, offset.next, by_hand=True)
     return replace(
         offset,
         next=to,

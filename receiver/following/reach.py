@@ -1,6 +1,6 @@
 """Whether the executors of a cluster see the folders that they are to write: asked at the start, before a line is touched.
 
-Executors may come later; each task looks for itself again (`writing.place`).
+Executors may come later; each task looks for itself again (`following.place`).
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from pyspark import SparkContext
 
 from broker.app.exits import ConfigurationError, OperatorError
 from receiver.assignment import Place
+from receiver.following.place import Elsewhere, held, is_held, look
 from receiver.following.runner import cause_of
-from receiver.writing.place import Elsewhere, held, is_held, look
 
 __all__ = ["check_reach", "watch"]
 

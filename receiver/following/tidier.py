@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from receiver.writing.closet import Closet, Order, be_modest
+from receiver.storage.retention import Order, Retention, be_modest
 
 __all__ = ["Tidier"]
 
@@ -15,60 +15,55 @@ _LOOK_EVERY = 60.0  # seconds
 
 
 class Tidier:
-    """The desk between the partitions and the closet."""
+    """Has retention look whenever segments were closed, and every minute."""
 
-    def __init__(self, closet: Closet, stopped: Callable[[], bool]) -> None:
+    def __init__(self, retention: Retention, stopped: Callable[[], bool]) -> None:
         """Do nothing yet; `stopped` says that there is no time left."""
-        self._closet = closet
+        self._retention = retention
         self._stopped = stopped
-        self._queue: asyncio.Queue[tuple[str, ...] | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[bool] = asyncio.Queue()
         self._is_over = False
 
     def closed(self, names: tuple[str, ...]) -> None:
         """Take in segments whose commit is done."""
         if names:
-            self._queue.put_nowait(names)
+            self._queue.put_nowait(False)
 
     def change(self, order: Order) -> None:
         """Go by another order from the next look on."""
-        self._closet.order = order
+        self._retention.order = order
 
     def end(self) -> None:
         """Have `run` end behind what was taken in."""
-        self._queue.put_nowait(None)
+        self._queue.put_nowait(True)
 
     async def run(self) -> None:
         """Tidy until told to end."""
         loop = asyncio.get_running_loop()
         thread = ThreadPoolExecutor(1, "tidy", be_modest)
-        names: set[str] = set()
         is_last = False
         try:
             while True:
-                await loop.run_in_executor(thread, self._closet.tidy, names, self._has_to_leave)
+                await loop.run_in_executor(thread, self._retention.tidy, self._has_to_leave)
                 if is_last:
                     return
-                names, is_last = await self._next()
+                is_last = await self._next()
         finally:
             self._is_over = True
             thread.shutdown()
 
-    async def _next(self) -> tuple[set[str], bool]:
-        """Wait for more, and take all of it; nothing has come when the next look is due."""
-        names: set[str] = set()
+    async def _next(self) -> bool:
+        """Wait for a reason to look again; True when it is the last one."""
         try:
             async with asyncio.timeout(
                 _LOOK_EVERY
             ):  # wait_for loses cancellations: broker/client/cancellation.py
-                found = await self._queue.get()
+                is_last = await self._queue.get()
         except TimeoutError:
-            return names, False
-        while found is not None:
-            names.update(found)
-            if self._queue.empty():
-                return names, False
-            found = self._queue.get_nowait()
-        return names, True
+            return False
+        while not self._queue.empty():
+            is_last |= self._queue.get_nowait()
+        return is_last
 
     def _has_to_leave(self) -> bool:
         return self._is_over or self._stopped()

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from receiver.assignment import Turn
-from receiver.writing.calendar import Calendar
+from receiver.storage.calendar import Calendar
 
 __all__ = ["Turns"]
 

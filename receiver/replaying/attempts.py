@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from receiver.replaying.units import Unit
-from receiver.writing.opening import descriptor_of, read
+from receiver.storage.opening import descriptor_of, read
 
 __all__ = ["Attempt", "attempt", "reached"]
 

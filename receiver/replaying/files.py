@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,13 +12,16 @@ from broker.wire.delivery import Delivery
 from receiver.replaying.again import Reader, Refused, nanoseconds
 from receiver.replaying.attempts import Attempt, attempt
 from receiver.replaying.units import Unit
-from receiver.writing.calendar import Calendar
+from receiver.storage.calendar import Calendar
+from receiver.storage.files import Output
+from receiver.storage.layout import DEFAULT, Days, Layout
+from receiver.storage.names import Names
+from receiver.storage.packing import pack
+from receiver.storage.plan import Run
+from receiver.storage.position import Damaged
+from receiver.storage.quarantine import Quarantine
+from receiver.storage.store import Store
 from receiver.writing.endings import Endings
-from receiver.writing.files import Damaged, Output
-from receiver.writing.layout import DEFAULT, Days, Layout
-from receiver.writing.owners import Owners, Unregistered
-from receiver.writing.packing import pack
-from receiver.writing.quarantine import Quarantine
 from receiver.writing.rebuild import Piece
 from receiver.zones import named_zone
 
@@ -37,14 +40,15 @@ class Order:
     compress: str
     path_template: str = DEFAULT
 
-    def names(self, folder: Path) -> Unregistered:
+    def names(self) -> Names:
         """Return what names the live files in a folder that nobody else writes to."""
-        return Unregistered(folder, Layout(self.path_template), Days(named_zone(self.time_zone)))
+        days = Days(named_zone(self.time_zone))
+        return Names(Store.in_memory(), Layout(self.path_template), days)
 
-    def output(self, folder: Path) -> Output:
+    def output(self, folder: Path, names: Names) -> Output:
         """Open a folder for writing; raises OSError."""
         calendar = Calendar(self.rotate_every, named_zone(self.time_zone))
-        return Output(folder, self.rotate_size, calendar)
+        return Output(folder, names.store, names, self.rotate_size, calendar)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +70,6 @@ class Failed:
     detail: str
 
 
-@dataclass(slots=True)
-class _Run:
-    end: int
-    moment: int
-    pieces: list[bytes] = field(default_factory=list)
-
-
 def write(unit: Unit, order: Order) -> Written | Failed:
     """Write a unit and tell how it ended."""
     os.umask(0o027)
@@ -89,8 +86,9 @@ def write(unit: Unit, order: Order) -> Written | Failed:
 def _write(unit: Unit, order: Order, started: Attempt) -> Written:
     folder = started.folder
     lines = size = refused = findings = 0
-    with order.output(folder) as output:
-        hosts, aside = Hosts(output, order.names(folder)), Quarantine(folder, unit.partition)
+    names = order.names()
+    with order.output(folder, names) as output:
+        hosts, aside = Hosts(output, names), Quarantine(folder, unit.partition)
         for run in order.reader.runs(unit):
             hosts.append(run.pieces)
             keep_refused(aside, run.refused)
@@ -110,31 +108,25 @@ def _write(unit: Unit, order: Order, started: Attempt) -> Written:
 class Hosts:
     """The hosts' files of one folder, as lines come in."""
 
-    def __init__(self, output: Output, names: Owners) -> None:
+    def __init__(self, output: Output, names: Names) -> None:
         """Know no file yet."""
         self._output = output
         self._names = names
         self._endings = Endings()
-        self._known: set[str] = set()
 
     def append(self, pieces: Iterable[Piece]) -> None:
         """Append pieces to their hosts' files, each host's in their order; raises OSError."""
-        hosts: dict[str, list[_Run]] = {}
+        hosts: dict[str, list[Run]] = {}
         for piece in pieces:
             live = self._names.live_name(piece.host, piece.file or None, piece.stored_at)
             runs = hosts.setdefault(live, [])
             if not runs or piece.stored_at >= runs[-1].end:
                 end = self._output.calendar.period(piece.stored_at).end
-                runs.append(_Run(end, piece.stored_at))
+                runs.append(Run(end, piece.stored_at))
             payload = self._endings.joined(live, piece.source, piece.payload, follows=piece.follows)
             runs[-1].pieces.append(payload)
             runs[-1].moment = piece.stored_at
-        for live, runs in hosts.items():
-            if live not in self._known:
-                self._output.image(live)
-                self._known.add(live)
-            for run in runs:
-                self._output.append(live, run.pieces, run.moment)
+        self._output.write(hosts)
 
 
 def keep_refused(aside: Quarantine, refused: Iterable[Refused]) -> None:

@@ -13,12 +13,12 @@ from pathlib import Path
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.folder import open_folder
 from broker.app.whole import clear_away, replacing
+from receiver.following.place import MARKED
 from receiver.replaying.placing import Places, is_of
-from receiver.writing.folders import Folders, make_folder
-from receiver.writing.layout import Layout
-from receiver.writing.logbook import sync_folder
-from receiver.writing.opening import opened, read
-from receiver.writing.quarantine import FOLDER
+from receiver.storage.folders import Folders, make_folder
+from receiver.storage.layout import Layout
+from receiver.storage.opening import opened, read, sync_folder
+from receiver.storage.quarantine import FOLDER
 
 __all__ = ["STAGE", "finish", "prepare", "publish_files", "publish_table", "write_in_place"]
 
@@ -36,7 +36,7 @@ def prepare(output: Path) -> Path:
     with open_folder(output) as folder:
         clear_away(folder, _MARK)  # of a replay that died, or had no room, before it began
         names = folder.names()
-    if ".logreceiver" in names or (".owners" in names and _MARK not in names):
+    if ".logreceiver" in names or MARKED in names:
         raise ConfigurationError(
             f"{output} is a receiver's: a replay never touches its files; give an empty --output"
         )
@@ -89,7 +89,7 @@ def publish_files(
     Raises OSError, and OperatorError when a folder is not seen here.
     """
     moves: dict[str, Path] = {}
-    places = Places(output, layout)
+    places = Places(layout)
     for partition, folder in attempts:
         if not folder.is_dir():
             raise OperatorError(

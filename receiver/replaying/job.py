@@ -28,7 +28,7 @@ from receiver.replaying.summary import Summary
 from receiver.replaying.table import refuse_without_arrow, write_table
 from receiver.replaying.units import cut_evenly
 from receiver.spark.session import is_local
-from receiver.writing.layout import Layout
+from receiver.storage.layout import Layout
 
 __all__ = ["Job", "is_piped"]
 

@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from receiver.writing import rotation
-from receiver.writing.folders import walk
-from receiver.writing.layout import Days, Layout
-from receiver.writing.owners import Unregistered
+from receiver.storage import rotation
+from receiver.storage.folders import walk
+from receiver.storage.layout import Days, Layout
+from receiver.storage.names import Names
+from receiver.storage.store import Store
 
 __all__ = ["Places", "is_of"]
 
@@ -14,10 +15,10 @@ __all__ = ["Places", "is_of"]
 class Places:
     """The places that are given away, in the order of the attempts."""
 
-    def __init__(self, output: Path, layout: Layout) -> None:
+    def __init__(self, layout: Layout) -> None:
         """Have given none."""
         self._layout = layout
-        self._register = Unregistered(output, layout, Days())
+        self._names = Names(Store.in_memory(), layout, Days())
         self._taken: set[str] = set()
 
     def of(self, partition: int, folder: Path) -> dict[str, Path]:
@@ -33,9 +34,9 @@ class Places:
         return {lives[live] + name.removeprefix(live): folder / name for name, live in found}
 
     def _place(self, live: str, partition: int) -> str:
-        path = self._register.untangled(live)
+        path = self._names.untangled(live)
         if path in self._taken:
-            path = self._register.untangled(self._layout.marked(live, f"..p{partition}"))
+            path = self._names.untangled(self._layout.marked(live, f"..p{partition}"))
         return path
 
 

@@ -9,8 +9,8 @@ from typing import Protocol
 from broker.app.printable import printable
 from receiver.replaying.again import Refused
 from receiver.replaying.files import Hosts, Order, keep_refused
+from receiver.storage.quarantine import Quarantine
 from receiver.writing.endings import Endings
-from receiver.writing.quarantine import Quarantine
 from receiver.writing.rebuild import Piece
 
 __all__ = ["HostFiles", "Sink", "Standard"]
@@ -75,8 +75,9 @@ class HostFiles:
         """Open the folder; raises OSError."""
         self._folder = folder
         self._asides: dict[int, Quarantine] = {}
-        self._output = order.output(folder)
-        self._hosts = Hosts(self._output, order.names(folder))
+        names = order.names()
+        self._output = order.output(folder, names)
+        self._hosts = Hosts(self._output, names)
 
     def take(self, pieces: Sequence[Piece]) -> None:
         """Append lines to their hosts' files."""

@@ -21,7 +21,7 @@ from receiver.replaying.again import Reader
 from receiver.replaying.attempts import attempt
 from receiver.replaying.files import keep_refused
 from receiver.replaying.units import Unit
-from receiver.writing.quarantine import Quarantine
+from receiver.storage.quarantine import Quarantine
 from receiver.writing.rebuild import Piece
 
 __all__ = ["batches", "refuse_without_arrow", "write_table"]

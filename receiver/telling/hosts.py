@@ -1,15 +1,25 @@
-"""The received files as they lie in the output folder: by live file the last line, the bytes, the segments. Reads only."""
+"""The received files as the stores of the state folder have them: by live file the last line, the bytes, the segments."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
-from receiver.writing.folders import walk
-from receiver.writing.gaps import DamagedGaps, missing
-from receiver.writing.rotation import is_closed, live_of
+from receiver.storage.gaps import missing
+from receiver.storage.position import Damaged
+from receiver.storage.store import Store
 
 __all__ = ["HostFile", "HostGaps", "files_in", "gaps_in"]
+
+Answer = TypeVar("Answer")
+
+_FILES = """
+SELECT path, last_line, length + coalesce(closed, 0), coalesce(count, 0) FROM files LEFT JOIN (
+  SELECT live, sum(size) AS closed, count(*) AS count FROM segments WHERE path != live GROUP BY live
+) ON live = path WHERE length NOT NULL
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,56 +45,30 @@ class HostGaps:
     size: int
 
 
-@dataclass(slots=True)
-class _Sum:
-    moment: float = 0.0
-    size: int = 0
-    segments: int = 0
-
-
-def files_in(output: Path) -> list[HostFile]:
-    """Return the files of all hosts, by path; none where the folder cannot be read."""
-    sums: dict[str, _Sum] = {}
-    try:
-        for path in walk(output):
-            _add(sums, output, path)
-    except OSError:
-        return []
-    return [
-        HostFile(path, _rfc3339(found.moment), found.size, found.segments)
-        for path, found in sorted(sums.items())
+def files_in(state: Path) -> list[HostFile]:
+    """Return the files of all hosts, by path; of a store that cannot be read, none."""
+    found = [
+        HostFile(str(path), _rfc3339(int(str(moment)) / 1e9), int(str(size)), int(str(segments)))
+        for rows in _asked(state, lambda store: store.rows(_FILES))
+        for path, moment, size, segments in rows
     ]
-
-
-def _add(sums: dict[str, _Sum], output: Path, path: str) -> None:
-    try:
-        found = (output / path).lstat()
-    except FileNotFoundError:
-        return  # that's fine: closed, compressed or removed meanwhile
-    folder, slash, name = path.rpartition("/")
-    of_host = sums.setdefault(f"{folder}{slash}{live_of(name)}", _Sum())
-    of_host.size += found.st_size
-    of_host.segments += is_closed(name)
-    if found.st_size:
-        of_host.moment = max(of_host.moment, found.st_mtime)
+    return sorted(found, key=lambda file: file.path)
 
 
 def gaps_in(state: Path) -> list[HostGaps]:
-    """Return what never came, by host; a damaged or unreadable file says nothing."""
+    """Return what never came, by host; a store that cannot be read says nothing."""
     total: dict[str, HostGaps] = {}
-    for path in _books(state):
-        try:
-            found = missing(path)
-        except (OSError, DamagedGaps):
-            continue
+    for found in _asked(state, missing):
         for host, of_host in found.items():
             before = total.get(host, HostGaps(host, 0, 0))
             total[host] = HostGaps(host, before.gaps + of_host.gaps, before.size + of_host.size)
     return [total[host] for host in sorted(total)]
 
 
-def _books(state: Path) -> Iterable[Path]:
-    return sorted(state.glob("p*.gaps"))
+def _asked(state: Path, question: Callable[[Store], Answer]) -> Iterator[Answer]:
+    for path in sorted(state.glob("p*.db")):
+        with suppress(OSError, Damaged), Store(path) as store:
+            yield question(store)
 
 
 def _rfc3339(moment: float) -> str:

@@ -4,13 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from receiver.replaying.units import Unit
+from receiver.storage.layout import Days, Layout
+from receiver.storage.names import Names as LiveNames
+from receiver.storage.position import Damaged
+from receiver.storage.store import Store, path_of
 from receiver.verifying.compare import Side, hunks
 from receiver.verifying.findings import Kind, Ledger
 from receiver.verifying.outcome import HostReport, Order, Place
 from receiver.verifying.received import Received, received
 from receiver.writing.endings import Endings
-from receiver.writing.layout import Days, Layout
-from receiver.writing.owners import KnownOwners
 from receiver.writing.rebuild import Piece
 from receiver.zones import named_zone
 
@@ -23,17 +25,27 @@ _LOOKS = 20  # at a host whose files are rotated, compressed or removed meanwhil
 
 
 class Names:
-    """Which live file a partition's lines are in, and how they stand there; asks the register of owners, and changes nothing."""
+    """Which live file a partition's lines are in, and how they stand there; asks the store, and changes nothing."""
 
     def __init__(self, order: Order, partition: int) -> None:
-        """Know no host yet."""
+        """Know no host yet; where the store cannot be read, names are as they are given at first."""
         days = Days(named_zone(order.time_zone))
-        self._owners = KnownOwners(order.output, partition, Layout(order.path_template), days)
+        try:
+            self._store = Store(path_of(order.state, partition))
+        except (OSError, Damaged):
+            self._store = Store.in_memory()
+        self._names = LiveNames(self._store, Layout(order.path_template), days, partition)
         self._endings = Endings()
+
+    def __enter__(self) -> "Names":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._store.close()
 
     def live_name(self, piece: Piece) -> str:
         """Return the name of the live file that a piece goes to."""
-        return self._owners.live_name(piece.host, piece.file or None, piece.stored_at)
+        return self._names.live_name(piece.host, piece.file or None, piece.stored_at)
 
     def lines(self, live: str, piece: Piece) -> bytes:
         """Return what a piece adds to its live file, asked for in the order of the stream."""
@@ -123,11 +135,11 @@ class Closer:
         """Yield what the host should have; `beyond` what is committed, too, as it may have been written since."""
         unit = self.unit
         until = _END if beyond else unit.until
-        own = Names(self.order, unit.partition)
-        for run in self.order.reader.runs(Unit(unit.partition, unit.first, until), self.host):
-            for piece in run.pieces:
-                if own.live_name(piece) == self.live:
-                    yield own.lines(self.live, piece)
+        with Names(self.order, unit.partition) as own:
+            for run in self.order.reader.runs(Unit(unit.partition, unit.first, until), self.host):
+                for piece in run.pieces:
+                    if own.live_name(piece) == self.live:
+                        yield own.lines(self.live, piece)
 
 
 def _committed(lines: tuple[bytes, ...], at: int, committed: int) -> tuple[bytes, ...]:

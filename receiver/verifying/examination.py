@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from broker.app.exits import OperatorError
 from receiver.replaying.attempts import attempt
 from receiver.replaying.units import Unit
+from receiver.storage.position import Damaged
 from receiver.verifying.closer import Closer, Names, look_closer
 from receiver.verifying.outcome import Examined, Failed, Order
 from receiver.verifying.received import closed, received
-from receiver.writing.known import Damaged
 
 __all__ = ["examine"]
 
@@ -50,18 +50,18 @@ def _told(unit: Unit, order: Order) -> Iterator[Callable[[int], object]]:
 
 def _examine(unit: Unit, order: Order, reach: Callable[[int], object]) -> Examined:
     files: dict[str, _Expected] = {}
-    names = Names(order, unit.partition)
     refused = 0
-    for run in order.reader.runs(unit):
-        refused += len(run.refused)
-        for piece in run.pieces:
-            live = names.live_name(piece)
-            if (expected := files.get(live)) is None:
-                expected = files[live] = _Expected(piece.host)
-            lines = names.lines(live, piece)
-            expected.length += len(lines)
-            expected.digest.update(lines)
-        reach(run.until)
+    with Names(order, unit.partition) as names:
+        for run in order.reader.runs(unit):
+            refused += len(run.refused)
+            for piece in run.pieces:
+                live = names.live_name(piece)
+                if (expected := files.get(live)) is None:
+                    expected = files[live] = _Expected(piece.host)
+                lines = names.lines(live, piece)
+                expected.length += len(lines)
+                expected.digest.update(lines)
+            reach(run.until)
     segments = closed(order.output)
     reports = []
     for live, expected in sorted(files.items()):

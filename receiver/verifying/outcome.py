@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from receiver.replaying.again import Reader
+from receiver.storage.layout import DEFAULT, Layout
+from receiver.storage.packing import SUFFIXES
 from receiver.verifying.findings import Difference
-from receiver.writing.layout import DEFAULT, Layout
-from receiver.writing.packing import SUFFIXES
 
 __all__ = ["Examined", "Failed", "HostReport", "Order", "Place"]
 
@@ -19,6 +19,7 @@ class Order:
     """
 
     output: Path
+    state: Path
     reader: Reader
     keeps: bool
     path_template: str = DEFAULT

@@ -10,9 +10,9 @@ from typing import IO
 
 import zstandard
 
-from receiver.writing import rotation
-from receiver.writing.folders import walk
-from receiver.writing.opening import opened
+from receiver.storage import rotation
+from receiver.storage.folders import walk
+from receiver.storage.opening import opened
 
 __all__ = ["Received", "Segment", "closed", "received"]
 

@@ -16,7 +16,7 @@ VERIFY_FIELDS = (
     ACCESS
     | SPARK
     | {
-        *("since", "host", "partition", "output", "path_template", "time_zone"),
+        *("since", "host", "partition", "output", "state_dir", "path_template", "time_zone"),
         *("keep", "keep_age", "keep_bytes"),
         *("server", "log_level", "log_format"),
     }

@@ -58,7 +58,12 @@ def verify(settings: VerifySettings) -> Report:
     task = asyncio.run(_prepare(settings))
     unclaimed = tuple(sorted(set(task.span.partitions) - set(task.offsets)))
     order = Order(
-        output, _reader(settings), _keeps(settings), settings.path_template, settings.time_zone
+        output,
+        settings.state.absolute(),
+        _reader(settings),
+        _keeps(settings),
+        settings.path_template,
+        settings.time_zone,
     )
     if not task.units(1):
         return Report((), unclaimed)

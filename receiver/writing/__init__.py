@@ -1,1 +1,1 @@
-"""Files as they are written, rotated, undone and put away. Knows nothing of Spark, nor how messages came."""
+"""From messages to lines: judged by their spans, sorted by live file, committed. Knows nothing of Spark."""

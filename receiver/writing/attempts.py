@@ -11,7 +11,7 @@ import os
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from receiver.writing.opening import descriptor_of
+from receiver.storage.opening import descriptor_of
 
 __all__ = ["DEADLY", "Attempt", "Attempts"]
 

@@ -1,11 +1,12 @@
-"""One batch being written: sorts messages by host, judges sections by their spans, and keeps the order journal, files, end.
+"""One batch being written: sorts messages by host, judges sections by their spans, and brings files and store to disk.
 
 What is written here is on disk only after `finish`, and counts only once the partition's entry in KV has moved.
 """
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 
 import zstandard
@@ -22,20 +23,17 @@ from broker.wire.message import (
     predecessor_of,
 )
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
-from receiver.assignment import Assignment, Destination
+from receiver.assignment import Assignment
 from receiver.outcome import Done
 from receiver.reading.fetch import Chunk
-from receiver.writing.files import Output
-from receiver.writing.gaps import GapBook
-from receiver.writing.journal import PreImage
+from receiver.storage import gaps
+from receiver.storage.gaps import Gap
+from receiver.storage.plan import Run
+from receiver.storage.quarantine import Quarantine
+from receiver.writing.endings import Endings
 from receiver.writing.judging import Judge, Lines
-from receiver.writing.layout import Days, Layout
-from receiver.writing.logbook import Logbook
-from receiver.writing.owners import Owners
-from receiver.writing.quarantine import Quarantine
-from receiver.writing.spanbook import SpanBook
-from receiver.writing.spans import Kind
-from receiver.zones import named_zone
+from receiver.writing.open_partition import OpenPartition, Writing
+from receiver.writing.spans import Finding, Kind
 
 __all__ = ["Batch"]
 
@@ -54,45 +52,27 @@ class _Tally:
     quarantined: int = 0
 
 
-@dataclass(slots=True)
-class _Run:
-    """Lines of a file in one period of rotation, which ends at `end`; `moment` is when the last of them were stored."""
-
-    end: int
-    moment: int
-    pieces: list[bytes] = field(default_factory=list)
-
-
-_Sorted = dict[str, list[_Run]]
+_Sorted = dict[str, list[Run]]
 
 
 class Batch:
     """The writing half of a task; used by one thread, under the partition's lock."""
 
-    def __init__(
-        self,
-        assignment: Assignment,
-        destination: Destination,
-        logbook: Logbook,
-        output: Output,
-        spans: SpanBook,
-    ) -> None:
+    def __init__(self, assignment: Assignment, partition: OpenPartition, writing: Writing) -> None:
         """Begin with nothing touched."""
         self._assignment = assignment
-        self._destination = destination
-        self._logbook = logbook
-        self._output = output
-        self._spans = spans
-        self._endings = spans.endings
-        if spans.is_new:
-            spans.begin(0 if assignment.epoch == 1 else assignment.first - 1)
-        self._judge = Judge(spans)
-        self._days = Days(named_zone(destination.time_zone), assignment.passed)
-        self._layout = Layout(destination.path_template)
-        self._owners = Owners(destination.output, assignment.partition, self._layout, self._days)
-        self._quarantine = Quarantine(destination.output, assignment.partition)
-        self._gaps = GapBook(
-            destination.state / f"p{assignment.partition}.gaps", assignment.partition
+        self._store = partition.store
+        self._writing = writing
+        self._output = writing.output
+        self._names = partition.names
+        self._days = partition.days
+        self._spans = writing.spans
+        self._spans.begin(0 if assignment.epoch == 1 else assignment.first - 1)
+        self._endings = Endings(partition.unfinished())
+        self._judge = Judge(self._spans)
+        self._layout = partition.layout
+        self._quarantine = Quarantine(
+            partition.site.output, assignment.partition, writing.last.created
         )
         self._tally = _Tally()
         self._pieces: _Sorted = {}
@@ -100,11 +80,9 @@ class Batch:
         self._decompressor = zstandard.ZstdDecompressor()
         self._most_of_many = assignment.limit + assignment.pull  # of a batch that is not compressed
         self._last: Delivery | None = None
-        self._is_started = False
         self._files: dict[str, set[str]] = {}  # by host, where each has one of its own
         self._is_full = False
         self._ack = ""
-        self.images: dict[str, PreImage] = {}
 
     def write(self, chunk: Chunk) -> Chunk | None:
         """Append the lines of a chunk to their hosts' files; return what the batch has no room for; raises OSError.
@@ -152,14 +130,7 @@ class Batch:
             self._judge.follow(_host_of(subject), predecessor, sequence, delivery.stored_at)
 
     def _append(self, pieces: _Sorted) -> None:
-        self._owners.sync()
-        fault("registered")
-        self._announce(pieces)
-        fault("announced")
-        for live, runs in pieces.items():
-            for run in runs:
-                self._output.append(live, run.pieces, run.moment)
-                fault("written")
+        self._output.write(pieces)
         pieces.clear()
         self._appended = self._tally.size
 
@@ -179,7 +150,7 @@ class Batch:
         for lines in found:
             self._tally.lines += lines.count
             file = lines.section.path if lines.section else None
-            live = self._owners.live_name(host, file, moment)
+            live = self._names.live_name(host, file, moment)
             payload = self._joined(live, host, lines)
             self._tally.size += len(payload)
             self._add(pieces.setdefault(live, []), payload, moment)
@@ -196,23 +167,11 @@ class Batch:
             return payload
         return self._endings.joined(live, (host, lines.file_id), payload, follows=lines.follows)
 
-    def _add(self, runs: list[_Run], payload: bytes, moment: int) -> None:
+    def _add(self, runs: list[Run], payload: bytes, moment: int) -> None:
         if not runs or moment >= runs[-1].end:
-            runs.append(_Run(self._output.calendar.period(moment).end, moment))
+            runs.append(Run(self._output.calendar.period(moment).end, moment))
         runs[-1].pieces.append(payload)
         runs[-1].moment = moment
-
-    def _announce(self, pieces: Iterable[str]) -> None:
-        fresh = {live: self._output.image(live) for live in pieces if live not in self.images}
-        if not self._is_started:
-            self._is_started = True
-            spans = self._spans.image()
-            self._logbook.start(
-                self._assignment.epoch, self._assignment.first, (spans, *fresh.values())
-            )
-        else:
-            self._logbook.announce(fresh.values())
-        self.images |= fresh
 
     def finish(self) -> Done:
         """Bring everything to disk and return what was done; raises OSError."""
@@ -225,11 +184,8 @@ class Batch:
         self._output.sync()
         self._quarantine.sync()
         fault("synced")
-        self._save_gaps()
-        self._spans.save()
-        fault("spanned")
-        self._logbook.end(until, self._spans.seal)
-        fault("ended")
+        self._put(until)
+        fault("stored")
         return Done(
             partition=assignment.partition,
             first=assignment.first,
@@ -244,24 +200,45 @@ class Batch:
             latest=self._days.latest,
             closed=tuple(self._output.closed),
             findings=tuple(self._judge.findings),
-            notices=(*self._output.notices, *self._spans.notices, *self._owners.notices()),
-            forgotten=self._spans.forgotten,
+            notices=(*self._output.notices, *self._names.told()),
         )
 
-    def _save_gaps(self) -> None:
-        if gaps := [finding for finding in self._judge.findings if finding.kind in _MISSING]:
-            self._logbook.announce((self._gaps.image(),))
-            fault("gaps_announced")
-            self._gaps.save(gaps)
-            fault("gaps_saved")
+    def _put(self, until: int) -> None:
+        store, stored = self._store, self._writing.stored(self._assignment, until)
+        unfinished = {live: file for live, (_, file) in self._endings.torn.items()}
+        missing = (_gap(one) for one in self._judge.findings if one.kind in _MISSING)
+        today = self._days.today if self._layout.has_date else ""
+        with store.transaction():
+            self._output.put(stored, today, unfinished)
+            self._spans.put(stored.number)
+            gaps.put(store, missing, stored.number)
+        self._spans.stored()
 
-    def undo(self) -> None:
-        """Leave nothing torn in sight after an OSError: cutting back takes no room. Raises OSError, `Damaged`.
-
-        Should that fail as well, the journal still says what is to be undone.
-        """
+    def drop(self) -> None:
+        """Leave nothing torn in quarantine after an OSError, as far as the disk allows."""
         self._quarantine.drop()
-        self._output.undo(self.images.values())
+
+
+def _gap(finding: Finding) -> Gap:
+    return Gap(
+        kind=finding.kind.value,
+        host=finding.host,
+        file=finding.file,
+        file_id=finding.file_id,
+        start=finding.start,
+        until=finding.end,
+        gaps=finding.blocks,
+        sequence=finding.sequence,
+        after=finding.after,
+        since=_iso(finding.since),
+        read_at=_iso(finding.read_at),
+    )
+
+
+def _iso(moment: int) -> str | None:
+    if not 0 < moment < 2**62:
+        return None
+    return datetime.fromtimestamp(moment / 1e9, UTC).isoformat(timespec="milliseconds")
 
 
 @lru_cache(16_384)

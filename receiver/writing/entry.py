@@ -6,12 +6,13 @@ The revision in hand is the fence: whoever else has written the entry since make
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from broker.client import bucket
 from broker.client.bucket import Conflict
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.wire.offset import Offset
+from broker.wire.offset import Beginning, Offset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.outcome import Done
 
@@ -80,9 +81,9 @@ class Entry:
         """
         assert self.offset is not None, "read, and found ours, before anything is written"
         stored = iso(datetime.fromtimestamp(done.stored_at / 1e9, UTC))
-        await self._put(
-            self.offset.advanced(done.until, done.lines, done.size, stored, iso(self._clock()))
-        )
+        moved = self.offset.advanced(done.until, done.lines, done.size, stored, iso(self._clock()))
+        committed = Beginning(moved.epoch, moved.next)  # what persons have moved is settled by now
+        await self._put(replace(moved, lineage=(committed,)))
 
     async def fence(self) -> None:
         """Write the entry as it is: a move that an earlier attempt has sent, and is still on its way, fails from now on.

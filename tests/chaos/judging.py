@@ -12,8 +12,8 @@ import zstandard
 
 from bench.oracle import Verdict, judge
 from broker.wire.subjects import partition_of
-from receiver.writing.gaps import GAPS
-from receiver.writing.spanbook import SpanBook
+from receiver.storage.gaps import GAPS
+from receiver.storage.store import Store, path_of
 from tests.chaos.hands import received_with, untold
 from tests.chaos.losses import Audit, Key, Source, audit, without
 
@@ -107,12 +107,14 @@ def _told(world: "World", kind: str) -> list[dict[str, Any]]:
 
 def _forgotten(world: "World") -> dict[str, int]:
     """Return how many times what receivers know of a host's gaps was harmed: a person may have had to remove it."""
-    harmed = Counter(path.name for path in world.harmed if path.suffix in {".spans", ".gaps"})
+    harmed = Counter(path.name for path in world.harmed if path.suffix == ".db")
     partitions = {h.name: partition_of(h.name, world.shape.partitions) for h in world.hosts}
-    return {host: harmed[f"p{n}.spans"] + harmed[f"p{n}.gaps"] for host, n in partitions.items()}
+    return {host: harmed[f"p{n}.db"] for host, n in partitions.items()}
 
 
 def _reached(world: "World", key: Key) -> int:
     host, file_id = key
     partition = partition_of(host, world.shape.partitions)
-    return SpanBook(world.receiver_state / f"p{partition}.spans").reached(host, file_id) or 0
+    with Store(path_of(world.receiver_state, partition)) as store:
+        row = store.span(host, file_id)
+    return row.until if row else 0

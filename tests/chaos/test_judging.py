@@ -9,7 +9,7 @@ from bench.processes import Processes
 from receiver.following.account import Account
 from receiver.meter import Meter
 from receiver.outcome import Done, Ending, Report
-from receiver.writing.gaps import GAPS
+from receiver.storage.gaps import GAPS
 from receiver.writing.spans import Finding, Kind
 from tests.chaos.host import Host
 from tests.chaos.judging import judged, repeats

@@ -30,8 +30,7 @@ pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.m
 
 CALM, KILLED = "calm01", "killed01"
 PATIENCE = 120.0  # seconds
-_LONG_HOST, _LONG_ID = "s" * 200, "f" * 120  # what makes the file of spans grow soon
-_AT_THE_END_OF_A_STAY = {"reported", "heard", "spans_renewed", *IN_TURN}
+_AT_THE_END_OF_A_STAY = {"reported", "heard", *IN_TURN}
 
 
 def nothing() -> None:
@@ -116,26 +115,10 @@ class Stage:
 
     def leave_a_gap(self) -> None:
         if not self.gaps:  # what comes first of a file leaves none
-            self.publish(ours("gaps01", "a", 0, b"first\n"))
+            self.publish(ours("gaps02", "a", 0, b"first\n"))
         self.gaps += 1
         line = b"after a gap %d\n" % self.gaps
-        self.publish(ours("gaps01", "a", 1000 * self.gaps, line))
-
-    def fill_the_journal(self) -> None:
-        hosts = [f"{number:03d}{'j' * 210}" for number in range(240)]
-        start = 5 * len(self.sent.get(hosts[0], ()))
-        self.publish(*(ours(host, "a", start, b"part\n") for host in hosts))
-
-    def fill_the_spans(self) -> None:
-        for part in range(3):
-            ids = (f"{_LONG_ID}{number}" for number in range(1000))
-            self.publish(*(ours(_LONG_HOST, one, 5 * part, b"part\n") for one in ids))
-            self.flows(CALM)
-
-    def forget_lengths(self) -> None:
-        """Have all that is known of live files written anew, which is otherwise done when its file has grown."""
-        for path in (self.suite.folder / "state" / "receiver").glob("p*.lengths"):
-            path.unlink(missing_ok=True)
+        self.publish(ours("gaps02", "a", 1000 * self.gaps, line))
 
     def ask_for_a_turn(self) -> None:
         process = self.receiver.process
@@ -206,18 +189,11 @@ def kill_shipper(stage: Stage) -> None:
 
 
 def kill_tasks(stage: Stage) -> None:
-    provoke = {
-        "journal_renewed": stage.fill_the_journal,
-        "journal_replaced": stage.fill_the_journal,
-        "spans_renewed": stage.fill_the_spans,
-        "lengths_written": stage.forget_lengths,
-    }
     for point in (*IN_BATCH, *NOW_AND_THEN, *IN_UNDO, *IN_TURN):
         # what is not committed is undone by the next attempt
-        armed = stage.arm("receiver", point, *(["ended"] if point in IN_UNDO else []))
+        armed = stage.arm("receiver", point, *(["stored"] if point in IN_UNDO else []))
         if point.startswith("gaps"):
             stage.leave_a_gap()
-        provoke.get(point, nothing)()
         is_last = point in _AT_THE_END_OF_A_STAY
         stage.reached(armed, stage.ask_for_a_turn if is_last else nothing)
         stage.flows(CALM)

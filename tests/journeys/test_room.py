@@ -15,7 +15,7 @@ from broker.keeping.room_drops import NAME
 from broker.report import SUBJECT
 from broker.wire.subjects import partition_of
 from receiver.outcome import Done
-from receiver.writing.gaps import GAPS
+from receiver.storage.gaps import GAPS
 from tests.receiver.partition import Partition, ask
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.timeout(360)]

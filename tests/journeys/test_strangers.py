@@ -39,7 +39,7 @@ def test_a_hostile_subject_is_set_aside_and_writes_nothing_elsewhere(
     before = contents(stage.suite.folder)
 
     sequence = stage.suite.publish(f"logs.p0.{host}", b"what a hostile client sends\n")
-    wait_until("it is set aside", lambda: bool(list(quarantine.glob(f"*-{sequence:012d}-*"))), 60)
+    wait_until("it is set aside", lambda: bool(list(quarantine.glob(f"*-{sequence:012d}.msg"))), 60)
     publish(stage, "after01", b"and the next host goes on\n")
     wait_until("others go on", lambda: stage.received_size("after01") > 0, 60)
 
@@ -47,7 +47,7 @@ def test_a_hostile_subject_is_set_aside_and_writes_nothing_elsewhere(
     elsewhere = {path for path in added if not path.is_relative_to(stage.suite.output)}
     assert (
         b"what a hostile client sends\n"
-        in next(quarantine.glob(f"*-{sequence:012d}-*")).read_bytes()
+        in next(quarantine.glob(f"*-{sequence:012d}.msg")).read_bytes()
     )
     assert {path for path in elsewhere if stage.suite.folder / "state" not in path.parents} == set()
     assert not [path for path in added if path.name in {"b", "x", "b.log", "x.log"}]
@@ -64,9 +64,9 @@ def test_a_message_that_breaks_our_rules_is_set_aside_whole(stage: Stage) -> Non
     subject = str(Subject.for_host("broken01", 2))
 
     sequence = stage.suite.publish(subject, b"not zstd", {"Content-Encoding": "zstd"})
-    wait_until("it is set aside", lambda: bool(list(quarantine.glob(f"*-{sequence:012d}-*"))), 60)
+    wait_until("it is set aside", lambda: bool(list(quarantine.glob(f"*-{sequence:012d}.msg"))), 60)
 
-    assert next(quarantine.glob(f"*-{sequence:012d}-*")).read_bytes().endswith(b"not zstd")
+    assert next(quarantine.glob(f"*-{sequence:012d}.msg")).read_bytes().endswith(b"not zstd")
     assert stage.received_size("broken01") == 0
 
 

@@ -8,13 +8,14 @@ import ctypes
 import errno
 import io
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from receiver.writing import writeback
+from receiver.storage import writeback
 
 _SYNCS = ("fsync", "fdatasync")
 _WRITES = ("write", "writev")
@@ -57,15 +58,18 @@ class FaultyDisk:
     @contextmanager
     def plugged_in(self) -> Iterator[None]:
         opened, io_opened, syncfs = os.open, io.open, writeback._syncfs
+        connect = sqlite3.connect
         try:
             for name in _CALLS:
                 setattr(os, name, self._faulty(name))
             os.open = self._open(opened)  # type: ignore[assignment] # has the same parameters
+            sqlite3.connect = self._connect(connect)
             io.open = self._io_open  # type: ignore[assignment] # knows the modes that are used
             writeback._syncfs = syncfs and self._sync_whole(syncfs)
             yield
         finally:
             os.open, io.open, writeback._syncfs = opened, io_opened, syncfs
+            sqlite3.connect = connect
             for name in _CALLS:
                 setattr(os, name, self._real[name])
 
@@ -113,9 +117,9 @@ class FaultyDisk:
             case Trouble.ONCE:
                 return self.calls == self._at
             case Trouble.FULL:
-                return name not in _FREEING
+                return name not in (*_FREEING, "committed")
             case Trouble.READ_ONLY:
-                return True
+                return name != "committed"
             case Trouble.DEATH:
                 raise Died
 
@@ -185,6 +189,31 @@ class FaultyDisk:
             return opened(path, flags, *words, **named)
 
         return call
+
+    def _connect(self, connect: Callable[..., Any]) -> Callable[..., Any]:
+        """Have transactions of SQLite fail before they are on disk, or, where that cannot be told, behind it."""
+        disk = self
+
+        class Faulty(sqlite3.Connection):
+            def execute(self, sql: str, *words: Any) -> sqlite3.Cursor:
+                if sql != "COMMIT":
+                    return super().execute(sql, *words)
+                if disk._strikes("commit"):
+                    raise disk._sql_error()
+                done = super().execute(sql, *words)
+                if disk._strikes("committed"):
+                    raise disk._sql_error()
+                return done
+
+        return lambda *words, **named: connect(*words, factory=Faulty, **named)
+
+    def _sql_error(self) -> sqlite3.OperationalError:
+        error = sqlite3.OperationalError(f"for a test: {self._trouble.value}")
+        error.sqlite_errorcode = {  # type: ignore[misc] # as the library sets it
+            Trouble.FULL: sqlite3.SQLITE_FULL,
+            Trouble.READ_ONLY: sqlite3.SQLITE_READONLY,
+        }.get(self._trouble, sqlite3.SQLITE_IOERR)
+        return error
 
     def _io_open(self, file: Any, mode: str = "r", *words: Any, **named: Any) -> Any:
         if "b" not in mode or mode == "rb":

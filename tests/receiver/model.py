@@ -11,7 +11,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from bench.received import read_segment
-from receiver.writing import rotation
+from receiver.storage import rotation
 
 __all__ = ["Folder", "Model", "Sent"]
 
@@ -101,6 +101,15 @@ class Folder:
             self.cuts[live] = {cut for cut in self.cuts.get(live, ()) if cut <= begin}
             if expected and not expected.endswith(b"\n"):
                 self.cuts[live].add(begin)
+
+    def adopted(self, live: str) -> None:
+        """Note that a person has taken a file as it is."""
+        self.files[live] = bytearray(self.content(live))
+        self.cuts[live] = set()
+        self.torn.pop(live, None)
+        path = self.output / live
+        if path.exists() and path.read_bytes()[-1:] not in {b"", b"\n"}:
+            self.cuts[live].add(len(self.files[live]))
 
     def removed(self, live: str, before: dict[int, bytes]) -> None:
         """Note which of the closed segments that there were are gone; none may be that is not committed."""

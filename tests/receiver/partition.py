@@ -4,11 +4,12 @@ import asyncio
 import hashlib
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -66,6 +67,15 @@ class Partition:
     @property
     def state(self) -> Path:
         return self.folder / "state"
+
+    @property
+    def store(self) -> Path:
+        return self.state / f"p{self.number}.db"
+
+    def sql(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Ask the store, as an operator may, or change it."""
+        with closing(sqlite3.connect(self.store)) as store, store:
+            return store.execute(query, values).fetchall()
 
     def ask(self, question: Callable[[Connection], Awaitable[Answer]]) -> Answer:
         return ask(self.url, question)

@@ -9,6 +9,7 @@ from broker.client import bucket
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
+from broker.wire.subjects import partition_of
 from tests.conftest import Server
 from tests.receiver.partition import ask, ours
 
@@ -63,7 +64,7 @@ class Scene:
             for number in range(blocks):
                 host = f"host{number % 5}"
                 block = f"{self.last + number:08d} {host} ".encode().ljust(size - 1, b".") + b"\n"
-                answer = await connection.ask(f"logs.p{number % 5 % 2}.{host}", block)
+                answer = await connection.ask(f"logs.p{partition_of(host, 2)}.{host}", block)
                 self.sent.setdefault(host, []).append(block)
             self.last = int(answer["seq"])
 

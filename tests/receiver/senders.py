@@ -35,6 +35,7 @@ class Broker:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.runner = asyncio.Runner()
+        self.asking = threading.Lock()
         self.connection = Connection([server.url], "model")
         self.flaky = Flaky([server.url], "logreceiver worker")
         background._connections[os.getpid(), (server.url,), Access()] = self.flaky
@@ -58,8 +59,9 @@ class Broker:
                 errors.append(error)
 
         thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
+        with self.asking:  # a task that is a zombie by now may ask at the same moment
+            thread.start()
+            thread.join()
         for error in errors:
             raise error
         return answers[0]

@@ -16,12 +16,14 @@ from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver import task
 from receiver.assignment import Assignment, Destination, Stay, Turn
 from receiver.following.ledger import Ledger
-from receiver.following.offsets import FilesMismatch, StreamMismatch
+from receiver.following.offsets import FilesMismatch, StreamMismatch, position_of
 from receiver.outcome import Blocked, Cause, Report, Superseded
 from receiver.reading import fetch
+from receiver.storage.adopt import adopt
+from receiver.storage.layout import Layout
+from receiver.storage.site import Site
+from receiver.storage.store import Store
 from receiver.telling import by_hand
-from receiver.writing.bond import Folders
-from receiver.writing.layout import Layout
 from tests.receiver.faulty_disk import Died, FaultyDisk
 from tests.receiver.model import Folder, Model, Sent
 from tests.receiver.senders import HOSTS, Broker, Senders
@@ -46,16 +48,16 @@ class Tended:
         self.epochs = {0: 0, 1: 0}
         self.first = {0: 1, 1: 1}
         self.clean = {0: True, 1: True}
-        self.accepted: set[int] = set()
+        self.doubtful: set[int] = set()  # partitions whose files a person may have to adopt
         self.is_renewed = False
         self.log: list[str] = []
 
     def claim(self, partition: int) -> None:
         """Have a new owner claim the partition, and do what it says first should it refuse."""
-        folders = Folders(self.folder.output, self.folder.path / "state", partition)
+        site = self.site(partition)
 
         async def claim(connection: Connection) -> Offset:
-            ledger = Ledger(connection, partition, "model:1", folders)
+            ledger = Ledger(connection, partition, "model:1", site)
             offset = await ledger.claim(NOW)
             assert offset is not None
             return offset
@@ -68,26 +70,39 @@ class Tended:
             except StreamMismatch:
                 self.put_offset(partition, "earliest")
             except FilesMismatch as error:
-                found = re.search(r"--to ([0-9]+)`", str(error))
-                if not found:
-                    raise
                 self.note(f"mismatch {error}")
-                self.put_offset(partition, found[1])
-                self.accept(partition, int(found[1]))
+                if found := re.search(r"--to ([0-9]+)`", str(error)):
+                    self.put_offset(partition, found[1])
+                else:
+                    self.adopt(partition)
         else:
             pytest.fail("cannot be claimed")
         self.note(f"p{partition} claimed at {offset.next} epoch {offset.epoch}")
         self.model.next[partition] = self.first[partition] = offset.next
         self.epochs[partition] = offset.epoch
 
-    def accept(self, partition: int, to: int) -> None:
-        """Have the files count up to there, as they say that they were written so far."""
-        folders = Folders(self.folder.output, self.folder.path / "state", partition)
-        last = folders.look().last
-        if last and last.until == to != self.folder.committed.get(partition):
+    def site(self, partition: int) -> Site:
+        template = str(self.layout.template)
+        return Site(self.folder.output, self.folder.path / "state", partition, template)
+
+    def adopt(self, partition: int) -> None:
+        """Take the files as they are: what an unfinished batch has left there counts from now on."""
+        assert partition in self.doubtful, (
+            "nobody but a person or a death elsewhere may make this necessary"
+        )
+        entry = self.broker.ask(
+            lambda connection: bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
+        )
+        assert entry
+        with Store(self.site(partition).path) as store:
+            last = store.batch()
+        if last and last.first != last.until != self.folder.committed.get(partition):
             self.model.next[partition] = last.first
-            self.commit(partition, to)
-            self.accepted.add(partition)
+            self.commit(partition, last.until)
+        adopt(self.site(partition), position_of(Offset.decode(entry.value)))
+        for live in self.folder.files:
+            if any(live.startswith((f"{host}.log", f"{host}/")) for host in HOSTS[partition]):
+                self.folder.adopted(live)
 
     def put_offset(self, partition: int, to: str) -> None:
         async def put(connection: Connection) -> None:
@@ -123,8 +138,6 @@ class Tended:
             return False
         self.note(f"p{partition} {report}")
         self.sync(partition)
-        if report.batches:
-            self.accepted.discard(partition)
         return self.heard(partition, epoch, report)
 
     def heard(self, partition: int, epoch: int, report: Report) -> bool:
@@ -133,14 +146,14 @@ class Tended:
         match report.ended:
             case Superseded() if self.epochs[partition] == epoch:
                 self.claim(partition)
-            case Blocked(_, Cause.STATE, detail) if self.epochs[partition] == epoch:
-                (live,) = [live for live in self.folder.files if detail.startswith(f"{live} ")]
-                assert "move it away" in detail
-                self.move_away(live)
+            case Blocked(_, Cause.STATE) if self.epochs[partition] == epoch:
+                self.claim(partition)
             case Superseded() | Blocked():
                 pass
             case _:
                 self.clean[partition] = self.epochs[partition] == epoch
+                if self.clean[partition]:
+                    self.doubtful.discard(partition)
                 return report.batches == 0
         return False
 

@@ -19,8 +19,8 @@ from receiver.cli import logreceiver
 from receiver.following.ledger import Ledger
 from receiver.following.presence import Presence
 from receiver.outcome import Done
+from receiver.storage.site import Site
 from receiver.telling import status
-from receiver.writing.bond import Folders
 from tests.elections import Electing, Silent
 from tests.hostile import GARBAGE, GOOD, ODD, acts_on_a_terminal
 from tests.receiver.partition import Partition, ours
@@ -45,8 +45,8 @@ def claim(partition: Partition) -> Offset:
     """Claim as a receiver's driver does when it starts."""
 
     async def claimed(connection: Connection) -> Offset | None:
-        folders = Folders(partition.output, partition.state, 0)
-        return await Ledger(connection, 0, "host:1", folders).claim(NOW)
+        site = Site(partition.output, partition.state, 0)
+        return await Ledger(connection, 0, "host:1", site).claim(NOW)
 
     offset = partition.ask(claimed)
     assert offset
@@ -166,7 +166,7 @@ def test_a_batch_that_was_never_committed_is_undone_before_the_offset_counts(
     first = receive(partition)
     partition.publish(span(2, b"b\n"), span(4, b"c\n"))
     offset = claim(partition)
-    killed = partition.run_apart(first.until, offset.epoch, fault="ended")  # nobody commits it
+    killed = partition.run_apart(first.until, offset.epoch, fault="stored")  # nobody commits it
     assert killed.returncode == -9
 
     assert offsets(partition, "set", "--partition", "0", "--to", to, "--yes").exit_code == 0

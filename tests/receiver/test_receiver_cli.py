@@ -155,9 +155,19 @@ def test_status_tells_who_owns_what_and_what_waits(logs_url: str, tmp_path: Path
     done = partition.receive()
     partition.lines("web01", b"2", b"3")
 
-    shown = logreceiver("status", "--server", logs_url, "--output", tmp_path / "out")
+    shown = logreceiver(
+        "status",
+        "--server",
+        logs_url,
+        "--output",
+        tmp_path / "out",
+        "--state-dir",
+        tmp_path / "state",
+    )
     told = json.loads(
-        logreceiver("status", "--json", "--server", logs_url, "--output", tmp_path / "out").stdout
+        logreceiver(
+            "status", "--json", "--server", logs_url, "--state-dir", tmp_path / "state"
+        ).stdout
     )
 
     assert shown.returncode == 0

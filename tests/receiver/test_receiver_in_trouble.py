@@ -125,7 +125,7 @@ def test_a_worker_or_a_jvm_that_hangs_is_left_and_the_end_is_in_time(
     wait_until("nothing is left", lambda: not receiver.tree(), 30)
 
 
-def test_a_killed_jvm_and_a_journal_taken_away_end_it_with_a_line_each(scene: Scene) -> None:
+def test_a_killed_jvm_and_a_store_taken_away_end_it_with_a_line_each(scene: Scene) -> None:
     receiver = scene.receiver("receiver")
     scene.publish(20)
     scene.wait_for_all(receiver)
@@ -137,10 +137,10 @@ def test_a_killed_jvm_and_a_journal_taken_away_end_it_with_a_line_each(scene: Sc
     assert "Java process has died" in last_line(receiver)
     is_calm(receiver)
 
-    (scene.output / ".logreceiver" / "p0.journal").unlink()
+    (scene.output / ".logreceiver" / "p0.db").unlink()
     receiver.start()
     assert receiver.wait(180) == Exit.CONFIGURATION, receiver.last_words()
-    assert "its journal is gone" in last_line(receiver)
+    assert "p0.db is gone" in last_line(receiver)
     is_calm(receiver)
 
 

@@ -24,9 +24,9 @@ from broker.topology import Topology
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.assignment import Turn
 from receiver.faults import IN_BATCH, IN_TURN, IN_UNDO, NOW_AND_THEN
-from receiver.writing import folders, numbers, owners, quarantine, spanbook
-from receiver.writing.closet import Closet, Order
-from receiver.writing.keeping import Limits
+from receiver.storage import folders, names, quarantine, spans
+from receiver.storage.keeping import Limits
+from receiver.storage.retention import Order, Retention
 from tests.conftest import start_server
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
 from tests.receiver.senders import HOSTS, Broker
@@ -77,8 +77,7 @@ class Program(Tended):
 
     def set_offset(self, amount: int) -> None:
         partition = amount % 2
-        if partition in self.accepted:
-            return  # what was accepted is undone when it is read again at once: as good, and hard to foretell
+        self.doubtful.add(partition)
         first, until = self.broker.ask(_reach)
         self.sync(partition)
         to = self.chance.randint(max(first, 1), max(until, 1))
@@ -92,6 +91,7 @@ class Program(Tended):
         if self.is_renewed or self.folder is not self.folders[0]:
             return  # what other folders or streams have to do with it nobody knows then; a person has to choose
         partition = amount % 2
+        self.doubtful.add(partition)
         self.sync(partition)
 
         async def delete(connection: Connection) -> None:
@@ -104,6 +104,7 @@ class Program(Tended):
     def move_folders(self, amount: int) -> None:
         """Go on in other folders, which know nothing, or what they knew when they were left."""
         self.sync_all()
+        self.doubtful.update(HOSTS)
         self.folder = self.folders[amount % 2]
         self.is_renewed = self.is_renewed or amount % 2 == 1
         for partition in HOSTS:
@@ -132,6 +133,7 @@ class Program(Tended):
         self.broker.ask(make)
         self.model.sent.clear()
         self.is_renewed = True
+        self.doubtful.update(HOSTS)
         for partition in HOSTS:
             self.claim(partition)
 
@@ -166,7 +168,7 @@ class Program(Tended):
             Limits(number=amount),
         )
         before = {live: self.folder.segments(live) for live in self.folder.files}
-        Closet(order, lambda: 0).tidy((), lambda: False)
+        Retention(order, lambda: 0).tidy(lambda: False)
         for live, segments in before.items():
             self.folder.removed(live, segments)
 
@@ -200,7 +202,7 @@ class Program(Tended):
     def wake_up(self, partition: int) -> None:
         """Be another worker, or the same one again."""
         if self.chance.random() < 0.5:
-            for room in (spanbook, numbers, folders, owners, quarantine):
+            for room in (spans, folders, names, quarantine):
                 memories = {name: kept for name, kept in vars(room).items() if name.islower()}
                 for name, kept in memories.items():
                     if not name.startswith("__") and isinstance(kept, dict | set):

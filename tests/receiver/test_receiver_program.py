@@ -17,6 +17,7 @@ import pytest
 from bench.processes import Process, Processes, wait_until
 from broker.app.exits import Exit
 from broker.topology import Topology
+from broker.wire.subjects import partition_of
 from tests.conftest import Server, apply_topology
 from tests.manager import Manager
 from tests.receiver.partition import ask
@@ -121,7 +122,10 @@ def test_a_receiver_that_lost_a_partition_goes_on_with_its_others(scene: Scene) 
     scene.publish(50)
 
     def has_come() -> bool:
-        there = {**scene.received(), **{host: lost[f"{host}.log"] for host in ("host1", "host3")}}
+        there = {
+            **scene.received(),
+            **{host: lost[f"{host}.log"] for host in ("host0", "host2", "host4")},
+        }
         for path in (scene.folder / "second").glob("host?.log"):
             there[path.stem] += path.read_bytes()
         return there == scene.expected()
@@ -152,7 +156,9 @@ def test_a_receiver_that_lost_a_partition_goes_on_with_its_others(scene: Scene) 
 
 def files_of(output: Path, partition: int) -> dict[str, bytes]:
     """Return what there is of a partition: the files of its hosts, and its state."""
-    hosts = [path for path in output.glob("host?.log*") if int(path.name[4]) % 2 == partition]
+    hosts = [
+        path for path in output.glob("host?.log*") if partition_of(path.name[:5], 2) == partition
+    ]
     state = (output / ".logreceiver").glob(f"p{partition}.*")
     return {path.name: path.read_bytes() for path in (*hosts, *state)}
 

@@ -1,13 +1,16 @@
 """What a task answers, on real files and a real broker: done, blocked with a text, or superseded."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bench.processes import wait_until
 from receiver.assignment import Stay
 from receiver.outcome import Cause, Done, Ending, Superseded
-from receiver.writing.lock import partition_lock
+from receiver.storage.lock import partition_lock
+from receiver.storage.retention import Order, Retention
 from tests.receiver.partition import Partition, blocked, ours
 
 pytestmark = pytest.mark.nats
@@ -83,7 +86,7 @@ def test_an_offset_of_an_earlier_epoch_blocks_as_it_may_only_be_a_late_replica(
     assert not partition.output.joinpath("web01.log").exists()
 
 
-def test_a_journal_of_a_later_epoch_than_kv_s_is_left_alone_until_a_person_decides(
+def test_a_store_of_a_later_epoch_than_kv_s_is_left_alone_until_a_person_decides(
     partition: Partition,
 ) -> None:
     partition.lines("web01", b"one")
@@ -92,7 +95,7 @@ def test_a_journal_of_a_later_epoch_than_kv_s_is_left_alone_until_a_person_decid
     before = partition.files()
     partition.move(1, 3)
 
-    blocked(partition.run(1, 3), Cause.STATE, "do not belong together", "offsets set")
+    blocked(partition.run(1, 3), Cause.STATE, "do not belong together", "offsets adopt")
     assert partition.files() == before
 
 
@@ -112,17 +115,22 @@ def test_an_offset_that_does_not_belong_to_the_files_blocks_and_says_what_to_do(
     before = partition.files()
     partition.move(3)
 
-    blocked(partition.run(3), Cause.STATE, "do not belong together", "offsets set")
+    blocked(partition.run(3), Cause.STATE, "do not belong together", "offsets adopt")
     assert partition.files() == before
 
 
-def test_a_damaged_journal_blocks(partition: Partition) -> None:
+@pytest.mark.parametrize("junk", [b"what is this\n" * 1000, b"SQLite format 3\0" + bytes(5000)])
+def test_a_store_that_cannot_be_read_blocks_and_touches_nothing(
+    partition: Partition, junk: bytes
+) -> None:
     partition.lines("web01", b"one")
     partition.run(1)
-    journal = partition.state / "p0.journal"
-    journal.write_bytes(journal.read_bytes() + b"what is this\n")
+    before = partition.files()
+    partition.store.write_bytes(junk)
 
-    blocked(partition.run(1), Cause.STATE, "unreadable")
+    blocked(partition.run(2), Cause.STATE, "p0.db", "offsets adopt --partition 0")
+    assert partition.files() == before
+    assert partition.store.read_bytes() == junk
 
 
 @pytest.mark.parametrize(
@@ -135,27 +143,6 @@ def test_an_unreadable_offset_blocks(partition: Partition, entry: bytes) -> None
     partition.ask(damage)
 
     blocked(partition.run(), Cause.STATE)
-
-
-def test_spans_that_cannot_be_read_block(partition: Partition) -> None:
-    partition.publish(ours("web01", "a", 0, b"one\n"))
-    done = partition.receive()
-    spans = partition.state / "p0.spans"
-    spans.write_bytes(spans.read_bytes() + b"\0\0\0\n")
-
-    blocked(partition.run(done.until), Cause.STATE, "p0.spans")
-
-
-def test_a_torn_tail_of_spans_is_undone_before_anybody_reads_it(partition: Partition) -> None:
-    partition.publish(ours("web01", "a", 0, b"one\n"))
-    partition.run_apart(fault="spanned")
-    spans = partition.state / "p0.spans"
-    spans.write_bytes(spans.read_bytes() + b"\0\0\0\n\0")
-
-    done = partition.run()
-
-    assert isinstance(done, Done)
-    assert done.findings == ()
 
 
 def test_a_lock_that_another_process_holds_blocks(
@@ -225,3 +212,27 @@ def test_a_stay_goes_on_while_there_is_nothing_to_tell_but_counts(partition: Par
 
     assert report.ended is Ending.SILENCE
     assert report.done.lines == 1
+
+
+def test_a_person_and_retention_may_use_the_store_while_a_task_stays(partition: Partition) -> None:
+    small = replace(partition, rotate_size=4)
+    with ThreadPoolExecutor(1) as thread:
+        report = thread.submit(small.stay, Stay(60, 4))
+        small.lines("web01", b"one", b"two")
+        wait_until("it is committed", lambda: small.offset().next == 3, 30)
+        small.lines("web01", b"six")
+        wait_until("more is committed", lambda: small.offset().next == 4, 30)
+
+        known = small.sql("SELECT path, length FROM files")
+        Retention(Order(small.output, small.state, "zstd"), lambda: 0).tidy(lambda: False)
+        small.lines("web01", b"ten")
+        ended = report.result(60)
+
+    assert known == [("web01.log", 4)]
+    assert (ended.ended, ended.done.lines) == (Ending.SILENCE, 4)
+    assert sorted(small.files()) == [
+        "web01.log",
+        "web01.log.000001.zst",
+        "web01.log.000002",
+        "web01.log.000003",
+    ]

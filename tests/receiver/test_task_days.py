@@ -11,9 +11,9 @@ import zstandard
 from receiver import task
 from receiver.assignment import Turn
 from receiver.outcome import Done, Ending
-from receiver.writing.closet import Closet, Order
-from receiver.writing.keeping import Limits
-from receiver.writing.layout import Layout
+from receiver.storage.keeping import Limits
+from receiver.storage.layout import Layout
+from receiver.storage.retention import Order, Retention
 from tests.receiver.partition import Partition
 
 pytestmark = pytest.mark.nats
@@ -56,14 +56,14 @@ def test_a_file_of_yesterday_stays_as_it_is_and_is_compressed_under_its_name(
     partition.lines("web01", b"one")
     until = run(partition, 1, rotate_every=every).until
     (_, live) = paths(partition)
-    closet = Closet(order(partition), time.time_ns)
+    retention = Retention(order(partition), time.time_ns)
     now = time.time_ns()
     monkeypatch.setattr(time, "time_ns", lambda: now + 2 * DAY)
 
-    closet.tidy((), lambda: False)
+    retention.tidy(lambda: False)
     assert live in paths(partition), "nobody has said that the partition is silent"
     turned = run(partition, until, Turn.DUE, rotate_every=every)
-    closet.tidy(turned.closed, lambda: False)
+    retention.tidy(lambda: False)
 
     assert turned.closed == (live,)
     assert paths(partition) == [live.partition("/")[0], f"{live}.zst"]
@@ -75,13 +75,11 @@ def test_asked_to_rotate_only_todays_file_is_numbered(partition: Partition) -> N
     partition.lines("web01", b"one")
     until = run(partition, 1).until
     (today, live) = paths(partition)
-    (partition.output / "2001-01-01").mkdir()
-    (partition.output / "2001-01-01/web01.log").write_bytes(b"old\n")
 
     turned = run(partition, until, Turn.ALL)
 
-    assert turned.closed == (f"{live}.000001", "2001-01-01/web01.log")
-    assert paths(partition) == ["2001-01-01", "2001-01-01/web01.log", today, live, f"{live}.000001"]
+    assert turned.closed == (f"{live}.000001",)
+    assert paths(partition) == [today, live, f"{live}.000001"]
 
 
 def test_a_host_that_was_away_makes_its_old_folders_again_when_they_were_removed(
@@ -110,15 +108,23 @@ def test_no_line_goes_to_a_day_before_that_of_the_last_committed_one(partition: 
     assert paths(partition) == ["2099-12-31", "2099-12-31/web01.log"]
 
 
-def test_neither_register_nor_lengths_grow_by_the_day(partition: Partition) -> None:
-    sizes = []
+def test_days_that_are_over_are_closed_segments_once_and_forgotten_when_they_are_removed(
+    partition: Partition,
+) -> None:
     for day in range(3, 6):
         last = partition.lines("web01", b"one")
         partition.move(last, last_time=f"2099-12-0{day}T12:00:00.000Z")
         run(partition, last)
-        names = sorted(path.name for path in (partition.output / ".owners").iterdir())
-        lengths = (partition.state / "p0.lengths").read_text()
-        sizes.append((names, lengths.count("web01.log")))
+    known = partition.sql("SELECT path FROM segments ORDER BY path")
 
-    assert len(paths(partition)) == 6
-    assert sizes == [sizes[0]] * 3
+    Retention(order(partition, "none", Limits(number=1)), time.time_ns).tidy(lambda: False)
+
+    assert known == [("2099-12-03/web01.log",), ("2099-12-04/web01.log",)]
+    assert [path for path in paths(partition) if path.endswith(".log")] == [
+        "2099-12-04/web01.log",
+        "2099-12-05/web01.log",
+    ]
+    assert partition.sql("SELECT path FROM files ORDER BY path") == [
+        ("2099-12-04/web01.log",),
+        ("2099-12-05/web01.log",),
+    ]

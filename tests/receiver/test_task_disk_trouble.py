@@ -1,6 +1,5 @@
 """A task on a disk that fails at any single call: when the trouble is over, all is as if it had never been."""
 
-import errno
 import os
 import resource
 import shutil
@@ -17,9 +16,9 @@ import pytest
 from bench.processes import wait_until
 from receiver import task
 from receiver.assignment import Stay
+from receiver.following.place import local_place_of
 from receiver.outcome import Cause, Done
-from receiver.writing import writeback
-from receiver.writing.place import local_place_of
+from receiver.storage import writeback
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
 from tests.receiver.partition import Partition, blocked, ours
 
@@ -49,7 +48,7 @@ def everything(partition: Partition) -> dict[str, bytes]:
     return {
         str(path.relative_to(partition.output)): path.read_bytes()
         for path in sorted(partition.output.rglob("*"))
-        if path.is_file() and path.name != ".p0"  # a name in the making, for the next time
+        if path.is_file()
     }
 
 
@@ -136,7 +135,7 @@ def test_whichever_call_fails_everything_is_there_once_when_the_trouble_is_over(
 def test_what_a_failed_sync_may_have_lost_is_cut_off_and_written_again(
     partition: Partition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
-    monkeypatch.setattr("receiver.writing.files._MANY", many)
+    monkeypatch.setattr("receiver.storage.files._MANY", many)
     partition.claim()
     partition.publish(*_FIRST)
     begin = partition.receive().until
@@ -165,14 +164,32 @@ def test_what_a_failed_sync_may_have_lost_is_cut_off_and_written_again(
     assert bool(whole) is (many == 0 and is_trusted(tmp_path))
 
 
+def test_nothing_is_committed_whose_bytes_and_names_were_not_synced(partition: Partition) -> None:
+    partition.claim()
+    begin = 1
+    for messages in (_FIRST, _SECOND):
+        partition.publish(*messages)
+        disk = FaultyDisk(Trouble.ONCE, sys.maxsize)
+        with disk.plugged_in():
+            begin = partition.receive(begin).until
+
+        files = [path for path in partition.output.rglob("*") if path.is_file()]
+        written = [path for path in files if path.stat().st_ino in disk.written]
+        assert len(written) > 2
+        for path in written:
+            found = path.stat()
+            assert disk.synced.get(found.st_ino, 0) == found.st_size, path
+            assert path.parent.stat().st_ino in disk.synced
+
+
 @contextmanager
-def disk(folder: Path, *options: str) -> Iterator[Path]:
+def disk(folder: Path, *options: str, kind: str = "tmpfs") -> Iterator[Path]:
     """Mount a small file system of its own."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system")
     folder.mkdir(parents=True)
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(folder)],
+        ["mount", "-t", kind, "-o", ",".join(options) or "defaults", kind, str(folder)],
         capture_output=True,
         text=True,
         check=False,
@@ -190,7 +207,7 @@ def fill(folder: Path) -> None:
     (folder / "filler").write_bytes(bytes(room.f_bavail * room.f_frsize))
 
 
-@pytest.mark.parametrize("place", [".quarantine", ".owners", "."])
+@pytest.mark.parametrize("place", [".quarantine", "."])
 def test_a_folder_of_the_output_that_is_full_blocks_and_goes_on_when_there_is_room(
     partition: Partition, place: str
 ) -> None:
@@ -270,75 +287,23 @@ def test_gaps_wait_for_room_to_be_told_and_are_told_once(partition: Partition) -
         assert (partition.output / ".gaps.jsonl").read_bytes().count(b"\n") == 1
 
 
-def test_no_number_is_given_twice_though_nothing_could_be_written_beside_the_journal(
-    partition: Partition, tmp_path: Path
+@pytest.mark.parametrize("point", ["announced", "rotated", "synced", "stored", "committed"])
+def test_where_other_machines_may_share_the_state_a_rollback_journal_does_as_well(
+    partition: Partition, point: str
 ) -> None:
-    """Whoever has moved closed files away takes them for different ones by their names."""
-    small, away = replace(partition, rotate_size=4), tmp_path / "away"
-    away.mkdir()
-    small.claim()
-    small.lines("web01", b"one", b"two")
-    begin = small.receive().until
-    (small.output / "web01.log.000001").rename(away / "web01.log.000001")
-    (small.state / "p0.lengths").write_bytes(
-        (small.state / "p0.lengths").read_bytes() + b"no line of ours"
-    )
-    small.lines("web01", b"six", b"ten")
+    with disk(partition.state, kind="ramfs"):
+        partition.claim()
+        partition.publish(*_FIRST)
+        begin = partition.receive().until
+        assert partition.sql("PRAGMA journal_mode") != [("wal",)]
+        partition.publish(*_SECOND)
+        assert partition.run_apart(begin, fault=point).returncode == -9
 
-    def refused(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        partition.receive(partition.offset().next)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("receiver.writing.lengths.replacing", refused)
-        blocked(small.run(begin), Cause.DISK, "p0.lengths")
-    small.receive(begin)
-
-    assert small.files() == {
-        "web01.log.000002": b"two\n",
-        "web01.log.000003": b"six\n",
-        "web01.log": b"ten\n",
-    }
-
-
-@pytest.mark.parametrize("batches", [1, 2])
-def test_no_number_is_given_twice_after_a_power_cut(
-    partition: Partition, tmp_path: Path, batches: int
-) -> None:
-    small, away = replace(partition, rotate_size=4), tmp_path / "away"
-    away.mkdir()
-    small.claim()
-    disk, begin = FaultyDisk(Trouble.ONCE, at=sys.maxsize), 1
-    with disk.plugged_in():
-        for _ in range(batches):
-            small.lines("web01", b"one", b"two")
-            done = small.run(begin)
-            assert isinstance(done, Done)
-            begin = done.until
-    for closed in small.output.glob("web01.log.*"):
-        closed.rename(away / closed.name)
-
-    disk.cut_power(small.state)
-    small.lines("web01", b"six")
-    small.receive(begin)
-
-    assert small.files() == {f"web01.log.00000{2 * batches}": b"two\n", "web01.log": b"six\n"}
-
-
-def test_no_number_is_given_twice_though_a_line_of_what_is_known_is_damaged(
-    partition: Partition,
-) -> None:
-    small = replace(partition, rotate_size=4)
-    small.claim()
-    small.lines("web01", b"one", b"two")
-    begin = small.receive().until
-    (small.output / "web01.log.000001").unlink()
-    with (small.state / "p0.lengths").open("ab") as file:
-        file.write(b"\0" * 100 + b"\n")
-    small.lines("web01", b"six")
-
-    small.receive(begin)
-
-    assert small.files() == {"web01.log.000002": b"two\n", "web01.log": b"six\n"}
+        lines = b"first of web01\nsecond of web01, which rotates\nthird of web01\n"
+        assert partition.read("web01") == lines
+        assert partition.read("db") == b"first of db\nbehind a gap\n"
 
 
 @pytest.mark.parametrize("stay", [Stay(), Stay(60.0, 60.0)], ids=["before a stay", "in a stay"])

@@ -1,7 +1,5 @@
 """A task in doubt about entry, stream or journal: what comes late counts no more, and nothing is written to the wrong stream."""
 
-import os
-import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,8 +14,7 @@ from receiver.assignment import Stay
 from receiver.following.ledger import Ledger
 from receiver.following.offsets import StreamMismatch
 from receiver.outcome import Cause, Done, Ending
-from receiver.telling import by_hand
-from tests.receiver.partition import ONE_BATCH, Partition, blocked, ours
+from tests.receiver.partition import Partition, blocked, ours
 
 pytestmark = pytest.mark.nats
 
@@ -44,7 +41,7 @@ def test_a_commit_that_arrives_when_its_lines_are_being_undone_counts_no_more(
     partition: Partition,
 ) -> None:
     partition.lines("web01", b"1", b"2")
-    assert partition.run_apart(fault="ended").returncode == -9
+    assert partition.run_apart(fault="stored").returncode == -9
 
     async def read(connection: Connection) -> bucket.Entry:
         entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
@@ -80,15 +77,16 @@ def test_a_stream_made_anew_is_noticed_by_the_task_before_it_writes(
     assert partition.offset().next == done.until
 
 
-def test_a_journal_that_is_removed_in_mid_run_is_missed(partition: Partition) -> None:
+def test_a_store_that_is_removed_in_mid_run_is_missed(partition: Partition) -> None:
     claimed = partition.ask(lambda c: Ledger(c, 0, "a:1").claim(NOW))
     assert claimed
     partition.lines("web01", b"1")
     done = partition.run(1, claimed.epoch)
     assert isinstance(done, Done)
-    (partition.state / "p0.journal").unlink()
+    partition.store.unlink()
 
-    blocked(partition.run(done.until, claimed.epoch), Cause.STATE, "p0.journal", "removed")
+    blocked(partition.run(done.until, claimed.epoch), Cause.STATE, "p0.db is gone", "offsets adopt")
+    assert partition.files() == {"web01.log": b"1\n"}
 
 
 def test_a_gap_is_told_in_the_stay_that_finds_it_which_goes_on(partition: Partition) -> None:
@@ -124,52 +122,3 @@ def test_the_message_before_the_offset_tells_whether_the_stream_was_rewound(
             partition.ask(claim)
     else:
         assert partition.ask(claim)
-
-
-@pytest.mark.parametrize("to", [3, 5], ids=["where it breaks off", "where the offset stood"])
-def test_a_journal_cut_within_a_batch_costs_no_line_and_repeats_none(
-    partition: Partition, to: int
-) -> None:
-    async def claim(connection: Connection) -> Offset | None:
-        return await Ledger(connection, 0, "a:1").claim(NOW)
-
-    async def put(connection: Connection) -> None:
-        move = await by_hand.propose(connection, 0, to, NOW)
-        await by_hand.carry_out(connection, move)
-
-    claimed, until = partition.ask(claim), 1
-    assert claimed
-    for host, start in (("web01", 0), ("web02", 0), ("web01", 4), ("web02", 4)):
-        partition.publish(ours(host, "a", start, b"%03d\n" % until))
-        until = partition.receive(until, claimed.epoch).until
-    path = partition.state / "p0.journal"
-    journal = path.read_bytes()
-    third = [match.start() for match in re.finditer(rb'{"version"', journal)][2]
-    os.truncate(path, journal.index(b'{"until"', third))
-
-    partition.ask(put)
-    again = partition.ask(claim)
-    assert again
-    assert partition.receive(again.next, again.epoch)
-
-    assert partition.read("web01") == b"001\n003\n"
-    assert partition.read("web02") == b"002\n004\n"
-
-
-def test_spans_that_are_cut_block_and_spans_that_are_removed_are_told_once(
-    partition: Partition,
-) -> None:
-    spans = partition.state / "p0.spans"
-    until = 1
-    for start in (0, 4, 8):
-        partition.publish(ours("web01", "a", start, b"one\n"))
-        until = partition.receive(until).until
-    whole = spans.read_bytes()
-    os.truncate(spans, whole.index(b"\n") + 1)
-
-    blocked(partition.run(until), Cause.STATE, "p0.spans", "bring it back, or remove it")
-    spans.unlink()
-    told = [partition.stay(ONE_BATCH, until).done.notices for _ in range(2)]
-
-    assert [len(notices) for notices in told] == [1, 0]
-    assert "p0.spans is gone" in told[0][0]

@@ -79,22 +79,6 @@ def test_a_task_killed_at_any_point_leaves_nothing_behind_that_the_next_does_not
     assert {h: own.read(h) for h in _HOSTS} == {h: twin.read(h) for h in _HOSTS}
 
 
-def test_a_file_that_a_killed_task_was_writing_anew_is_gone_though_nothing_is_written_any_more(
-    partition: Partition,
-) -> None:
-    partition.claim()
-    partition.publish(*messages(0, 7))
-    partition.run_apart(1, fault="lengths_written")
-    left = list(partition.state.glob("*.tmp"))
-    next_ = partition.offset().next
-    partition.move(next_, 2)
-
-    partition.receive(next_, 2)
-
-    assert left != []
-    assert list(partition.state.glob("*.tmp")) == []
-
-
 @pytest.mark.parametrize("point", [point for point in IN_BATCH if point != "reported"])
 def test_a_stay_killed_in_a_later_batch_loses_and_repeats_nothing(
     reference: tuple[int, Partition], partition: Partition, tmp_path: Path, point: str
@@ -125,7 +109,7 @@ def test_a_task_killed_twice_while_it_undoes_is_still_undone(
     own = partition.with_folder(tmp_path / "own")
     own.move(1)
 
-    codes = [own.run_apart(1, fault=point).returncode for point in ("ended", "undone", "undone")]
+    codes = [own.run_apart(1, fault=point).returncode for point in ("stored", "undone", "undone")]
     outcome = own.run(1)
 
     assert codes == [-9, -9, -9]
@@ -140,7 +124,7 @@ def test_an_undo_broken_off_between_any_two_of_its_steps_can_be_repeated(
     _, twin = reference
     own = partition.with_folder(tmp_path / "own")
     own.move(1)
-    own.run_apart(1, fault="spanned")
+    own.run_apart(1, fault="stored")
     closed = sorted(path.name for path in own.output.glob("*.log.*"))
     _undo_in_part(own.output, closed, step)
 
@@ -192,7 +176,7 @@ def test_a_task_whose_report_was_lost_is_not_written_again(partition: Partition)
 def test_a_batch_written_anew_may_take_in_more_than_at_first(partition: Partition) -> None:
     partition.claim()
     partition.publish(*messages(0, 10))
-    partition.run_apart(1, fault="ended")
+    partition.run_apart(1, fault="stored")
     partition.publish(*messages(10, 10))
 
     done = partition.run(1)

@@ -27,8 +27,8 @@ def test_more_hosts_than_descriptors_are_written_whole(
     partition: Partition, monkeypatch: pytest.MonkeyPatch, kinds: set[str]
 ) -> None:
     """Whether each file is synced, or the file system that holds them all."""
-    monkeypatch.setattr("receiver.writing.files._MOST_OPEN", 3)
-    monkeypatch.setattr("receiver.writing.writeback._TRUSTED", kinds)
+    monkeypatch.setattr("receiver.storage.files._MOST_OPEN", 3)
+    monkeypatch.setattr("receiver.storage.writeback._TRUSTED", kinds)
     small = replace(partition, rotate_size=30)
     hosts = [f"host{n}" for n in range(10)]
     before = held_here()
@@ -63,16 +63,6 @@ def test_what_is_no_regular_file_blocks_and_is_left_alone(partition: Partition, 
     blocked(partition.run(), Cause.DISK, "web01.log", "move it away")
     assert victim.read_bytes() == b"precious\n"
     assert not (partition.folder / "nowhere").exists()
-
-
-def test_a_live_file_that_was_cut_blocks_instead_of_being_filled_up(partition: Partition) -> None:
-    partition.lines("web01", b"one")
-    done = partition.receive()
-    partition.lines("web01", b"two")
-    partition.run_apart(done.until, fault="ended")
-    os.truncate(partition.output / "web01.log", 1)
-
-    blocked(partition.run(done.until), Cause.STATE, "web01.log has 1 bytes", "4")
 
 
 def test_segments_are_numbered_on_whichever_process_closes_them(partition: Partition) -> None:

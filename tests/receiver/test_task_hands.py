@@ -4,13 +4,15 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from receiver.assignment import Turn
-from receiver.outcome import Cause, Done
-from receiver.writing.files import Output
+from bench.processes import wait_until
+from receiver.assignment import Stay, Turn
+from receiver.outcome import Cause, Done, Report
+from receiver.storage.files import Output
 from tests.receiver.partition import Partition, blocked
 
 pytestmark = pytest.mark.nats
@@ -112,7 +114,7 @@ def test_what_was_committed_before_a_death_is_told_to_the_last_byte(partition: P
 def test_after_a_death_nothing_is_told_of_hands_that_were_not_there(partition: Partition) -> None:
     partition.lines("web01", b"two")
     assert partition.run_apart(2, fault="synced").returncode == -9
-    assert partition.run_apart(2, fault="settled").returncode == -9
+    assert partition.run_apart(2, fault="undone").returncode == -9
 
     done = partition.run(2)
 
@@ -152,15 +154,14 @@ def test_in_the_middle_of_a_batch_that_is_undone_what_was_moved_is_left_alone_an
     assert isinstance(done, Done)
     assert partition.files() == {"web01.log.1": b"one\ntwo\n", "web01.log": b"two\n"}
     (notice,) = done.notices
-    assert "web01.log, of which 4 bytes were committed, is gone" in notice
-    assert "behind byte 4 comes again" in notice
+    assert "web01.log, of which 4 bytes were written, is gone" in notice
 
 
 def test_the_number_of_a_closed_file_that_was_moved_before_its_commit_is_not_given_again(
     partition: Partition,
 ) -> None:
     """Whoever moves closed files away would have one take the place of another, and committed lines lost."""
-    killed = partition.run_apart(2, fault="turn_synced", turn=Turn.ALL)
+    killed = partition.run_apart(2, fault="files_synced", turn=Turn.ALL)
     assert killed.returncode == -9
     closed = partition.output / "web01.log.000001"
     closed.rename(partition.output / "away")
@@ -172,34 +173,37 @@ def test_the_number_of_a_closed_file_that_was_moved_before_its_commit_is_not_giv
     assert partition.files() == {"away": b"one\n", "web01.log.000002": b"two\n", "web01.log": b""}
 
 
-@pytest.mark.parametrize("hand", [replaced, lambda path: os.truncate(path, 1)], ids=["put", "cut"])
-def test_what_nobody_can_tell_after_a_crash_blocks_until_it_is_moved_away(
-    partition: Partition, hand: Callable[[Path], None]
+@pytest.mark.parametrize(
+    ("hand", "left"),
+    [
+        pytest.param(
+            replaced, {"aside": b"one\ntwo\n", "web01.log.000001": b"of others, torn"}, id="put"
+        ),
+        pytest.param(lambda path: os.truncate(path, 1), {"web01.log.000001": b"o"}, id="cut"),
+    ],
+)
+def test_after_a_crash_too_what_others_have_left_is_closed_and_a_new_file_begins(
+    partition: Partition, hand: Callable[[Path], None], left: dict[str, bytes]
 ) -> None:
     partition.lines("web01", b"two")
     assert partition.run_apart(2, fault="synced").returncode == -9
     hand(live(partition))
-    before = partition.files()
 
-    blocked(partition.run(2), Cause.STATE, "web01.log", "move it away")
+    done = partition.run(2)
 
-    assert partition.files() == before
-    live(partition).unlink()
-    assert isinstance(partition.run(2), Done)
-    assert live(partition).read_bytes() == b"two\n"
+    assert isinstance(done, Done)
+    assert len(done.notices) == 1
+    assert partition.files() == {**left, "web01.log": b"two\n"}
 
 
-@pytest.mark.parametrize("flag", ["i", "a"], ids=["immutable", "append only"])
-def test_a_file_that_may_not_be_changed_blocks_by_name_until_it_may(
-    partition: Partition, flag: str
-) -> None:
+def test_a_file_that_may_not_be_changed_blocks_by_name_until_it_may(partition: Partition) -> None:
     partition.lines("web01", b"two")
-    if subprocess.run(["chattr", f"+{flag}", live(partition)], check=False).returncode:
+    if subprocess.run(["chattr", "+i", live(partition)], check=False).returncode:
         pytest.skip("files cannot be made immutable here")
     try:
         blocked(partition.run(2), Cause.DISK, "web01.log: Operation not permitted")
     finally:
-        subprocess.run(["chattr", f"-{flag}", live(partition)], check=True)
+        subprocess.run(["chattr", "-i", live(partition)], check=True)
 
     assert isinstance(partition.run(2), Done)
     assert partition.files() == {"web01.log": b"one\ntwo\n"}
@@ -207,7 +211,7 @@ def test_a_file_that_may_not_be_changed_blocks_by_name_until_it_may(
 
 @pytest.mark.parametrize(
     "name",
-    ["out/.owners", "out/web02.log", "state/p0.spans", "state/p0.journal", "state/p0.lock"],
+    ["out/web02.log", "state/p0.db", "state/p0.lock"],
 )
 def test_a_link_in_the_place_of_what_is_ours_blocks_by_name_and_is_not_followed(
     partition: Partition, tmp_path: Path, name: str
@@ -257,7 +261,7 @@ def test_a_file_that_is_removed_while_it_is_written_costs_no_line_of_the_batch(
     assert partition.files() == {"web01.log": b"two\n"}
 
 
-def test_what_was_found_by_a_batch_that_is_undone_is_told_by_the_next(
+def test_what_was_found_by_a_batch_that_is_undone_is_told_once(
     partition: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partition.lines("web01", b"two")
@@ -268,11 +272,13 @@ def test_what_was_found_by_a_batch_that_is_undone_is_told_by_the_next(
 
     with monkeypatch.context() as patched:
         patched.setattr(Output, "sync", fail)
-        blocked(partition.run(2), Cause.DISK, "No space left")
+        report = partition.stay(Stay(), 2)
     done = partition.run(2)
 
+    blocked(report.ended, Cause.DISK, "No space left")
+    assert "was cut to 2 bytes" in report.done.notices[0]
     assert isinstance(done, Done)
-    assert "was cut to 2 bytes" in done.notices[0]
+    assert done.notices == ()
     assert partition.files() == {"web01.log.000001": b"on", "web01.log": b"two\n"}
 
 
@@ -297,27 +303,53 @@ def test_a_file_that_is_cut_while_it_is_written_is_told(
 def test_a_number_is_not_given_twice_though_all_closed_segments_are_gone(
     partition: Partition,
 ) -> None:
-    live(partition).rename(partition.output / "web01.log.000007")
+    partition.turn(2)
     partition.lines("web01", b"two")
     done = partition.receive(2)
-    (partition.output / "web01.log.000007").unlink()
-    os.truncate(live(partition), 1)
-    partition.lines("web01", b"three")
+    (partition.output / "web01.log.000001").unlink()
 
-    partition.receive(done.until)
+    partition.turn(done.until)
 
-    assert partition.files() == {"web01.log.000008": b"t", "web01.log": b"three\n"}
+    assert partition.files() == {"web01.log.000002": b"two\n", "web01.log": b""}
 
 
-def test_a_line_that_was_cut_while_nobody_knew_its_file_gets_no_other_behind_it(
+def test_a_closed_file_that_the_store_does_not_know_is_never_overwritten(
     partition: Partition,
 ) -> None:
-    (partition.state / "p0.lengths").unlink()
-    os.truncate(live(partition), 2)
-    partition.lines("web01", b"two")
+    (partition.output / "web01.log.000001.zst").write_bytes(b"of others")
 
-    done = partition.run(2)
+    partition.turn(2)
 
-    assert isinstance(done, Done)
-    assert "web01.log ends within a line" in done.notices[0]
-    assert partition.files() == {"web01.log.000001": b"on", "web01.log": b"two\n"}
+    assert partition.files() == {
+        "web01.log.000001.zst": b"of others",
+        "web01.log.000002": b"one\n",
+        "web01.log": b"",
+    }
+
+
+def test_bytes_that_others_have_appended_between_batches_are_closed_with_what_is_there(
+    partition: Partition,
+) -> None:
+    def append() -> None:
+        with live(partition).open("ab") as file:
+            file.write(b"of others, torn")
+
+    report = stay_with(partition, append)
+
+    assert "has 19 bytes: somebody else has written to it" in report.done.notices[0]
+    assert partition.files() == {
+        "web01.log.000001": b"one\nof others, torn",
+        "web01.log": b"two\n",
+        "db.log": b"first\n",
+    }
+
+
+def stay_with(partition: Partition, act: Callable[[], None]) -> Report:
+    """Have something happen while a task stays, and a line come then."""
+    with ThreadPoolExecutor(1) as thread:
+        report = thread.submit(partition.stay, Stay(60.0, 3.0), 2)
+        partition.lines("db", b"first")
+        wait_until("it stays", lambda: partition.offset().next == 3, 30)
+        act()
+        partition.lines("web01", b"two")
+        return report.result(60)

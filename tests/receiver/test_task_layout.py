@@ -2,10 +2,12 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,11 +17,9 @@ from receiver import task
 from receiver.assignment import Destination, Stay
 from receiver.outcome import Cause, Done, Ending
 from receiver.permissions import Permissions
-from receiver.writing import owners
-from receiver.writing.closet import Closet, Order
-from receiver.writing.keeping import Limits
-from receiver.writing.layout import Layout, host_key
-from receiver.writing.owners import owner_of
+from receiver.storage.keeping import Limits
+from receiver.storage.layout import Layout
+from receiver.storage.retention import Order, Retention
 from tests.receiver.partition import Partition, blocked, lines_of, message, ours
 
 pytestmark = pytest.mark.nats
@@ -123,9 +123,10 @@ def test_lines_of_a_host_with_too_many_files_go_to_one_file_and_that_is_told(
 ) -> None:
     partition.publish(ours("evil", "old", 0, b"1\n"), ours("web01", "a", 0, b"2\n"))
     done = receive(partition, 1)
-    register = partition.output / ".owners"
-    for number in range(40_000):
-        os.link(register / host_key("evil"), register / f"..{number}")
+    with closing(sqlite3.connect(partition.store)) as store, store:
+        (row,) = store.execute("SELECT * FROM files WHERE host = 'evil'").fetchall()
+        made_up = ((f"evil/{n}", *row[1:2], f"/{n}", *row[3:]) for n in range(40_000))
+        store.executemany(f"INSERT INTO files VALUES ({','.join('?' * len(row))})", made_up)
     partition.publish(
         ours("evil", "new", 0, b"3\n"),
         ours("evil", "old", 2, b"4\n"),
@@ -183,7 +184,6 @@ def test_a_path_may_be_a_file_first_and_a_folder_later_and_the_other_way_round(
         ours("web01", "b", 0, b"4\n"),
     )
     first = receive(partition, 1)
-    owners._known.clear()  # as in another process
     partition.publish(ours("web01", "b", 2, b"5\n"), ours("web01", "a/x", 2, b"6\n"))
 
     receive(partition, first.until)
@@ -196,7 +196,7 @@ def test_a_path_may_be_a_file_first_and_a_folder_later_and_the_other_way_round(
     }
 
 
-def test_a_day_has_a_folder_and_its_files_one_owner(partition: Partition) -> None:
+def test_a_day_has_a_folder(partition: Partition) -> None:
     partition.publish(ours("web01", "a", 0, b"1\n"))
 
     receive(partition, 1, "{date}/{host}.log")
@@ -204,8 +204,6 @@ def test_a_day_has_a_folder_and_its_files_one_owner(partition: Partition) -> Non
     ((path, data),) = tree(partition).items()
     assert data == b"1\n"
     assert path.endswith("/web01.log")
-    assert owner_of(partition.output, path) == 0
-    assert owner_of(partition.output, "1999-01-01/web01.log") == 0
 
 
 @pytest.mark.parametrize("depth", ["web01", "web01/var/log"])
@@ -262,8 +260,7 @@ def test_what_is_made_has_its_mode_and_owner_whatever_the_umask(partition: Parti
 
     made = [partition.output / "web01", *(partition.output / "web01").rglob("*")]
     assert len(made) == 5
-    own = (partition.output / ".owners", partition.state)
-    assert [path.stat().st_mode & 0o7777 for path in own] == [0o750, 0o750]
+    assert partition.state.stat().st_mode & 0o7777 == 0o750
     assert partition.state.stat().st_gid == os.getegid()
     for path in made:
         found = path.stat()
@@ -288,9 +285,9 @@ def test_asked_for_files_in_folders_are_turned_where_they_are_and_not_behind_a_l
     assert [path.name for path in elsewhere.rglob("a*")] == ["a"]
     limits = Limits(size=1)
     order = Order(partition.output, partition.state, "gzip", layout=Layout(BY_FILE))
-    Closet(order, time.time_ns).tidy(done.closed, lambda: False)
+    Retention(order, time.time_ns).tidy(lambda: False)
     assert (partition.output / "web01/var/log/a.000001.gz").exists()
-    Closet(replace(order, limits=limits), time.time_ns).tidy((), lambda: False)
+    Retention(replace(order, limits=limits), time.time_ns).tidy(lambda: False)
     assert tree(partition) == {"web01/var/log/a": b""}
 
 

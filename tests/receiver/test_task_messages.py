@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from receiver.assignment import Stay
 from receiver.outcome import Done
 from receiver.reading import fetch
-from receiver.writing.gaps import Missing, missing
-from receiver.writing.received import MOST_OF_HOST
+from receiver.storage.gaps import Missing, missing
+from receiver.storage.spans import MOST_OF_HOST
+from receiver.storage.store import Store
 from receiver.writing.spans import Kind
 from tests.receiver.partition import Partition, lines_of, message, ours
 
@@ -125,7 +127,7 @@ def test_gaps_and_repeats_are_found_across_batches_and_not_invented_by_an_undo(
     partition.publish(ours("web01", "a", 0, b"12345\n"))
     first = partition.receive()
     partition.publish(ours("web01", "a", 6, b"67890\n"))
-    partition.run_apart(first.until, fault="ended")
+    partition.run_apart(first.until, fault="stored")
     partition.publish(
         ours("web01", "a", 6, b"67890\n"),
         ours("web01", "a", 9, b"90\nabc\n"),
@@ -157,7 +159,7 @@ def test_sections_are_judged_each_by_itself_across_batches_and_an_undo(
     first = partition.receive()
     parts = lines_of("a", 3, b"a2\n"), lines_of("b", 0, b"b1\n"), lines_of("c", 7, b"piece, ")
     partition.publish(message("web01", *parts))
-    partition.run_apart(first.until, fault="ended")
+    partition.run_apart(first.until, fault="stored")
     partition.publish(
         message("web01", lines_of("b", 9, b"b2\n"), lines_of("c", 14, b"rest\n"), compressed=True)
     )
@@ -183,10 +185,13 @@ def test_ids_without_end_of_one_host_hide_no_gap_of_another(
         ours("web01", f"made-up-{n}", 0, b"\n") for n in range(MOST_OF_HOST + 49)
     )  # and its last message
     partition.publish_in_any_order(made_up)
-    done = partition.receive()
-    assert done.forgotten == 50
-    (notice,) = done.notices
+    report = partition.stay(Stay(60.0, 0.5))
+    again = partition.run(report.done.until)
+    assert isinstance(again, Done)
+    assert again.forgotten == 50
+    (notice,) = again.notices
     assert "web01" in notice
+    done = report.done
     partition.publish(ours("web02", "a", 60, b"later\n"))
 
     (gap,) = partition.receive(done.until).findings
@@ -208,7 +213,8 @@ def test_gaps_without_end_of_one_host_are_told_in_few_lines(partition: Partition
     partition.run(done.until)  # which tells what is committed
     told = (partition.output / ".gaps.jsonl").read_text().splitlines()
     assert len(told) == 1_002
-    assert missing(partition.state / "p0.gaps")["web01"] == Missing(1_200, 1_200 * 7)
+    with Store(partition.store) as store:
+        assert missing(store)["web01"] == Missing(1_200, 1_200 * 7)
 
 
 def test_headers_fill_a_batch_too(partition: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +257,7 @@ def test_a_line_whose_rest_is_long_in_coming_is_ended_before_lines_of_another_fi
     first = partition.run()
     partition.publish(ours("web01", "b", 0, b"other\n"), ours("web01", "long", 13, b"rest\n"))
     if between == "death":
-        assert partition.run_apart(3, fault="ended").returncode == -9
+        assert partition.run_apart(3, fault="stored").returncode == -9
     elif between == "another worker":
         assert partition.run_apart(3).returncode == 0
 

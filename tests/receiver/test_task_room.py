@@ -10,7 +10,7 @@ from broker.client.connection import Connection
 from broker.keeping.room import OnFull, Policy, RoomKeeper
 from broker.keeping.room_drops import NAME
 from broker.topology import Topology
-from receiver.writing.gaps import GAPS
+from receiver.storage.gaps import GAPS
 from tests.conftest import apply_topology
 from tests.receiver.partition import Partition, ours
 

@@ -1,6 +1,5 @@
 """A task that turns live files though no line comes: all of them, or those whose period is over; killed at every point."""
 
-import os
 import time
 from dataclasses import replace
 from datetime import timedelta
@@ -12,8 +11,8 @@ from receiver import task
 from receiver.assignment import Destination, Turn
 from receiver.faults import IN_TURN
 from receiver.outcome import Done
-from receiver.writing.calendar import Calendar
-from receiver.writing.closet import Closet, Order
+from receiver.storage.calendar import Calendar
+from receiver.storage.retention import Order, Retention
 from receiver.zones import named_zone
 from tests.receiver.partition import Partition
 
@@ -76,25 +75,22 @@ def test_what_stands_in_the_place_of_a_file_does_not_hold_up_the_others(
     assert sorted(done.closed) == ["cache.log.000001", "db.example.net.log.000001"]
 
 
-def test_by_the_clock_files_of_an_earlier_period_are_turned_and_are_as_old_as_their_last_line(
-    partition: Partition,
-) -> None:
+def test_by_the_clock_files_of_an_earlier_period_are_turned(partition: Partition) -> None:
     yesterday = time.time_ns() - 86_400_000_000_000
-    os.utime(partition.output / "cache.log", ns=(yesterday, yesterday))
+    partition.sql("UPDATE files SET last_line = ? WHERE host = 'cache'", yesterday)
     daily = Destination(partition.output, partition.state, 0, (partition.url,), timedelta(days=1))
 
     done = task.run(replace(partition.assignment(4), turn=Turn.DUE), daily).done
 
     assert isinstance(done, Done)
     assert done.closed == ("cache.log.000001",)
-    assert (partition.output / "cache.log.000001").stat().st_mtime_ns == yesterday
 
 
 def test_a_day_begins_when_it_does_in_the_chosen_zone(partition: Partition) -> None:
     day = timedelta(days=1)
     begin = Calendar(day, named_zone("Asia/Tokyo")).period(time.time_ns()).begin
-    os.utime(partition.output / "cache.log", ns=(begin, begin - 1))
-    os.utime(partition.output / "web01.log", ns=(begin, begin))
+    partition.sql("UPDATE files SET last_line = ?", begin)
+    partition.sql("UPDATE files SET last_line = ? WHERE host = 'cache'", begin - 1)
     in_tokyo = replace(partition.destination, rotate_every=day, time_zone="Asia/Tokyo")
 
     done = task.run(replace(partition.assignment(4), turn=Turn.DUE), in_tokyo).done
@@ -103,7 +99,7 @@ def test_a_day_begins_when_it_does_in_the_chosen_zone(partition: Partition) -> N
     assert done.closed == ("cache.log.000001",)
 
 
-@pytest.mark.parametrize("point", ["rotated", *IN_TURN])
+@pytest.mark.parametrize("point", ["announced", "closed", "rotated", "files_synced", *IN_TURN])
 @pytest.mark.parametrize("then", ["turn", "receive"])
 def test_killed_at_any_point_it_is_undone_or_done(
     partition: Partition, point: str, then: str
@@ -127,7 +123,7 @@ def test_what_was_turned_is_compressed_by_the_next_look_though_no_batch_follows(
 ) -> None:
     partition.run_apart(4, fault="turned", turn=Turn.ALL)
 
-    Closet(Order(partition.output, partition.state, "zstd"), lambda: 0).tidy((), lambda: False)
+    Retention(Order(partition.output, partition.state, "zstd"), lambda: 0).tidy(lambda: False)
 
     assert sorted(with_lines(partition)) == sorted(f"{name}.zst" for name in TURNED)
 
@@ -135,7 +131,7 @@ def test_what_was_turned_is_compressed_by_the_next_look_though_no_batch_follows(
 def test_the_batch_after_a_turn_is_undone_without_the_turn(partition: Partition) -> None:
     partition.turn(4)
     partition.lines("web01", b"next")
-    assert partition.run_apart(4, fault="ended").returncode == -9
+    assert partition.run_apart(4, fault="stored").returncode == -9
 
     partition.receive(4)
 

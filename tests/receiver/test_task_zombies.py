@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from receiver.following.ledger import Ledger
 from receiver.outcome import Cause, Done
-from receiver.writing.bond import Folders
+from receiver.storage.site import Site
 from tests.receiver.partition import Partition, blocked
 
 pytestmark = pytest.mark.nats
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-POINTS = ["fetched", "announced", "appended", "synced", "ended"]
+POINTS = ["fetched", "announced", "appended", "synced", "stored"]
 
 
 @pytest.fixture
@@ -27,8 +28,8 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
 
 def claim(partition: Partition, owner: str) -> Offset:
     async def claimed(connection: Connection) -> Offset | None:
-        folders = Folders(partition.output, partition.state, partition.number)
-        return await Ledger(connection, partition.number, owner, folders).claim(NOW)
+        site = Site(partition.output, partition.state, partition.number)
+        return await Ledger(connection, partition.number, owner, site).claim(NOW)
 
     offset = partition.ask(claimed)
     assert offset
@@ -62,7 +63,7 @@ def test_beside_its_successor_on_one_machine(
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_of_another_machine_which_takes_over_again_later(
+def test_of_another_machine_which_has_other_files_and_is_refused_later(
     partition: Partition, tmp_path: Path, point: str
 ) -> None:
     there = partition.with_folder(tmp_path / "there")
@@ -75,11 +76,11 @@ def test_of_another_machine_which_takes_over_again_later(
         report = goes_on(zombie)
 
     assert "Superseded" in report
-    partition.lines("web01", b"3")
-    third = claim(partition, "a:3")
-    assert isinstance(partition.run(third.next, third.epoch), Done)
-    assert partition.offset().next == 4
-    assert there.read("web01") + partition.read("web01") == b"1\n2\n3\n"
+    before = partition.files()
+    with pytest.raises(ConfigurationError, match=r"is 3 in epoch 3.*offsets adopt --partition 0"):
+        claim(partition, "a:3")
+    assert partition.files() == before
+    assert (there.read("web01"), partition.offset().owner) == (b"1\n2\n", "b:2")
 
 
 def test_beside_another_attempt_of_its_own_epoch(
@@ -89,7 +90,7 @@ def test_beside_another_attempt_of_its_own_epoch(
     offset = claim(partition, "a:1")
     partition.lines("web01", b"1", b"2")
 
-    with partition.stopped_at("ended", offset.next, offset.epoch) as zombie:
+    with partition.stopped_at("stored", offset.next, offset.epoch) as zombie:
         blocked(partition.run(offset.next, offset.epoch), Cause.LOCKED, "p0.lock")
         goes_on(zombie)
 

@@ -4,7 +4,6 @@ One row per case: what is done, what is said at the next start, by which `offset
 and what the file of the host holds in the end.
 """
 
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from broker.app.exits import ConfigurationError, Exit
+from broker.app.exits import ConfigurationError, Exit, OperatorError
 from broker.client import bucket
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
@@ -22,8 +21,9 @@ from broker.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.assignment import Turn
 from receiver.cli import logreceiver
 from receiver.following.ledger import Ledger
-from receiver.outcome import Blocked, Done
-from receiver.writing.bond import Folders
+from receiver.outcome import Done
+from receiver.storage.lock import partition_lock
+from receiver.storage.site import Site
 from tests.receiver.partition import Partition, ours
 
 pytestmark = pytest.mark.nats
@@ -31,6 +31,7 @@ pytestmark = pytest.mark.nats
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 BLOCKS = [b"%d\n" % number for number in range(6)]
 ALL = b"".join(BLOCKS)
+OLD = b"".join(BLOCKS[:2] + BLOCKS[4:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,8 @@ class Scene:
         """Claim as a receiver does that starts."""
 
         async def claim(connection: Connection) -> Offset | None:
-            folders = Folders(self.partition.output, self.partition.state, 0)
-            return await Ledger(connection, 0, "host:1", folders).claim(NOW)
+            site = Site(self.partition.output, self.partition.state, 0)
+            return await Ledger(connection, 0, "host:1", site).claim(NOW)
 
         offset = self.partition.ask(claim)
         assert offset
@@ -77,7 +78,9 @@ class Scene:
 
     def offsets(self, *words: str) -> None:
         arguments = ["offsets", *words, "--partition", "0", "--yes", "--server"]
-        result = CliRunner().invoke(logreceiver, [*arguments, self.partition.url])
+        folders = ["--output", str(self.partition.output), "--state-dir", str(self.partition.state)]
+        more = folders if words == ("adopt",) else []
+        result = CliRunner().invoke(logreceiver, [*arguments, self.partition.url, *more])
         assert result.exit_code == 0, (result.output, result.exception)
 
 
@@ -110,31 +113,24 @@ def _restore_files(scene: Scene) -> None:
     shutil.copytree(scene.old, scene.partition.folder)
 
 
-def _cut_journal(scene: Scene) -> None:
-    length = (scene.old / "state" / "p0.journal").stat().st_size
-    os.truncate(scene.partition.state / "p0.journal", length)
-
-
 def _restore_entry(scene: Scene) -> None:
     scene.move(next=1, epoch=1)
 
 
-def _remove_journal(scene: Scene) -> None:
-    (scene.partition.state / "p0.journal").unlink()
+def _remove_store(scene: Scene) -> None:
+    scene.partition.store.unlink()
 
 
-def _overwrite_journal(scene: Scene) -> None:
-    (scene.partition.state / "p0.journal").write_bytes(b"junk\n")
+def _overwrite_store(scene: Scene) -> None:
+    scene.partition.store.write_bytes(b"junk\n" * 1000)
 
 
-def _set_journal_aside(scene: Scene) -> None:
-    journal = scene.partition.state / "p0.journal"
-    if journal.exists() and journal.read_bytes() == b"junk\n":
-        journal.unlink()
+def _later_store(scene: Scene) -> None:
+    scene.partition.sql("PRAGMA user_version = 9")
 
 
-def _later_journal(scene: Scene) -> None:
-    (scene.partition.state / "p0.journal").write_bytes(b'{"version":9,"epoch":1,"first":1}\n')
+def _restore_store(scene: Scene) -> None:
+    shutil.copyfile(scene.old / "state" / "p0.db", scene.partition.store)
 
 
 def _remove_state(scene: Scene) -> None:
@@ -142,7 +138,7 @@ def _remove_state(scene: Scene) -> None:
 
 
 def _replace_output(scene: Scene) -> None:
-    shutil.rmtree(scene.partition.output)
+    scene.partition.output.rename(scene.old / "away")
 
 
 def _rewind_stream(scene: Scene) -> None:
@@ -171,17 +167,16 @@ def _nothing(_: Scene) -> None:
             *(_die_before_the_commit_and_forget_entry, "is gone.*--to 7`", "set --to 7", ALL),
             id="entry missing, last batch not committed",
         ),
-        pytest.param(_restore_files, "older than the.*--to 3`", "set --to 3", ALL, id="KV ahead"),
-        pytest.param(
-            *(_cut_journal, r"p0\.journal, .* cut, .*stand twice.*--to 3`", "set --to 3", ALL),
-            id="journal cut between two batches",
-        ),
-        pytest.param(_restore_entry, "restored.*--to 5`", "set --to 5", ALL, id="KV behind"),
-        pytest.param(_remove_journal, "journal is gone", "set --to 5", ALL, id="journal removed"),
-        pytest.param(_overwrite_journal, "damaged", "set --to 5", ALL, id="journal damaged"),
-        pytest.param(_later_journal, "version 9", None, None, id="journal of a later program"),
-        pytest.param(_remove_state, "--state-dir", "set --to 5", ALL, id="state folder removed"),
-        pytest.param(_replace_output, "mounted", "set --to 5", BLOCKS[4] + BLOCKS[5], id="output"),
+        pytest.param(_restore_files, "up to sequence 3.*is 5", "set --to 3", ALL, id="KV ahead"),
+        pytest.param(_restore_files, "offsets adopt", "adopt", OLD, id="KV ahead, adopted"),
+        pytest.param(_restore_store, "up to sequence 3.*is 5", "adopt", ALL, id="older store"),
+        pytest.param(_restore_entry, "up to sequence 5.*is 1", "set --to 5", ALL, id="KV behind"),
+        pytest.param(_restore_entry, "offsets adopt", "adopt", ALL, id="KV behind, adopted"),
+        pytest.param(_remove_store, r"p0\.db is gone", "adopt", ALL, id="store removed"),
+        pytest.param(_overwrite_store, "is damaged", "adopt", ALL, id="store damaged"),
+        pytest.param(_later_store, "version 9", None, None, id="store of a later program"),
+        pytest.param(_remove_state, "--state-dir", "adopt", ALL, id="state folder removed"),
+        pytest.param(_replace_output, "mounted", "adopt", BLOCKS[4] + BLOCKS[5], id="output"),
         pytest.param(_rewind_stream, "made anew", "reset", ALL, id="stream made anew"),
         pytest.param(_forget_consumer, None, None, ALL, id="consumer deleted"),
         pytest.param(_nothing, None, None, ALL, id="nothing"),
@@ -204,7 +199,6 @@ def test_it_is_told_and_no_line_is_lost_or_comes_twice(
     if holds is None:
         return
     if mend is not None:
-        _set_journal_aside(scene)
         scene.offsets(*mend.split())
     scene.receive()
 
@@ -236,25 +230,25 @@ def test_moved_without_its_files_it_says_once_that_earlier_lines_are_elsewhere(
     assert not caplog.records
 
 
-def test_back_on_the_first_machine_it_says_which_lines_are_elsewhere(
-    scene: Scene, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_back_on_the_first_machine_its_older_files_are_refused_until_they_are_adopted(
+    scene: Scene, tmp_path: Path
 ) -> None:
     there = replace(scene, partition=scene.partition.with_folder(tmp_path / "there"))
     there.receive()
-    caplog.clear()
 
-    scene.start()
-
-    assert "leave out sequences 5 to 6" in caplog.text
+    with pytest.raises(ConfigurationError, match=r"up to sequence 5.*is 7.*offsets adopt"):
+        scene.start()
     assert scene.partition.read("web01") == b"".join(BLOCKS[:4])
+    scene.offsets("adopt")
+    scene.start()
 
 
 def test_another_state_folder_over_the_same_files_is_refused_and_the_owner_goes_on(
     scene: Scene, tmp_path: Path
 ) -> None:
     async def second(connection: Connection) -> None:
-        folders = Folders(scene.partition.output, tmp_path / "other state", 0)
-        await Ledger(connection, 0, "other:2", folders).claim(NOW)
+        site = Site(scene.partition.output, tmp_path / "other state", 0)
+        await Ledger(connection, 0, "other:2", site).claim(NOW)
 
     with pytest.raises(ConfigurationError, match="--state-dir"):
         scene.partition.ask(second)
@@ -278,7 +272,7 @@ def test_files_that_are_accepted_after_the_entry_was_lost_stay_as_they_are_whoev
     scene: Scene,
 ) -> None:
     offset = scene.start()
-    killed = scene.partition.run_apart(offset.next, offset.epoch, fault="ended")
+    killed = scene.partition.run_apart(offset.next, offset.epoch, fault="stored")
     assert killed.returncode == -9
     scene.start()
     _forget_entry(scene)
@@ -293,7 +287,7 @@ def test_files_that_are_accepted_after_the_entry_was_lost_stay_as_they_are_whoev
 
 def test_files_that_were_undone_do_not_say_that_they_were_written(scene: Scene) -> None:
     offset = scene.start()
-    killed = scene.partition.run_apart(offset.next, offset.epoch, fault="ended")
+    killed = scene.partition.run_apart(offset.next, offset.epoch, fault="stored")
     assert killed.returncode == -9
     undone = scene.start()
     assert scene.partition.run_apart(undone.next, undone.epoch, turn=Turn.DUE).returncode == 0
@@ -307,14 +301,18 @@ def test_files_that_were_undone_do_not_say_that_they_were_written(scene: Scene) 
     assert scene.partition.read("web01") == ALL
 
 
-def test_once_a_person_has_moved_the_offset_spans_count_as_they_are(scene: Scene) -> None:
-    shutil.copyfile(scene.old / "state" / "p0.spans", scene.partition.state / "p0.spans")
-    offset = scene.start()
+def test_adopting_is_refused_while_a_receiver_is_at_work_and_where_there_is_no_offset(
+    scene: Scene,
+) -> None:
+    words = ["offsets", "adopt", "--partition", "0", "--yes", "--server", scene.partition.url]
+    words += ["--output", str(scene.partition.output), "--state-dir", str(scene.partition.state)]
 
-    refused = scene.partition.run(offset.next, offset.epoch)
-    scene.offsets("set", "--to", "5")
-    scene.receive()
+    with partition_lock(scene.partition.state / "p0.lock", 0):
+        locked = CliRunner().invoke(logreceiver, words)
+    _forget_entry(scene)
+    unknown = CliRunner().invoke(logreceiver, words)
 
-    assert isinstance(refused, Blocked)
-    assert "was cut or is an older one" in refused.detail
-    assert scene.partition.read("web01") == ALL
+    assert isinstance(locked.exception, OperatorError)
+    assert "a receiver is running there" in str(locked.exception)
+    assert isinstance(unknown.exception, ConfigurationError)
+    assert "offsets set --partition 0 --to SEQUENCE" in str(unknown.exception)

@@ -22,8 +22,8 @@ from receiver.following.ledger import Ledger
 from receiver.following.turns import Turns
 from receiver.following.wake import Wake
 from receiver.meter import Meter
-from receiver.writing.bond import Folders
-from receiver.writing.calendar import Calendar
+from receiver.storage.calendar import Calendar
+from receiver.storage.site import Site
 
 PACE = Pace(64_000_000, LARGEST_PULL, Stay(20.0, 5.0, 0.05, 4.0), once=False)
 
@@ -37,7 +37,7 @@ async def main(output: Path, state: Path, partitions: int, servers: tuple[str, .
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     connection = Connection(servers, "receiver")
-    destination = Destination(output, state, 0, servers)
+    destination = Destination(output, state, 0, servers, partitions=partitions)
     jobs = Jobs(partial(task.run, destination=destination), partitions)
     async with asyncio.TaskGroup() as group:
         for number in range(partitions):
@@ -45,7 +45,12 @@ async def main(output: Path, state: Path, partitions: int, servers: tuple[str, .
                 number,
                 connection,
                 jobs,
-                Ledger(connection, number, "tests:1", Folders(output, state, number)),
+                Ledger(
+                    connection,
+                    number,
+                    "tests:1",
+                    Site(output, state, number, partitions=partitions),
+                ),
                 Wake(connection, number),
                 PACE,
                 Account(number, Meter(lambda: 0)),

@@ -28,7 +28,7 @@ from receiver.following.turns import Turns
 from receiver.following.wake import Wake
 from receiver.meter import Meter
 from receiver.outcome import Ending, Report
-from receiver.writing.calendar import Calendar
+from receiver.storage.calendar import Calendar
 from tests.conftest import Server, apply_topology
 from tests.receiver.partition import Partition, ours
 
@@ -153,8 +153,7 @@ async def test_a_silent_hosts_file_of_an_earlier_period_is_closed_by_the_clock(
     async with Loop(partition, "a:1") as loop:
         await lines(partition, b"1")
         await loop.has(b"1\n")
-    long_ago = time.time() - 10_000  # noqa: TID251 - the file's own clock
-    os.utime(partition.output / "web01.log", (long_ago, long_ago))
+    partition.sql("UPDATE files SET last_line = last_line - 10000 * 1000000000")
     hourly = replace(partition, rotate_every=timedelta(hours=1))
 
     async with Loop(hourly, "b:2") as loop:

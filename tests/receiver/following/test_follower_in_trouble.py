@@ -17,8 +17,8 @@ from receiver.following import follower as room
 from receiver.following import offsets, turns
 from receiver.following.ledger import Ledger, stream_state
 from receiver.outcome import Done, Ending, Report
+from receiver.storage.lock import partition_lock
 from receiver.writing import entry
-from receiver.writing.lock import partition_lock
 from tests.conftest import Server, apply_topology
 from tests.receiver.following.test_follower import NOW, Loop, lines
 from tests.receiver.partition import Partition

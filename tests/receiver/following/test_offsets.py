@@ -1,8 +1,5 @@
 """Where a partition goes on from, for every state that offset and stream can be in."""
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 
 from broker.wire.descent import Ancestor
@@ -16,10 +13,10 @@ from receiver.following.offsets import (
     claimed,
     elsewhere,
     moved,
+    position_of,
     start,
 )
-from receiver.writing.evidence import Bond, Evidence
-from receiver.writing.journal import Batch, Verdict, decide
+from receiver.storage.position import Batch, first_undone
 
 CREATED = "2026-11-20T00:00:00Z"
 
@@ -67,130 +64,55 @@ def test_a_stream_that_is_another_one_is_refused_in_one_line(
 def test_a_claim_keeps_the_totals_and_counts_the_epoch() -> None:
     claim = claimed(offset(5), StreamState(CREATED, 1, 10), 0, "new:2", "now")
 
-    begun = (Beginning(4, 5),)
-    assert claim == Offset(5, 4, CREATED, "new:2", 10, 1000, "before", "now", begun)
-    assert claim.advanced(9, 2, 20, "last", "later") == Offset(
-        9, 4, CREATED, "new:2", 12, 1020, "last", "later", begun
-    )
-
-
-def test_of_claims_with_nothing_written_between_one_is_remembered() -> None:
-    stream, found = StreamState(CREATED, 1, 10), offset(5)
-    for number in range(40):
-        found = claimed(found, stream, 0, f"new:{number}", "now")
-    found = claimed(found.advanced(7, 1, 1, "", ""), stream, 0, "last", "now")
-
-    assert found.lineage == (Beginning(43, 5), Beginning(44, 7))
+    assert claim == Offset(5, 4, CREATED, "new:2", 10, 1000, "before", "now")
 
 
 def test_an_offset_moved_by_hand_is_an_epoch_of_its_own_and_the_files_go_by_the_old_place() -> None:
     stream = StreamState(CREATED, 1, 10)
     mine = claimed(offset(5), stream, 0, "me", "")
+    unfinished = Batch(9, 4, 5, 8, created=CREATED)
 
     hand = moved(moved(mine, stream, 2, "root", ""), stream, 3, "root", "")
-    next_owner = claimed(hand, stream, 0, "me", "", Evidence("o", "s", last=Batch(4, 5, 8, ())))
+    next_owner = claimed(hand, stream, 0, "me", "", unfinished)
 
     assert (hand.next, hand.epoch, hand.is_moved, next_owner.is_moved) == (3, 6, True, False)
-    assert next_owner.lineage == (
-        *(Beginning(4, 5), Beginning(5, 5, True), Beginning(6, 2, True)),
-        Beginning(7, 3),
-    )
-    assert decide(Batch(4, 5, 8, ()), 3, 7, next_owner.lineage) is Verdict.UNDO
+    assert next_owner.lineage == (Beginning(5, 5, True), Beginning(6, 2, True))
+    assert first_undone(unfinished, position_of(next_owner), 0) == 9
 
 
 @pytest.mark.parametrize(
-    "known", [None, offset(1, "older")], ids=["bucket lost", "stream made anew"]
-)
-def test_what_files_have_of_another_stream_stays_though_the_new_one_begins_at_the_same_sequence(
-    known: Offset | None,
-) -> None:
-    first_of_all = Evidence("out", "state", last=Batch(1, 1, 3, ()), bond=Bond.WHOLE)
-
-    by_hand = moved(known, StreamState(CREATED, 1, 2), 1, "op@pc by hand", "now")
-    claim = claimed(by_hand, StreamState(CREATED, 1, 2), 0, "new:2", "later", first_of_all)
-
-    assert claim.next == 1
-    assert decide(first_of_all.last, claim.next, claim.epoch, claim.lineage) is Verdict.CLEAN
-    torn = replace(first_of_all.last or Batch(1, 1, None, ()), until=None)
-    assert decide(torn, claim.next, claim.epoch, claim.lineage) is Verdict.UNDO
-
-
-def test_what_is_moved_by_hand_comes_behind_any_epoch_that_the_files_know() -> None:
-    """The bucket was lost, and with it how many owners there were."""
-    stream, files = StreamState(CREATED, 1, 10), Batch(30, 5, 8, ())
-
-    claim = claimed(
-        moved(None, stream, 8, "root", ""), stream, 0, "me", "", Evidence("", "", last=files)
-    )
-
-    assert (claim.next, claim.epoch) == (8, 32)
-    assert decide(files, 8, claim.epoch, claim.lineage) is Verdict.CLEAN
-    turned = Batch(30, 8, 8, ())
-    assert decide(turned, 8, claim.epoch, claim.lineage) is Verdict.CLEAN, "nothing undoes a turn"
-
-
-@pytest.mark.parametrize(
-    ("found", "evidence", "words"),
+    ("found", "last", "words"),
     [
-        pytest.param(None, {"last": Batch(3, 1, 5, ())}, "is gone.*--to 5`", id="no entry"),
-        pytest.param(None, {"last": Batch(3, 4, None, ())}, "--to 4`", id="no entry, unfinished"),
-        pytest.param(offset(5), {"last": Batch(3, 1, 3, ())}, "older.*--to 3`", id="files behind"),
+        pytest.param(None, Batch(3, 1, 1, 5), "is gone.*--to 5`", id="no entry"),
+        pytest.param(offset(5), Batch(3, 1, 1, 3), "sequence 3 .*offset.* is 5", id="files behind"),
+        pytest.param(offset(5), Batch(3, 1, 6, 8), "sequence 8 .*is 5", id="files ahead"),
+        pytest.param(offset(5), Batch(3, 9, 5, 8), "in epoch 9 .*epoch 4", id="later epoch"),
         pytest.param(
-            offset(5), {"last": Batch(3, 6, 8, ())}, "restored.*--to 8`", id="files ahead"
+            *(offset(5), Batch(3, 1, 3, 5, created="older"), "stream made at older"), id="stream"
         ),
-        pytest.param(
-            offset(5), {"last": Batch(9, 5, 8, ())}, "restored.*--to 8`", id="later epoch"
-        ),
-        pytest.param(offset(5), {"bond": Bond.OTHER_OUTPUT}, "mounted", id="another output"),
-        pytest.param(
-            offset(5), {"bond": Bond.OTHER_STATE}, "--state-dir", id="another state folder"
-        ),
-        pytest.param(None, {"bond": Bond.OTHER_STATE}, "offsets set", id="another one, no entry"),
-        pytest.param(offset(5), {"bond": Bond.NO_JOURNAL}, "bring it back", id="journal removed"),
-        pytest.param(offset(5), {"damage": "x is damaged"}, "x is damaged; bring", id="damaged"),
     ],
 )
 def test_files_that_do_not_go_with_the_offset_are_refused_in_one_line_that_says_what_to_do(
-    found: Offset | None, evidence: dict[str, Any], words: str
+    found: Offset | None, last: Batch, words: str
 ) -> None:
     with pytest.raises(FilesMismatch, match=f"partition 4: .*{words}") as raised:
-        claimed(
-            found, StreamState(CREATED, 1, 10), 4, "me", "", Evidence("out", "state", **evidence)
-        )
+        claimed(found, StreamState(CREATED, 1, 10), 4, "me", "", last)
 
     assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("bond", [Bond.OTHER_OUTPUT, Bond.OTHER_STATE, Bond.NO_JOURNAL])
-def test_an_offset_moved_by_hand_speaks_for_folders_that_are_in_doubt(bond: Bond) -> None:
-    stream = StreamState(CREATED, 1, 10)
-
-    claim = claimed(
-        moved(offset(5), stream, 5, "", ""), stream, 0, "me", "", Evidence("", "", bond)
-    )
-
-    assert claim.next == 5
+    assert "offsets adopt --partition 4" in str(raised.value) or found is None
 
 
 @pytest.mark.parametrize(
-    ("evidence", "words"),
+    ("last", "words"),
     [
-        pytest.param(Evidence("", ""), "begin here at sequence 9", id="without its files"),
-        pytest.param(Evidence("", "", Bond.WHOLE), "", id="said before"),
-        pytest.param(
-            Evidence("", "", last=Batch(1, 2, 5, ())), "leave out sequences 5 to 8", id="back"
-        ),
-        pytest.param(Evidence("", "", last=Batch(3, 5, 9, ())), "", id="with its files"),
+        pytest.param(None, "begin here at sequence 5", id="without its files"),
+        pytest.param(Batch(3, 1, 5, 5), "", id="with its files"),
     ],
 )
 def test_lines_that_others_received_are_said_to_be_elsewhere(
-    evidence: Evidence, words: str
+    last: Batch | None, words: str
 ) -> None:
-    stream = StreamState(CREATED, 1, 10)
-    others = claimed(replace(offset(5), epoch=1), stream, 0, "b", "")
-    found = replace(others.advanced(9, 1, 1, "", ""), epoch=3)
-
-    said = elsewhere(claimed(found, stream, 0, "a", "", evidence), evidence)
+    said = elsewhere(claimed(offset(5), StreamState(CREATED, 1, 10), 0, "a", "", last), last)
 
     assert words in said
     assert bool(words) == bool(said)
@@ -218,15 +140,13 @@ def test_an_offset_of_the_stream_that_was_backed_up_is_carried_over(
     assert (carried.next, carried.is_moved) == (next_, by_hand)
 
 
-def test_files_that_are_ahead_of_a_restored_offset_are_accepted() -> None:
-    ahead = Evidence("out", "state", last=Batch(7, 20, 30, ()), bond=Bond.WHOLE)
-    before = carried_over(offset(6), RESTORED, "now")
+def test_files_of_the_stream_that_was_backed_up_go_with_the_offset_that_is_carried_over() -> None:
+    ahead = Batch(7, 2, 6, 9, created=CREATED)
 
-    claim = claimed(before, RESTORED, 0, "new:2", "now", ahead)
+    claim = claimed(carried_over(offset(9), RESTORED, "now"), RESTORED, 0, "new:2", "now", ahead)
 
-    assert (claim.next, claim.stream_created) == (6, "now")
-    assert claim.epoch > 7
-    assert decide(ahead.last, claim.next, claim.epoch, claim.lineage) is Verdict.CLEAN
+    assert (claim.next, claim.stream_created) == (8, "now")
+    assert first_undone(ahead, position_of(claim), 0) == 8
 
 
 def test_who_ran_before_the_restore_is_told_what_happened() -> None:

@@ -8,9 +8,9 @@ import pytest
 from bench.processes import Processes
 from broker.app.exits import ConfigurationError, OperatorError
 from receiver.assignment import Place
+from receiver.following.place import place_of
 from receiver.following.reach import check_reach, watch
 from receiver.spark.session import spark_context
-from receiver.writing.place import place_of
 from tests.receiver.apart import apart
 from tests.receiver.cluster import Cluster, can_be_blind
 

@@ -10,35 +10,38 @@ from pathlib import Path
 import pytest
 
 from receiver.following.tidier import Tidier
-from receiver.writing.closet import Closet, Order
+from receiver.storage.retention import Order, Retention
+from tests.receiver.stored import add
 
 
-class Watched(Closet):
-    """A closet that tells who tidies, and how that is ranked."""
+class Watched(Retention):
+    """A retention that tells who tidies, and how that is ranked."""
 
     niceness = -1
 
-    def tidy(self, closed: object, stopped: Callable[[], bool]) -> None:
-        super().tidy(tuple(closed) if isinstance(closed, set) else (), stopped)
+    def tidy(self, stopped: Callable[[], bool]) -> None:
+        super().tidy(stopped)
         self.niceness = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
 
 def make(folder: Path, *names: str) -> Watched:
     for name in names:
         (folder / name).write_bytes(b"line\n" * 1000)
-    return Watched(Order(folder, folder, "zstd"), lambda: 0)
+    (folder / "state").mkdir()
+    add(folder / "state", folder, *names)
+    return Watched(Order(folder, folder / "state", "zstd"), lambda: 0)
 
 
 def names_in(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+    return sorted(path.name for path in folder.iterdir() if path.is_file())
 
 
 async def test_what_was_closed_is_compressed_before_the_end_behind_everybody_elses_work(
     tmp_path: Path,
 ) -> None:
     names = [f"web01.log.{number:06d}" for number in range(1, 4)]
-    closet = make(tmp_path, *names)
-    tidier = Tidier(closet, lambda: False)
+    retention = make(tmp_path, *names)
+    tidier = Tidier(retention, lambda: False)
 
     for name in names:
         tidier.closed((name,))
@@ -46,7 +49,7 @@ async def test_what_was_closed_is_compressed_before_the_end_behind_everybody_els
     await tidier.run()
 
     assert names_in(tmp_path) == [f"{name}.zst" for name in names]
-    assert closet.niceness > os.getpriority(os.PRIO_PROCESS, 0)
+    assert retention.niceness > os.getpriority(os.PRIO_PROCESS, 0)
 
 
 async def test_where_nobody_may_step_back_it_is_compressed_all_the_same(
@@ -66,8 +69,8 @@ async def test_where_nobody_may_step_back_it_is_compressed_all_the_same(
 
 
 async def test_told_to_leave_it_leaves_segments_as_they_are(tmp_path: Path) -> None:
-    closet = make(tmp_path, "web01.log.000001")
-    tidier = Tidier(closet, lambda: True)
+    retention = make(tmp_path, "web01.log.000001")
+    tidier = Tidier(retention, lambda: True)
 
     tidier.closed(("web01.log.000001",))
     tidier.end()

@@ -6,7 +6,7 @@ import pytest
 
 from receiver.assignment import Turn
 from receiver.following.turns import Turns
-from receiver.writing.calendar import Calendar
+from receiver.storage.calendar import Calendar
 
 HOUR = 3_600_000_000_000
 SECOND = 1_000_000_000

@@ -8,8 +8,8 @@ import pytest
 
 from broker.app.exits import ConfigurationError, OperatorError
 from receiver.replaying.folder import finish, prepare, publish_files, publish_table, write_in_place
-from receiver.writing.folders import walk
-from receiver.writing.layout import Layout
+from receiver.storage.folders import walk
+from receiver.storage.layout import Layout
 
 
 def attempt(stage: Path, name: str, **files: bytes) -> Path:
@@ -28,7 +28,7 @@ def seen(output: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("name", [".logreceiver", ".owners", "web01.log", "notes.txt"])
+@pytest.mark.parametrize("name", [".logreceiver", ".place", "web01.log", "notes.txt"])
 def test_a_folder_that_holds_anything_is_refused_and_left_alone(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"theirs\n")
 

@@ -20,8 +20,8 @@ from receiver.replaying.folder import finish, prepare, publish_files
 from receiver.replaying.pacing import Pacing
 from receiver.replaying.sink import HostFiles, Standard
 from receiver.replaying.units import Unit
-from receiver.writing.folders import walk
-from receiver.writing.layout import DEFAULT, Layout
+from receiver.storage.folders import walk
+from receiver.storage.layout import DEFAULT, Layout
 from tests.receiver.partition import Partition, lines_of, message, ours
 
 pytestmark = pytest.mark.nats

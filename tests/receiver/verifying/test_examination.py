@@ -14,7 +14,7 @@ from receiver import task
 from receiver.replaying.again import Reader
 from receiver.replaying.units import Unit
 from receiver.verifying.examination import examine
-from receiver.verifying.outcome import Examined, Failed, HostReport, Order
+from receiver.verifying.outcome import Examined, HostReport, Order
 from tests.receiver.partition import Partition, lines_of, message, ours
 
 pytestmark = pytest.mark.nats
@@ -41,7 +41,9 @@ def received(partition: Partition) -> int:
 
 def examined(partition: Partition, until: int, first: int = 1, keeps: bool = False) -> Examined:
     reader = Reader((partition.url,), Access(), Selection())
-    outcome = examine(Unit(0, first, until), Order(partition.output, reader, keeps))
+    outcome = examine(
+        Unit(0, first, until), Order(partition.output, partition.state, reader, keeps)
+    )
     assert isinstance(outcome, Examined), outcome
     return outcome
 
@@ -241,7 +243,11 @@ def test_files_of_another_layout_are_found(partition: Partition) -> None:
     )
     assert report.done.until == last + 1, report
     order = Order(
-        partition.output, Reader((partition.url,), Access(), Selection()), False, template
+        partition.output,
+        partition.state,
+        Reader((partition.url,), Access(), Selection()),
+        False,
+        template,
     )
 
     well = examine(Unit(0, 1, last + 1), order)
@@ -255,14 +261,3 @@ def test_files_of_another_layout_are_found(partition: Partition) -> None:
     (report,) = damaged.reports
     assert report.live == str(path.relative_to(partition.output))
     assert kinds(report) == {"missing": (1, "app.log")}
-
-
-def test_a_damaged_register_is_named_and_no_defect(partition: Partition) -> None:
-    until = received(partition)
-    (partition.output / ".owners" / "web01").write_bytes(b"q0 00000000")
-    reader = Reader((partition.url,), Access(), Selection())
-
-    outcome = examine(Unit(0, 1, until), Order(partition.output, reader, False))
-
-    assert isinstance(outcome, Failed)
-    assert ".owners/web01 is damaged" in outcome.detail

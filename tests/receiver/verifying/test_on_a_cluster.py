@@ -38,7 +38,7 @@ def run(settings: ReplaySettings, output: Path, url: str, python: str, scratch: 
         beside() as aside,
     ):
         replayed = job.into_files(spark, aside, Summary(1, 31))
-        order = Order(output, job.reader, keeps=False)
+        order = Order(output, output / ".logreceiver", job.reader, keeps=False)
         (verified,) = examined(spark, aside, [Unit(0, 1, 31)], order)
         try:
             job.into_table(spark, aside, Summary(1, 31))

@@ -18,13 +18,11 @@ from broker.wire.message import MAX_LINES_BYTES
 from receiver.assignment import Assignment, Destination
 from receiver.outcome import Done
 from receiver.reading.fetch import Chunk
+from receiver.storage.store import FileRow
 from receiver.writing.batch import Batch
-from receiver.writing.files import Output
-from receiver.writing.layout import host_key
-from receiver.writing.logbook import Logbook
-from receiver.writing.spanbook import SpanBook
 from receiver.writing.spans import Kind
 from tests.receiver.partition import Partition, lines_of, message, ours
+from tests.receiver.stored import opened
 
 NOON = 1_700_000_000_000_000_000
 _NUMBERS = st.sampled_from([0, 1, 5, 7, -1, 10**19, True, 1e3, "1", None])
@@ -102,8 +100,6 @@ def write(
     template = "{date}/{host}.log" if before else template
     destination = Destination(folder / "out", folder / "state", 0, (), path_template=template)
     passed = before.latest if before else 0
-    for path in (destination.output, destination.state):
-        path.mkdir(exist_ok=True)
     delivered = [
         (
             Delivery(1, sequence, sequence, noon + sequence, len(messages) - sequence),
@@ -111,16 +107,15 @@ def write(
         )
         for sequence, (subject, payload, headers) in enumerate(messages, 1)
     ]
-    with (
-        Logbook(destination.state / "p0.journal") as logbook,
-        Output(destination.output, 0) as output,
-    ):
-        spans = SpanBook(destination.state / "p0.spans")
-        batch = Batch(Assignment(0, 1, 1, 1, passed=passed), destination, logbook, output, spans)
+    with opened(destination, passed=passed) as partition, partition.writing() as writing:
+        batch = Batch(Assignment(0, 1, 1, 1, passed=passed), partition, writing)
         for begin in range(0, len(delivered), chunk):
             if batch.write(Chunk(tuple(delivered[begin : begin + chunk]), 1)):
                 break
-        return batch.finish()
+        done = batch.finish()
+        with partition.store.transaction():  # so that another one may begin at 1
+            partition.store.change("UPDATE batch SET first = 1, until = 1")
+        return done
 
 
 @settings(max_examples=80, deadline=None)
@@ -320,16 +315,16 @@ def test_the_oldest_of_too_much_that_was_set_aside_goes_first(
     folder = tmp_path / "out" / ".quarantine"
     folder.mkdir(parents=True)
     for number in range(100, 110):
-        (folder / f"p0-{number:012d}.msg").write_bytes(b"old")
-        os.utime(folder / f"p0-{number:012d}.msg", (number, number))
+        (folder / f"p0-2025-{number:012d}.msg").write_bytes(b"old")
+        os.utime(folder / f"p0-2025-{number:012d}.msg", (number, number))
     (folder / "p1-000000000001.msg").write_bytes(b"another partition's")
-    monkeypatch.setattr("receiver.writing.quarantine._MOST_FILES", 4)
+    monkeypatch.setattr("receiver.storage.quarantine._MOST_FILES", 4)
 
     write(tmp_path, [("logs.p0.a/b", b"evil", None)])
 
     assert sorted(path.name for path in folder.iterdir()) == [
-        "p0-000000000001-1700000000000000001.msg",
-        *(f"p0-{number:012d}.msg" for number in range(107, 110)),
+        *(f"p0-2025-{number:012d}.msg" for number in range(107, 110)),
+        "p0-20261120T000000Z-000000000001.msg",
         "p1-000000000001.msg",
     ]
 
@@ -360,12 +355,12 @@ def of_many_files(name: str, files: int) -> tuple[str, bytes, dict[str, str]]:
 def test_a_batch_ends_behind_the_message_with_which_a_host_has_a_thousand_files(
     tmp_path: Path, has_too_many: bool, files: int
 ) -> None:
-    register = tmp_path / "out" / ".owners"
     if has_too_many:  # those below are written to one file
-        register.mkdir(parents=True)
-        (register / host_key("web01")).touch()
-        for number in range(40_000):
-            os.link(register / host_key("web01"), register / f"..{number}")
+        destination = Destination(tmp_path / "out", tmp_path / "state", 0, ())
+        with opened(destination) as partition, partition.store.transaction():
+            row = ("web01", "", None, None, 0, 1, 0, 0, None, None, 0)
+            made_up = (FileRow(f"x/{n}", row[0], f"/{n}", *row[1:]) for n in range(40_000))
+            partition.store.put_files(made_up)
     of_others = [(f"logs.p0.other{n}", b"line", None) for n in range(600)]
     sent = [*of_others, *(of_many_files(name, 400) for name in "abacd"), of_others[0]]
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from broker.wire.message import MalformedMessage, decode_origin
+from receiver.storage.spans import Spans
+from receiver.storage.store import Store
 from receiver.writing.judging import Book, Judge
 from receiver.writing.rebuild import Rebuilder
-from receiver.writing.spanbook import SpanBook
 from receiver.writing.spans import Kind
 from tests.receiver.partition import lines_of, message, ours
 
@@ -21,8 +22,8 @@ SENT = [
 
 
 @pytest.fixture(params=["book", "memory"])
-def judge(request: pytest.FixtureRequest, tmp_path: Path) -> Judge:
-    book: Book = SpanBook(tmp_path / "p0.spans")
+def judge(request: pytest.FixtureRequest) -> Judge:
+    book: Book = Spans(Store.in_memory())
     return Judge(book) if request.param == "book" else Rebuilder(lambda _: True)._judge
 
 
@@ -114,7 +115,7 @@ def test_a_message_whose_gap_is_in_any_of_its_sections_tells_no_loss_of_its_host
 
 
 def test_files_that_nobody_wants_are_neither_returned_nor_judged(tmp_path: Path) -> None:
-    judge = Judge(SpanBook(tmp_path / "p0.spans"), lambda path: path == "/var/log/b")
+    judge = Judge(Spans(Store.in_memory()), lambda path: path == "/var/log/b")
     judged(judge, message("web01", lines_of("a", 0, b"one\n"), lines_of("b", 0, b"1\n")))
 
     lines = judged(judge, message("web01", lines_of("a", 9, b"x\n"), lines_of("b", 2, b"2\n")))
@@ -142,7 +143,7 @@ def test_repeats_are_one_finding_of_each_file_as_long_as_they_follow_on_each_oth
 
 
 def test_what_is_found_of_a_host_beyond_the_most_is_one_of_each_kind(tmp_path: Path) -> None:
-    judge = Judge(SpanBook(tmp_path / "p0.spans"), most_of_host=3)
+    judge = Judge(Spans(Store.in_memory()), most_of_host=3)
     for number in range(50):
         for sequence, start in ((2 * number, 0), (2 * number + 1, 9)):
             _, payload, headers = ours("evil", f"f{number}", start, b"x\n")

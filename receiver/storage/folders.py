@@ -1,0 +1,313 @@
+"""The folders below the output folder: opened name by name and never through a symbolic link, made where they are missing.
+
+Descriptors of the most recently used stay open, few of them; what changed in a folder is on disk after `sync`.
+"""
+
+import errno
+import os
+import resource
+import stat
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+
+from receiver.permissions import Permissions
+from receiver.storage import writeback
+from receiver.storage.opening import REFUSED, sync_folder
+
+__all__ = [
+    "Folders",
+    "give",
+    "make_folder",
+    "make_within",
+    "most_open",
+    "remove_empty",
+    "walk",
+    "within",
+]
+
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+_MOST_OPEN = 128
+_DEEPEST = 64  # folders below the output folder; a source file's path has 32, a template some more
+_MANY = 256  # folders; beyond, one sync of their whole file system is cheaper, whatever else it takes along
+_USUAL = Permissions()
+
+_settled: set[Path] = set()
+"""Folders whose names this process has brought to disk."""
+
+
+class Folders:
+    """The output folder and those below it, by their paths relative to it; itself is the empty path."""
+
+    def __init__(self, root: Path, permissions: Permissions = _USUAL) -> None:
+        """Open the output folder itself; raises OSError."""
+        self._path = root
+        self._permissions = permissions
+        self._most = most_open(_MOST_OPEN)
+        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        about = os.fstat(self._root)
+        self.device, self.inode = about.st_dev, about.st_ino
+        self._open: OrderedDict[str, int] = OrderedDict()
+        self._changed: set[str] = set()
+
+    def open(self, folder: str) -> int:
+        """Return the descriptor of a folder that is there; good until the next call. Raises OSError."""
+        if not folder:
+            return self._root
+        if (known := self._open.get(folder)) is not None:
+            self._open.move_to_end(folder)
+            return known
+        parent, _, name = folder.rpartition("/")
+        return self._keep(folder, self._enter(self.open(parent), name, folder))
+
+    def at(self, path: str) -> tuple[str, int]:
+        """Return the name of a file and the descriptor of its folder, which is there; raises OSError."""
+        folder, _, name = path.rpartition("/")
+        return name, self.open(folder)
+
+    def ends_in_line(self, path: str) -> bool:
+        """Say whether the last byte of a regular file is no newline; raises OSError."""
+        name, opened = self.at(path)
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(name, flags, dir_fd=opened)
+        try:
+            size = os.fstat(descriptor).st_size
+            return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        finally:
+            os.close(descriptor)
+
+    def find(self, path: str) -> os.stat_result | None:
+        """Return what a file is now, None when it is not there; raises OSError, also when it is no regular file."""
+        try:
+            name, opened = self.at(path)
+            found = os.stat(name, dir_fd=opened, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._named(error, path) from None
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.ELOOP, REFUSED, str(self._path / path))
+        return found
+
+    @contextmanager
+    def naming(self, path: str) -> Iterator[None]:
+        """Have an OSError from inside name the whole path of what is at `path`, or that of a folder above it."""
+        try:
+            yield
+        except OSError as error:
+            raise self._named(error, path) from None
+
+    def _named(self, error: OSError, path: str) -> OSError:
+        if not str(error.filename).startswith("/"):
+            error.filename = str(self._path / path)
+        return error
+
+    def make(self, folder: str) -> int:
+        """Return the descriptor of a folder, made with all above it where it is missing; raises OSError."""
+        try:
+            return self.open(folder)
+        except FileNotFoundError:
+            pass
+        parent, _, name = folder.rpartition("/")
+        above = self.make(parent)
+        with self.naming(folder):
+            with suppress(FileExistsError):  # that's fine: another partition's task was quicker
+                os.mkdir(name, self._permissions.folder, dir_fd=above)
+            made = self._keep(folder, self._enter(above, name, folder))
+            give(made, self._permissions.folder, self._permissions)
+        return made
+
+    def note_change(self, folder: str) -> None:
+        """Remember that names in a folder were made, renamed or removed; whether it was made itself, it need not be known."""
+        while folder not in self._changed:
+            self._changed.add(folder)
+            folder = folder.rpartition("/")[0]
+
+    def sync(self) -> None:
+        """Bring the names in all changed folders to disk; raises OSError."""
+        synced: Counter[int] = Counter()
+        whole: set[int] = set()
+        for folder in sorted(self._changed):
+            # that's fine: whoever removed it took its names along
+            with suppress(FileNotFoundError), self.naming(folder):
+                opened = self.open(folder)
+                device = os.fstat(opened).st_dev
+                synced[device] += 1
+                if device in whole:
+                    continue
+                if synced[device] > _MANY and writeback.sync_all(opened):
+                    whole.add(device)
+                else:
+                    os.fsync(opened)
+        self._changed.clear()
+
+    def can_sync_all(self) -> bool:
+        """Whether one sync of the output folder's file system is as good as one of each file."""
+        return writeback.can_sync_all(self._root)
+
+    def sync_all(self) -> None:
+        """Bring to disk what was written on the output folder's file system since it was opened, and all changed names.
+
+        Raises OSError.
+        """
+        if not writeback.sync_all(self._root):
+            raise OSError(errno.EOPNOTSUPP, "cannot be synced as a whole")
+        elsewhere = {folder for folder in self._changed if self._device_of(folder) != self.device}
+        self._changed = elsewhere
+        self.sync()
+
+    def _device_of(self, folder: str) -> int | None:
+        with suppress(FileNotFoundError):  # that's fine: whoever removed it took its names along
+            return os.fstat(self.open(folder)).st_dev
+        return None
+
+    def look_again(self) -> None:
+        """Let go of the descriptors: what is at their paths may have been changed by other hands."""
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.look_again()
+        os.close(self._root)
+
+    def _enter(self, parent: int, name: str, folder: str) -> int:
+        try:
+            return os.open(name, _FLAGS, dir_fd=parent)
+        except OSError as error:
+            if error.errno in {errno.ENOTDIR, errno.ELOOP}:
+                words = "is a symbolic link or no folder; move it away"
+                raise OSError(errno.ELOOP, words, str(self._path / folder)) from None
+            raise self._named(error, folder) from None
+
+    def _keep(self, folder: str, descriptor: int) -> int:
+        while len(self._open) >= self._most:
+            os.close(self._open.popitem(last=False)[1])
+        self._open[folder] = descriptor
+        return descriptor
+
+
+def give(descriptor: int, mode: int, permissions: Permissions) -> None:
+    """Give a file or folder that was just made its mode and owner; raises OSError."""
+    if (permissions.user, permissions.group) != (-1, -1):
+        os.fchown(descriptor, permissions.user, permissions.group)
+    os.fchmod(descriptor, mode)  # after the owner, whose change takes away set-id bits
+
+
+def make_folder(folder: Path, permissions: Permissions = _USUAL) -> None:
+    """Make a folder and what is missing above it, names on disk; that it exists is fine. Raises OSError.
+
+    Whoever made one that is found may have died before its name was on disk, so that is seen to once.
+    """
+    is_there = folder.is_dir()
+    if is_there and folder in _settled:
+        return
+    if not is_there:
+        if folder.parent != folder:
+            make_folder(folder.parent, permissions)
+        _make_one(folder, permissions)
+    # that's fine: a folder that we may not read was not made by us
+    with suppress(PermissionError) if is_there else nullcontext():
+        sync_folder(folder.parent)
+    _settled.add(folder)
+
+
+def _make_one(folder: Path, permissions: Permissions) -> None:
+    with suppress(FileExistsError):  # that's fine: somebody was quicker
+        folder.mkdir(mode=permissions.folder)
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        give(opened, permissions.folder, permissions)
+    finally:
+        os.close(opened)
+
+
+@contextmanager
+def within(root: Path, path: str) -> Iterator[Path]:
+    """Open the folder of a file below `root` and give a path of the file that leads through no link; raises OSError."""
+    folder, _, name = path.rpartition("/")
+    folders = Folders(root)
+    try:
+        yield Path(f"/proc/self/fd/{folders.open(folder)}", name)
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(root / path)
+        elif str(error.filename).startswith("/proc/self/fd/"):  # as people know it
+            error.filename = str((root / path).with_name(Path(error.filename).name))
+        raise
+    finally:
+        folders.close()
+
+
+def make_within(root: Path, folder: str, permissions: Permissions = _USUAL) -> None:
+    """Make a folder below `root`, names on disk, through no link; that it exists is fine. Raises OSError."""
+    folders = Folders(root, permissions)
+    try:
+        folders.make(folder)
+        folders.sync()
+    finally:
+        folders.close()
+
+
+def remove_empty(root: Path, folder: str) -> None:
+    """Remove a folder below `root` and those above it, as long as they hold nothing; raises OSError.
+
+    Whoever has it open and makes a file in it finds it gone, and makes it again.
+    """
+    while folder:
+        try:
+            with within(root, folder) as path:
+                path.rmdir()
+        except FileNotFoundError:
+            pass  # that's fine: somebody else has removed it
+        except OSError as error:
+            if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY}:
+                return
+            raise
+        folder = folder.rpartition("/")[0]
+
+
+def most_open(wanted: int) -> int:
+    """Return how many of `wanted` descriptors one kind of a task's files may keep, of what the process may have."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(8, min(wanted, limit // 8)) if limit != resource.RLIM_INFINITY else wanted
+
+
+def walk(root: Path, below: str = "") -> Iterator[str]:
+    """Yield the paths of all regular files below a folder, relative to it, without what is hidden; never through a link.
+
+    `below` is one of its folders, to look there only. Raises OSError; a folder that is removed meanwhile is none, nor is
+    one that is deeper than any of ours.
+    """
+    folders = Folders(root)
+    try:
+        with suppress(FileNotFoundError):
+            yield from _walk(folders.open(below), f"{below}/" if below else "", _DEEPEST)
+    finally:
+        folders.close()
+
+
+def _walk(opened: int, below: str, left: int) -> Iterator[str]:
+    with os.scandir(opened) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_file(follow_symlinks=False):
+                yield f"{below}{entry.name}"
+            elif left and entry.is_dir(follow_symlinks=False):
+                yield from _walk_into(opened, entry.name, below, left)
+
+
+def _walk_into(above: int, name: str, below: str, left: int) -> Iterator[str]:
+    try:
+        opened = os.open(name, _FLAGS, dir_fd=above)
+    except OSError as error:
+        if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
+            return  # that's fine: it was removed, or something else has taken its place
+        error.filename = f"{below}{name}"
+        raise
+    try:
+        yield from _walk(opened, f"{below}{name}/", left - 1)
+    finally:
+        os.close(opened)

@@ -1,0 +1,280 @@
+"""Where a line goes below the output folder: the path template, and what any host and file name become in it.
+
+Decides; never touches a file. Whatever a host or a file is called, its path stays below the output folder, fits a file
+system, is no other's, and can be neither a closed segment nor a hidden file of ours.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+
+from receiver.storage.calendar import Calendar, Period
+from receiver.storage.rotation import is_closed, stem_of
+
+__all__ = [
+    "DEFAULT",
+    "Days",
+    "Layout",
+    "safe_path",
+]
+
+DEFAULT = "{host}.log"
+
+_PLACE = re.compile(r"\{[^{}]*\}|[{}]")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_SHAPES = {
+    "{host}": r"(?P<host>[^/]+?)",
+    "{file}": r"(?P<file>.+?)",
+    "{date}": rf"(?P<date>{_DATE.pattern})",
+}
+_MARKS = r"(?:\.\.%%[cdfz])*"
+_PARTITION = re.compile(r"\.\.p[0-9]+$")
+_LONGEST = 226  # bytes of a component; ".000001.zst" fits behind, ".….new" around it, and a mark of ours within
+_LONGEST_PATH = (
+    1024  # bytes of a file's path; with the rest far below PATH_MAX, whatever the output folder is
+)
+_MOST_LEVELS = (
+    32  # of a source file's path: each folder of it costs an inode and a row of the store
+)
+_LITERAL = 24  # bytes that a component may have beside a host's name
+_LONGEST_HOST = 190  # bytes of the name itself, where a component is not the default one
+_RELATIVE, _STANDARD_INPUT, _UNNAMED, _OVERFLOW = (
+    "%relative",
+    "%stdin",
+    "%unnamed",
+    "%overflow",
+)  # "%" and no hex: no name escapes to these
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A path template that was found to be right.
+
+    `{host}` is there once, so that no two hosts share a file; `{file}` is the source file's path, as folders;
+    `{date}` is the day, YYYY-MM-DD, on which the broker stored the line.
+    """
+
+    template: str = DEFAULT
+
+    def __post_init__(self) -> None:
+        """Raise ValueError with what to write instead."""
+        if reason := _objection(self.template):
+            raise ValueError(f"{self.template!r} {reason}")
+
+    @property
+    def has_file(self) -> bool:
+        """Whether lines of several files of a host are kept apart."""
+        return "{file}" in self.template
+
+    @property
+    def has_date(self) -> bool:
+        """Whether there is a file a day, so that yesterday's gets no more lines."""
+        return "{date}" in self.template
+
+    def path(self, host: str, file: str | None, date: str = "", mark: str = "") -> str:
+        """Return the live file's path relative to the output folder.
+
+        `file` is None where nobody says which; `mark` follows the host's name where another partition writes the file
+        of that name, and holds two dots, which no host's own name does.
+        """
+        if self.template == DEFAULT:
+            return f"{stem_of(host)}{mark}.log"
+        return self._placed(host, self._file_path(file), date, mark)
+
+    def overflow(self, host: str, date: str = "", mark: str = "") -> str:
+        """Return the live file for the lines of those files of a host that have none of their own, as there are too many."""
+        return self._placed(host, _OVERFLOW, date, mark)
+
+    def _placed(self, host: str, path: str, date: str, mark: str) -> str:
+        parts = self.template.replace("{date}", date).split("/")
+        return "/".join(
+            path
+            if part == "{file}"
+            else _no_segment(part.replace("{host}", stem_of(host, _LONGEST_HOST) + mark))
+            for part in parts
+        )
+
+    def _file_path(self, file: str | None) -> str:
+        path = safe_path(file)
+        # a day's file that is over may be compressed under its own name
+        return f"{path}..%%z" if self.has_date and path.endswith((".zst", ".gz")) else path
+
+    def holds(self, live: str) -> bool:
+        """Say whether a path may be one of a live file of this layout."""
+        return _shape(self.template).fullmatch(live) is not None
+
+    def host_of(self, live: str) -> str:
+        """Return the host of a live file, as far as its path holds it; empty for one that is of another layout."""
+        found = _shape(self.template).fullmatch(live)
+        return _PARTITION.sub("", found["host"]) if found else ""
+
+    def mark_of(self, live: str) -> str:
+        """Return what marks a live file as that of a partition which is not its host's, empty for none."""
+        found = _shape(self.template).fullmatch(live)
+        marked = _PARTITION.search(found["host"]) if found else None
+        return marked.group() if marked else ""
+
+    def date_of(self, live: str) -> str:
+        """Return the day of a live file, empty where it has none in this layout."""
+        found = _shape(self.template).fullmatch(live) if self.has_date else None
+        return found["date"] if found else ""
+
+    def of_all_days(self, live: str) -> str:
+        """Return what the files of a live file have in common over the days: its path, without the day."""
+        if not self.date_of(live) or not (found := _shape(self.template).fullmatch(live)):
+            return live
+        return f"{live[: found.start('date')]}{{date}}{live[found.end('date') :]}"
+
+    def marked(self, live: str, mark: str) -> str:
+        """Return the path of a live file with a mark behind its host's name, as another partition's file has it."""
+        found = _shape(self.template).fullmatch(live)
+        end = found.end("host") if found else len(live)
+        return f"{live[:end]}{mark}{live[end:]}"
+
+    def of_earlier_days(self, lives: Iterable[str], today: str) -> dict[str, str]:
+        """Return those live files that are of days before today, and their days: no line goes there any more."""
+        dates = ((live, self.date_of(live)) for live in lives)
+        return {live: date for live, date in dates if date and date < today}
+
+
+class Days:
+    """The date of moments in a time zone; as cheap as a comparison within a day.
+
+    A day that is over stays over: were the broker's clock set back, what comes then would be of the last day still.
+    """
+
+    def __init__(self, zone: tzinfo = UTC, since: int = 0) -> None:
+        """Begin at a moment in nanoseconds since the epoch."""
+        self._zone = zone
+        self.latest = since
+        self._calendar = Calendar(_DAY, zone)
+        self._last = Period(0, 0)
+        self._date = ""
+
+    @property
+    def today(self) -> str:
+        """Return the day of the latest moment."""
+        return self.date(self.latest)
+
+    def date(self, moment: int) -> str:
+        """Return the day of a moment in nanoseconds since the epoch, as YYYY-MM-DD."""
+        self.latest = moment = max(moment, self.latest)
+        if not self._last.begin <= moment < self._last.end:
+            self._last = self._calendar.period(moment)
+            begin = datetime.fromtimestamp(self._last.begin // 10**9, self._zone)
+            self._date = begin.strftime("%Y-%m-%d")
+        return self._date
+
+
+def safe_path(file: str | None) -> str:
+    """Return a source file's path as folders and a name: injective, and within what file systems hold.
+
+    Bytes that are no UTF-8, what cannot be printed, `%`, a leading dot and what would look like a closed segment are written
+    as `%XX`; what is too long is cut, with `%%` and a digest behind. Of a path that is too long or too deep the first
+    folders stay, and the file's name with a digest of the whole path. An absolute path loses its first slash.
+    """
+    if not file:
+        return _UNNAMED
+    if file == "-":
+        return _STANDARD_INPUT
+    first = [] if file.startswith("/") else [_RELATIVE]
+    parts = [*first, *map(_component, file.removeprefix("/").split("/"))]
+    if len(parts) <= _MOST_LEVELS and _size(parts) <= _LONGEST_PATH:
+        return "/".join(parts)
+    name = f"{_cut(parts[-1], 64)}%%{_digest(file)}"
+    folders = parts[: _MOST_LEVELS - 1]
+    while _size([*folders, name]) > _LONGEST_PATH:
+        folders.pop()
+    return "/".join([*folders, name])
+
+
+def _size(parts: Sequence[str]) -> int:
+    return len("/".join(parts).encode())
+
+
+@lru_cache(16)
+def _shape(template: str) -> "re.Pattern[str]":
+    names = []
+    for name in template.split("/"):
+        words = re.split(r"(\{[a-z]+\})", name)
+        names.append("".join(_SHAPES.get(word) or re.escape(word) for word in words) + _MARKS)
+    return re.compile("/".join(names))
+
+
+def _component(name: str) -> str:
+    if not name:
+        return "%2F"  # of two slashes in a row; a slash is never within a name
+    safe = "".join(map(_character, name))
+    if safe.startswith("."):
+        safe = f"%2E{safe[1:]}"
+    if is_closed(safe):
+        head, dot, tail = _last_number(safe)
+        safe = f"{head}%2E{tail}" if dot else safe
+    if len(safe.encode()) <= _LONGEST:
+        return safe
+    return f"{_cut(safe, _LONGEST - 34)}%%{_digest(name)}"
+
+
+def _no_segment(name: str) -> str:
+    return f"{name}..%%c" if is_closed(name) else name
+
+
+def _last_number(name: str) -> tuple[str, str, str]:
+    plain = name.removesuffix(".zst").removesuffix(".gz")
+    head, dot, number = plain.rpartition(".")
+    return head, dot, number + name[len(plain) :]
+
+
+def _character(character: str) -> str:
+    if character.isprintable() and character != "%":
+        return character
+    raw = character.encode("utf-8", "surrogateescape")
+    return "".join(f"%{byte:02X}" for byte in raw)
+
+
+def _cut(text: str, size: int) -> str:
+    return text.encode()[:size].decode(errors="ignore")
+
+
+def _digest(text: str) -> str:
+    raw = text.encode("utf-8", "surrogateescape")
+    return hashlib.blake2b(raw, digest_size=16).hexdigest()
+
+
+def _objection(template: str) -> str | None:
+    if template.startswith("/"):
+        return "is absolute: it goes below --output; begin with {host}"
+    places = [found.group() for found in _PLACE.finditer(template)]
+    for place in places:
+        if place not in {"{host}", "{file}", "{date}"}:
+            return f"holds {place}: there are {{host}}, {{file}} and {{date}}"
+    if "{host}" not in places:
+        return f"must hold {{host}}, or hosts share a file; write {DEFAULT} or {{host}}/{{file}}"
+    if len(set(places)) < len(places):
+        return "holds a placeholder twice; once is enough"
+    names = template.split("/")
+    return next(filter(None, map(_objection_to, names)), None) or _objection_to_last(names[-1])
+
+
+def _objection_to_last(name: str) -> str | None:
+    if name == "{file}" or name.endswith(".log"):
+        return None
+    return "must end in .log or /{file}, so that closed files can be told from live ones"
+
+
+def _objection_to(name: str) -> str | None:
+    literal = _PLACE.sub("", name)
+    if "{file}" in name and name != "{file}":
+        return "has something beside {file}, which is a path of folders: write {host}/{file}"
+    if not name or name.startswith("."):
+        return "has an empty part, or one that begins with a dot; those are ours"
+    if "%" in name or "\\" in name or not name.isprintable():
+        return "holds a character that a path template may not: %, a backslash, or one that cannot be printed"
+    beside = len(literal.encode()) - len(".log") * name.endswith(".log") + 10 * ("{date}" in name)
+    if beside > (_LITERAL if "{host}" in name else _LONGEST):
+        return f"has a part of more than {_LITERAL} bytes beside {{host}}; put it into a folder of its own"
+    return None

@@ -1,0 +1,161 @@
+"""Which live file the lines of a host go to, and keeps it: the store knows every name that was ever given.
+
+Lines of a host that are published into a partition which is not the host's go to `<host>..p<N>.log`: no host's name holds
+two dots in a row. A path that was a source file and is a folder now cannot be both below the output, so that one of them
+is marked. Names of files cost a host nothing: beyond a number of them its lines go to one file.
+"""
+
+import errno
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from receiver.storage.layout import Days, Layout
+from receiver.storage.store import FileRow, Store
+
+__all__ = ["Names"]
+
+_MOST_OF_HOST = (
+    40_000  # live files of a day: those of 10,000 containers; a folder of ext4 has some more names
+)
+_MOST_KNOWN = 20_000
+
+_told: set[tuple[str, str]] = set()
+"""Stores and hosts of which this process has said that they have too many files."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    host: str
+    file: str
+    day: str
+
+
+class Names:
+    """The names of the live files of one partition.
+
+    `is_there` says whether something is at a path of the output folder, `is_home_of` whether a host belongs to the partition.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        layout: Layout,
+        days: Days,
+        partition: int = 0,
+        is_there: Callable[[str], bool] = lambda _: False,
+        is_home_of: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """Know no name yet."""
+        self.store = store
+        self._layout = layout
+        self._days = days
+        self._mark = f"..p{partition}"
+        self._is_there = is_there
+        self._is_home_of = is_home_of
+        self._known: dict[_Source, str] = {}
+        self._new: dict[str, _Source] = {}
+        self._counts = Counter[tuple[str, str]]()
+        self._notices: list[str] = []
+
+    def live_name(self, host: str, file: str | None, moment: int) -> str:
+        """Return the live file for lines of a host's file that were stored at a moment; raises OSError."""
+        layout = self._layout
+        day = self._days.date(moment) if layout.has_date else ""
+        source = _Source(host, (file or "") if layout.has_file else "", day)
+        if (live := self._known.get(source)) is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            live = self._known[source] = self._stored(source) or self._given(source)
+        return live
+
+    def row(self, live: str, batch: int) -> FileRow:
+        """Return the row of a live file that was never there, as a batch announces it."""
+        source = self._new.get(live) or _Source("", "", "")
+        return FileRow(
+            *(live, source.host, source.file, source.day, 0, None, 0, 1, 0, 0, None, None, batch)
+        )
+
+    def _stored(self, source: _Source) -> str | None:
+        found = self.store.rows(
+            "SELECT path FROM files WHERE host = ? AND source = ? AND day = ?",
+            *(source.host, source.file, source.day),
+        )
+        paths = (str(row[0]) for row in found)
+        return next(filter(self._layout.holds, paths), None)
+
+    def _given(self, source: _Source) -> str:
+        if self._layout.has_file and self._count(source) >= _MOST_OF_HOST:
+            return self._overflow(source)
+        file = source.file or None
+        return self._first(
+            source, lambda mark: self._layout.path(source.host, file, source.day, mark)
+        )
+
+    def _first(self, source: _Source, path: Callable[[str], str]) -> str:
+        """Return the first of a host's paths that is free, and note that it was given."""
+        live = ""
+        for mark in ("", self._mark) if self._is_home_of(source.host) else (self._mark,):
+            live = self._untangled(path(mark)) if self._layout.has_file else path(mark)
+            if self._is_file(live):
+                return live
+            if not self._is_there(live):
+                self._new[live] = source
+                self._counts[source.host, source.day] += 1
+                return live
+        raise FileExistsError(errno.EEXIST, "is not known to the store; move it away", live)
+
+    def _overflow(self, source: _Source) -> str:
+        live = self._first(
+            _Source(source.host, "\0", source.day),
+            lambda mark: self._layout.overflow(source.host, source.day, mark),
+        )
+        if (str(self.store.path), source.host) not in _told:
+            _told.add((str(self.store.path), source.host))
+            self._notices.append(
+                f"host {source.host} has sent lines of too many files ({_MOST_OF_HOST:,} are written here, removed ones among "
+                f"them): lines of further ones go to {live}; find out what makes so many files there"
+            )
+        return live
+
+    def _count(self, source: _Source) -> int:
+        key = (source.host, source.day)
+        if key not in self._counts:
+            found = self.store.rows("SELECT count(*) FROM files WHERE host = ? AND day = ?", *key)
+            self._counts[key] = int(str(found[0][0]))
+        return self._counts[key]
+
+    def untangled(self, live: str) -> str:
+        """Return a path for a live file that is in no other's way, and note that it was given."""
+        path = self._untangled(live)
+        self._new[path] = _Source("", "", "")
+        return path
+
+    def _untangled(self, live: str) -> str:
+        """Return a path none of whose folders is a live file, and which is no folder of another."""
+        *folders, name = live.split("/")
+        path = ""
+        for folder in folders:
+            is_file = self._is_file(path + folder) and not self._is_folder(path + folder)
+            path += f"{folder}..%%d/" if is_file else f"{folder}/"
+        is_folder = self._is_folder(path + name) and not self._is_file(path + name)
+        return f"{path}{name}..%%f" if is_folder else path + name
+
+    def _is_file(self, path: str) -> bool:
+        return path in self._new or self.store.file(path) is not None
+
+    def _is_folder(self, path: str) -> bool:
+        begin, end = f"{path}/", f"{path}0"  # "0" follows "/"
+        if any(live.startswith(begin) for live in self._new):
+            return True
+        query = "SELECT 1 FROM files WHERE path > ? AND path < ? LIMIT 1"
+        return bool(self.store.rows(query, begin, end))
+
+    def told(self) -> tuple[str, ...]:
+        """Return what is to be told of hosts that have too many files, once."""
+        notices, self._notices = tuple(self._notices), []
+        return notices
+
+    def stored(self) -> None:
+        """Take the names that were given as known to the store."""
+        self._new.clear()

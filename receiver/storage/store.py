@@ -1,0 +1,390 @@
+"""The store of a partition, `<state>/p<N>.db`: one SQLite database that says what of the files is committed.
+
+A batch of the store is in three states. Its files are announced: rows of files that are new, and of segments that are
+to be closed, carry its number, which is one above the number in the table `batch`. It is stored: one transaction has
+moved that number, the lengths and the spans. It is committed: the offset in KV has moved, which this module never sees.
+Each row keeps its value from before the batch, so that a stored batch can still be undone.
+"""
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+
+from receiver.storage.opening import REFUSED, is_regular
+from receiver.storage.position import Batch, Damaged
+from receiver.storage.writeback import is_local
+
+__all__ = ["UNKNOWN", "FileRow", "SegmentRow", "SpanRow", "Store", "path_of"]
+
+UNKNOWN = "?"
+"""Whose line is unfinished where nobody knows: the file is closed before anything is appended."""
+
+_VERSION = 1
+_PATIENCE = 20.0  # seconds for somebody else who reads or writes the store
+_MOST_CACHED = 50_000  # rows
+_LEAST_ROOM = 64 * 1024  # bytes
+
+_SCHEMA = """
+CREATE TABLE batch (
+  number INTEGER NOT NULL, epoch INTEGER NOT NULL, first INTEGER NOT NULL, until INTEGER NOT NULL,
+  stream TEXT NOT NULL, created TEXT NOT NULL, store_inode INTEGER NOT NULL, output_inode INTEGER NOT NULL
+);
+CREATE TABLE files (
+  path TEXT PRIMARY KEY, host TEXT NOT NULL, source TEXT NOT NULL, day TEXT NOT NULL,
+  length INTEGER, length_before INTEGER, inode INTEGER NOT NULL, number INTEGER NOT NULL,
+  last_line INTEGER NOT NULL, last_line_before INTEGER NOT NULL,
+  unfinished TEXT, unfinished_before TEXT, batch INTEGER NOT NULL
+);
+CREATE INDEX files_of_host ON files (host, source, day);
+CREATE TABLE spans (
+  host TEXT NOT NULL, file TEXT NOT NULL, until INTEGER NOT NULL, until_before INTEGER,
+  read_at INTEGER NOT NULL, read_at_before INTEGER, batch INTEGER NOT NULL, PRIMARY KEY (host, file)
+) WITHOUT ROWID;
+CREATE TABLE gaps (
+  id INTEGER PRIMARY KEY, kind TEXT NOT NULL, host TEXT NOT NULL, file TEXT NOT NULL, file_id TEXT NOT NULL,
+  start INTEGER NOT NULL, until INTEGER NOT NULL, gaps INTEGER NOT NULL, sequence INTEGER NOT NULL,
+  after INTEGER NOT NULL, since TEXT, read_at TEXT, batch INTEGER NOT NULL, told INTEGER NOT NULL
+);
+CREATE INDEX gaps_to_tell ON gaps (id) WHERE NOT told;
+CREATE TABLE segments (
+  path TEXT PRIMARY KEY, live TEXT NOT NULL, number INTEGER NOT NULL, day TEXT NOT NULL, inode INTEGER NOT NULL,
+  size INTEGER NOT NULL, last_line INTEGER NOT NULL, closed_at TEXT NOT NULL,
+  compressed TEXT NOT NULL, batch INTEGER NOT NULL
+);
+CREATE INDEX segments_of_file ON segments (live);
+"""
+
+_FILE = (
+    "path, host, source, day, length, length_before, inode, number, last_line, last_line_before, "
+    "unfinished, unfinished_before, batch"
+)
+_SEGMENT = "path, live, number, day, inode, size, last_line, closed_at, compressed, batch"
+
+_ERRORS = {
+    sqlite3.SQLITE_BUSY: errno.EBUSY,
+    sqlite3.SQLITE_CANTOPEN: errno.EACCES,
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_IOERR: errno.EIO,
+    sqlite3.SQLITE_LOCKED: errno.EBUSY,
+    sqlite3.SQLITE_NOMEM: errno.ENOMEM,
+    sqlite3.SQLITE_PERM: errno.EACCES,
+    sqlite3.SQLITE_READONLY: errno.EROFS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """A live file: how long it is, None where it is not there, and how long it was before `batch`.
+
+    `inode` tells it from another file at its path; 0 where that is not known. `number` is that of its next segment.
+    `last_line` is when its last line was stored, in nanoseconds since the epoch; `unfinished` is the id of the source
+    file whose line is not at its end, None where no such line is there.
+    """
+
+    path: str
+    host: str
+    source: str
+    day: str
+    length: int | None
+    length_before: int | None
+    inode: int
+    number: int
+    last_line: int
+    last_line_before: int
+    unfinished: str | None
+    unfinished_before: str | None
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRow:
+    """A closed segment by its path, with that of its live file. `size` is in bytes, as they are on disk.
+
+    `inode` is that of the live file which it was, 0 for one that was made in its own batch. `compressed` is the suffix
+    of its compressed form, empty where there is none.
+    """
+
+    path: str
+    live: str
+    number: int
+    day: str
+    inode: int
+    size: int
+    last_line: int
+    closed_at: str
+    compressed: str
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpanRow:
+    """How far a source file of a host was received, and when that was read in nanoseconds since the epoch."""
+
+    host: str
+    file: str
+    until: int
+    read_at: int
+
+
+def path_of(state: Path, partition: int) -> Path:
+    """Return where the store of a partition is."""
+    return state / f"p{partition}.db"
+
+
+class Store:
+    """An open store. Whoever writes files by it holds the partition's lock; others may read, and retention may write."""
+
+    def __init__(self, path: Path, *, make: bool = False) -> None:
+        """Open it, and make it where that is wanted; raises OSError, `Damaged`."""
+        self.path = path
+        self._files: dict[str, FileRow] = {}
+        is_there = is_regular(path)
+        if not is_there and os.path.lexists(path):
+            raise OSError(errno.ELOOP, REFUSED, str(path))
+        if not is_there and not make:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        with self._translated():
+            self._open(f"{path.absolute().as_uri()}?mode=rwc")
+        try:
+            with self._translated():
+                self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, place: str) -> None:
+        self._sql = sqlite3.connect(
+            place, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+        )
+
+    def _prepare(self) -> None:
+        mode = "WAL" if is_local(self.path.parent) else "TRUNCATE"
+        self._sql.execute(f"PRAGMA journal_mode={mode}")
+        self._sql.execute("PRAGMA synchronous=FULL")
+        (version,) = self._sql.execute("PRAGMA user_version").fetchone()
+        if version == 0:
+            with self.transaction():
+                for statement in _SCHEMA.split(";"):
+                    self._sql.execute(statement)
+                self._sql.execute(f"PRAGMA user_version={_VERSION}")
+        elif version != _VERSION:
+            raise Damaged(f"{self.path} is of version {version}; this program reads {_VERSION}")
+
+    @classmethod
+    def in_memory(cls) -> "Store":
+        """Return a store that is nowhere on disk, for files that nobody else writes to."""
+        store = cls.__new__(cls)
+        store.path = Path(":memory:")
+        store._files = {}
+        store._open("file::memory:")
+        store._prepare()
+        store.begin(Batch(0, 0, 0, 0))
+        return store
+
+    def close(self) -> None:
+        """Let go of it."""
+        with suppress(sqlite3.Error):
+            self._sql.close()
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Have errors of SQLite be OSErrors that name the store, or `Damaged`."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code not in _ERRORS:
+                raise Damaged(f"{self.path} is damaged: {error}") from None
+            number = _ERRORS[code]
+            if number == errno.EIO and _is_full(self.path.parent):
+                number = errno.ENOSPC  # of the file that its readers share SQLite does not tell
+            raise OSError(number, os.strerror(number), str(self.path)) from None
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Do what is inside whole or not at all; on disk when this returns. Raises OSError, `Damaged`."""
+        with self._translated():
+            self._sql.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._sql.execute("COMMIT")
+            except BaseException:
+                self._files.clear()
+                with suppress(sqlite3.Error):
+                    self._sql.execute("ROLLBACK")
+                raise
+
+    def rows(self, sql: str, *values: object) -> list[tuple[object, ...]]:
+        """Return the rows of a query; raises OSError, `Damaged`."""
+        with self._translated():
+            return self._sql.execute(sql, values).fetchall()
+
+    def change(self, sql: str, *values: object) -> None:
+        """Change rows within a transaction."""
+        self._sql.execute(sql, values)
+
+    def change_all(self, sql: str, values: Iterable[tuple[object, ...]]) -> None:
+        """Change rows for each of some values within a transaction."""
+        self._sql.executemany(sql, values)
+
+    # the batch
+
+    def batch(self) -> Batch | None:
+        """Return the batch that was stored last; None for a store that was never begun."""
+        found = self.rows("SELECT * FROM batch")
+        return Batch(*found[0]) if found else None  # type: ignore[arg-type] # by the schema
+
+    def begin(self, batch: Batch) -> None:
+        """Say which batch was stored last."""
+        with self.transaction():
+            self.put_batch(batch)
+
+    def put_batch(self, batch: Batch) -> None:
+        """Replace the row of the batch, within a transaction."""
+        self.change("DELETE FROM batch")
+        self.change(
+            "INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            *(batch.number, batch.epoch, batch.first, batch.until),
+            *(batch.stream, batch.created, batch.store_inode, batch.output_inode),
+        )
+
+    def inode(self) -> int:
+        """Return the inode of the store itself, 0 where it is nowhere on disk."""
+        return self.path.stat().st_ino if str(self.path) != ":memory:" else 0
+
+    # files
+
+    def file(self, path: str) -> FileRow | None:
+        """Return a live file by its path; None for one that is not known."""
+        if (known := self._files.get(path)) is not None:
+            return known
+        for row in self.files("path = ?", path):
+            self._remember(row)
+            return row
+        return None
+
+    def _remember(self, row: FileRow) -> None:
+        if len(self._files) >= _MOST_CACHED:
+            self._files.clear()
+        self._files[row.path] = row
+
+    def files(self, where: str, *values: object) -> list[FileRow]:
+        """Return the live files for which a condition holds."""
+        found = self.rows(f"SELECT {_FILE} FROM files WHERE {where}", *values)
+        return [FileRow(*row) for row in found]  # type: ignore[arg-type] # by the schema
+
+    def put_files(self, files: Iterable[FileRow]) -> None:
+        """Write rows of live files, within a transaction."""
+        rows = list(files)
+        self.change_all(
+            f"INSERT OR REPLACE INTO files ({_FILE}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            (
+                (
+                    *(f.path, f.host, f.source, f.day, f.length, f.length_before, f.inode),
+                    *(f.number, f.last_line, f.last_line_before, f.unfinished),
+                    *(f.unfinished_before, f.batch),
+                )
+                for f in rows
+            ),
+        )
+        for row in rows:
+            self._remember(row)
+
+    def update_files(self, files: Iterable[FileRow]) -> None:
+        """Change rows of live files that are known, within a transaction."""
+        rows = list(files)
+        self.change_all(
+            "UPDATE files SET length = ?, length_before = ?, inode = ?, number = ?, last_line = ?, last_line_before = ?, "
+            "unfinished = ?, unfinished_before = ?, batch = ? WHERE path = ?",
+            (
+                (
+                    *(f.length, f.length_before, f.inode, f.number, f.last_line),
+                    *(f.last_line_before, f.unfinished, f.unfinished_before, f.batch, f.path),
+                )
+                for f in rows
+            ),
+        )
+        for row in rows:
+            self._remember(row)
+
+    def forget_files(self, paths: Iterable[str]) -> None:
+        """Remove rows of live files, within a transaction."""
+        gone = list(paths)
+        self.change_all("DELETE FROM files WHERE path = ?", ((path,) for path in gone))
+        for path in gone:
+            self._files.pop(path, None)
+
+    # segments
+
+    def segments(self, where: str, *values: object) -> list[SegmentRow]:
+        """Return the closed segments for which a condition holds, those of a live file by number."""
+        found = self.rows(
+            f"SELECT {_SEGMENT} FROM segments WHERE {where} ORDER BY live, day, number", *values
+        )
+        return [SegmentRow(*row) for row in found]  # type: ignore[arg-type] # by the schema
+
+    def put_segments(self, segments: Iterable[SegmentRow]) -> None:
+        """Write rows of closed segments, within a transaction."""
+        self.change_all(
+            f"INSERT OR REPLACE INTO segments ({_SEGMENT}) VALUES (?,?,?,?,?,?,?,?,?,?)",
+            (
+                (
+                    *(s.path, s.live, s.number, s.day, s.inode, s.size),
+                    *(s.last_line, s.closed_at, s.compressed, s.batch),
+                )
+                for s in segments
+            ),
+        )
+
+    # spans
+
+    def span(self, host: str, file: str) -> SpanRow | None:
+        """Return how far a source file was received; None for one that is not known."""
+        found = self.rows(
+            "SELECT host, file, until, read_at FROM spans WHERE host = ? AND file = ?", host, file
+        )
+        return SpanRow(*found[0]) if found else None  # type: ignore[arg-type] # by the schema
+
+    def put_spans(self, spans: Iterable[SpanRow], batch: int) -> None:
+        """Write how far source files were received by a batch, within a transaction."""
+        self.change_all(
+            "INSERT INTO spans VALUES (?, ?, ?, NULL, ?, NULL, ?) ON CONFLICT DO UPDATE SET until_before = until, "
+            "until = excluded.until, read_at_before = read_at, read_at = excluded.read_at, batch = excluded.batch",
+            ((span.host, span.file, span.until, span.read_at, batch) for span in spans),
+        )
+
+    def settled(self) -> int:
+        """Return the number of the last batch that nothing can undo any more."""
+        batch = self.batch()
+        if batch is None:
+            return 0
+        return batch.number if batch.first == batch.until else batch.number - 1
+
+    def settle(self) -> None:
+        """Say that the stored batch is committed, and will not be undone."""
+        batch = self.batch()
+        if batch and batch.first != batch.until:
+            self.begin(replace(batch, first=batch.until))
+
+
+def _is_full(folder: Path) -> bool:
+    with suppress(OSError):
+        room = os.statvfs(folder)
+        return room.f_bavail * room.f_frsize < _LEAST_ROOM
+    return False

@@ -1,0 +1,200 @@
+"""Paths below the output folder: whatever hosts and files are called, none leaves it, is another's, or is one of ours."""
+
+import re
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.wire.subjects import InvalidHost, validate_host
+from receiver.storage import rotation
+from receiver.storage.layout import Days, Layout, safe_path
+
+LAYOUTS = [
+    "{host}.log",
+    "{host}/{file}",
+    "{date}/{host}.log",
+    "{host}/{date}.log",
+    "{file}/{host}.log",
+    "{date}/{host}/{file}",
+]
+PIECES = [
+    "/",
+    "//",
+    ".",
+    "..",
+    "%",
+    "%2E",
+    "-",
+    "a",
+    ".log",
+    ".000001",
+    ".gz",
+    ".zst",
+    "\n",
+    "\udcff",
+    "é",
+    "x" * 300,
+]
+
+hosts = st.text(
+    st.characters(codec="utf-8", categories=["L", "N", "P", "S"], include_characters=".%-"),
+    min_size=1,
+    max_size=253,
+)
+files = st.one_of(
+    st.none(),
+    st.lists(st.sampled_from(PIECES), min_size=1, max_size=12).map("".join),
+    st.lists(st.sampled_from(PIECES), min_size=25, max_size=40).map("/".join),
+    st.binary(min_size=1, max_size=600).map(lambda raw: raw.decode("utf-8", "surrogateescape")),
+)
+
+
+def is_host(name: str) -> bool:
+    try:
+        validate_host(name)
+    except InvalidHost:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("template", LAYOUTS)
+@given(
+    sources=st.lists(
+        st.tuples(hosts.filter(is_host) | st.just("a.log.000001"), files), unique=True, max_size=6
+    )
+)
+def test_any_host_and_file_have_a_path_of_their_own_below_the_output(
+    template: str, sources: list[tuple[str, str | None]]
+) -> None:
+    layout = Layout(template)
+    if not layout.has_file:
+        sources = list({host: (host, file) for host, file in sources}.values())
+
+    paths = [
+        layout.path(host, file, "2026-11-21", mark)
+        for host, file in sources
+        for mark in ("", "..p99999")
+    ]
+
+    assert len(set(paths)) == len(paths)
+    for path in paths:
+        assert path.isprintable()
+        assert len(path.encode()) < 1800
+        *folders, name = path.split("/")
+        assert len(folders) <= 33
+        assert not rotation.is_closed(name)
+        for part in (*folders, f"{name}..%%f"):
+            assert part
+            assert not part.startswith(".")
+            assert not rotation.is_closed(part)
+            assert len(f".{part}.000001.zst.new".encode()) <= 255
+
+
+@pytest.mark.parametrize(
+    ("file", "path"),
+    [
+        pytest.param("/var/log/nginx/access.log", "var/log/nginx/access.log", id="usual"),
+        pytest.param("/var/log/app.log.1", "var/log/app.log.1", id="numbered by logrotate"),
+        pytest.param("/var/log/app.20260101", "var/log/app%2E20260101", id="like a closed one"),
+        pytest.param("/home/x/.history", "home/x/%2Ehistory", id="hidden"),
+        pytest.param("/a/../b", "a/%2E./b", id="upwards"),
+        pytest.param("a.log", "%relative/a.log", id="relative"),
+        pytest.param("C:\\logs\\a.log", "%relative/C:\\logs\\a.log", id="of another system"),
+        pytest.param("-", "%stdin", id="standard input"),
+        pytest.param(None, "%unnamed", id="nobody says"),
+        pytest.param("/50%\n\udcff", "50%25%0A%FF", id="escapes, newlines, no UTF-8"),
+    ],
+)
+def test_a_source_file_is_found_under_its_path(file: str | None, path: str) -> None:
+    assert safe_path(file) == path
+
+
+def test_a_path_that_is_too_deep_keeps_its_first_folders_and_its_name() -> None:
+    deep = "/srv/app" + "/x" * 30 + "/a.log"
+
+    path = safe_path(deep)
+
+    assert path.startswith("srv/app/x/")
+    assert re.fullmatch("a.log%%[0-9a-f]{32}", path.rpartition("/")[2])
+    assert path == safe_path(deep) != safe_path(deep.replace("/x/", "/y/", 1))
+    assert path.count("/") == 31
+    assert safe_path("/srv" + "/x" * 30 + "/a.log").count("/") == 31
+    assert safe_path("/srv" + "/x" * 30 + "/a.log").endswith("/x/a.log")
+
+
+def test_a_path_that_is_too_long_keeps_its_first_folders_and_its_name() -> None:
+    long = "/srv" + f"/{'x' * 190}" * 6 + "/a.log"
+
+    path = safe_path(long)
+
+    assert path.startswith(f"srv/{'x' * 190}/")
+    assert re.fullmatch("a.log%%[0-9a-f]{32}", path.rpartition("/")[2])
+    assert len(path.encode()) <= 1024
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        pytest.param("/{host}.log", "absolute", id="absolute"),
+        pytest.param("../{host}.log", "begins with a dot", id="upwards"),
+        pytest.param("{host}//{file}", "empty part", id="empty part"),
+        pytest.param("{host}/", "empty part", id="a folder"),
+        pytest.param("", "must hold {host}", id="nothing"),
+        pytest.param("{file}", "must hold {host}", id="hosts would share a file"),
+        pytest.param("{hots}.log", "holds {hots}: there are", id="unknown"),
+        pytest.param("{host.log", "holds {", id="half a placeholder"),
+        pytest.param("{host}-{host}.log", "twice", id="twice"),
+        pytest.param("{host}/x-{file}", "beside {file}", id="beside the file"),
+        pytest.param("{host}.000001", "must end in .log", id="like a closed one"),
+        pytest.param("{host}\n.log", "cannot be printed", id="newline"),
+        pytest.param("{host}" + "x" * 40 + ".log", "beside {host}", id="too long"),
+    ],
+)
+def test_a_template_that_cannot_work_is_refused_with_what_to_write(
+    template: str, words: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        Layout(template)
+
+
+def test_a_day_is_that_of_the_zone() -> None:
+    late = int(datetime(2026, 3, 28, 23, 30, tzinfo=UTC).timestamp()) * 10**9
+
+    assert Days(UTC).date(late) == "2026-03-28"
+    assert Days(ZoneInfo("Europe/Berlin")).date(late) == "2026-03-29"
+    assert Days(ZoneInfo("Europe/Berlin")).date(late + 23 * 3600 * 10**9) == "2026-03-30"
+
+
+def test_a_day_that_is_over_stays_over_though_a_clock_is_set_back() -> None:
+    noon = int(datetime(2026, 3, 28, 12, tzinfo=UTC).timestamp()) * 10**9
+    days = Days(UTC)
+
+    assert [days.date(noon + ahead * 24 * 3600 * 10**9) for ahead in (0, 1, 0, 2)] == [
+        "2026-03-28",
+        "2026-03-29",
+        "2026-03-29",
+        "2026-03-30",
+    ]
+    assert Days(UTC, noon).date(0) == "2026-03-28"
+
+
+@pytest.mark.parametrize("template", LAYOUTS)
+@given(host=hosts.filter(is_host) | st.just("a.log.000001"), file=files)
+def test_a_path_tells_its_day_and_where_a_mark_goes(
+    template: str, host: str, file: str | None
+) -> None:
+    layout = Layout(template)
+
+    today, other = (layout.path(host, file, date) for date in ("2026-11-21", "2026-11-22"))
+
+    assert layout.holds(today)
+    assert layout.date_of(today) == ("2026-11-21" if layout.has_date else "")
+    assert layout.of_all_days(today) == layout.of_all_days(other)
+    assert layout.of_earlier_days([today, other], "2026-11-22") == (
+        {today: "2026-11-21"} if layout.has_date else {}
+    )
+    if layout.path(host, file, "2026-11-21", "..p7").count("%%c") == today.count("%%c"):
+        assert layout.marked(today, "..p7") == layout.path(host, file, "2026-11-21", "..p7")

@@ -1,0 +1,405 @@
+"""Compressing and pruning what was committed, killed at any step, and never anything that an undo needs."""
+
+import fcntl
+import gzip
+import os
+import resource
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from receiver.outcome import Done
+from receiver.storage import rotation
+from receiver.storage.keeping import Limits
+from receiver.storage.retention import Order, Retention
+from tests.receiver.partition import Partition
+from tests.receiver.stored import add, age, begun
+
+NOW = 1_800_000_000_000_000_000
+DAY = 86_400_000_000_000
+
+
+@pytest.fixture
+def order(tmp_path: Path) -> Order:
+    for name in ("out", "state"):
+        (tmp_path / name).mkdir()
+    begun(tmp_path / "state", tmp_path / "out").close()
+    return Order(tmp_path / "out", tmp_path / "state", "zstd")
+
+
+def tidy(order: Order, stopped: Callable[[], bool]) -> None:
+    Retention(order, lambda: NOW).tidy(stopped)
+
+
+def make(order: Order, *numbers: int, live: str = "web01.log") -> tuple[str, ...]:
+    names = tuple(rotation.closed_name(live, number) for number in numbers)
+    for name in names:
+        (order.output / name).write_bytes(name.encode() * 1000)
+    (order.output / live).write_bytes(b"live\n")
+    add(order.state, order.output, live, *names)
+    return names
+
+
+def names_in(order: Order) -> list[str]:
+    return sorted(path.name for path in order.output.iterdir())
+
+
+def never() -> bool:
+    return False
+
+
+def unpack(path: Path) -> bytes:
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        return gzip.decompress(data)
+    return zstandard.ZstdDecompressor().decompressobj().decompress(data)
+
+
+@pytest.mark.parametrize(("compress", "suffix"), [("zstd", ".zst"), ("gzip", ".gz")])
+def test_a_compressed_segment_unpacks_to_what_it_was(
+    order: Order, compress: str, suffix: str
+) -> None:
+    (name,) = make(order, 1)
+    (order.output / name).chmod(0o640)
+
+    tidy(replace(order, compress=compress), never)
+
+    packed = order.output / (name + suffix)
+    assert unpack(packed) == name.encode() * 1000
+    assert packed.stat().st_mode & 0o777 == 0o640
+    assert names_in(order) == ["web01.log", packed.name]
+
+
+def test_with_none_segments_stay_as_they_are(order: Order) -> None:
+    names = make(order, 1, 2)
+
+    tidy(replace(order, compress="none"), never)
+
+    assert names_in(order) == ["web01.log", *names]
+
+
+@pytest.mark.parametrize("later", ["zstd", "gzip", "none"])
+def test_killed_between_rename_and_unlink_one_form_is_left_after_the_next_look(
+    order: Order, later: str
+) -> None:
+    (name,) = make(order, 1)
+    packed = order.output / f"{name}.zst"
+    packed.write_bytes(zstandard.compress((order.output / name).read_bytes()))
+
+    tidy(replace(order, compress=later), never)
+
+    assert names_in(order) == ["web01.log", packed.name]
+
+
+def test_killed_while_compressing_the_next_look_begins_anew(order: Order) -> None:
+    (name,) = make(order, 1)
+    (order.output / f".{name}.zst.new").write_bytes(b"half")
+
+    tidy(order, never)
+
+    assert names_in(order) == ["web01.log", f"{name}.zst"]
+
+
+def test_told_to_stop_it_leaves_off_within_a_file_and_leaves_nothing_behind(order: Order) -> None:
+    names = make(order, 1, 2)
+    answers = iter([False, True, True, True])
+
+    tidy(order, lambda: next(answers))
+
+    assert names_in(order) == ["web01.log", *names]
+
+
+def test_the_newest_are_kept(order: Order) -> None:
+    make(order, *range(1, 6))
+    make(order, 1, live="other.log")
+
+    tidy(replace(order, limits=Limits(2)), never)
+
+    assert names_in(order) == [
+        "other.log",
+        "other.log.000001.zst",
+        "web01.log",
+        "web01.log.000004.zst",
+        "web01.log.000005.zst",
+    ]
+
+
+def test_age_passes_by_itself_whether_or_not_anything_is_closed(order: Order) -> None:
+    for number, name in enumerate(make(order, 1, 2, 3)):
+        age(order.state, order.output, name, NOW - (4 - number) * DAY)
+    age(order.state, order.output, "web01.log", NOW - 9 * DAY)
+    make(order, live="web02.log")
+    age(order.state, order.output, "web02.log", NOW - DAY // 2)
+    retention = Retention(replace(order, compress="none", limits=Limits(age=3 * DAY)), lambda: NOW)
+
+    retention.tidy(never)
+
+    assert names_in(order) == ["web01.log", "web01.log.000002", "web01.log.000003", "web02.log"]
+    assert retention.removed == 1
+
+
+def of_seven_days(order: Order) -> tuple[str, ...]:
+    names = make(order, *range(1, 8))
+    for number, name in enumerate(names):
+        age(order.state, order.output, name, NOW - (7 - number) * DAY)
+    age(order.state, order.output, "web01.log", NOW - DAY // 2)
+    return names
+
+
+def test_a_clock_that_is_ahead_of_every_line_removes_no_more_than_one_that_is_right(
+    order: Order,
+) -> None:
+    names = of_seven_days(order)
+    order = replace(order, compress="none", limits=Limits(age=3 * DAY))
+
+    for ahead in (0, 400 * DAY):
+        Retention(order, lambda ahead=ahead: NOW + ahead).tidy(never)
+        assert names_in(order) == ["web01.log", *names[4:]], ahead
+
+
+def test_lines_of_tomorrow_make_nothing_older_today(order: Order) -> None:
+    names = of_seven_days(order)
+    make(order, 1, live="web02.log")
+    age(order.state, order.output, "web02.log.000001", NOW + 400 * DAY)
+
+    tidy(replace(order, compress="none", limits=Limits(age=3 * DAY + 1)), never)
+
+    assert set(names_in(order)) >= {"web02.log.000001", *names[4:]}
+    assert names[0] not in names_in(order)
+
+
+def test_a_strangers_file_is_neither_removed_nor_compressed(order: Order) -> None:
+    make(order, 1)
+    for name in ("db01.log.000001", "web01.log.1", "web01.log.000001.bak", ".web02.log.000001"):
+        (order.output / name).write_bytes(b"theirs")
+
+    tidy(replace(order, limits=Limits(age=DAY, size=1)), never)
+
+    assert {path.read_bytes() for path in order.output.iterdir() if path.is_file()} == {
+        b"theirs",
+        b"live\n",
+    }
+
+
+def test_the_compressed_form_has_the_mode_owner_and_time_of_the_segment(order: Order) -> None:
+    (name,) = make(order, 1)
+    (order.output / name).chmod(0o604)
+    os.utime(order.output / name, ns=(NOW, NOW - DAY))
+    owner = (4321, 1234) if os.geteuid() == 0 else (os.getuid(), os.getgid())
+    os.chown(order.output / name, *owner)
+
+    tidy(order, never)
+
+    found = (order.output / f"{name}.zst").stat()
+    assert (found.st_mode & 0o777, found.st_mtime_ns) == (0o604, NOW - DAY)
+    assert (found.st_uid, found.st_gid) == owner
+
+
+def test_what_died_half_compressed_is_cleared_away_even_when_nothing_is_compressed_any_more(
+    order: Order,
+) -> None:
+    (name,) = make(order, 1)
+    (order.output / f".{name}.gz.new").write_bytes(b"half")
+
+    tidy(replace(order, compress="none"), never)
+
+    assert names_in(order) == ["web01.log", name]
+
+
+def test_what_another_receiver_compresses_at_this_moment_is_left_to_it(order: Order) -> None:
+    (name,) = make(order, 1)
+    half = order.output / f".{name}.zst.new"
+    with half.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(b"half")
+        file.flush()
+
+        tidy(order, never)
+
+        assert half.read_bytes() == b"half"
+        assert (order.output / name).exists()
+
+
+def test_without_room_the_segment_stays_plain_is_told_once_and_compressed_later(
+    order: Order, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = make(order, 1, 2)
+    (order.output / names[0]).write_bytes(os.urandom(300_000))  # as large as its compressed form
+    retention = Retention(order, lambda: NOW)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        retention.tidy(never)
+        retention.tidy(never)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert names_in(order) == ["web01.log", names[0], f"{names[1]}.zst"]
+    assert caplog.text.count("left as they are for now") == 1
+    retention.tidy(never)
+    assert names_in(order) == ["web01.log", f"{names[0]}.zst", f"{names[1]}.zst"]
+
+
+def test_a_symbolic_link_is_not_followed(order: Order, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (order.output / "web01.log.000001").symlink_to(victim)
+    add(order.state, order.output, "web01.log.000001")
+
+    tidy(order, never)
+
+    assert names_in(order) == ["web01.log.000001"]
+
+
+@pytest.mark.parametrize("name", ["web01.log.000001.zst", ".web01.log.000001.zst.new"])
+def test_a_link_planted_where_the_compressed_form_goes_costs_no_line(
+    order: Order, tmp_path: Path, name: str
+) -> None:
+    (closed,) = make(order, 1)
+    lines = (order.output / closed).read_bytes()
+    victim = tmp_path / "victim"
+    victim.write_bytes(zstandard.compress(b"precious"))
+    (order.output / name).symlink_to(victim)
+
+    tidy(order, never)
+
+    packed = order.output / f"{closed}.zst"
+    assert victim.read_bytes() == zstandard.compress(b"precious")
+    assert not packed.is_symlink()
+    assert unpack(packed) == lines
+    assert names_in(order) == ["web01.log", packed.name]
+
+
+def test_a_link_counts_for_none_of_those_that_are_kept(order: Order, tmp_path: Path) -> None:
+    make(order, 1, 2)
+    (tmp_path / "victim").write_bytes(b"precious")
+    (order.output / "web01.log.000003").symlink_to(tmp_path / "victim")
+
+    tidy(replace(order, compress="none", limits=Limits(1)), never)
+
+    assert names_in(order) == ["web01.log", "web01.log.000002", "web01.log.000003"]
+    assert (tmp_path / "victim").read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("output", ["gone", "file"])
+def test_an_output_that_is_gone_is_no_reason_to_die(
+    order: Order, tmp_path: Path, output: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    make(order, 1)
+
+    tidy(replace(order, output=tmp_path / output, limits=Limits(1)), never)
+
+    assert "left as they are" in caplog.text
+
+
+def test_a_name_that_is_as_long_as_can_be_is_compressed(order: Order) -> None:
+    live = rotation.live_name(rotation.stem_of("h" * 215) + "..p99999")
+    (name,) = make(order, 1234567, live=live)
+
+    tidy(order, never)
+
+    assert (order.output / f"{name}.zst").exists()
+
+
+@pytest.mark.nats
+def test_what_an_undo_needs_is_neither_compressed_nor_pruned(logs_url: str, tmp_path: Path) -> None:
+    partition = Partition(logs_url, tmp_path, rotate_size=10)
+    partition.claim()
+    partition.lines("web01", *(b"committed %d" % n for n in range(4)))
+    done = partition.receive()
+    order = Order(partition.output, partition.state, "zstd", Limits(1))
+    tidy(replace(order, limits=Limits()), never)
+    partition.lines("web01", *(b"not yet %d" % n for n in range(4)))
+    killed = partition.run_apart(done.until, fault="stored")
+    assert killed.returncode == -9
+    assert (partition.output / "web01.log.000006").exists()
+
+    tidy(order, never)
+    again = partition.run(done.until)
+
+    assert isinstance(again, Done)
+    lines = [b"committed 3\n", *(b"not yet %d\n" % n for n in range(4))]
+    plain = b"".join(
+        path.read_bytes() for path in sorted(partition.output.glob("web01.log.??????"))
+    )
+    assert plain + (partition.output / "web01.log").read_bytes() == b"".join(lines)
+    assert (partition.output / "web01.log.000003.zst").exists()
+
+
+@pytest.mark.nats
+@pytest.mark.parametrize("is_packed", [False, True], ids=["plain", "in both forms"])
+def test_what_a_look_had_to_pass_over_is_finished_with_the_next_batch(
+    logs_url: str, tmp_path: Path, *, is_packed: bool
+) -> None:
+    partition = Partition(logs_url, tmp_path, rotate_size=10)
+    partition.claim()
+    partition.lines("web01", *(b"committed %d" % n for n in range(4)))
+    assert partition.run_apart(1, fault="committed").returncode == -9
+    order = Order(partition.output, partition.state, "zstd")
+    last = partition.output / "web01.log.000003"
+    if is_packed:  # and the disk has lost that the plain form was removed
+        last.with_name(f"{last.name}.zst").write_bytes(zstandard.compress(last.read_bytes()))
+    retention = Retention(order, lambda: NOW)
+    retention.tidy(never)
+    assert last.exists(), "an undo may need it, for all that the store says"
+
+    partition.lines("web01", b"committed 4")
+    partition.receive(partition.offset().next)
+    retention.tidy(never)
+
+    assert not last.exists()
+    assert unpack(last.with_name(f"{last.name}.zst")).startswith(b"committed")
+
+
+@pytest.mark.nats
+def test_as_many_are_kept_as_are_wanted_though_nothing_follows(
+    logs_url: str, tmp_path: Path
+) -> None:
+    partition = Partition(logs_url, tmp_path, rotate_size=10)
+    partition.claim()
+    partition.lines("web01", *(b"committed %d" % n for n in range(6)))
+    assert isinstance(partition.run(), Done)
+
+    tidy(Order(partition.output, partition.state, "none", Limits(2)), never)
+
+    names = ["web01.log", "web01.log.000004", "web01.log.000005"]
+    assert sorted(partition.files()) == names
+
+
+def test_what_other_hands_have_taken_away_is_forgotten_and_counts_no_more(order: Order) -> None:
+    names = make(order, 1, 2, 3, 4)
+    for name in names[2:]:
+        (order.output / name).unlink()
+
+    tidy(replace(order, compress="none", limits=Limits(2)), never)
+
+    assert names_in(order) == ["web01.log", *names[:2]]
+
+
+def test_where_the_output_is_not_mounted_nothing_is_forgotten(order: Order, tmp_path: Path) -> None:
+    names = make(order, 1, 2)
+    order.output.rename(tmp_path / "away")
+    order.output.mkdir()
+
+    tidy(replace(order, limits=Limits(1)), never)
+
+    order.output.rmdir()
+    (tmp_path / "away").rename(order.output)
+    tidy(replace(order, compress="none", limits=Limits(1)), never)
+    assert names_in(order) == ["web01.log", names[1]]
+
+
+def test_a_store_that_cannot_be_read_holds_up_no_other_and_is_told(
+    order: Order, caplog: pytest.LogCaptureFixture
+) -> None:
+    (name,) = make(order, 1)
+    (order.state / "p7.db").write_bytes(b"junk\n" * 1000)
+
+    tidy(order, never)
+
+    assert names_in(order) == ["web01.log", f"{name}.zst"]
+    assert "p7.db is damaged" in caplog.text

@@ -1,0 +1,121 @@
+"""Files of days that are over, and segments in folders: kept by host, compressed, removed with the folders they leave empty."""
+
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from receiver.storage.keeping import Limits
+from receiver.storage.layout import Layout
+from receiver.storage.retention import Order, Retention
+from receiver.storage.store import SegmentRow
+from tests.receiver import stored
+
+NOW = 1_800_000_000_000_000_000
+DAY = 86_400_000_000_000
+DAYS = ("2026-11-18", "2026-11-19", "2026-11-20", "2026-11-21")
+LAYOUT = "{host}/{date}.log"
+
+
+@pytest.fixture
+def order(tmp_path: Path) -> Order:
+    for name in ("out", "state"):
+        (tmp_path / name).mkdir(parents=True)
+    made = Order(tmp_path / "out", tmp_path / "state", "none", Limits(), Layout(LAYOUT))
+    for number, day in enumerate(DAYS):
+        for host in ("web01", "web02"):
+            add(made, f"{host}/{day}.log", NOW - (len(DAYS) - number) * DAY)
+    return made
+
+
+def add(
+    order: Order, path: str, moment: int = NOW, data: bytes = b"x" * 100, batch: int = 1
+) -> None:
+    """Have a file there; of a day that is over it is a closed segment."""
+    (order.output / path).parent.mkdir(parents=True, exist_ok=True)
+    (order.output / path).write_bytes(data)
+    stored.add(order.state, order.output, path, moment=moment, layout=LAYOUT)
+    day = order.layout.date_of(path)
+    if day and day < DAYS[-1]:
+        with stored.begun(order.state, order.output) as store, store.transaction():
+            row = (path, path, 1, day, 0, len(data), moment, "", "", batch)
+            store.put_segments([SegmentRow(*row)])
+
+
+def tidied(order: Order, compress: str = "none", **limits: int) -> list[str]:
+    made = Order(order.output, order.state, compress, Limits(**limits), order.layout)
+    Retention(made, lambda: NOW).tidy(lambda: False)
+    found = (path.relative_to(order.output) for path in order.output.rglob("*"))
+    return sorted(str(p) for p in found if not p.parts[0].startswith("."))
+
+
+def files(hosts: tuple[str, ...] = ("web01", "web02"), days: tuple[str, ...] = DAYS) -> list[str]:
+    return sorted([*hosts, *(f"{host}/{day}.log" for host in hosts for day in days)])
+
+
+def test_so_many_days_are_kept_of_every_host_beside_the_last(order: Order) -> None:
+    assert tidied(order, number=2) == files(days=DAYS[1:])
+
+
+def test_days_are_removed_by_age_and_by_bytes_in_all(order: Order) -> None:
+    assert tidied(order, age=2 * DAY + 1) == files(days=DAYS[1:])
+    assert tidied(order, size=200) == files(days=DAYS[2:])
+
+
+def test_the_last_day_of_a_partition_stays_though_all_is_over(order: Order) -> None:
+    assert tidied(order, age=1) == files(days=DAYS[3:])
+
+
+def test_a_folder_that_nothing_is_left_in_goes_and_another_stays(order: Order) -> None:
+    add(order, "away/2026-11-01.log", NOW - 20 * DAY)
+    add(order, "strange/2026-11-01.log", NOW - 20 * DAY)
+    (order.output / "strange/notes.txt").write_bytes(b"mine\n")
+
+    left = tidied(order, age=10 * DAY)
+
+    assert left == sorted([*files(), "strange", "strange/notes.txt"])
+
+
+def test_days_that_are_over_are_compressed_under_their_names(order: Order) -> None:
+    add(order, f"web01/{DAYS[0]}.log.000001")
+
+    left = tidied(order, "zstd")
+
+    packed = [f"{name}.zst" if name.endswith(".log") else name for name in files(days=DAYS[:3])]
+    assert left == sorted([*packed, f"web01/{DAYS[0]}.log.000001.zst", *files(days=DAYS[3:])[1::2]])
+    again = tidied(order, "zstd", number=1)
+    assert [name for name in again if "web02/" in name] == [
+        f"web02/{DAYS[2]}.log.zst",
+        f"web02/{DAYS[3]}.log",
+    ]
+
+
+def test_what_an_undo_may_need_is_left(order: Order) -> None:
+    needed = f"web01/{DAYS[1]}.log"
+    add(order, needed, batch=2)
+
+    assert f"{needed}.zst" not in tidied(order, "zstd")
+    assert needed in tidied(order, age=1)
+
+
+def test_a_file_that_is_not_what_was_compressed_stays_beside_that(order: Order) -> None:
+    same, grown = f"web01/{DAYS[0]}.log", f"web02/{DAYS[0]}.log"
+    for live in (same, grown):
+        (order.output / f"{live}.zst").write_bytes(zstandard.compress(b"x" * 100))
+    add(order, grown, data=b"late\n")
+
+    left = tidied(order, "zstd")
+
+    assert same not in left
+    assert (order.output / grown).read_bytes() == b"late\n"
+    assert {f"{same}.zst", f"{grown}.zst"} < set(left)
+
+
+def test_a_folder_that_became_a_link_is_not_followed(order: Order, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (order.output / "web01").rename(elsewhere)
+    (order.output / "web01").symlink_to(elsewhere)
+
+    tidied(order, "zstd", age=1)
+
+    assert sorted(path.name for path in elsewhere.iterdir()) == [f"{day}.log" for day in DAYS]

@@ -1,0 +1,61 @@
+"""Names of segments and when they are full."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.wire.subjects import InvalidHost, validate_host
+from receiver.storage import rotation
+
+hosts = st.text(
+    st.characters(codec="utf-8", categories=["L", "N", "P"], include_characters="."),
+    min_size=1,
+    max_size=253,
+)
+
+
+def is_host(name: str) -> bool:
+    try:
+        validate_host(name)
+    except InvalidHost:
+        return False
+    return True
+
+
+@given(st.lists(hosts.filter(is_host), unique=True, max_size=5), st.integers(1, 9_999_999))
+def test_no_two_hosts_share_a_name_and_every_name_fits(names: list[str], number: int) -> None:
+    stems = [rotation.stem_of(name) for name in names]
+    stems += [f"{stem}..p9999" for stem in stems]
+
+    assert len(set(stems)) == len(stems)
+    for stem in stems:
+        live = rotation.live_name(stem)
+        closed = rotation.closed_name(live, number)
+        assert len(f".{closed}.zst.new".encode()) <= 255
+        assert rotation.closed_segments([live]) == {}
+        for suffix in ("", ".zst", ".gz"):
+            assert rotation.closed_segments([closed + suffix]) == {live: {number: closed + suffix}}
+            assert rotation.live_of(closed + suffix) == live
+            assert rotation.plain_name(closed + suffix) == closed
+
+
+@pytest.mark.parametrize(
+    ("size", "more", "limit", "due"),
+    [
+        pytest.param(0, 100, 10, False, id="a segment is never empty"),
+        pytest.param(5, 5, 10, False, id="exactly full is not too full"),
+        pytest.param(5, 6, 10, True, id="one byte too many"),
+        pytest.param(1, 1000, 10, True, id="a large block has one of its own"),
+        pytest.param(10**12, 10**12, 0, False, id="no limit"),
+    ],
+)
+def test_a_segment_is_closed_before_it_would_be_too_large(
+    size: int, more: int, limit: int, due: bool
+) -> None:
+    assert rotation.is_due(size, more, limit) is due
+
+
+def test_numbers_count_on_behind_the_highest_compressed_or_not() -> None:
+    names = ["a.log", "a.log.000002.gz", "a.log.000010.zst", "a.log.000009", "a.log.1", "a.log.x"]
+
+    assert rotation.highest_numbers(names) == {"a.log": 10}

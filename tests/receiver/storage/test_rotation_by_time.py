@@ -1,0 +1,81 @@
+"""Rotation by time: aligned to the clock, by when lines reached the broker, not by when they are received."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from receiver.assignment import Assignment, Destination
+from receiver.storage.plan import Run
+from tests.receiver.stored import opened
+
+HOUR = 3_600_000_000_000
+HOURLY = timedelta(hours=1)
+
+
+def write(
+    root: Path, *pieces: tuple[int, bytes], every: timedelta = HOURLY, undo: bool = False
+) -> None:
+    """Append pieces as batches of one piece each, as separate tasks would; the last may not be committed."""
+    destination = Destination(root, root / ".state", 0, (), every)
+    for moment, piece in pieces:
+        with opened(destination) as partition, partition.writing() as writing:
+            live = partition.names.live_name("web01", None, moment)
+            end = partition.calendar.period(moment).end
+            writing.output.write({live: [Run(end, moment, [piece])]})
+            writing.output.sync()
+            with partition.store.transaction():
+                stored = writing.stored(Assignment(0, 1, 1, 1), 2 if undo else 1)
+                writing.output.put(stored, "", {})
+
+
+def content(root: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in root.iterdir() if path.is_file()}
+
+
+def test_lines_of_another_hour_begin_another_file(tmp_path: Path) -> None:
+    write(
+        tmp_path, (5 * HOUR, b"a\n"), (6 * HOUR - 1, b"b\n"), (6 * HOUR, b"c\n"), (9 * HOUR, b"d\n")
+    )
+
+    assert content(tmp_path) == {
+        "web01.log.000001": b"a\nb\n",
+        "web01.log.000002": b"c\n",
+        "web01.log": b"d\n",
+    }
+
+
+def test_lines_received_late_go_by_when_they_reached_the_broker(tmp_path: Path) -> None:
+    write(tmp_path, (5 * HOUR, b"a\n"))
+    write(tmp_path, (5 * HOUR + 1, b"b\n"), (6 * HOUR, b"c\n"))  # received today, long after
+
+    assert content(tmp_path) == {"web01.log.000001": b"a\nb\n", "web01.log": b"c\n"}
+
+
+def test_a_clock_that_goes_back_rotates_nothing(tmp_path: Path) -> None:
+    write(tmp_path, (6 * HOUR, b"a\n"), (5 * HOUR, b"b\n"), (6 * HOUR + 1, b"c\n"))
+
+    assert content(tmp_path) == {"web01.log": b"a\nb\nc\n"}
+
+
+def test_without_a_period_time_rotates_nothing(tmp_path: Path) -> None:
+    write(tmp_path, (5 * HOUR, b"a\n"), (500 * HOUR, b"b\n"), every=timedelta())
+
+    assert content(tmp_path) == {"web01.log": b"a\nb\n"}
+
+
+def test_a_rotation_by_time_is_undone_with_its_batch(tmp_path: Path) -> None:
+    write(tmp_path, (5 * HOUR, b"a\n"))
+    write(tmp_path, (6 * HOUR, b"b\n"), undo=True)
+
+    with opened(Destination(tmp_path, tmp_path / ".state", 0, ())):
+        pass
+
+    assert content(tmp_path) == {"web01.log": b"a\n"}
+
+
+def test_a_file_that_was_undone_is_as_old_as_it_was(tmp_path: Path) -> None:
+    write(tmp_path, (5 * HOUR, b"a\n"))
+    write(tmp_path, (6 * HOUR, b"b\n"), undo=True)
+
+    write(tmp_path, (5 * HOUR + 1, b"b\n"), (6 * HOUR, b"c\n"))
+
+    assert content(tmp_path) == {"web01.log.000001": b"a\nb\n", "web01.log": b"c\n"}

@@ -1,0 +1,66 @@
+"""Stores for tests that need no broker: begun, filled with rows, and partitions that are open."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from receiver.assignment import Assignment, Destination
+from receiver.storage.layout import Layout
+from receiver.storage.position import Batch, Position
+from receiver.storage.rotation import live_of
+from receiver.storage.store import FileRow, SegmentRow, Store, path_of
+from receiver.writing.open_partition import OpenPartition
+
+__all__ = ["add", "age", "begun", "opened"]
+
+
+@contextmanager
+def opened(
+    destination: Destination, next_: int = 1, passed: int = 0, epoch: int = 1
+) -> Iterator[OpenPartition]:
+    """Open partition 0 as a task does that has its lock, where all before `next_` was committed."""
+    for folder in (destination.output, destination.state):
+        folder.mkdir(parents=True, exist_ok=True)
+    position = Position(next_, epoch, "LOGS", "2026-11-20T00:00:00Z")
+    assignment = Assignment(0, next_, epoch, 1)
+    with OpenPartition(assignment, destination, position, passed, 0) as partition:
+        partition.recover()
+        yield partition
+
+
+def begun(state: Path, output: Path, partition: int = 0) -> Store:
+    """Return a store whose first batch is settled."""
+    store = Store(path_of(state, partition), make=True)
+    if store.batch() is None:
+        inode = output.stat().st_ino if output.exists() else 0
+        store.begin(Batch(1, 1, 5, 5, "LOGS", "", store.inode(), inode))
+    return store
+
+
+def add(
+    state: Path,
+    output: Path,
+    *names: str,
+    moment: int = 1,
+    batch: int = 1,
+    layout: str = "{host}.log",
+) -> None:
+    """Have the store of partition 0 know files that are there, live ones and closed ones."""
+    with begun(state, output) as store, store.transaction():
+        for name in names:
+            size, live = (output / name).lstat().st_size, live_of(name)
+            day = Layout(layout).date_of(live)
+            if live == name:
+                row = (name, name, "", day, size, size, (output / name).stat().st_ino, 1)
+                store.put_files([FileRow(*row, moment, moment, None, None, batch)])
+            else:
+                number = int(name.removeprefix(f"{live}.").partition(".")[0])
+                row = (name, live, number, day, 0, size, moment, "", "")
+                store.put_segments([SegmentRow(*row, batch)])
+
+
+def age(state: Path, output: Path, name: str, moment: int) -> None:
+    """Say when the last line of a file was stored."""
+    with begun(state, output) as store, store.transaction():
+        for table in ("files", "segments"):
+            store.change(f"UPDATE {table} SET last_line = ? WHERE path = ?", moment, name)
