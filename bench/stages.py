@@ -55,19 +55,19 @@ _AGENT = (
 )
 _WORKER = (
     ("decompress", ("decode_payload",)),
-    ("fetch", ("broker/client/", "nats/", "receiver/reading/", "broker/wire/delivery.py")),
+    ("fetch", ("broker/client/", "nats/", "receiver/consume/", "broker/wire/delivery.py")),
     ("append", ("Output.write",)),
     ("sync", ("Output.sync", "receiver/storage/writeback.py")),
     ("store", ("receiver/storage/store.py",)),
     (
         "judge",
         (
-            "receiver/writing/judging.py",
-            "receiver/writing/spans.py",
+            "receiver/consume/judging.py",
+            "receiver/consume/spans.py",
             "receiver/storage/spans.py",
         ),
     ),
-    ("commit", ("receiver/writing/entry.py", "receiver/stay.py", "broker/wire/offset.py")),
+    ("commit", ("receiver/consume/entry.py", "receiver/consume/stay.py", "broker/wire/offset.py")),
 )
 _ABOUT = """\
 From the start of an agent until all lines of a backlog are in the received file and committed: user and system seconds per GB (1e9 bytes) \

@@ -16,9 +16,9 @@ from broker.app.options import given, settings_options, spread
 from broker.app.program import log_to_stderr, run
 from receiver.offsets_cli import COMMANDS as OFFSETS_COMMANDS
 from receiver.offsets_cli import offsets
-from receiver.replaying.settings import REPLAY_FIELDS, ReplaySettings
+from receiver.replay.settings import REPLAY_FIELDS, ReplaySettings
 from receiver.settings import ASKING, ReceiverSettings
-from receiver.verifying.settings import VERIFY_FIELDS, VerifySettings
+from receiver.verify.settings import VERIFY_FIELDS, VerifySettings
 
 __all__ = ["main"]
 
@@ -57,9 +57,9 @@ def status(as_json: bool, hosts: bool, **options: Any) -> None:
     """Show who receives each partition, how far behind it is, what stops it, and what lies in --output."""
     settings = given(ReceiverSettings, options)
     log_to_stderr(settings)
-    from receiver.telling import hosts as there
-    from receiver.telling.status import gather
-    from receiver.telling.status_view import Status
+    from receiver.status import hosts as there
+    from receiver.status.status import gather
+    from receiver.status.status_view import Status
 
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
     known = Status(
@@ -92,7 +92,7 @@ def replay(as_json: bool, **options: Any) -> None:
     """Write lines once more, out of the stream: into files, a Parquet table, or standard output (--output -)."""
     settings = given(ReplaySettings, options)
     log_to_stderr(settings)
-    from receiver.replaying import replay as work  # not before --help: it brings Spark
+    from receiver.replay import replay as work  # not before --help: it brings Spark
 
     summary = work.replay(settings)
     if as_json:
@@ -108,8 +108,8 @@ def verify(as_json: bool, **options: Any) -> int:
     """Compare received files with the stream, as far as that holds their lines; exit code 1 when they differ."""
     settings = given(VerifySettings, options)
     log_to_stderr(settings)
-    from receiver.verifying import report as view  # not before --help: it brings Spark
-    from receiver.verifying.verify import verify as compare
+    from receiver.verify import report as view  # not before --help: it brings Spark
+    from receiver.verify.verify import verify as compare
 
     report = compare(settings)
     click.echo(view.as_json(report) if as_json else view.as_text(report))

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from broker.app.rate import Rate
 from broker.wire.offset import Offset
-from receiver.outcome import Blocked, Done
+from receiver.consume.outcome import Blocked, Done
 
 __all__ = ["Meter", "Standing"]
 

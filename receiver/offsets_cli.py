@@ -52,7 +52,7 @@ def offsets() -> None:
 def show(as_json: bool, history: bool, **options: Any) -> None:
     """Show each partition's offset, its owner, and what waits behind it."""
     settings = _settings(options)
-    from receiver.telling import offsets_view as view
+    from receiver.status import offsets_view as view
 
     async def gather(connection: Connection) -> list[view.PartitionOffset]:
         return await view.gather(connection, await _wanted(connection, settings))
@@ -139,7 +139,7 @@ def _decoded(value: bytes, partition: int) -> Offset:
 
 
 def _adopted(site: Site, offset: Offset) -> int:
-    from receiver.following.offsets import position_of
+    from receiver.consume.offsets import position_of
     from receiver.storage.adopt import adopt as take
 
     try:
@@ -165,7 +165,7 @@ def _settings(options: dict[str, Any]) -> ReceiverSettings:
 
 def _move(settings: ReceiverSettings, to: str, *, yes: bool, force: bool) -> None:
     _require_partition(settings)
-    from receiver.telling import by_hand
+    from receiver.status import by_hand
 
     async def propose(connection: Connection) -> list[by_hand.Move]:
         now = datetime.now(UTC)  # noqa: TID251 - the clock that what is below is given

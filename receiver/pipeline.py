@@ -32,33 +32,40 @@ from broker.app.notify import Notifier
 from broker.app.program import log_to_stderr
 from broker.app.reload import differences
 from broker.client.connection import Connection
-from receiver.assignment import Assignment, Place
-from receiver.following import headcount
-from receiver.following.account import Account
-from receiver.following.configured import partitions_of
-from receiver.following.follower import Follower
-from receiver.following.jobs import Jobs
-from receiver.following.ledger import Ledger, TakenOver
-from receiver.following.patience import unless
-from receiver.following.place import local_place_of, place_of
-from receiver.following.presence import Presence
-from receiver.following.reach import check_reach, watch
-from receiver.following.runner import run_job, warm_up
-from receiver.following.standby import Standby
-from receiver.following.tidier import Tidier
-from receiver.following.turns import Turns
-from receiver.following.wake import Wake
+from receiver.consume.assignment import Assignment, Place
+from receiver.consume.ledger import Ledger, TakenOver
+from receiver.consume.outcome import Report
+from receiver.consume.place import local_place_of, place_of
+from receiver.consume.wake import Wake
+from receiver.driver import headcount
+from receiver.driver.account import Account
+from receiver.driver.configured import partitions_of
+from receiver.driver.follower import Follower
+from receiver.driver.jobs import Jobs
+from receiver.driver.orders import (
+    AT_ONCE,
+    calendar_of,
+    destination_of,
+    order_of,
+    pace_of,
+    slots_for,
+)
+from receiver.driver.patience import unless
+from receiver.driver.presence import Presence
+from receiver.driver.reach import check_reach, watch
+from receiver.driver.runner import run_job, warm_up
+from receiver.driver.standby import Standby
+from receiver.driver.tidier import Tidier
+from receiver.driver.turns import Turns
 from receiver.meter import Meter
-from receiver.orders import AT_ONCE, calendar_of, destination_of, order_of, pace_of, slots_for
-from receiver.outcome import Report
 from receiver.permissions import Permissions
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import is_local, spark_context, watch_jvm
+from receiver.status.ticker import Ticker
+from receiver.status.view import View
 from receiver.storage.folders import make_folder
 from receiver.storage.retention import Retention
 from receiver.storage.site import Site
-from receiver.telling.ticker import Ticker
-from receiver.telling.view import View
 
 __all__ = ["receive"]
 
@@ -120,7 +127,7 @@ class _Pipeline:
 
     def _beside(self) -> Iterator[AbstractAsyncContextManager[object]]:
         if address := self._settings.listen:
-            from receiver.telling.metrics import Metrics  # a library that nobody else needs
+            from receiver.status.metrics import Metrics  # a library that nobody else needs
 
             pages = {"/metrics": Metrics(self._view).page, "/healthz": self._view.health}
             yield Listening(address, pages)

@@ -8,7 +8,7 @@ from pathlib import Path
 from broker.app.exits import OperatorError
 from broker.app.folder import make_folder
 from broker.app.whole import replacing
-from receiver.following.runner import warm_up
+from receiver.driver.runner import warm_up
 from receiver.spark.classdata import class_data, recorded
 from receiver.spark.java import Java
 from receiver.spark.scratch import scratch_folder

@@ -7,9 +7,9 @@ import pytest
 
 from broker.app.configuration import ProgramSettings, load, name_of
 from broker.settings import BrokerSettings
-from receiver.replaying.settings import ReplaySettings
+from receiver.replay.settings import ReplaySettings
 from receiver.settings import ReceiverSettings
-from receiver.verifying.settings import VerifySettings
+from receiver.verify.settings import VerifySettings
 from shipper.settings import ShipperSettings
 
 WRITTEN = {

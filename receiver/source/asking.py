@@ -8,7 +8,7 @@ from pyspark.sql.datasource import InputPartition
 
 from broker.app.exits import OperatorError
 from broker.client.connection import Connection
-from receiver.reading import background
+from receiver.consume import background
 from receiver.source.lease import connected
 from receiver.source.options import SourceOptions
 from receiver.source.ranges import Range

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from broker.client.access import Access
 from broker.client.connection import Connection
-from receiver.reading import background
+from receiver.consume import background
 
 __all__ = ["connected", "let_go"]
 

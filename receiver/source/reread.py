@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from broker.client.connection import Connection, Rejected
-from receiver.reading import background
+from receiver.consume import background
 from receiver.source.direct import patiently, request_batch
 from receiver.source.ranges import Range, without_loss
 from receiver.source.stored import Stored

@@ -14,7 +14,7 @@ from pyspark import daemon
 from broker.app.memory import keep_large_buffers
 from receiver.spark.worker_log import log_as_told
 
-_SHARED = ("pyspark.worker", "receiver.task")
+_SHARED = ("pyspark.worker", "receiver.consume.task")
 _work = daemon.worker
 _frozen = False
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes
-from receiver.following.account import Account
+from receiver.consume.outcome import Done, Ending, Report
+from receiver.consume.spans import Finding, Kind
+from receiver.driver.account import Account
 from receiver.meter import Meter
-from receiver.outcome import Done, Ending, Report
 from receiver.storage.gaps import GAPS
-from receiver.writing.spans import Finding, Kind
 from tests.chaos.host import Host
 from tests.chaos.judging import judged, repeats
 from tests.chaos.program import Supervisor

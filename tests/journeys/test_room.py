@@ -14,7 +14,7 @@ from broker.client.connection import Connection
 from broker.keeping.room_drops import NAME
 from broker.report import SUBJECT
 from broker.wire.subjects import partition_of
-from receiver.outcome import Done
+from receiver.consume.outcome import Done
 from receiver.storage.gaps import GAPS
 from tests.receiver.partition import Partition, ask
 

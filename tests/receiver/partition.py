@@ -23,9 +23,9 @@ from broker.client.connection import Connection
 from broker.wire.message import MAX_ID_BYTES, Identity, Origin, Section, Span, encode_origin
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
-from receiver import task
-from receiver.assignment import Assignment, Destination, Stay, Turn
-from receiver.outcome import Blocked, Cause, Done, Ending, Report, Superseded
+from receiver.consume import task
+from receiver.consume.assignment import Assignment, Destination, Stay, Turn
+from receiver.consume.outcome import Blocked, Cause, Done, Ending, Report, Superseded
 
 Answer = TypeVar("Answer")
 
@@ -35,9 +35,9 @@ ONE_BATCH = Stay()
 _RUN = """
 import json, sys
 from pathlib import Path
-from receiver import task
-from receiver.assignment import Assignment, Destination, Stay, Turn
-from receiver.reading import fetch
+from receiver.consume import task
+from receiver.consume.assignment import Assignment, Destination, Stay, Turn
+from receiver.consume import fetch
 *words, turn, stay, fetch._PULL_MESSAGES = json.loads(sys.argv[1])
 partition, first, epoch, limit, output, state, rotate_size, server = words
 done = task.run(

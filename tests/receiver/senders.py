@@ -16,7 +16,7 @@ from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.topology import Topology
 from broker.wire.message import Identity, Origin, Section, Span, encode_origin
 from broker.wire.streams import STREAM
-from receiver.reading import background
+from receiver.consume import background
 from tests.conftest import Server, apply_topology
 from tests.receiver.flaky import Flaky
 from tests.receiver.model import Model, Sent

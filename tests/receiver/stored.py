@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from receiver.assignment import Assignment, Destination
+from receiver.consume.assignment import Assignment, Destination
+from receiver.consume.open_partition import OpenPartition
 from receiver.storage.layout import Layout
 from receiver.storage.position import Batch, Position
 from receiver.storage.rotation import live_of
 from receiver.storage.store import FileRow, SegmentRow, Store, path_of
-from receiver.writing.open_partition import OpenPartition
 
 __all__ = ["add", "age", "begun", "opened"]
 

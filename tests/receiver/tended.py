@@ -13,17 +13,16 @@ from broker.client import bucket
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
-from receiver import task
-from receiver.assignment import Assignment, Destination, Stay, Turn
-from receiver.following.ledger import Ledger
-from receiver.following.offsets import FilesMismatch, StreamMismatch, position_of
-from receiver.outcome import Blocked, Cause, Report, Superseded
-from receiver.reading import fetch
+from receiver.consume import fetch, task
+from receiver.consume.assignment import Assignment, Destination, Stay, Turn
+from receiver.consume.ledger import Ledger
+from receiver.consume.offsets import FilesMismatch, StreamMismatch, position_of
+from receiver.consume.outcome import Blocked, Cause, Report, Superseded
+from receiver.status import by_hand
 from receiver.storage.adopt import adopt
 from receiver.storage.layout import Layout
 from receiver.storage.site import Site
 from receiver.storage.store import Store
-from receiver.telling import by_hand
 from tests.receiver.faulty_disk import Died, FaultyDisk
 from tests.receiver.model import Folder, Model, Sent
 from tests.receiver.senders import HOSTS, Broker, Senders

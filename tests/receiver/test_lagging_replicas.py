@@ -10,10 +10,10 @@ from broker.app.exits import ConfigurationError, FencedError
 from broker.client import bucket
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
-from receiver.following.ledger import Ledger
-from receiver.outcome import Done
-from receiver.writing import entry as room
-from receiver.writing.entry import Entry, Taken
+from receiver.consume import entry as room
+from receiver.consume.entry import Entry, Taken
+from receiver.consume.ledger import Ledger
+from receiver.consume.outcome import Done
 from tests.lagging import Lagging
 from tests.receiver.flaky import Flaky
 

@@ -16,11 +16,11 @@ from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from receiver import offsets_cli
 from receiver.cli import logreceiver
-from receiver.following.ledger import Ledger
-from receiver.following.presence import Presence
-from receiver.outcome import Done
+from receiver.consume.ledger import Ledger
+from receiver.consume.outcome import Done
+from receiver.driver.presence import Presence
+from receiver.status import status
 from receiver.storage.site import Site
-from receiver.telling import status
 from tests.elections import Electing, Silent
 from tests.hostile import GARBAGE, GOOD, ODD, acts_on_a_terminal
 from tests.receiver.partition import Partition, ours

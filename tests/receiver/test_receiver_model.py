@@ -22,7 +22,7 @@ from broker.app.faults import VARIABLE
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
-from receiver.assignment import Turn
+from receiver.consume.assignment import Turn
 from receiver.faults import IN_BATCH, IN_TURN, IN_UNDO, NOW_AND_THEN
 from receiver.storage import folders, names, quarantine, spans
 from receiver.storage.keeping import Limits

@@ -11,11 +11,11 @@ from bench.processes import Processes
 from broker.app.exits import FencedError
 from broker.client.bucket import read
 from broker.client.connection import Connection
-from receiver.assignment import Stay
-from receiver.following.presence import Life, Presence, life_of, report_of
-from receiver.outcome import Ending
+from receiver.consume.assignment import Stay
+from receiver.consume.outcome import Ending
+from receiver.driver.presence import Life, Presence, life_of, report_of
 from tests import secured
-from tests.receiver.following.test_follower import Loop
+from tests.receiver.driver.test_follower import Loop
 from tests.receiver.partition import Partition
 
 pytestmark = pytest.mark.nats

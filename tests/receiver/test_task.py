@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bench.processes import wait_until
-from receiver.assignment import Stay
-from receiver.outcome import Cause, Done, Ending, Superseded
+from receiver.consume.assignment import Stay
+from receiver.consume.outcome import Cause, Done, Ending, Superseded
 from receiver.storage.lock import partition_lock
 from receiver.storage.retention import Order, Retention
 from tests.receiver.partition import Partition, blocked, ours
@@ -150,7 +150,7 @@ def test_a_lock_that_another_process_holds_blocks(
 ) -> None:
     partition.lines("web01", b"one")
     partition.state.mkdir()
-    monkeypatch.setattr("receiver.task._LOCK_PATIENCE", 0.1)
+    monkeypatch.setattr("receiver.consume.task._LOCK_PATIENCE", 0.1)
 
     with partition_lock(partition.state / "p0.lock", 0):
         outcome = partition.run()
@@ -187,7 +187,7 @@ def test_a_stay_counts_the_seconds_of_its_batches_and_not_those_of_waiting(
 def test_a_stay_that_is_behind_lasts_only_until_it_has_told_how_far_it_is(
     partition: Partition, monkeypatch: pytest.MonkeyPatch, telling: float, batches: int
 ) -> None:
-    monkeypatch.setattr("receiver.reading.fetch._PULL_MESSAGES", 1)
+    monkeypatch.setattr("receiver.consume.fetch._PULL_MESSAGES", 1)
     partition.lines("web01", b"one", b"two", b"three")
 
     report = replace(partition, limit=1).stay(Stay(60, 0.1, telling=telling))

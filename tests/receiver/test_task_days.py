@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from receiver import task
-from receiver.assignment import Turn
-from receiver.outcome import Done, Ending
+from receiver.consume import task
+from receiver.consume.assignment import Turn
+from receiver.consume.outcome import Done, Ending
 from receiver.storage.keeping import Limits
 from receiver.storage.layout import Layout
 from receiver.storage.retention import Order, Retention

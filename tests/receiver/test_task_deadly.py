@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.writing.attempts import DEADLY, Attempt, Attempts
+from receiver.consume.attempts import DEADLY, Attempt, Attempts
 from tests.receiver.partition import LIMIT, Partition, ours
 
 pytestmark = pytest.mark.nats
@@ -16,9 +16,9 @@ pytestmark = pytest.mark.nats
 _RUN = """
 import json, os, signal, sys
 from pathlib import Path
-from receiver import task
-from receiver.assignment import Assignment, Destination, Stay
-from receiver.writing import batch
+from receiver.consume import task
+from receiver.consume.assignment import Assignment, Destination, Stay
+from receiver.consume import batch
 words = json.loads(sys.argv[1])
 
 def decode(headers, payload, unfolder=None, real=batch.decode_payload):

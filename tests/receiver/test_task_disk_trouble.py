@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from bench.processes import wait_until
-from receiver import task
-from receiver.assignment import Stay
-from receiver.following.place import local_place_of
-from receiver.outcome import Cause, Done
+from receiver.consume import task
+from receiver.consume.assignment import Stay
+from receiver.consume.outcome import Cause, Done
+from receiver.consume.place import local_place_of
 from receiver.storage import writeback
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
 from tests.receiver.partition import Partition, blocked, ours

@@ -10,10 +10,10 @@ from broker.client import bucket
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM
-from receiver.assignment import Stay
-from receiver.following.ledger import Ledger
-from receiver.following.offsets import StreamMismatch
-from receiver.outcome import Cause, Done, Ending
+from receiver.consume.assignment import Stay
+from receiver.consume.ledger import Ledger
+from receiver.consume.offsets import StreamMismatch
+from receiver.consume.outcome import Cause, Done, Ending
 from tests.receiver.partition import Partition, blocked, ours
 
 pytestmark = pytest.mark.nats

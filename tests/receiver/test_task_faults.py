@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from receiver.assignment import Stay
+from receiver.consume.assignment import Stay
+from receiver.consume.outcome import Done, Ending
 from receiver.faults import IN_BATCH
-from receiver.outcome import Done, Ending
 from tests.receiver.partition import Partition, lines_of, message
 
 pytestmark = pytest.mark.nats

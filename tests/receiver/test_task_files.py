@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.outcome import Cause, Done
+from receiver.consume.outcome import Cause, Done
 from tests.descriptors import held_here
 from tests.receiver.partition import Partition, blocked, ours
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bench.processes import wait_until
-from receiver.assignment import Stay, Turn
-from receiver.outcome import Cause, Done, Report
+from receiver.consume.assignment import Stay, Turn
+from receiver.consume.outcome import Cause, Done, Report
 from receiver.storage.files import Output
 from tests.receiver.partition import Partition, blocked
 

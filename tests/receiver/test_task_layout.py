@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from receiver import task
-from receiver.assignment import Destination, Stay
-from receiver.outcome import Cause, Done, Ending
+from receiver.consume import task
+from receiver.consume.assignment import Destination, Stay
+from receiver.consume.outcome import Cause, Done, Ending
 from receiver.permissions import Permissions
 from receiver.storage.keeping import Limits
 from receiver.storage.layout import Layout
@@ -91,7 +91,7 @@ def test_segments_in_folders_are_numbered_and_undone_where_they_are(partition: P
     )
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("receiver.writing.batch.fault", _full_when_synced)
+        patched.setattr("receiver.consume.batch.fault", _full_when_synced)
         blocked(run(partition, done.until, rotate_size=8), Cause.DISK, "No space")
     assert tree(partition) == before
 
@@ -352,8 +352,8 @@ _FEW = """
 import json, resource, sys
 from dataclasses import replace
 from pathlib import Path
-from receiver import task
-from receiver.assignment import Assignment, Destination
+from receiver.consume import task
+from receiver.consume.assignment import Assignment, Destination
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
 first, output, state, server, template = json.loads(sys.argv[1])
 destination = Destination(Path(output), Path(state), 0, (server,), path_template=template)

@@ -9,9 +9,9 @@ import pytest
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import STREAM
+from receiver.consume.attempts import DEADLY, Attempt, Attempts
+from receiver.consume.received import Received
 from receiver.storage.gaps import GAPS
-from receiver.writing.attempts import DEADLY, Attempt, Attempts
-from receiver.writing.received import Received
 from tests.conftest import apply_topology
 from tests.receiver.partition import Partition, ours
 

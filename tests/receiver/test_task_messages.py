@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from receiver.assignment import Stay
-from receiver.outcome import Done
-from receiver.reading import fetch
+from receiver.consume import fetch
+from receiver.consume.assignment import Stay
+from receiver.consume.outcome import Done
+from receiver.consume.spans import Kind
 from receiver.storage.gaps import Missing, missing
 from receiver.storage.spans import MOST_OF_HOST
 from receiver.storage.store import Store
-from receiver.writing.spans import Kind
 from tests.receiver.partition import Partition, lines_of, message, ours
 
 pytestmark = pytest.mark.nats

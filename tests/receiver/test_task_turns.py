@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from receiver import task
-from receiver.assignment import Destination, Turn
+from receiver.consume import task
+from receiver.consume.assignment import Destination, Turn
+from receiver.consume.outcome import Done
 from receiver.faults import IN_TURN
-from receiver.outcome import Done
 from receiver.storage.calendar import Calendar
 from receiver.storage.retention import Order, Retention
 from receiver.zones import named_zone

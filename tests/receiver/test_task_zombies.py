@@ -10,8 +10,8 @@ import pytest
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
-from receiver.following.ledger import Ledger
-from receiver.outcome import Cause, Done
+from receiver.consume.ledger import Ledger
+from receiver.consume.outcome import Cause, Done
 from receiver.storage.site import Site
 from tests.receiver.partition import Partition, blocked
 
@@ -46,7 +46,7 @@ def goes_on(zombie: "subprocess.Popen[str]") -> str:
 def test_beside_its_successor_on_one_machine(
     partition: Partition, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    monkeypatch.setattr("receiver.task._LOCK_PATIENCE", 0.1)
+    monkeypatch.setattr("receiver.consume.task._LOCK_PATIENCE", 0.1)
     first = claim(partition, "a:1")
     partition.lines("web01", b"1", b"2")
 
@@ -86,7 +86,7 @@ def test_of_another_machine_which_has_other_files_and_is_refused_later(
 def test_beside_another_attempt_of_its_own_epoch(
     partition: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("receiver.task._LOCK_PATIENCE", 0.1)
+    monkeypatch.setattr("receiver.consume.task._LOCK_PATIENCE", 0.1)
     offset = claim(partition, "a:1")
     partition.lines("web01", b"1", b"2")
 

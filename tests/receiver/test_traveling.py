@@ -4,13 +4,13 @@ import pickle
 import subprocess
 import sys
 
-from receiver.orders import destination_of, pace_of
+from receiver.driver.orders import destination_of, pace_of
 from receiver.settings import ReceiverSettings
 
 _FOREIGN = ("pydantic", "click", "pydantic_settings", "prometheus_client", "watchdog", "aiofiles")
 _LOAD = """
 import pickle, sys
-import receiver.task
+import receiver.consume.task
 pickle.loads(bytes.fromhex(sys.argv[1]))
 print([name for name in sys.argv[2:] if name in sys.modules])
 """

@@ -18,10 +18,10 @@ from broker.client import bucket
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM
-from receiver.assignment import Turn
 from receiver.cli import logreceiver
-from receiver.following.ledger import Ledger
-from receiver.outcome import Done
+from receiver.consume.assignment import Turn
+from receiver.consume.ledger import Ledger
+from receiver.consume.outcome import Done
 from receiver.storage.lock import partition_lock
 from receiver.storage.site import Site
 from tests.receiver.partition import Partition, ours

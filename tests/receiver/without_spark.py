@@ -13,14 +13,14 @@ from functools import partial
 from pathlib import Path
 
 from broker.client.connection import Connection
-from receiver import task
-from receiver.assignment import LARGEST_PULL, Destination, Stay
-from receiver.following.account import Account
-from receiver.following.follower import Follower, Pace
-from receiver.following.jobs import Jobs
-from receiver.following.ledger import Ledger
-from receiver.following.turns import Turns
-from receiver.following.wake import Wake
+from receiver.consume import task
+from receiver.consume.assignment import LARGEST_PULL, Destination, Stay
+from receiver.consume.ledger import Ledger
+from receiver.consume.wake import Wake
+from receiver.driver.account import Account
+from receiver.driver.follower import Follower, Pace
+from receiver.driver.jobs import Jobs
+from receiver.driver.turns import Turns
 from receiver.meter import Meter
 from receiver.storage.calendar import Calendar
 from receiver.storage.site import Site

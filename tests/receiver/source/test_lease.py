@@ -9,7 +9,7 @@ import pytest
 from bench.processes import wait_until
 from broker.client.access import Access
 from broker.client.connection import Connection
-from receiver.reading import background
+from receiver.consume import background
 from receiver.source.lease import connected, let_go
 
 pytestmark = pytest.mark.nats

@@ -7,7 +7,7 @@ import pytest
 
 from broker.client.connection import Connection
 from broker.topology import Topology
-from receiver.reading import background
+from receiver.consume import background
 from receiver.source.ranges import Loss, Range
 from receiver.source.reread import read
 from receiver.source.stored import Stored

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes
-from receiver import task
+from receiver.consume import task
 from receiver.spark.session import spark_context
 from tests.receiver.apart import apart
 from tests.receiver.cluster import Cluster

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from receiver.outcome import Done
+from receiver.consume.outcome import Done
 from receiver.storage import rotation
 from receiver.storage.keeping import Limits
 from receiver.storage.retention import Order, Retention

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from pathlib import Path
 
-from receiver.assignment import Assignment, Destination
+from receiver.consume.assignment import Assignment, Destination
 from receiver.storage.plan import Run
 from tests.receiver.stored import opened
 

@@ -1,0 +1,246 @@
+"""One batch being written: sorts messages by host, judges sections by their spans, and brings files and store to disk.
+
+What is written here is on disk only after `finish`, and counts only once the partition's entry in KV has moved.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+
+import zstandard
+
+from broker.app.faults import fault
+from broker.client.connection import Arrived
+from broker.wire.delivery import Delivery
+from broker.wire.message import (
+    MAX_LINES_BYTES,
+    MalformedMessage,
+    decode_origin,
+    decode_payload,
+    has_ours,
+    predecessor_of,
+)
+from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
+from receiver.consume.assignment import Assignment
+from receiver.consume.endings import Endings
+from receiver.consume.fetch import Chunk
+from receiver.consume.judging import Judge, Lines
+from receiver.consume.open_partition import OpenPartition, Writing
+from receiver.consume.outcome import Done
+from receiver.consume.spans import Finding, Kind
+from receiver.storage import gaps
+from receiver.storage.gaps import Gap
+from receiver.storage.plan import Run
+from receiver.storage.quarantine import Quarantine
+
+__all__ = ["Batch"]
+
+_MOST_HELD = MAX_LINES_BYTES  # and a message more; a few KiB of zstd may decompress to a thousand times as much
+_FEW = 256  # hosts; their files stay open
+_MOST_FILES = 1_000  # of a host, and those of a message more; each costs half a millisecond that all hosts wait
+_NEWLINE = 10
+_MISSING = (Kind.GAP, Kind.LOSS)
+
+
+@dataclass(slots=True)
+class _Tally:
+    messages: int = 0
+    lines: int = 0
+    size: int = 0
+    quarantined: int = 0
+
+
+_Sorted = dict[str, list[Run]]
+
+
+class Batch:
+    """The writing half of a task; used by one thread, under the partition's lock."""
+
+    def __init__(self, assignment: Assignment, partition: OpenPartition, writing: Writing) -> None:
+        """Begin with nothing touched."""
+        self._assignment = assignment
+        self._store = partition.store
+        self._writing = writing
+        self._output = writing.output
+        self._names = partition.names
+        self._days = partition.days
+        self._spans = writing.spans
+        self._spans.begin(0 if assignment.epoch == 1 else assignment.first - 1)
+        self._endings = Endings(partition.unfinished())
+        self._judge = Judge(self._spans)
+        self._layout = partition.layout
+        self._quarantine = Quarantine(
+            partition.site.output, assignment.partition, writing.last.created
+        )
+        self._tally = _Tally()
+        self._pieces: _Sorted = {}
+        self._appended = 0  # bytes of the tally
+        self._decompressor = zstandard.ZstdDecompressor()
+        self._most_of_many = assignment.limit + assignment.pull  # of a batch that is not compressed
+        self._last: Delivery | None = None
+        self._files: dict[str, set[str]] = {}  # by host, where each has one of its own
+        self._is_full = False
+        self._ack = ""
+
+    def write(self, chunk: Chunk) -> Chunk | None:
+        """Append the lines of a chunk to their hosts' files; return what the batch has no room for; raises OSError.
+
+        Names of files cost a host nothing: a batch with very many of one host ends, so that others' lines between are committed.
+        Lines of many hosts are held until there are more for each: opening and syncing a file costs more than its lines.
+        """
+        pieces, count = self._pieces, 0
+        for delivery, message in chunk.messages:
+            headers = message.headers if has_ours(message.head) else None
+            try:
+                self._sort(delivery, message, headers, pieces)
+            except (MalformedMessage, InvalidHost, InvalidSubject) as error:
+                self._tally.quarantined += 1
+                self._quarantine.set_aside(delivery, message, str(error))
+            self._follow(delivery, message.subject, headers)
+            held = self._tally.size - self._appended
+            if held > (self._most_of_many if len(pieces) > _FEW else _MOST_HELD):
+                self._append(pieces)
+            count += 1
+            if self._is_full:
+                break
+        if len(pieces) <= _FEW:
+            self._append(pieces)
+        rest = chunk.behind(count)
+        self._pass(chunk.beginning(count) if rest else chunk)
+        return rest
+
+    def set_aside(self, chunk: Chunk, reason: str) -> None:
+        """Set the messages of a chunk aside unread; raises OSError."""
+        self._append({})
+        for delivery, message in chunk.messages:
+            self._tally.quarantined += 1
+            self._quarantine.set_aside(delivery, message, reason)
+            self._follow(delivery, message.subject, None)
+        self._pass(chunk)
+
+    def _pass(self, chunk: Chunk) -> None:
+        self._tally.messages += len(chunk.messages)
+        self._last, self._ack = chunk.last, chunk.messages[-1][1].reply
+
+    def _follow(self, delivery: Delivery, subject: str, headers: dict[str, str] | None) -> None:
+        sequence, predecessor = delivery.sequence, predecessor_of(headers)
+        with suppress(InvalidHost, InvalidSubject):  # that's fine: such a message is in quarantine
+            self._judge.follow(_host_of(subject), predecessor, sequence, delivery.stored_at)
+
+    def _append(self, pieces: _Sorted) -> None:
+        self._output.write(pieces)
+        pieces.clear()
+        self._appended = self._tally.size
+
+    def _sort(
+        self,
+        delivery: Delivery,
+        message: Arrived,
+        headers: dict[str, str] | None,
+        pieces: _Sorted,
+    ) -> None:
+        host = _host_of(message.subject)
+        origin = decode_origin(headers)
+        whole = decode_payload(headers, message.data, self._decompressor)
+        moment = delivery.stored_at
+        found = self._judge.lines(host, origin, whole, delivery.sequence, moment)
+        self._note_files(host, found)
+        for lines in found:
+            self._tally.lines += lines.count
+            file = lines.section.path if lines.section else None
+            live = self._names.live_name(host, file, moment)
+            payload = self._joined(live, host, lines)
+            self._tally.size += len(payload)
+            self._add(pieces.setdefault(live, []), payload, moment)
+
+    def _note_files(self, host: str, found: Iterable[Lines]) -> None:
+        if self._layout.has_file:
+            files = self._files.setdefault(host, set())
+            files.update(lines.file for lines in found)
+            self._is_full |= len(files) >= _MOST_FILES
+
+    def _joined(self, live: str, host: str, lines: Lines) -> bytes:
+        payload = lines.payload
+        if not self._endings.torn and payload[-1] == _NEWLINE:
+            return payload
+        return self._endings.joined(live, (host, lines.file_id), payload, follows=lines.follows)
+
+    def _add(self, runs: list[Run], payload: bytes, moment: int) -> None:
+        if not runs or moment >= runs[-1].end:
+            runs.append(Run(self._output.calendar.period(moment).end, moment))
+        runs[-1].pieces.append(payload)
+        runs[-1].moment = moment
+
+    def finish(self) -> Done:
+        """Bring everything to disk and return what was done; raises OSError."""
+        assignment, tally, last = self._assignment, self._tally, self._last
+        if last is None:
+            return Done(assignment.partition, assignment.first, assignment.first)
+        if self._pieces:
+            self._append(self._pieces)
+        until = last.sequence + 1
+        self._output.sync()
+        self._quarantine.sync()
+        fault("synced")
+        self._put(until)
+        fault("stored")
+        return Done(
+            partition=assignment.partition,
+            first=assignment.first,
+            until=until,
+            messages=tally.messages,
+            lines=tally.lines,
+            size=tally.size,
+            quarantined=tally.quarantined,
+            pending=last.pending,
+            ack=self._ack,
+            stored_at=last.stored_at,
+            latest=self._days.latest,
+            closed=tuple(self._output.closed),
+            findings=tuple(self._judge.findings),
+            notices=(*self._output.notices, *self._names.told()),
+        )
+
+    def _put(self, until: int) -> None:
+        store, stored = self._store, self._writing.stored(self._assignment, until)
+        unfinished = {live: file for live, (_, file) in self._endings.torn.items()}
+        missing = (_gap(one) for one in self._judge.findings if one.kind in _MISSING)
+        today = self._days.today if self._layout.has_date else ""
+        with store.transaction():
+            self._output.put(stored, today, unfinished)
+            self._spans.put(stored.number)
+            gaps.put(store, missing, stored.number)
+        self._spans.stored()
+
+    def drop(self) -> None:
+        """Leave nothing torn in quarantine after an OSError, as far as the disk allows."""
+        self._quarantine.drop()
+
+
+def _gap(finding: Finding) -> Gap:
+    return Gap(
+        kind=finding.kind.value,
+        host=finding.host,
+        file=finding.file,
+        file_id=finding.file_id,
+        start=finding.start,
+        until=finding.end,
+        gaps=finding.blocks,
+        sequence=finding.sequence,
+        after=finding.after,
+        since=_iso(finding.since),
+        read_at=_iso(finding.read_at),
+    )
+
+
+def _iso(moment: int) -> str | None:
+    if not 0 < moment < 2**62:
+        return None
+    return datetime.fromtimestamp(moment / 1e9, UTC).isoformat(timespec="milliseconds")
+
+
+@lru_cache(16_384)
+def _host_of(subject: str) -> str:
+    return Subject.parse(subject).host

@@ -1,0 +1,395 @@
+"""Reads a partition's messages from the broker, in order and without a hole, through its durable pull consumer.
+
+Runs in a Spark worker. In any doubt about where the consumer stands it is reset to the first sequence that is wanted;
+a delivery out of its place is never passed on. What the consumer left out nobody could see: that it is as we made it is
+asked once more behind every pull. Nothing is polled: a pull for what is not there yet waits at the broker.
+
+A message without headers and payload ends a pull: nats-server (2.15.1) takes it as the last of the answers to a request
+that crosses accounts, as those of a receiver with credentials do. What it had to deliver behind it never arrives, so the
+consumer is reset to there. Such messages seldom come alone: as long as they come, many pulls of one message each are sent
+at once, and an empty message ends only its own. A reset for each of them would be a millisecond that all hosts wait.
+"""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from broker.client.client import BrokerClient
+from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
+from broker.wire.delivery import Delivery, parse
+from broker.wire.streams import STREAM, consumer_config
+from broker.wire.subjects import consumer_name
+from receiver.consume import background
+from receiver.consume.assignment import LARGEST_PULL, Assignment
+
+__all__ = ["Chunk", "Reading"]
+
+_LEAST = (
+    LARGEST_PULL // 2 + 65_536
+)  # bytes; less is asked for only where many partitions share the memory
+_PULL_MESSAGES = 8192  # the bundled broker refuses more than 10,000
+_APART = 64  # pulls of one message each that wait at the broker at once, at most; it takes 512
+_MOST_ASKED = 4096  # pulls; the server remembers each (1 KB) for a minute, or as long as its answers are heard
+_PATIENCE = 30.0  # seconds without a message; those of a pull are there already, or it ends at once
+_PATIENCE_AMONG = 5.0  # the same where the leader may have died and others elect a new one
+_BEAT = 1.5  # seconds between the signs of life that are asked for then
+_LONGEST = 600.0  # seconds for a pull to end
+_NO_CONSUMER = 10014
+_NOTHING_THERE = ("404", "408")
+_TOO_LARGE = "Exceeds MaxBytes"
+_COMPLETED = "Batch Completed"
+_ALIVE = "100"
+_LARGEST = 3 * LARGEST_PULL  # for a single message, of a broker that takes larger ones than ours
+_NANOSECONDS = 1_000_000_000
+_LEFT = "408 left"  # the broker's own word for a pull whose time is up, and ours for one that is given up
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The messages of one pull, in stream order, none missing between them; `last` is the delivery of the last one."""
+
+    messages: tuple[tuple[Delivery, Arrived], ...]
+    size: int
+
+    @property
+    def last(self) -> Delivery:
+        """The delivery of the last message; there is always one."""
+        return self.messages[-1][0]
+
+    def beginning(self, count: int) -> "Chunk":
+        """Return the first `count` of its messages."""
+        messages = self.messages[:count]
+        return Chunk(messages, _size_of(messages))
+
+    def behind(self, count: int) -> "Chunk | None":
+        """Return what is behind the first `count` of its messages, None where that is nothing."""
+        messages = self.messages[count:]
+        return Chunk(messages, _size_of(messages)) if messages else None
+
+
+class Reading:
+    """What a partition has from `first` on, for one stay. While a chunk is being written the next one is fetched."""
+
+    def __init__(
+        self, connection: Connection, assignment: Assignment, first: int, most: int = 0
+    ) -> None:
+        """Ask nothing yet; with `most` there is one batch, of so many messages."""
+        self._limit = assignment.limit
+        self._most = most
+        self._source = _Source(connection, assignment, first)
+        self._ahead: Future[Chunk | None] | None = None
+        self._left_over: Chunk | None = None
+        self._size = 0
+
+    def batch(self, wait: float = 0.0) -> Iterator[Chunk]:
+        """Yield a batch: what is there, about its limit of bytes; wait at most `wait` seconds for its first message.
+
+        What was put back ends it, and comes first in the next one. When there is more, its first pull is under way as soon
+        as the last chunk of this batch is out. Raises `ConnectionLost`, `Rejected` or TimeoutError; the consumer then stands nobody knows where, and the next stay puts
+        it back.
+        """
+        self._size = 0
+        while (chunk := self._next(wait)) is not None:
+            if self._most:
+                chunk = chunk.beginning(self._most)
+            self._size += chunk.size
+            is_full = self._most > 0 or self._size >= self._limit
+            if chunk.last.pending and not self._most and not self._ahead:
+                self._size = 0 if is_full else self._size
+                self._ahead = self._pull()
+            proof = background.submit(self._source.prove())  # while the chunk is being written
+            yield chunk
+            proof.result(2 * _PATIENCE)
+            if is_full or self._left_over or not chunk.last.pending:
+                return
+
+    def put_back(self, chunk: Chunk) -> None:
+        """Take back the end of the chunk that was yielded last: this batch has no room for it."""
+        self._left_over = chunk
+
+    def _next(self, wait: float) -> Chunk | None:
+        if chunk := self._left_over:
+            self._left_over = None
+            return chunk
+        self._ahead = self._ahead or self._pull(wait)
+        chunk = self._ahead.result(2 * _LONGEST + wait)
+        self._ahead = None
+        return chunk
+
+    def _pull(self, wait: float = 0.0) -> "Future[Chunk | None]":
+        return background.submit(self._source.pull(self._limit - self._size, wait))
+
+    @property
+    def is_wanted_elsewhere(self) -> bool:
+        """Whether the driver has asked for the end of the stay."""
+        return self._source.left.is_set()
+
+    def rest(self, seconds: float) -> None:
+        """Sleep, or return as soon as the driver asks for the end of the stay."""
+        if seconds > 0:
+            self._source.left.wait(seconds)
+
+    def __enter__(self) -> "Reading":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._ahead:
+            self._ahead.cancel()
+        background.submit(self._source.close())
+
+
+class _Source:
+    """The pulls of a stay. Lives on the loop; every pull has an inbox of its own, so that late deliveries are not mixed in."""
+
+    def __init__(self, connection: Connection, assignment: Assignment, first: int) -> None:
+        self._connection = connection
+        self._assignment = assignment
+        self._consumer = consumer_name(assignment.partition)
+        self._pulls = self._beats = self._asked = 0
+        self._inbox = ""
+        self._number = 1
+        self._sequence = first  # of the first message that is still to come
+        self._batch = _PULL_MESSAGES
+        self._due = 0  # answers that are still to come
+        self._is_apart = self._has_empty = False  # of the last pull
+        self._taken: list[tuple[Delivery, Arrived]] = []
+        self._ended: asyncio.Future[str] | None = None
+        self._lines: Any = None
+        self._word_to_leave: Any = None
+        self._client: BrokerClient | None = None
+        self.left = threading.Event()
+
+    async def _open(self) -> None:
+        async with asyncio.timeout(_PATIENCE):
+            self._client = await self._connection.client()
+        await self._listen()
+        if self._assignment.leave:
+            self._word_to_leave = await self._connection.tap(self._assignment.leave, self._leave)
+        await self._position()
+
+    async def _listen(self) -> None:
+        self._inbox, self._asked = self._connection.new_inbox(), 0
+        self._lines = await self._connection.tap(f"{self._inbox}.*", self._take)
+
+    async def pull(self, most: int, wait: float) -> Chunk | None:
+        """Pull about `most` bytes at most; None when nothing has come for `wait` seconds, or we are to leave.
+
+        Raises `ConnectionLost` for deliveries that are not the next ones.
+        """
+        taken = await self._first_pull(most, wait)
+        size, enough = _size_of(taken), min(most, self._assignment.pull // 2)
+        # pulls that are small still: each for itself would be written and proved
+        while taken and taken[-1][0].pending and self._batch < _PULL_MESSAGES and size < enough:
+            if len(taken) >= _PULL_MESSAGES or not (more := await self._pull(most - size, 0)):
+                break
+            taken += more
+            size += _size_of(more)
+        return Chunk(tuple(taken), size) if taken else None
+
+    async def _first_pull(self, most: int, wait: float) -> list[tuple[Delivery, Arrived]]:
+        if self._lines is not None:
+            self._check_client()
+            return await self._pull(most, wait)
+        await self._open()
+        try:
+            return await self._pull(most, wait)
+        except _Doubt:  # somebody else uses the consumer
+            await self._reset()
+            return await self._pull(most, wait)
+
+    def _check_client(self) -> None:
+        """Raise `ConnectionLost` when the client was lost, and our subscriptions with it.
+
+        Another one is not waited for here: a stay is as well over, and whoever is told to stop need not wait for it.
+        """
+        if self._client is None or not self._connection.is_on(self._client):
+            raise ConnectionLost("the connection was lost")
+
+    async def _position(self) -> None:
+        """Have the consumer stand at what is wanted. Its own delivery numbers prove nothing: each reset begins them anew."""
+        try:
+            delivered = await self._delivered()
+        except Rejected as error:
+            if error.error != _NO_CONSUMER:
+                raise
+            config = consumer_config(self._assignment.partition)
+            await self._connection.api(
+                f"CONSUMER.CREATE.{STREAM}.{self._consumer}.{config['filter_subject']}",
+                {"stream_name": STREAM, "config": config},
+            )
+            delivered = await self._delivered()
+        if int(delivered["stream_seq"]) == self._sequence - 1:
+            self._number = int(delivered["consumer_seq"]) + 1
+        else:
+            await self._reset()
+
+    async def prove(self) -> None:
+        """Raise `ConnectionLost` or `Rejected` unless the consumer is as we made it: else something may have been left out."""
+        self._check_client()
+        await self._delivered()
+
+    async def _delivered(self) -> dict[str, Any]:
+        info = await self._connection.api(f"CONSUMER.INFO.{STREAM}.{self._consumer}")
+        wanted, config = consumer_config(self._assignment.partition), info["config"]
+        changed = [key for key, value in wanted.items() if config.get(key) != value]
+        if changed or config.get("headers_only"):
+            raise ConnectionLost(
+                f"consumer {self._consumer} was changed ({', '.join(changed) or 'headers_only'}) and might leave lines "
+                "out; delete it, it is made again"
+            )
+        if info.get("paused"):
+            raise ConnectionLost(
+                f"consumer {self._consumer} is paused: `nats consumer resume {STREAM} {self._consumer}`, or delete it"
+            )
+        return dict(info["delivered"])
+
+    async def _reset(self) -> None:
+        # a reset of a consumer that is not there is never answered (2.15.1)
+        await self._connection.api(
+            f"CONSUMER.RESET.{STREAM}.{self._consumer}", {"seq": self._sequence}
+        )
+        self._number = 1
+
+    async def _pull(self, most: int, wait: float) -> list[tuple[Delivery, Arrived]]:
+        """Pull once. A pull that may wait ends with what is there as soon as something is (2.15.1)."""
+        if self.left.is_set():
+            return []
+        size = min(max(most, _LEAST), self._assignment.pull)
+        if self._has_empty:
+            count = 1 if wait > 0 else max(1, _APART * size // LARGEST_PULL)  # of 256 KiB each
+            status = await self._ask_apart(count, size, wait)
+        else:
+            status = await self._ask(self._batch, size, wait)
+        if not self._taken and _TOO_LARGE in status:
+            # a message larger than what is asked for would never come: ask for it alone
+            status = await self._ask_apart(1, _LARGEST, 0)
+        if not self._taken:
+            if not status.startswith(_NOTHING_THERE):
+                raise ConnectionLost(f"the broker ended a pull with {status}")
+            return []
+        taken = self._checked()
+        if self._has_empty and not self._is_apart:
+            await self._go_on_behind_the_cut()
+        self._batch = min(_APART if self._has_empty else 2 * self._batch, _PULL_MESSAGES)
+        return taken
+
+    async def _ask(self, batch: int, size: int, wait: float) -> str:
+        """Have `batch` messages of `size` bytes delivered at most; return the status that ends the deliveries."""
+        self._is_apart, self._due = False, 1
+        return await self._answer(self._request(batch, size, wait), wait)
+
+    async def _ask_apart(self, count: int, size: int, wait: float) -> str:
+        """Have `count` messages of `size` bytes in all delivered at most, each by a pull of its own; return the last status."""
+        if self._asked > _MOST_ASKED:
+            await self._listen_anew()
+        self._is_apart, self._due = True, count
+        return await self._answer(self._request(1, size // count, wait), wait)
+
+    def _request(self, batch: int, size: int, wait: float) -> bytes:
+        request: dict[str, int | bool] = {"batch": batch, "max_bytes": size, "no_wait": True}
+        if wait > 0:
+            request["expires"] = int(wait * _NANOSECONDS)
+        if self._has_beats(wait):
+            request["idle_heartbeat"] = int(_BEAT * _NANOSECONDS)
+        return json.dumps(request).encode()
+
+    async def _answer(self, request: bytes, wait: float) -> str:
+        self._pulls += 1
+        self._asked += self._due
+        self._taken, self._has_empty = [], False
+        self._ended = asyncio.get_running_loop().create_future()
+        call = self._connection.api_now(f"CONSUMER.MSG.NEXT.{STREAM}.{self._consumer}")
+        for _ in range(self._due):
+            await self._connection.publish(call, request, reply=f"{self._inbox}.{self._pulls}")
+        return await self._connection.guard(self._end_of(self._ended, wait), _LONGEST + wait)
+
+    async def _go_on_behind_the_cut(self) -> None:
+        await self._listen_anew()
+        await self._reset()
+
+    async def _listen_anew(self) -> None:
+        await self._connection.guard(self._lines.unsubscribe(), _PATIENCE)
+        await self._listen()
+
+    async def _end_of(self, ended: "asyncio.Future[str]", wait: float) -> str:
+        """Return the status that ends a pull, however slow the line is, as long as something comes."""
+        came, patience = -1, self._patience(wait)
+        while not ended.done():
+            if len(self._taken) + self._beats == came:
+                raise ConnectionLost(f"nothing came for {patience:g} s")
+            came = len(self._taken) + self._beats
+            await asyncio.wait({ended}, timeout=patience)
+        return ended.result()
+
+    def _has_beats(self, wait: float) -> bool:
+        # the broker takes none that are longer than half of the time
+        return self._connection.has_choice and wait >= 2 * _BEAT
+
+    def _patience(self, wait: float) -> float:
+        if self._has_beats(wait):
+            return 2 * _BEAT
+        return wait + (_PATIENCE_AMONG if self._connection.has_choice else _PATIENCE)
+
+    def _checked(self) -> list[tuple[Delivery, Arrived]]:
+        number, sequence = self._number, self._sequence
+        for delivery, _ in self._taken:
+            if delivery.number != number or delivery.sequence < sequence or delivery.attempt != 1:
+                raise _Doubt(f"delivery {delivery} where number {number} was due")
+            number, sequence = delivery.number + 1, delivery.sequence + 1
+        self._number, self._sequence = number, sequence
+        return self._taken
+
+    def _take(self, message: Arrived) -> None:
+        if self._ended is None or self._ended.done():
+            return
+        if message.subject.startswith("logs."):
+            delivery = parse(message.reply)
+            if delivery is not None:
+                self._taken.append((delivery, message))
+                is_empty = not message.head and not message.data
+                self._has_empty |= is_empty
+                if is_empty or self._is_apart:
+                    self._count("")
+        elif message.subject == f"{self._inbox}.{self._pulls}":
+            headers = message.headers or {}
+            if headers.get("Status") == _ALIVE:
+                self._beats += 1
+                return
+            status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
+            if not (self._is_apart and _COMPLETED in status):  # behind the one message of its pull
+                self._count(status)
+
+    def _count(self, status: str) -> None:
+        self._due -= 1
+        if self._ended and not self._due:
+            self._ended.set_result(status)
+
+    def _leave(self, message: Arrived) -> None:
+        # a pull that waits is given up; should the broker answer it all the same, the next stay finds the consumer elsewhere
+        self.left.set()
+        if self._ended and not self._ended.done() and not self._taken:
+            self._ended.set_result(_LEFT)
+
+    async def close(self) -> None:
+        for subscription in (self._lines, self._word_to_leave):
+            if subscription is not None:
+                await self._connection.guard(subscription.unsubscribe(), 5)
+
+
+def _size_of(taken: Sequence[tuple[Delivery, Arrived]]) -> int:
+    # as the broker counts: many small messages, or large headers, fill a batch, too
+    return sum(sum(map(len, message)) for _, message in taken)
+
+
+class _Doubt(ConnectionLost):
+    """The consumer does not stand where it was left."""

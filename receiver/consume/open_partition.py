@@ -1,0 +1,156 @@
+"""A partition that a task has the lock of: its store, its names, and what a batch of it is written with."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import TracebackType
+
+from receiver.consume.assignment import Assignment, Destination
+from receiver.storage import gaps
+from receiver.storage.calendar import Calendar
+from receiver.storage.files import Output
+from receiver.storage.folders import Folders
+from receiver.storage.layout import Days, Layout
+from receiver.storage.names import Names
+from receiver.storage.position import Batch, Position, first_undone
+from receiver.storage.recovery import recover
+from receiver.storage.site import Site
+from receiver.storage.spans import Spans
+from receiver.storage.store import UNKNOWN, Store
+from receiver.zones import named_zone
+
+__all__ = ["OpenPartition", "Writing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """What a batch writes with, behind the batch that was stored last."""
+
+    output: Output
+    spans: Spans
+    last: Batch
+
+    def stored(self, assignment: Assignment, until: int) -> Batch:
+        """Return the batch as it is stored when all before `until` is written."""
+        epoch, number = assignment.epoch, self.last.number + 1
+        return replace(self.last, number=number, epoch=epoch, first=assignment.first, until=until)
+
+
+class OpenPartition:
+    """The store and the folders of a partition, held against each other; to be closed."""
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        destination: Destination,
+        position: Position,
+        passed: int,
+        lines: int,
+    ) -> None:
+        """Open the store, and make it where nothing was received yet; raises OSError, `Damaged`.
+
+        `passed` is the moment before which no line comes, `lines` is how many were received anywhere.
+        """
+        self.site = Site(
+            destination.output,
+            destination.state,
+            assignment.partition,
+            destination.path_template,
+            destination.partitions,
+        )
+        self._destination = destination
+        self._position = position
+        self.zone = named_zone(destination.time_zone)
+        self.layout = Layout(destination.path_template)
+        self.days = Days(self.zone, passed)
+        self.calendar = Calendar(destination.rotate_every, self.zone)
+        self.store = self._opened(lines)
+        self._folders = Folders(destination.output)
+        self.names = Names(
+            self.store,
+            self.layout,
+            self.days,
+            assignment.partition,
+            lambda path: self._folders.find(path) is not None,
+            self.site.is_home_of,
+        )
+        self.spans = Spans(self.store)
+
+    def _opened(self, lines: int) -> Store:
+        begun = self.site.last_batch(lines)
+        store = Store(self.site.path, make=begun is None)
+        try:
+            if begun is None:
+                where, output = self._position, self._destination.output.stat().st_ino
+                place = (where.epoch, where.next, where.next, where.stream, where.created)
+                store.begin(Batch(0, *place, store.inode(), output))
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def first_undone(self) -> int:
+        """Return the number of the first batch that is to be taken back; raises `Damaged`."""
+        return first_undone(self._last(), self._position, self.site.partition)
+
+    @property
+    def has_stored(self) -> bool:
+        """Whether the batch that was stored last is to be taken back, for all that is known here."""
+        return self.first_undone() <= self._last().number
+
+    def _last(self) -> Batch:
+        batch = self.store.batch()
+        assert batch is not None, "it was begun when it was opened"
+        return batch
+
+    def recover(self) -> list[str]:
+        """Make the files what the offset says they are; return what is to be told. Raises OSError, `Damaged`."""
+        self._folders.look_again()
+        return recover(self.store, self._folders, self.first_undone(), self._position)
+
+    def recover_anew(self, reached: int) -> None:
+        """Take a batch back that has failed, when all before `reached` was committed: by what is on disk of the store."""
+        self._position = replace(self._position, next=reached, committed_in=None, moves=())
+        self.store.close()
+        self.store = Store(self.site.path)
+        self.recover()
+
+    def tell_gaps(self) -> None:
+        """Tell of gaps that are committed; raises OSError."""
+        gaps.tell(self.store, self._destination.output, self.site.partition)
+
+    def unfinished(self) -> dict[str, tuple[str, str]]:
+        """Return whose line is not finished at the end of live files: host and id of the source file."""
+        rows = self.store.rows("SELECT path, host, unfinished FROM files WHERE unfinished NOT NULL")
+        return {str(path): (str(host), str(file)) for path, host, file in rows if file != UNKNOWN}
+
+    @contextmanager
+    def writing(self) -> Iterator[Writing]:
+        """Open the output folder for a batch; raises OSError."""
+        self._folders.look_again()
+        destination = self._destination
+        with Output(
+            destination.output,
+            self.store,
+            self.names,
+            destination.rotate_size,
+            self.calendar,
+            destination.permissions,
+        ) as output:
+            yield Writing(output, self.spans, self._last())
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._folders.close()
+        self.store.close()
+
+    def __enter__(self) -> "OpenPartition":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,305 @@
+"""One partition's loop: wait for something, have a task stay there until it falls silent, tell what it did, and again."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from math import inf
+from typing import Any
+
+from broker.app.exits import ConfigurationError, FencedError, OperatorError
+from broker.app.faults import fault
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.subjects import consumer_name
+from receiver.consume.assignment import Assignment, Stay, Turn
+from receiver.consume.ledger import Ledger, TakenOver
+from receiver.consume.offsets import StreamMismatch, StreamRestored
+from receiver.consume.outcome import Blocked, Cause, Ending, Report, Superseded
+from receiver.consume.wake import Wake
+from receiver.driver.account import Account
+from receiver.driver.jobs import Jobs
+from receiver.driver.pace import Pace
+from receiver.driver.patience import pause, unless
+from receiver.driver.turns import Turns
+from receiver.storage.calendar import Calendar
+
+__all__ = ["Follower", "Pace"]
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between attempts of a blocked partition
+_ELECTION = 20  # attempts after short pauses while a broker of several servers may elect a leader
+_CHECK = 5.0  # seconds between looks at the stream while lines come
+_ONCE_ATTEMPTS = 3  # blocked attempts after which --once gives up
+
+_LOOK_AROUND = 10.0  # seconds between looks for a successor while nothing comes
+_RELEASE_PATIENCE = 1.0  # seconds
+_VAIN = 2  # stays without a line although the bell had rung; one may be since a line has expired
+_INSIST = 0.5  # seconds between words to a task that is to leave: it may not hear yet
+
+_LEAVE = "logship.leave"  # the subjects on which tasks are asked to leave
+
+logger = logging.getLogger(__name__)
+
+
+class Follower:
+    """Follows one partition until it is told to stop, or, with `once`, until nothing is left."""
+
+    def __init__(
+        self,
+        partition: int,
+        connection: Connection,
+        jobs: Jobs,
+        ledger: Ledger,
+        wake: Wake,
+        pace: Pace,
+        account: Account,
+        clock: Callable[[], datetime],
+        closed: Callable[[tuple[str, ...]], None],
+        turns: Turns | None = None,
+    ) -> None:
+        """Take the parts; `closed` is told which segments a committed batch has closed."""
+        self._partition = partition
+        self._connection = connection
+        self._jobs = jobs
+        self._ledger = ledger
+        self._wake = wake
+        self.pace = pace
+        self._account = account
+        self._clock = clock
+        self._closed = closed
+        self._turns = turns or Turns(Calendar(timedelta()), lambda: 0)
+        self._is_silent = False
+        self._checked: float | None = None
+        self._goes_on = self._has_rung = False
+        self._vain = 0
+        self._fell_silent = -inf
+        self._attempts = 0
+
+    async def run(self, stop: asyncio.Event, revision: int | None = None) -> None:
+        """Claim the partition and follow it; raises OperatorError for what only a person can mend.
+
+        Raises `TakenOver` when another receiver has claimed it, `FencedError` when a person has moved its offset.
+        With a `revision` return at once if the offset is no longer at that: somebody else has claimed it.
+        """
+        if not await self._patiently(partial(self._claim, revision), stop):
+            return
+        while await self._patiently(partial(self._something, stop), stop) and not stop.is_set():
+            self._goes_on = await self._stay(stop)
+        await self._release()
+
+    async def _release(self) -> None:
+        """Give the partition back, so that a standby need not wait for our silence; a broker that is away is no error."""
+        with suppress(ConnectionLost, Rejected, ConfigurationError, TimeoutError):
+            async with asyncio.timeout(_RELEASE_PATIENCE):
+                await self._ledger.release()
+
+    async def _claim(self, revision: int | None) -> bool:
+        offset = await self._ledger.claim(self._clock(), revision)
+        if offset is None:
+            return False
+        self._wake.epoch = offset.epoch
+        self._goes_on = self._ledger.is_unsettled  # so that a task settles it, though nothing comes
+        self._account.claimed(offset)
+        await self._count()
+        return True
+
+    async def _count(self) -> None:
+        with suppress(ConnectionLost, Rejected):  # that's fine: it is only told
+            self._account.waiting(await self._wake.pending(self._next))
+
+    async def _something(self, stop: asyncio.Event) -> bool:
+        """Return True when there is something to receive; False when there is not and waiting is not wanted."""
+        while not stop.is_set():
+            try:
+                await self._check()
+                self._has_rung = not self._goes_on
+                if self._goes_on:
+                    return True
+                if self.pace.once:
+                    return not await self._wake.is_none_left(self._next)
+                await self._while_ours(self._until_it_rings(self._next))
+            except StreamRestored as error:
+                await self._ledger.confirm()
+                logger.warning("%s; going on behind the lines that the files have", error)
+                await self._claim(None)
+            except StreamMismatch as error:
+                if self.pace.once:
+                    raise
+                self._checked = None
+                await self._wait_blocked(Blocked(self._partition, Cause.STATE, str(error)), stop)
+            else:
+                return True
+        return False
+
+    async def _while_ours(self, call: Coroutine[Any, Any, None]) -> None:
+        """Wait for `call`; raises `FencedError` as soon as a look shows that somebody else owns the partition.
+
+        Raises `StreamMismatch` as soon as one shows that the broker was set back: what is waited for may be there already.
+        """
+        waiting = asyncio.ensure_future(call)
+        try:
+            while not (await asyncio.wait({waiting}, timeout=_LOOK_AROUND))[0]:
+                await self._ledger.look_around()
+            await waiting
+        finally:
+            waiting.cancel()
+
+    async def _check(self, *, is_silent: bool = False) -> None:
+        """Look now and then whether the stream still is the one that the offset belongs to."""
+        now = asyncio.get_running_loop().time()
+        if self._checked is None or now - self._checked >= _CHECK:
+            await self._ledger.check(is_silent=is_silent)
+            self._checked = now
+
+    async def _until_it_rings(self, sequence: int) -> None:
+        """Return when there is something to receive, or files are to be turned meanwhile."""
+        while True:
+            try:
+                async with asyncio.timeout(self._turns.left()):
+                    await unless(self._turns.asked, self._wake.wait(sequence))
+            except TimeoutError:
+                self._is_silent = True
+                await self._check(is_silent=True)
+                if self._turns.is_due:
+                    return
+            else:
+                self._is_silent = False
+                return
+
+    async def _patiently(self, ask: Callable[[], Awaitable[bool]], stop: asyncio.Event) -> bool:
+        """Ask the broker until it answers; False when told to stop meanwhile."""
+        refusals = 0
+        while not stop.is_set():
+            try:
+                return bool(await unless(stop, ask()))
+            except ConnectionLost:
+                await pause(stop, _FIRST_PAUSE)
+            except Rejected as error:
+                refusals += 1
+                words = f"partition {self._partition}: the broker refuses: {error}; run `logbroker apply`"
+                if self.pace.once and refusals >= _ONCE_ATTEMPTS:
+                    raise OperatorError(words) from None
+                if refusals == 1:
+                    logger.warning("%s; waiting", words)
+                await pause(stop, _FIRST_PAUSE)
+        return False
+
+    async def _stay(self, stop: asyncio.Event) -> bool:
+        """Have a task stay at the partition; True when there may be more for the next one."""
+        turn = self._turns.take(is_silent=self._is_silent)
+        report = await self._report(turn, stop)
+        fault("heard")
+        self._ledger.follow(report.done)
+        report = self._judged(report, turn)
+        if (
+            report.batches
+            or report.done.notices
+            or not isinstance(report.ended, Blocked | Superseded)
+        ):
+            self._attempts = 0
+            self._account.stayed(report)
+            self._closed(report.done.closed)
+        match report.ended:
+            case Ending.SILENCE:
+                self._fell_silent = asyncio.get_running_loop().time()
+                return False
+            case Ending.TIME | Ending.ASKED:
+                return True
+            case Blocked() as blocked:
+                self._turns.again(turn)
+                await self._wait_blocked(blocked, stop)
+                return False
+            case Superseded(_, detail, ""):
+                raise FencedError(f"partition {self._partition}: {detail}")
+            case Superseded(_, _, successor):
+                raise TakenOver(self._partition, successor)
+
+    def _judged(self, report: Report, turn: Turn) -> Report:
+        """Return the report; blocked when the bell goes on ringing and tasks find nothing: never a tight loop of jobs."""
+        is_vain = self._has_rung and not report.batches and turn is Turn.NONE
+        self._vain = self._vain + 1 if is_vain and report.ended is Ending.SILENCE else 0
+        if self._vain <= _VAIN:
+            return report
+        words = (
+            f"there are lines from sequence {self._next} on, but consumer {consumer_name(self._partition)} delivers "
+            "none; delete it, it is made again"
+        )
+        return replace(report, ended=Blocked(self._partition, Cause.BROKER, words))
+
+    async def _report(self, turn: Turn, stop: asyncio.Event) -> Report:
+        leave, subject = asyncio.Event(), f"{_LEAVE}.{self._connection.private()}"
+        stay = asyncio.ensure_future(self._jobs.submit(self._assignment(turn, subject), leave))
+        usher = asyncio.ensure_future(self._usher(subject, stop, leave))
+        try:
+            while not (await asyncio.wait({stay}, timeout=self.pace.overdue))[0]:
+                self._account.overdue(self.pace.overdue)
+            return await stay
+        finally:
+            usher.cancel()
+            stay.cancel()
+
+    async def _usher(self, subject: str, stop: asyncio.Event, leave: asyncio.Event) -> None:
+        """Ask a task to leave when we are to stop, files to be turned or others to have its slot, until it is gone."""
+        await unless(stop, unless(self._turns.asked, leave.wait()))
+        while True:
+            with suppress(ConnectionLost):
+                await self._connection.publish(subject)
+            await asyncio.sleep(_INSIST)
+
+    @property
+    def _next(self) -> int:
+        offset = self._ledger.offset
+        assert offset is not None, "claimed before anything is assigned"
+        return offset.next
+
+    def _assignment(self, turn: Turn, leave: str) -> Assignment:
+        offset, pace = self._ledger.offset, self.pace
+        assert offset is not None, "claimed before anything is assigned"
+        return Assignment(
+            self._partition,
+            offset.next,
+            offset.epoch,
+            pace.limit,
+            turn,
+            pace.pull,
+            self._how_long(),
+            leave,
+        )
+
+    def _how_long(self) -> Stay:
+        stay = self.pace.stay
+        if self._attempts:
+            return stay.short()
+        now = asyncio.get_running_loop().time()
+        is_trickle = now - self._fell_silent < stay.longest and not self.pace.once
+        return stay.patient() if is_trickle else stay
+
+    async def _wait_blocked(self, blocked: Blocked, stop: asyncio.Event) -> None:
+        self._attempts += 1
+        detail = f"{blocked.cause.value}: {blocked.detail}"
+        elects = blocked.cause is Cause.BROKER and self._connection.has_choice
+        most = _ELECTION if elects else _ONCE_ATTEMPTS
+        if self.pace.once and (blocked.cause is Cause.STATE or self._attempts >= most):
+            raise OperatorError(f"partition {self._partition} is blocked, {detail}")
+        if blocked.cause is not Cause.BROKER:
+            await unless(stop, self._confirm())
+        self._account.blocked(blocked)
+        if not elects:
+            await unless(stop, self._count())
+        is_brisk = elects and self._attempts <= _ELECTION
+        await pause(stop, _blocked_pause(1 if is_brisk else self._attempts))
+
+    async def _confirm(self) -> None:
+        """Raise `FencedError` when somebody else owns the partition; a task that came to nothing need not have asked.
+
+        Whoever has taken it over may hold its lock nearly all the time, or have mended by hand what blocks us.
+        """
+        with suppress(ConnectionLost, Rejected):  # asked again before the next attempt
+            await self._ledger.confirm()
+
+
+def _blocked_pause(attempts: int) -> float:
+    """Return the seconds to wait after so many blocked attempts; it may be days of them."""
+    return float(min(_FIRST_PAUSE * 2 ** min(attempts - 1, 10), _LONGEST_PAUSE))

@@ -1,1 +1,0 @@
-"""What tasks read from the broker, over connections that stay open in reused workers. Writes nothing."""

@@ -1,0 +1,101 @@
+"""What `logreceiver replay` can be told beyond what a receiver can: which lines, how fast, and in what form."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
+from pydantic_settings import SettingsConfigDict
+
+from broker.app.configuration import Many
+from broker.app.durations import Duration
+from broker.client.access_settings import ACCESS
+from receiver.replay.pace import read_speed
+from receiver.settings import ReceiverSettings, split_partitions
+from receiver.spark_settings import SPARK
+
+__all__ = ["REPLAY_FIELDS", "ReplaySettings"]
+
+REPLAY_FIELDS = (
+    ACCESS
+    | SPARK
+    | {
+        *("since", "until", "host", "file", "partition", "speed", "format", "prefix", "output"),
+        *("rotate_size", "rotate_every", "time_zone", "compress", "path_template"),
+        *("server", "log_level", "log_format"),
+    }
+)
+
+
+def _checked_speed(text: str) -> str:
+    read_speed(text)
+    return text
+
+
+class ReplaySettings(ReceiverSettings):
+    """The settings of logreceiver replay."""
+
+    model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
+
+    since: str = Field(
+        description=(
+            "Where to begin: a time such as 2026-11-20T10:00 (of --time-zone, or with a zone of its own), today, "
+            "yesterday, a time back from now such as 2h or 1d, earliest, or a sequence such as seq:12345."
+        ),
+        json_schema_extra={"metavar": "PLACE"},
+    )
+    until: str = Field(
+        "now",
+        description="Where to end, in the same words; that line itself is left out.",
+        json_schema_extra={"metavar": "PLACE"},
+    )
+    host: Many = Field(
+        (),
+        description="Only hosts that match; may be given several times.",
+        json_schema_extra={"metavar": "GLOB"},
+    )
+    file: Many = Field(
+        (),
+        description=(
+            "Only lines of source files that match: their path, or their name when there is no slash in the glob; "
+            "may be given several times."
+        ),
+        json_schema_extra={"metavar": "GLOB"},
+    )
+    partition: Annotated[tuple[str, ...], BeforeValidator(split_partitions)] = Field(
+        ("all",),
+        description="Only these partitions; may be given several times, or as 0,3,5.",
+        json_schema_extra={"metavar": "N"},
+    )
+    speed: Annotated[str, AfterValidator(_checked_speed)] = Field(
+        "instant",
+        description="How fast: instant, original (as lines were stored), or a factor such as 10x.",
+        json_schema_extra={"metavar": "instant|original|Nx"},
+    )
+    format: Literal["lines", "parquet"] = Field(
+        "lines",
+        description="What becomes of the lines: files as they were, or a Parquet table by date and host.",
+        json_schema_extra={"metavar": "lines|parquet"},
+    )
+    prefix: bool = Field(
+        False, description="With --output -: begin every line with its host and file."
+    )
+    output: Path = Field(
+        description="Folder for the files, empty or new; - for one stream of all lines on standard output.",
+        json_schema_extra={"metavar": "DIR"},
+    )
+    rotate_size: ByteSize = Field(
+        ByteSize(0),
+        description="Size from which a file is closed and numbered; 0 for never.",
+        json_schema_extra={"metavar": "SIZE"},
+    )
+    rotate_every: Duration = Field(
+        timedelta(),
+        description="Time after which a file is closed and numbered, as for a receiver; 0 for never.",
+        json_schema_extra={"metavar": "TIME"},
+    )
+    compress: Literal["none", "zstd", "gzip"] = Field(
+        "none",
+        description="How closed files are compressed.",
+        json_schema_extra={"metavar": "zstd|gzip|none"},
+    )

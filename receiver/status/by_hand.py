@@ -1,0 +1,166 @@
+"""An offset moved by a person: what that would mean is said before, and it is done only to what was looked at."""
+
+import getpass
+import json
+import socket
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.client import bucket
+from broker.client.bucket import Conflict
+from broker.client.connection import Connection
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
+from receiver.consume import offsets
+from receiver.consume.ledger import stream_state
+from receiver.driver.presence import Life, life_of
+from receiver.status.offsets_view import waiting
+
+__all__ = ["Move", "carry_out", "propose", "sequence_of"]
+
+_AT_START, _AT_END = "earliest", "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A move of a partition's offset from the entry at `revision`, to be carried out or not."""
+
+    partition: int
+    revision: int
+    moved: Offset
+    words: str
+    """What it means, in messages."""
+    objection: str
+    """Why it should not be done now; empty if nothing speaks against it."""
+
+
+async def sequence_of(connection: Connection, to: str, now: datetime) -> int:
+    """Return the sequence that `to` names: a number, `earliest`, `latest`, or a time.
+
+    Raises ConfigurationError for what is none of these or not in the stream, `Rejected`, `ConnectionLost`.
+    """
+    stream = await stream_state(connection)
+    first, until = max(stream.first, 1), max(stream.until, 1)
+    if to == _AT_START:
+        return first
+    if to == _AT_END:
+        return until
+    if to.isascii() and to.isdigit():
+        if not 1 <= int(to) <= until:
+            raise ConfigurationError(
+                f"--to {to}: the stream holds sequences {first} to {until - 1}, so give 1 to {until}, earliest or latest"
+            )
+        return int(to)
+    return await _at(connection, _time(to, now), until)
+
+
+def _time(to: str, now: datetime) -> datetime:
+    try:
+        moment = datetime.fromisoformat(to)
+    except ValueError:
+        raise ConfigurationError(
+            f"--to {to}: give a sequence, earliest, latest, or a time such as 2026-11-20T10:00+01:00"
+        ) from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    if moment > now:
+        raise ConfigurationError(
+            f"--to {to}: that time is still to come; latest skips what is there"
+        )
+    return moment
+
+
+async def _at(connection: Connection, moment: datetime, until: int) -> int:
+    """Return the first sequence stored at a time or later."""
+    request = json.dumps({"start_time": moment.astimezone(UTC).isoformat(), "batch": 1})
+    answer = await connection.call(f"DIRECT.GET.{STREAM}", request.encode())
+    found = int((answer.headers or {}).get("Nats-Sequence", 0))  # none: nothing came since
+    return min(found, until) if found else until
+
+
+async def propose(connection: Connection, partition: int, sequence: int, now: datetime) -> Move:
+    """Return what moving a partition's offset to a sequence would mean; raises `Rejected`, `ConnectionLost`."""
+    stream = await stream_state(connection)
+    entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
+    offset = await _readable(connection, partition, entry)
+    by = f"{getpass.getuser()}@{socket.gethostname()} by hand"
+    stamp = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    is_lost = offset is not None and (entry is None or not _is_readable(entry.value))
+    # Where it stood nobody knows by now, nor who had it since: the files are accepted as they are.
+    stood = replace(offset, next=0, lineage=()) if is_lost and offset else offset
+    moved = offsets.moved(stood, stream, sequence, by, stamp)
+    return Move(
+        partition,
+        entry.revision if entry else 0,
+        moved,
+        await _meaning(connection, partition, offset, sequence, stream),
+        await _objection(connection, offset),
+    )
+
+
+async def _readable(
+    connection: Connection, partition: int, entry: bucket.Entry | None
+) -> Offset | None:
+    """Return the newest entry that can be read, also where the present one cannot or was deleted."""
+    values = [entry.value] if entry else []
+    revisions = await bucket.history(connection, OFFSETS_BUCKET, offset_key(partition))
+    for value in values + [revision.value for revision in reversed(revisions)]:
+        try:
+            return Offset.decode(value)
+        except UnreadableOffset:
+            continue
+    return None
+
+
+def _is_readable(value: bytes) -> bool:
+    try:
+        Offset.decode(value)
+    except UnreadableOffset:
+        return False
+    return True
+
+
+async def _meaning(
+    connection: Connection,
+    partition: int,
+    offset: Offset | None,
+    sequence: int,
+    stream: offsets.StreamState,
+) -> str:
+    left = await waiting(connection, partition, sequence)
+    begins = f"it goes on at sequence {sequence}, {left} messages wait from there"
+    if offset is None or offset.stream_created != stream.created:
+        return f"no offset of this stream is known; {begins}"
+    difference = left - await waiting(connection, partition, offset.next)
+    if sequence < offset.next:
+        return (
+            f"from sequence {offset.next} back to {sequence}: {difference} messages are read again; what shippers sent "
+            f"and the files have is not written again, lines of plain NATS clients are; {begins}"
+        )
+    if sequence > offset.next:
+        return f"from sequence {offset.next} on to {sequence}: {-difference} messages are SKIPPED; {begins}"
+    return f"it stays at sequence {sequence}; the files are accepted as they are; {begins}"
+
+
+async def _objection(connection: Connection, offset: Offset | None) -> str:
+    if offset is None or offset.is_moved or not offset.presence:
+        return ""
+    if await life_of(connection, offset.presence) is Life.NOBODY:
+        return ""
+    return f"receiver {offset.owner} is running there; end it first, or stop it by moving the offset with --force"
+
+
+async def carry_out(connection: Connection, move: Move) -> None:
+    """Write it; raises OperatorError when the entry has changed since, `Rejected`, `ConnectionLost`."""
+    try:
+        await bucket.write(
+            connection,
+            OFFSETS_BUCKET,
+            offset_key(move.partition),
+            move.moved.encode(),
+            move.revision,
+        )
+    except Conflict:
+        raise OperatorError(
+            f"partition {move.partition}: its offset has changed meanwhile, so a receiver is running there; look again"
+        ) from None

@@ -1,0 +1,393 @@
+"""A batch against anything that a client may send: each message is written or set aside whole, and tears no other's."""
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.client.arrived import Arrived
+from broker.wire.delivery import Delivery
+from broker.wire.message import MAX_LINES_BYTES
+from receiver.consume.assignment import Assignment, Destination
+from receiver.consume.batch import Batch
+from receiver.consume.fetch import Chunk
+from receiver.consume.outcome import Done
+from receiver.consume.spans import Kind
+from receiver.storage.store import FileRow
+from tests.receiver.partition import Partition, lines_of, message, ours
+from tests.receiver.stored import opened
+
+NOON = 1_700_000_000_000_000_000
+_NUMBERS = st.sampled_from([0, 1, 5, 7, -1, 10**19, True, 1e3, "1", None])
+_SECTIONS = st.one_of(
+    st.sampled_from([0, "x", None, []]),
+    st.fixed_dictionaries(
+        {"file": st.sampled_from(["/var/log/a", "%ff%00", "../../etc", "", 1])},
+        optional={
+            "id": st.sampled_from(["id", "", "a:b", "id 1", 7]),
+            "start": _NUMBERS,
+            "end": _NUMBERS,
+            "size": _NUMBERS,
+            "lines": _NUMBERS,
+            "identity": st.sampled_from(["1:0::0:", "1:2", "x" * 300, 1]),
+            "filtered": st.sampled_from([True, False, 1]),
+        },
+    ),
+    st.integers(0, 30).map(
+        lambda start: {
+            "file": "/var/log/a",
+            "id": "id",
+            "start": start,
+            "end": start + 5,
+            "size": 5,
+            "lines": 1,
+        }
+    ),
+)
+_SPANS = st.one_of(
+    st.text(max_size=12),
+    st.lists(_SECTIONS, max_size=3).map(json.dumps),
+    st.just("[" * 20_000),
+)
+_HEADERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "Log-Agent": st.sampled_from(["1-00000001", "1-00000001", "", "\udcff"]),
+        "Log-Spans": _SPANS,
+        "Log-Read-At": st.sampled_from(["0", "1", "7", "-1", "9" * 40, "1e3", "٣", "", "x"]),
+        "Content-Encoding": st.sampled_from(["zstd", "zstd", "gzip", "", "\udcff"]),
+    },
+)
+_FRAME = zstandard.compress(b"line\n")
+_PAYLOADS = st.one_of(
+    st.binary(max_size=20),
+    st.just(b"line\n"),
+    st.just(b"line\nmore\n"),
+    st.just(_FRAME),
+    st.integers(0, len(_FRAME)).map(lambda length: _FRAME[:length]),
+    st.just(_FRAME + b"more"),
+    st.just(zstandard.ZstdCompressor(write_content_size=False).compress(b"line\n")),
+)
+_SUBJECTS = st.sampled_from(
+    ["logs.p0.bad", "logs.p0.worse", "logs.p0.a/b", "logs.p0.\udcff", "logs.p0", "logs.px.y", "x"]
+)
+
+
+def head(headers: dict[str, str] | None) -> bytes:
+    """Return headers as they are on the wire, with any bytes in them."""
+    if headers is None:
+        return b""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return b"NATS/1.0\r\n" + lines.encode("utf-8", "surrogateescape") + b"\r\n"
+
+
+def write(
+    folder: Path,
+    messages: Sequence[tuple[str, bytes, dict[str, str] | None]],
+    chunk: int = 10_000,
+    noon: int = NOON,
+    before: Done | None = None,
+    template: str = "{host}.log",
+) -> Done:
+    """Write messages as one batch of partition 0, in chunks of so many, by day where another was written before it."""
+    template = "{date}/{host}.log" if before else template
+    destination = Destination(folder / "out", folder / "state", 0, (), path_template=template)
+    passed = before.latest if before else 0
+    delivered = [
+        (
+            Delivery(1, sequence, sequence, noon + sequence, len(messages) - sequence),
+            Arrived(subject, f"ack-{sequence}", head(headers), payload),
+        )
+        for sequence, (subject, payload, headers) in enumerate(messages, 1)
+    ]
+    with opened(destination, passed=passed) as partition, partition.writing() as writing:
+        batch = Batch(Assignment(0, 1, 1, 1, passed=passed), partition, writing)
+        for begin in range(0, len(delivered), chunk):
+            if batch.write(Chunk(tuple(delivered[begin : begin + chunk]), 1)):
+                break
+        done = batch.finish()
+        with partition.store.transaction():  # so that another one may begin at 1
+            partition.store.change("UPDATE batch SET first = 1, until = 1")
+        return done
+
+
+@settings(max_examples=80, deadline=None)
+@given(messages=st.lists(st.tuples(_SUBJECTS, _PAYLOADS, _HEADERS), min_size=1, max_size=12))
+def test_whatever_comes_is_written_or_set_aside_whole_and_tears_no_line_of_others(
+    messages: list[tuple[str, bytes, dict[str, str]]],
+) -> None:
+    sent: list[tuple[str, bytes, dict[str, Any] | None]] = []
+    for number, one in enumerate(messages):
+        sent += [one, ("logs.p0.good", b"line %d" % number, None)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        done = write(folder, sent, chunk=5)
+
+        good = b"".join(b"line %d\n" % number for number in range(len(messages)))
+        assert (folder / "out" / "good.log").read_bytes() == good
+        kept = Partition("", folder).set_aside()
+        assert len(kept) == done.quarantined
+        for about, payload in kept:
+            assert payload == sent[int(about["sequence"]) - 1][1]
+            assert about["reason"]
+        written = {path.name for path in (folder / "out").glob("*.log")}
+        assert written <= {"good.log", "bad.log", "worse.log"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"end": 4}, id="a span that is too short"),
+        pytest.param({"end": 90}, id="a span that is too long"),
+        pytest.param({"start": 2**63, "end": 2**63 + 9}, id="beyond any file"),
+        pytest.param({"start": 9, "end": 0}, id="end before start"),
+        pytest.param({"start": -9, "end": 0}, id="negative"),
+        pytest.param({"id": "x" * 50_000}, id="an id of 50 KB"),
+        pytest.param({"size": 10, "end": 10}, id="more than there is"),
+        pytest.param({"size": 8, "end": 8}, id="less than there is"),
+        pytest.param({"lines": 10}, id="more lines than bytes"),
+        pytest.param({"lines": "1"}, id="no number of lines"),
+        pytest.param({"lines": None}, id="no lines"),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_message_one_of_whose_sections_cannot_be_true_is_set_aside_whole_and_moves_nothing(
+    tmp_path: Path, change: dict[str, object], place: int
+) -> None:
+    parts = lines_of("id", 0, b"12345678\n"), lines_of("other", 7, b"87654321\n")
+    subject, payload, true = message("web01", *parts)
+    sections = json.loads(true["Log-Spans"])
+    sections[place] |= change
+    changed = {**true, "Log-Spans": json.dumps(sections)}
+
+    done = write(tmp_path, [(subject, payload, changed), (subject, payload, true)])
+
+    assert (done.quarantined, done.findings) == (1, ())
+    assert (tmp_path / "out" / "web01.log").read_bytes() == payload
+    ((about, kept),) = Partition("", tmp_path).set_aside()
+    assert (about["headers"], kept) == (changed, payload)
+
+
+@pytest.mark.parametrize(
+    ("headers", "payload"),
+    [
+        pytest.param({"Log-Read-At": ""}, b"12345678\n", id="no time"),
+        pytest.param({"Log-Agent": None}, b"12345678\n", id="no agent"),
+        pytest.param({"Log-Spans": None}, b"12345678\n", id="a claim with lines"),
+        pytest.param({"Log-Spans": "[]"}, b"12345678\n", id="no section"),
+        pytest.param({"Log-Spans": "id:0-9"}, b"12345678\n", id="no JSON"),
+    ],
+)
+def test_headers_that_cannot_be_true_are_set_aside_and_move_nothing(
+    tmp_path: Path, headers: dict[str, str | None], payload: bytes
+) -> None:
+    subject, _, true = ours("web01", "id", 0, b"12345678\n")
+    changed = {name: value for name, value in {**true, **headers}.items() if value is not None}
+
+    done = write(tmp_path, [(subject, payload, changed), (subject, b"12345678\n", true)])
+
+    assert (done.quarantined, done.findings) == (1, ())
+    assert (tmp_path / "out" / "web01.log").read_bytes() == b"12345678\n"
+
+
+def test_of_three_files_in_a_message_the_one_received_before_is_left_out(tmp_path: Path) -> None:
+    first = message("web01", lines_of("b", 0, b"b1\n"))
+    parts = lines_of("a", 0, b"a1\na2\n"), lines_of("b", 0, b"b1\n"), lines_of("c", 0, b"c1\n")
+
+    done = write(tmp_path, [first, message("web01", *parts, compressed=True)])
+
+    assert (tmp_path / "out" / "web01.log").read_bytes() == b"b1\na1\na2\nc1\n"
+    assert (done.messages, done.lines, done.size) == (2, 4, 12)
+    assert [(f.kind, f.file, f.sequence) for f in done.findings] == [(Kind.REPEAT, "/var/log/b", 2)]
+
+
+def test_a_gap_in_one_of_two_sections_is_named_by_its_file(tmp_path: Path) -> None:
+    first = message("web01", lines_of("a", 0, b"a1\n"), lines_of("b", 0, b"b1\n"))
+    second = message("web01", lines_of("a", 3, b"a2\n"), lines_of("b", 33, b"b9\n"))
+
+    done = write(tmp_path, [first, second])
+
+    assert (tmp_path / "out" / "web01.log").read_bytes() == b"a1\nb1\na2\nb9\n"
+    (gap,) = done.findings
+    assert (gap.kind, gap.file, gap.start, gap.end) == (Kind.GAP, "/var/log/b", 3, 33)
+
+
+def test_a_template_with_the_file_puts_each_section_where_its_file_is(tmp_path: Path) -> None:
+    parts = lines_of("a", 0, b"a1\n"), lines_of("b", 0, b"b1\n"), lines_of("a", 3, b"a2\n")
+
+    write(tmp_path, [message("web01", *parts)], template="{host}/{file}")
+
+    folder = tmp_path / "out" / "web01" / "var" / "log"
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        "a": b"a1\na2\n",
+        "b": b"b1\n",
+    }
+
+
+@pytest.mark.parametrize(
+    ("sections", "written"),
+    [
+        pytest.param(
+            [("a", 0, b"piece, "), ("b", 0, b"other\n"), ("a", 7, b"rest\n")],
+            b"piece, \nother\nrest\n",
+            id="another file's line between",
+        ),
+        pytest.param(
+            [("a", 0, b"piece, "), ("a", 7, b"rest\n"), ("b", 0, b"other\n")],
+            b"piece, rest\nother\n",
+            id="its rest in a section of its own",
+        ),
+        pytest.param(
+            [("a", 0, b"piece, "), ("a", 9, b"later\n"), ("a", 15, b"next\n")],
+            b"piece, \nlater\nnext\n",
+            id="a gap behind it",
+        ),
+        pytest.param(
+            [("b", 0, b"1\n"), ("a", 0, b"piece, "), ("b", 9, b"9\n"), ("a", 7, b"rest\n")],
+            b"1\npiece, \n9\nrest\n",
+            id="another file's gap between",
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_one", [True, False])
+def test_a_piece_of_a_line_is_gone_on_with_by_its_rest_alone_in_one_message_as_in_many(
+    tmp_path: Path, sections: list[tuple[str, int, bytes]], written: bytes, is_one: bool
+) -> None:
+    parts = [lines_of(*section) for section in sections]
+    sent = [message("web01", *parts)] if is_one else [message("web01", part) for part in parts]
+
+    write(tmp_path, sent)
+
+    assert (tmp_path / "out" / "web01.log").read_bytes() == written
+
+
+def test_an_unfinished_last_line_has_a_byte_more_than_its_span(tmp_path: Path) -> None:
+    done = write(tmp_path, [ours("web01", "id", 0, b"12345678\n", end=8)])
+
+    assert (done.quarantined, done.lines) == (0, 1)
+
+
+def test_a_frame_that_claims_more_than_a_message_may_hold_is_set_aside_unread(
+    tmp_path: Path,
+) -> None:
+    bomb = zstandard.compress(bytes(MAX_LINES_BYTES + 1))
+
+    done = write(tmp_path, [("logs.p0.web01", bomb, {"Content-Encoding": "zstd"})])
+
+    assert done.quarantined == 1
+    assert not (tmp_path / "out" / "web01.log").exists()
+
+
+def test_lines_of_a_pull_that_decompress_to_too_much_are_written_as_they_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("receiver.consume.batch._MOST_HELD", 50)
+    sent = [(f"logs.p0.web{n % 3}", b"line %d" % n, None) for n in range(100)]
+
+    write(tmp_path, sent)
+
+    for host in range(3):
+        lines = b"".join(b"line %d\n" % n for n in range(100) if n % 3 == host)
+        assert (tmp_path / "out" / f"web{host}.log").read_bytes() == lines
+
+
+def test_many_bad_messages_make_one_file_and_hold_up_nobody(tmp_path: Path) -> None:
+    bad = [("logs.p0.a/b", b"evil %d" % n, None) for n in range(20_000)]
+
+    done = write(tmp_path, [*bad, ("logs.p0.web01", b"one", None)])
+
+    assert (done.quarantined, done.lines) == (20_000, 1)
+    assert len(list((tmp_path / "out" / ".quarantine").iterdir())) == 1
+    kept = Partition("", tmp_path).set_aside()
+    assert [payload for _, payload in kept] == [payload for _, payload, _ in bad]
+
+
+def test_the_oldest_of_too_much_that_was_set_aside_goes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "out" / ".quarantine"
+    folder.mkdir(parents=True)
+    for number in range(100, 110):
+        (folder / f"p0-2025-{number:012d}.msg").write_bytes(b"old")
+        os.utime(folder / f"p0-2025-{number:012d}.msg", (number, number))
+    (folder / "p1-000000000001.msg").write_bytes(b"another partition's")
+    monkeypatch.setattr("receiver.storage.quarantine._MOST_FILES", 4)
+
+    write(tmp_path, [("logs.p0.a/b", b"evil", None)])
+
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *(f"p0-2025-{number:012d}.msg" for number in range(107, 110)),
+        "p0-20261120T000000Z-000000000001.msg",
+        "p1-000000000001.msg",
+    ]
+
+
+@pytest.mark.parametrize("hosts", [3, 300])
+def test_lines_of_few_and_of_many_hosts_stand_in_order_over_the_pulls_of_a_batch(
+    tmp_path: Path, hosts: int
+) -> None:
+    sent = [(f"logs.p0.web{n % hosts}", b"line %d" % n, None) for n in range(4 * hosts)]
+
+    done = write(tmp_path, sent, chunk=hosts)
+
+    assert done.lines == len(sent)
+    for host in range(hosts):
+        lines = b"".join(b"line %d\n" % n for n in range(host, len(sent), hosts))
+        assert (tmp_path / "out" / f"web{host}.log").read_bytes() == lines
+
+
+def of_many_files(name: str, files: int) -> tuple[str, bytes, dict[str, str]]:
+    """Return a message with a line of each of so many files of a host."""
+    parts = (lines_of(f"{name}-{number}", 0, b"%d\n" % number) for number in range(files))
+    return message("web01", *parts)
+
+
+@pytest.mark.parametrize(
+    ("has_too_many", "files"), [(False, 400), (True, 0)], ids=["its own", "of too many"]
+)
+def test_a_batch_ends_behind_the_message_with_which_a_host_has_a_thousand_files(
+    tmp_path: Path, has_too_many: bool, files: int
+) -> None:
+    if has_too_many:  # those below are written to one file
+        destination = Destination(tmp_path / "out", tmp_path / "state", 0, ())
+        with opened(destination) as partition, partition.store.transaction():
+            row = ("web01", "", None, None, 0, 1, 0, 0, None, None, 0)
+            made_up = (FileRow(f"x/{n}", row[0], f"/{n}", *row[1:]) for n in range(40_000))
+            partition.store.put_files(made_up)
+    of_others = [(f"logs.p0.other{n}", b"line", None) for n in range(600)]
+    sent = [*of_others, *(of_many_files(name, 400) for name in "abacd"), of_others[0]]
+
+    done = write(tmp_path, sent, template="{host}/{file}")
+
+    assert (done.messages, done.lines, done.pending) == (604, 1800, 2)
+    assert done.until == 605
+    assert done.ack == "ack-604"
+    assert len(list((tmp_path / "out" / "web01").rglob("a-*"))) == files
+
+
+def test_a_batch_takes_all_of_a_host_with_hundreds_of_files(tmp_path: Path) -> None:
+    sent = [of_many_files("app", 300), *(of_many_files(f"r{n}", 1) for n in range(300))]
+
+    done = write(tmp_path, sent, template="{host}/{file}")
+
+    assert (done.messages, done.pending) == (301, 0)
+
+
+def test_a_day_that_is_over_stays_over_for_all_batches_behind_a_clock_that_was_set_back(
+    tmp_path: Path,
+) -> None:
+    day, done = 86_400_000_000_000, Done(0, 1, 1)
+    for number, noon in enumerate([NOON, NOON - day, NOON - 2 * day, NOON + day]):
+        sent = [("logs.p0.web01", b"line %d" % number, None)]
+        done = done.then(write(tmp_path, sent, noon=noon, before=done))
+        assert done.stored_at == noon + 1
+
+    found = {path.parent.name: path.read_bytes() for path in (tmp_path / "out").rglob("*.log")}
+    assert found == {"2023-11-14": b"line 0\nline 1\nline 2\n", "2023-11-15": b"line 3\n"}

@@ -1,0 +1,199 @@
+"""Messages without payload and headers, which nats-server takes as the end of a pull that crosses accounts."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.processes import Processes
+from broker.client.connection import Connection
+from broker.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM
+from broker.wire.subjects import Subject, inbox_of
+from receiver.consume import background
+from receiver.consume.assignment import Stay
+from receiver.consume.fetch import Reading
+from receiver.consume.outcome import Done, Ending
+from receiver.consume.wake import Wake
+from receiver.source.ranges import Range
+from receiver.source.reread import read
+from shipper.publish.messages import HostMessages
+from shipper.publish.stored import Stored
+from tests import secured
+from tests.receiver.partition import Partition
+
+pytestmark = pytest.mark.nats
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[secured.Secured]:
+    folder = tmp_path_factory.mktemp("secured")
+    with Processes(folder) as processes:
+        yield secured.start_secured(
+            *(processes, folder),
+            secured.receiver("central", 0),
+            secured.receiver("everything"),
+            secured.host("web01"),
+        )
+
+
+@pytest.fixture
+def anybody(server: secured.Secured, tmp_path: Path) -> Partition:
+    """Return the partition for whoever is in the account of the stream."""
+    return Partition(server.url(), tmp_path)
+
+
+@pytest.fixture
+def first(anybody: Partition) -> int:
+    """Claim the partition, empty, and return the sequence that its next message will have."""
+    anybody.ask(lambda connection: connection.api("STREAM.PURGE.LOGS"))
+    info = anybody.ask(lambda connection: connection.api("STREAM.INFO.LOGS"))
+    sequence = int(info["state"]["last_seq"]) + 1
+    anybody.claim(sequence)
+    return sequence
+
+
+def store(partition: Partition, *payloads: bytes) -> int:
+    """Publish these to the partition and return the sequence of the last one."""
+
+    async def publish(connection: Connection) -> int:
+        for payload in payloads[:-1]:
+            await connection.publish("logs.p0.web01", payload)
+        return int((await connection.ask("logs.p0.web01", payloads[-1], patience=60))["seq"])
+
+    return partition.ask(publish)
+
+
+@pytest.mark.parametrize(
+    "payloads",
+    [
+        [b""],
+        [b"1\n", b"", b"2\n"],
+        [b"", b"1\n"],
+        [b"1\n", b""],
+        [b"1\n", *[b""] * 300, b"2\n", b"", b"", b"3\n", b"4\n", b"5\n", b"", b"6\n"],
+        [b"%d\n" % number if number % 7 else b"" for number in range(500)],
+    ],
+    ids=["alone", "between", "first", "last", "many", "every seventh"],
+)
+@pytest.mark.parametrize("name", ["central", secured.OWN], ids=["across accounts", "one account"])
+def test_empty_messages_are_passed_over_and_all_lines_received(
+    server: secured.Secured, anybody: Partition, first: int, name: str, payloads: list[bytes]
+) -> None:
+    last = store(anybody, *payloads)
+
+    done = replace(anybody, url=server.url(name)).run(first)
+
+    assert isinstance(done, Done), done
+    assert (done.until, done.messages, done.pending) == (last + 1, len(payloads), 0)
+    assert (done.quarantined, anybody.read("web01")) == (0, b"".join(payloads))
+    assert anybody.offset().next == last + 1
+
+
+def test_the_largest_messages_come_through_among_empty_ones(
+    server: secured.Secured, anybody: Partition, first: int
+) -> None:
+    largest = b"x" * (MAX_PAYLOAD - PAYLOAD_HEADROOM - 1) + b"\n"
+    payloads = [b"1\n", b"", largest, b"", largest, largest, b"", b"2\n"]
+    store(anybody, *payloads)
+
+    replace(anybody, url=server.url("central"), limit=1_000_000).receive(first)
+
+    assert anybody.read("web01") == b"".join(payloads)
+
+
+def test_thousands_of_empty_messages_reset_the_consumer_once(
+    server: secured.Secured, anybody: Partition, first: int
+) -> None:
+    payloads = [b"%d\n" % number if number % 2 else b"" for number in range(5_000)]
+    store(anybody, *payloads)
+
+    replace(anybody, url=server.url("central")).receive(first)
+
+    assert anybody.read("web01") == b"".join(payloads)
+    info = anybody.ask(lambda connection: connection.api("CONSUMER.INFO.LOGS.receiver-p0"))
+    assert info["delivered"]["consumer_seq"] == len(payloads) - 1  # a reset begins it anew
+
+
+def test_empty_messages_among_large_ones_come_one_behind_the_other_where_memory_is_short(
+    server: secured.Secured, anybody: Partition, first: int
+) -> None:
+    payloads = [b"x" * 99_999 + b"\n" if number % 2 else b"" for number in range(100)]
+    store(anybody, *payloads)
+    assignment = replace(anybody.assignment(), pull=1024 * 1024)
+
+    with Reading(background.connection((server.url("central"),)), assignment, first) as reading:
+        found = [message.data for chunk in reading.batch() for _, message in chunk.messages]
+
+    assert found == payloads
+    info = anybody.ask(lambda connection: connection.api("CONSUMER.INFO.LOGS.receiver-p0"))
+    assert info["delivered"]["consumer_seq"] == len(payloads) - 1
+
+
+def test_a_stay_goes_on_behind_an_empty_message_that_comes_while_it_waits(
+    server: secured.Secured, anybody: Partition, first: int
+) -> None:
+    store(anybody, b"1\n")
+    come = [threading.Timer(number, store, (anybody, data)) for number, data in _LATER]
+    for timer in come:
+        timer.start()
+
+    report = replace(anybody, url=server.url("central")).stay(Stay(20.0, 4.0), first)
+
+    for timer in come:
+        timer.join()
+    assert report.ended is Ending.SILENCE
+    assert anybody.read("web01") == b"1\n2\n3\n"
+
+
+async def test_the_bell_rings_for_an_empty_message(
+    server: secured.Secured, anybody: Partition, first: int
+) -> None:
+    connection = Connection([server.url("central")], "central")
+    wake = Wake(connection, 0)
+    await asyncio.to_thread(store, anybody, b"", b"1\n", b"")
+
+    try:
+        await asyncio.wait_for(wake.wait(first), 20)
+        found = await wake.first(first)
+        assert await wake.pending(first) == 3
+    finally:
+        await wake.close()
+        await connection.close()
+
+    assert found is not None
+    assert found.sequence == first
+
+
+def test_who_reads_the_stream_again_is_not_stopped_by_empty_messages(
+    server: secured.Secured, anybody: Partition, first: int
+) -> None:
+    payloads = [b"", b"1\n", *[b""] * 40, b"2\n", b""]
+    until = store(anybody, *payloads) + 1
+    connection = background.connection((server.url("everything"),))
+
+    runs = read(connection, "LOGS", Range("logs.p0.>", first, until), fail=False)
+
+    assert [message.payload for run in runs for message in run] == payloads
+
+
+async def test_a_shipper_reads_its_messages_back_among_empty_ones(
+    server: secured.Secured, anybody: Partition, first: int
+) -> None:
+    connection = Connection([server.url("web01")], "web01", inbox_prefixes=(inbox_of("web01"),))
+    last = await asyncio.to_thread(store, anybody, b"", b"1\n", b"")
+    messages = HostMessages(connection, "web01")
+
+    try:
+        found = [message async for page in messages.since(first) for message in page]
+        newest = await messages.newest(Subject(0, "web01"))
+    finally:
+        await connection.close()
+
+    assert [message.sequence for message in found] == [first, first + 1, last]
+    assert newest == Stored(last, None, "logs.p0.web01")
+
+
+_LATER = [(0.5, b""), (1.0, b"2\n"), (1.5, b""), (2.0, b"3\n")]

@@ -1,0 +1,146 @@
+"""A partition's entry in KV as a task moves it: once per batch, whatever happens to the connection; by one writer only."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from broker.client import bucket
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.topology import Topology
+from broker.wire.offset import Offset
+from broker.wire.streams import OFFSETS_BUCKET
+from receiver.consume import entry as room
+from receiver.consume.entry import Entry, Taken, nanoseconds
+from receiver.consume.ledger import Ledger
+from receiver.consume.outcome import Done
+from tests.conftest import Server, apply_topology
+from tests.receiver.flaky import Flaky
+
+pytestmark = pytest.mark.nats
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+FIRST = Done(0, 1, 5, lines=3, size=30, stored_at=10**18)
+SECOND = Done(0, 5, 9, lines=4, size=40, stored_at=10**18)
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "_PAUSE", 0.01)
+
+
+async def stored(connection: Connection) -> Offset | None:
+    found = await bucket.read(connection, OFFSETS_BUCKET, "p0")
+    return Offset.decode(found.value) if found else None
+
+
+async def moment(connection: Connection, sequence: int) -> int:
+    """Return when a message was stored, in nanoseconds since the epoch."""
+    found = await connection.api("STREAM.MSG.GET.LOGS", {"seq": sequence})
+    return nanoseconds(found["message"]["time"])
+
+
+async def claimed(connection: Connection, owner: str = "a:1") -> Entry:
+    for _ in range(8):
+        await connection.ask("logs.p0.web01", b"x")
+    await Ledger(connection, 0, owner).claim(NOW)
+    entry = Entry(connection, 0, lambda: NOW)
+    await entry.read()
+    return entry
+
+
+@pytest.mark.parametrize("when", ["stored", "not stored"])
+@pytest.mark.parametrize("error", [ConnectionLost("cut"), Rejected(503, 10077, "no room")])
+async def test_a_move_in_doubt_is_made_once(logs_url: str, when: str, error: Exception) -> None:
+    connection = Flaky([logs_url], "tests")
+    connection.error = error
+    entry = await claimed(connection)
+
+    connection.breaks = when
+    await entry.move(FIRST)
+    await entry.move(SECOND)
+
+    offset = await stored(connection)
+    assert offset is not None
+    assert (offset.next, offset.lines, offset.size) == (9, 7, 70)
+    assert offset.last_time == "2001-09-09T01:46:40.000Z"
+    assert offset.owner == "a:1"
+    await connection.close()
+
+
+@pytest.mark.parametrize("when", [None, "not stored"])
+async def test_a_later_owner_is_found_and_its_entry_stays(logs_url: str, when: str | None) -> None:
+    connection = Flaky([logs_url], "tests")
+    entry = await claimed(connection)
+    await entry.move(replace(FIRST, stored_at=await moment(connection, FIRST.until - 1)))
+    later = await Ledger(connection, 0, "b:2").claim(NOW)
+    connection.breaks = when
+
+    with pytest.raises(Taken) as taken:
+        await entry.move(SECOND)
+
+    assert taken.value.found == later == await stored(connection)
+    await connection.close()
+
+
+async def test_of_two_attempts_of_one_task_the_later_move_fails(logs_url: str) -> None:
+    connection = Connection([logs_url], "tests")
+    zombie = await claimed(connection)
+    entry = Entry(connection, 0, lambda: NOW)
+    await entry.read()
+    await entry.move(FIRST)
+
+    with pytest.raises(Taken) as taken:
+        await zombie.move(Done(0, 1, 3, stored_at=1))
+
+    assert taken.value.found == entry.offset == await stored(connection)
+    await connection.close()
+
+
+async def test_a_deleted_entry_is_not_written_again(logs_url: str) -> None:
+    connection = Connection([logs_url], "tests")
+    entry = await claimed(connection)
+    await connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
+
+    with pytest.raises(Taken):
+        await entry.move(FIRST)
+
+    assert await stored(connection) is None
+    await connection.close()
+
+
+async def test_a_move_that_the_broker_goes_on_refusing_is_given_up(
+    logs_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_PATIENCE", 0.0)
+    connection = Flaky([logs_url], "tests")
+    entry = await claimed(connection)
+    connection.breaks, connection.error = "not stored", Rejected(503, 10077, "no room")
+
+    with pytest.raises(Rejected):
+        await entry.move(FIRST)
+
+    offset = await stored(connection)
+    assert offset is not None
+    assert offset.next == 1
+    await connection.close()
+
+
+async def test_a_move_whose_broker_has_gone_before_is_given_up_in_its_time(
+    own_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_PATIENCE", 0.3)
+    await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=1))
+    connection = Connection([own_server.url], "tests")
+    entry = await claimed(connection)
+    client = await connection.client()
+    await asyncio.to_thread(own_server.stop)
+    await client.lost
+
+    moving = asyncio.ensure_future(entry.move(FIRST))
+    await asyncio.wait({moving}, timeout=20)
+
+    assert moving.done()
+    assert isinstance(moving.exception(), TimeoutError)
+    await connection.close()

@@ -1,0 +1,156 @@
+"""Where a partition goes on from, for every state that offset and stream can be in."""
+
+import pytest
+
+from broker.wire.descent import Ancestor
+from broker.wire.offset import Beginning, Offset
+from receiver.consume.offsets import (
+    FilesMismatch,
+    StreamMismatch,
+    StreamRestored,
+    StreamState,
+    carried_over,
+    claimed,
+    elsewhere,
+    moved,
+    position_of,
+    start,
+)
+from receiver.storage.position import Batch, first_undone
+
+CREATED = "2026-11-20T00:00:00Z"
+
+
+def offset(sequence: int, created: str = CREATED) -> Offset:
+    return Offset(sequence, 3, created, "old:1", 10, 1000, "before", "then")
+
+
+@pytest.mark.parametrize(
+    ("found", "first", "until", "begin"),
+    [
+        pytest.param(None, 0, 1, 1, id="nothing was ever there"),
+        pytest.param(None, 1, 10, 1, id="a first receiver"),
+        pytest.param(None, 7, 10, 7, id="a first receiver, late"),
+        pytest.param(offset(5), 1, 10, 5, id="in the middle"),
+        pytest.param(offset(10), 1, 10, 10, id="nothing new"),
+        pytest.param(offset(5), 8, 10, 5, id="retention has passed it"),
+        pytest.param(offset(1), 0, 1, 1, id="claimed, nothing came yet"),
+    ],
+)
+def test_it_goes_on_where_the_offset_says(
+    found: Offset | None, first: int, until: int, begin: int
+) -> None:
+    assert start(found, StreamState(CREATED, first, until), 0) == begin
+
+
+@pytest.mark.parametrize(
+    ("found", "until", "words"),
+    [
+        pytest.param(offset(5, "2026-01-01T00:00:00Z"), 10, "made anew", id="recreated"),
+        pytest.param(offset(12), 10, "rewound", id="rewound"),
+        pytest.param(offset(2), 1, "rewound", id="emptied by a restore"),
+    ],
+)
+def test_a_stream_that_is_another_one_is_refused_in_one_line(
+    found: Offset, until: int, words: str
+) -> None:
+    with pytest.raises(StreamMismatch, match=words) as raised:
+        start(found, StreamState(CREATED, 1, until), 4)
+
+    assert "offsets reset --partition 4" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_claim_keeps_the_totals_and_counts_the_epoch() -> None:
+    claim = claimed(offset(5), StreamState(CREATED, 1, 10), 0, "new:2", "now")
+
+    assert claim == Offset(5, 4, CREATED, "new:2", 10, 1000, "before", "now")
+
+
+def test_an_offset_moved_by_hand_is_an_epoch_of_its_own_and_the_files_go_by_the_old_place() -> None:
+    stream = StreamState(CREATED, 1, 10)
+    mine = claimed(offset(5), stream, 0, "me", "")
+    unfinished = Batch(9, 4, 5, 8, created=CREATED)
+
+    hand = moved(moved(mine, stream, 2, "root", ""), stream, 3, "root", "")
+    next_owner = claimed(hand, stream, 0, "me", "", unfinished)
+
+    assert (hand.next, hand.epoch, hand.is_moved, next_owner.is_moved) == (3, 6, True, False)
+    assert next_owner.lineage == (Beginning(5, 5, True), Beginning(6, 2, True))
+    assert first_undone(unfinished, position_of(next_owner), 0) == 9
+
+
+@pytest.mark.parametrize(
+    ("found", "last", "words"),
+    [
+        pytest.param(None, Batch(3, 1, 1, 5), "is gone.*--to 5`", id="no entry"),
+        pytest.param(offset(5), Batch(3, 1, 1, 3), "sequence 3 .*offset.* is 5", id="files behind"),
+        pytest.param(offset(5), Batch(3, 1, 6, 8), "sequence 8 .*is 5", id="files ahead"),
+        pytest.param(offset(5), Batch(3, 9, 5, 8), "in epoch 9 .*epoch 4", id="later epoch"),
+        pytest.param(
+            *(offset(5), Batch(3, 1, 3, 5, created="older"), "stream made at older"), id="stream"
+        ),
+    ],
+)
+def test_files_that_do_not_go_with_the_offset_are_refused_in_one_line_that_says_what_to_do(
+    found: Offset | None, last: Batch, words: str
+) -> None:
+    with pytest.raises(FilesMismatch, match=f"partition 4: .*{words}") as raised:
+        claimed(found, StreamState(CREATED, 1, 10), 4, "me", "", last)
+
+    assert "\n" not in str(raised.value)
+    assert "offsets adopt --partition 4" in str(raised.value) or found is None
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        pytest.param(None, "begin here at sequence 5", id="without its files"),
+        pytest.param(Batch(3, 1, 5, 5), "", id="with its files"),
+    ],
+)
+def test_lines_that_others_received_are_said_to_be_elsewhere(
+    last: Batch | None, words: str
+) -> None:
+    said = elsewhere(claimed(offset(5), StreamState(CREATED, 1, 10), 0, "a", "", last), last)
+
+    assert words in said
+    assert bool(words) == bool(said)
+
+
+RESTORED = StreamState("now", 1, 10, ancestors=(Ancestor("older", 5), Ancestor(CREATED, 8)))
+
+
+@pytest.mark.parametrize(
+    ("found", "next_", "by_hand"),
+    [
+        pytest.param(offset(6), 6, True, id="in the backup"),
+        pytest.param(offset(6, "older"), 5, True, id="of what was backed up before"),
+        pytest.param(offset(9), 8, True, id="beyond the backup"),
+        pytest.param(offset(6, "now"), 6, False, id="claimed since"),
+        pytest.param(offset(6, "other"), 6, False, id="of another stream"),
+    ],
+)
+def test_an_offset_of_the_stream_that_was_backed_up_is_carried_over(
+    found: Offset, next_: int, by_hand: bool
+) -> None:
+    carried = carried_over(found, RESTORED, "now")
+
+    assert carried is not None
+    assert (carried.next, carried.is_moved) == (next_, by_hand)
+
+
+def test_files_of_the_stream_that_was_backed_up_go_with_the_offset_that_is_carried_over() -> None:
+    ahead = Batch(7, 2, 6, 9, created=CREATED)
+
+    claim = claimed(carried_over(offset(9), RESTORED, "now"), RESTORED, 0, "new:2", "now", ahead)
+
+    assert (claim.next, claim.stream_created) == (8, "now")
+    assert first_undone(ahead, position_of(claim), 0) == 8
+
+
+def test_who_ran_before_the_restore_is_told_what_happened() -> None:
+    with pytest.raises(StreamRestored, match="restored from a backup"):
+        start(offset(6), RESTORED, 0)
+    with pytest.raises(StreamMismatch, match="made anew"):
+        start(offset(6, "other"), RESTORED, 0)

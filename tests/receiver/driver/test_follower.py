@@ -1,0 +1,501 @@
+"""A partition's loop with everything real but Spark: tasks run in a thread here."""
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from broker.app.exits import FencedError, OperatorError
+from broker.client.connection import Connection
+from broker.topology import Topology
+from broker.wire.streams import STREAM
+from receiver.consume import task
+from receiver.consume.assignment import LARGEST_PULL, Assignment, Stay
+from receiver.consume.ledger import Ledger
+from receiver.consume.outcome import Ending, Report
+from receiver.consume.wake import Wake
+from receiver.driver import follower as room
+from receiver.driver import turns
+from receiver.driver.account import Account
+from receiver.driver.follower import Follower, Pace
+from receiver.driver.jobs import Jobs
+from receiver.driver.turns import Turns
+from receiver.meter import Meter
+from receiver.storage.calendar import Calendar
+from tests.conftest import Server, apply_topology
+from tests.receiver.partition import Partition, ours
+
+pytestmark = pytest.mark.nats
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+class Loop:
+    """A follower of a partition, and how many jobs it has run."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        owner: str = "a:1",
+        *,
+        once: bool = False,
+        stay: Stay = Stay(60.0, 0.3, 0.01),  # noqa: B008 - a frozen value
+    ) -> None:
+        self.partition = partition
+        self.jobs = 0
+        self.may_run = threading.Event()
+        self.may_run.set()
+        self.reports: list[Report] = []
+        self.stop = asyncio.Event()
+        self.connection = Connection([partition.url], owner)
+        self.closed: list[tuple[str, ...]] = []
+        self.turns = Turns(Calendar(timedelta(hours=1)), time.time_ns)
+        self.wake = Wake(self.connection, partition.number)
+        self.follower = Follower(
+            partition.number,
+            self.connection,
+            Jobs(self._run, 1),
+            Ledger(self.connection, partition.number, owner),
+            self.wake,
+            Pace(partition.limit, LARGEST_PULL, Stay(60.0) if once else stay, once),
+            Account(partition.number, Meter(lambda: 0)),
+            lambda: NOW,
+            self.closed.append,
+            self.turns,
+        )
+
+    def _run(self, assignment: Assignment) -> Report:
+        self.jobs += 1
+        self.may_run.wait(60)
+        report = task.run(assignment, self.partition.destination)
+        self.reports.append(report)
+        return report
+
+    async def __aenter__(self) -> "Loop":
+        self.running = asyncio.create_task(self.follower.run(self.stop))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop.set()
+        try:
+            async with asyncio.timeout(20):
+                await asyncio.wait({self.running})
+        finally:
+            await self.wake.close()
+            await self.connection.close()
+
+    async def ends(self) -> None:
+        await asyncio.wait_for(asyncio.shield(self.running), 20)
+
+    async def closes(self, name: str) -> None:
+        async with asyncio.timeout(20):
+            while (name,) not in self.closed:
+                assert not self.running.done(), self.running
+                await asyncio.sleep(0.02)
+
+    async def has(self, expected: bytes, host: str = "web01") -> None:
+        async with asyncio.timeout(20):
+            while self.partition.read(host) != expected:
+                assert not self.running.done(), self.running
+                await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def partition(logs_url: str, tmp_path: Path) -> Partition:
+    return Partition(logs_url, tmp_path)
+
+
+async def lines(partition: Partition, *payloads: bytes) -> int:
+    return await asyncio.to_thread(partial(partition.lines, "web01", *payloads))
+
+
+async def test_lines_are_written_committed_and_acknowledged_as_they_come(
+    partition: Partition,
+) -> None:
+    async with Loop(partition) as loop:
+        await lines(partition, b"1", b"2")
+        await loop.has(b"1\n2\n")
+        await lines(partition, b"3")
+        await loop.has(b"1\n2\n3\n")
+
+    async with Loop(partition, "b:2", once=True) as loop:
+        await loop.ends()
+        info = await loop.connection.api("CONSUMER.INFO.LOGS.receiver-p0")
+    assert loop.jobs == 0
+    assert (info["ack_floor"]["stream_seq"], info["num_ack_pending"]) == (3, 0)
+
+
+async def test_asked_for_a_turn_files_are_closed_and_what_comes_goes_on_behind(
+    partition: Partition,
+) -> None:
+    async with Loop(partition) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+
+        loop.turns.asked.set()
+        await loop.closes("web01.log.000001")
+        await lines(partition, b"2")
+
+        await loop.has(b"1\n2\n")
+    assert partition.files() == {"web01.log.000001": b"1\n", "web01.log": b"2\n"}
+
+
+async def test_a_silent_hosts_file_of_an_earlier_period_is_closed_by_the_clock(
+    partition: Partition,
+) -> None:
+    async with Loop(partition, "a:1") as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+    partition.sql("UPDATE files SET last_line = last_line - 10000 * 1000000000")
+    hourly = replace(partition, rotate_every=timedelta(hours=1))
+
+    async with Loop(hourly, "b:2") as loop:
+        await loop.closes("web01.log.000001")
+
+
+async def test_idle_it_runs_no_jobs(partition: Partition) -> None:
+    async with Loop(partition) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        await asyncio.sleep(0.3)
+        before = loop.jobs
+
+        await asyncio.sleep(1.5)
+
+        assert loop.jobs == before
+
+
+async def test_a_blocked_partition_says_so_once_and_goes_on_when_mended(
+    partition: Partition, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_FIRST_PAUSE", 0.05)
+    caplog.set_level(logging.INFO)
+    partition.output.mkdir()
+    obstacle = partition.output / "web01.log"
+    obstacle.mkdir()
+    async with Loop(partition) as loop:
+        await lines(partition, b"1")
+        async with asyncio.timeout(20):
+            while loop.jobs < 4:  # noqa: ASYNC110 - a thread's doing is waited for
+                await asyncio.sleep(0.02)
+        obstacle.rmdir()
+        await loop.has(b"1\n")
+        await lines(partition, b"2")
+        await loop.has(b"1\n2\n")
+
+    told = [r.getMessage() for r in caplog.records if r.name == "receiver.driver.account"]
+    assert len([text for text in told if "is blocked" in text]) == 1
+    assert len([text for text in told if "goes on" in text]) == 1
+
+
+async def test_blocked_for_days_it_still_tries(partition: Partition) -> None:
+    pauses = [room._blocked_pause(attempts) for attempts in (1, 2, 3, 1025, 10**6)]
+
+    assert pauses == [0.5, 1.0, 2.0, 15.0, 15.0]
+
+
+async def test_told_to_stop_while_blocked_it_ends_at_once(
+    partition: Partition, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_FIRST_PAUSE", 15.0)
+    partition.output.mkdir()
+    (partition.output / "web01.log").mkdir()
+    async with Loop(partition) as loop:
+        await lines(partition, b"1")
+        async with asyncio.timeout(20):
+            while "is blocked" not in caplog.text:  # noqa: ASYNC110 - a thread's doing is waited for
+                await asyncio.sleep(0.02)
+
+        loop.stop.set()
+
+        await asyncio.wait_for(asyncio.shield(loop.running), 5)
+
+
+async def test_once_gives_up_on_what_only_a_person_can_mend(partition: Partition) -> None:
+    await lines(partition, b"1")
+    partition.output.mkdir()
+    (partition.output / "web01.log").symlink_to("/nowhere")
+
+    async with Loop(partition, once=True) as loop:
+        with pytest.raises(OperatorError, match=r"web01\.log: is a symbolic link"):
+            await loop.ends()
+
+
+async def test_once_gives_up_when_there_is_no_stream(partition: Partition) -> None:
+    await asyncio.to_thread(partition.ask, lambda c: c.api("STREAM.DELETE.LOGS"))
+
+    async with Loop(partition, once=True) as loop:
+        with pytest.raises(OperatorError, match="logbroker apply"):
+            await loop.ends()
+
+
+async def test_a_stream_that_is_not_there_yet_is_waited_for(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = Topology(partitions=2).streams()[0]
+    await asyncio.to_thread(partition.ask, lambda c: c.api("STREAM.DELETE.LOGS"))
+    async with Loop(partition) as loop:
+        await _until_said(caplog, "logbroker apply")
+        await asyncio.to_thread(partition.ask, lambda c: c.api("STREAM.CREATE.LOGS", made))
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+
+    assert len([r for r in caplog.records if "logbroker apply" in r.getMessage()]) == 1
+
+
+async def test_a_partition_that_was_taken_over_fences_the_first(partition: Partition) -> None:
+    async with Loop(partition) as first:
+        await lines(partition, b"1")
+        await first.has(b"1\n")
+        async with Loop(partition, "b:2") as second:
+            await asyncio.sleep(0.5)
+            await lines(partition, b"2")
+            with pytest.raises(FencedError, match=r"b:2|later epoch"):
+                await first.ends()
+            await second.has(b"1\n2\n")
+
+
+async def _until_said(caplog: pytest.LogCaptureFixture, words: str) -> None:
+    for _ in range(1000):
+        if words in caplog.text:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(caplog.text)
+
+
+@pytest.fixture
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "_LONGEST", 0.1)
+    monkeypatch.setattr(room, "_CHECK", 0.1)
+    monkeypatch.setattr(room, "_LONGEST_PAUSE", 0.1)
+
+
+@pytest.mark.usefixtures("_looks_often")
+async def test_a_stream_made_anew_under_a_running_receiver_is_told_once_and_nothing_written(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Loop(partition) as loop:
+        await lines(partition, b"1", b"2")
+        await loop.has(b"1\n2\n")
+        config = (await loop.connection.api(f"STREAM.INFO.{STREAM}"))["config"]
+        await loop.connection.api(f"STREAM.DELETE.{STREAM}")
+        await loop.connection.api(f"STREAM.CREATE.{STREAM}", config)
+        await lines(partition, *(b"anew" for _ in range(5)))
+
+        await _until_said(caplog, "made anew")
+        await asyncio.sleep(0.5)
+
+        assert not loop.running.done()
+        assert caplog.text.count("made anew") == 1
+        assert "offsets reset --partition 0" in caplog.text
+        assert partition.read("web01") == b"1\n2\n"
+
+
+@pytest.mark.usefixtures("_looks_often")
+async def test_what_is_purged_of_other_partitions_is_no_loss_and_what_comes_goes_on(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Loop(partition) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        for _ in range(5):
+            await loop.connection.ask("logs.p1.web02", b"other")
+        await asyncio.sleep(0.5)  # seen to be silent
+        await loop.connection.api(f"STREAM.PURGE.{STREAM}", {"seq": 5})
+        await asyncio.sleep(0.5)
+        await lines(partition, b"2")
+        await loop.has(b"1\n2\n")
+
+    assert "begins at sequence" not in caplog.text
+
+
+@pytest.mark.usefixtures("_looks_often")
+async def test_a_consumer_deleted_under_a_running_receiver_costs_nothing(
+    partition: Partition,
+) -> None:
+    async with Loop(partition) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        await loop.connection.api(f"CONSUMER.DELETE.{STREAM}.receiver-p0")
+        await lines(partition, b"2", b"3")
+        await loop.has(b"1\n2\n3\n")
+
+
+async def test_an_entry_deleted_under_a_running_receiver_ends_it_and_says_so(
+    partition: Partition,
+) -> None:
+    async with Loop(partition) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        await loop.connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
+        await lines(partition, b"2")
+
+        with pytest.raises(FencedError, match=r"deleted its offset|nobody"):
+            await loop.ends()
+
+
+async def test_what_is_said_of_a_file_is_one_line_whatever_it_is_called(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    await asyncio.to_thread(
+        partition.publish,
+        ours("web01", "a\nERROR forged", 0, b"1\n"),
+        ours("web01", "a\nERROR forged", 9, b"2\n"),
+    )
+
+    async with Loop(partition, once=True) as loop:
+        await loop.ends()
+
+    told = [r.getMessage() for r in caplog.records if "gap of 7 bytes" in r.getMessage()]
+    assert len(told) == 1
+    assert "\n" not in told[0]
+
+
+async def test_a_broker_that_goes_and_comes_costs_nothing(
+    own_server: Server, tmp_path: Path
+) -> None:
+    await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=2))
+    partition = Partition(own_server.url, tmp_path)
+    expected = b""
+    async with Loop(partition) as loop:
+        for number in range(3):
+            await lines(partition, b"%d" % number)
+            expected += b"%d\n" % number
+            await loop.has(expected)
+            await asyncio.to_thread(own_server.kill_and_restart)
+        assert not loop.running.done()
+
+
+async def test_told_to_stop_in_mid_stay_it_ends_at_once_with_what_was_committed(
+    partition: Partition,
+) -> None:
+    async with Loop(partition, stay=Stay(60.0, 60.0, 0.01)) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        await lines(partition, b"2")
+        await loop.has(b"1\n2\n")
+
+        loop.stop.set()
+        await asyncio.wait_for(asyncio.shield(loop.running), 5)
+
+    assert [report.ended for report in loop.reports] == [Ending.ASKED]
+    offset = await asyncio.to_thread(partition.offset)
+    assert offset.next == 3
+
+
+async def test_lines_that_keep_coming_are_one_stay_and_silence_ends_it(
+    partition: Partition,
+) -> None:
+    async with Loop(partition, stay=Stay(60.0, 3.0, 0.01)) as loop:
+        for number in range(5):
+            await lines(partition, b"%d" % number)
+            await loop.has(b"".join(b"%d\n" % n for n in range(number + 1)))
+        assert loop.jobs == 1
+        async with asyncio.timeout(20):
+            while not loop.reports:  # noqa: ASYNC110 - a thread's doing is waited for
+                await asyncio.sleep(0.02)
+
+    assert (loop.reports[0].ended, loop.reports[0].done.lines) == (Ending.SILENCE, 5)
+    assert loop.reports[0].batches >= 5
+
+
+async def test_where_lines_come_soon_after_each_silence_the_task_stays_through_it(
+    partition: Partition,
+) -> None:
+    async with Loop(partition, stay=Stay(60.0, 0.2, 0.01)) as loop:
+        await lines(partition, b"first")
+        async with asyncio.timeout(20):
+            while not loop.reports:  # noqa: ASYNC110 - a thread's doing is waited for
+                await asyncio.sleep(0.02)
+        await lines(partition, b"soon")
+        await loop.has(b"first\nsoon\n")
+        await asyncio.sleep(1.0)
+        await lines(partition, b"later")
+        await loop.has(b"first\nsoon\nlater\n")
+
+        assert (loop.jobs, len(loop.reports)) == (2, 1)
+
+
+async def test_a_stay_whose_time_is_up_is_followed_by_the_next(partition: Partition) -> None:
+    expected, number = b"", 0
+    async with Loop(partition, stay=Stay(0.2, 0.2, 0.01)) as loop:
+        async with asyncio.timeout(30):
+            while len([r for r in loop.reports if r.ended is Ending.TIME]) < 2:
+                number += 1
+                expected += b"%d\n" % number
+                await lines(partition, b"%d" % number)
+        await loop.has(expected)
+
+
+async def test_a_successor_is_noticed_while_nothing_comes(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_LOOK_AROUND", 0.1)
+    async with Loop(partition) as first:
+        async with asyncio.timeout(20):
+            while not first.connection.away and first.follower._ledger.offset is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        async with Loop(partition, "b:2"):
+            with pytest.raises(FencedError, match="b:2"):
+                await first.ends()
+
+
+async def test_a_successor_in_mid_stay_takes_over_and_nothing_is_lost_or_repeated(
+    partition: Partition,
+) -> None:
+    async with Loop(partition, stay=Stay(60.0, 60.0, 0.01)) as first:
+        await lines(partition, b"1")
+        await first.has(b"1\n")
+        async with Loop(partition, "b:2") as second:
+            await asyncio.sleep(0.3)
+            await lines(partition, b"2")
+            with pytest.raises(FencedError, match="b:2"):
+                await first.ends()
+            await lines(partition, b"3")
+            await second.has(b"1\n2\n3\n")
+
+
+async def test_a_stream_with_twenty_batches_and_rotation_comes_whole(partition: Partition) -> None:
+    small = replace(partition, limit=1, rotate_size=5000)
+    payloads = [os.urandom(300).hex().encode() + b"\n" for _ in range(100)]
+    await lines(partition, *payloads)
+
+    async with Loop(small, once=True) as loop:
+        await loop.ends()
+
+    assert partition.read("web01") == b"".join(payloads)
+    names = [name for closed in loop.closed for name in closed]
+    assert names == [f"web01.log.{n:06d}" for n in range(1, len(names) + 1)]
+    assert len(names) >= 10
+
+
+def is_said(log: pytest.LogCaptureFixture, words: str) -> None:
+    while words not in log.text:
+        time.sleep(0.02)
+
+
+async def test_a_task_that_does_not_report_is_told_of_and_waited_for(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    loop = Loop(partition, stay=Stay(0.1, 0.1))
+    loop.follower.pace = replace(loop.follower.pace, patience=0.1)
+    loop.may_run.clear()
+
+    async with loop:
+        await lines(partition, b"one\n")
+        async with asyncio.timeout(20):
+            await asyncio.to_thread(is_said, caplog, "no report of its task")
+        loop.may_run.set()
+        await loop.has(b"one\n")
+
+    told = [record.getMessage() for record in caplog.records]
+    assert len([words for words in told if "no report of its task" in words]) == 1
+    assert "partition 0 goes on" in told

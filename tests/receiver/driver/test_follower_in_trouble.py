@@ -1,0 +1,181 @@
+"""A running receiver under whose hands stream, bucket or broker go: it says so, harms nothing, and ends when told to."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.app.exits import FencedError
+from broker.topology import Topology
+from broker.wire.streams import OFFSETS_BUCKET, STREAM
+from receiver.consume import entry, offsets, task
+from receiver.consume.assignment import Assignment
+from receiver.consume.ledger import Ledger, stream_state
+from receiver.consume.outcome import Done, Ending, Report
+from receiver.driver import follower as room
+from receiver.driver import turns
+from receiver.storage.lock import partition_lock
+from tests.conftest import Server, apply_topology
+from tests.receiver.driver.test_follower import NOW, Loop, lines
+from tests.receiver.partition import Partition
+
+pytestmark = pytest.mark.nats
+
+
+@pytest.fixture
+def partition(logs_url: str, tmp_path: Path) -> Partition:
+    return Partition(logs_url, tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "_LONGEST", 0.1)
+    monkeypatch.setattr(room, "_CHECK", 0.1)
+    monkeypatch.setattr(room, "_LOOK_AROUND", 0.2)
+    monkeypatch.setattr(room, "_LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(entry, "_PATIENCE", 1.0)
+
+
+async def said(caplog: pytest.LogCaptureFixture, words: str) -> None:
+    async with asyncio.timeout(20):
+        while words not in caplog.text:  # noqa: ASYNC110 - what another task says
+            await asyncio.sleep(0.02)
+
+
+async def make_stream_anew(loop: Loop) -> None:
+    config = (await loop.connection.api(f"STREAM.INFO.{STREAM}"))["config"]
+    await loop.connection.api(f"STREAM.DELETE.{STREAM}")
+    await loop.connection.api(f"STREAM.CREATE.{STREAM}", config)
+
+
+async def test_who_is_blocked_by_a_stream_made_anew_ends_when_somebody_resets_the_offset(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Loop(partition) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        await make_stream_anew(loop)
+        await said(caplog, "made anew")
+
+        offset = await asyncio.to_thread(partition.offset)
+        stream = await stream_state(loop.connection)
+        moved = offsets.moved(offset, stream, 1, "root by hand", "")
+        await loop.connection.ask("$KV.LOGS_OFFSETS.p0", moved.encode())
+
+        with pytest.raises(FencedError, match="root by hand"):
+            await loop.ends()
+
+
+@pytest.mark.parametrize("is_held", [True, False], ids=["lock", "output"])
+async def test_whose_tasks_never_come_to_the_entry_ends_when_somebody_has_taken_over(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch, *, is_held: bool
+) -> None:
+    monkeypatch.setattr(task, "_LOCK_PATIENCE", 0.1)
+    async with Loop(partition) as older:
+        await lines(partition, b"1")
+        await older.has(b"1\n")
+        lock = partition.destination.state / "p0.lock"
+        with partition_lock(lock, 20.0) if is_held else unreachable(partition):
+            await Ledger(older.connection, 0, "newer").claim(NOW)
+            await lines(partition, b"2")
+            with pytest.raises(
+                FencedError, match=r"newer has taken it over|belongs to newer by now"
+            ):
+                await older.ends()
+
+
+@contextmanager
+def unreachable(partition: Partition) -> Iterator[None]:
+    away = partition.output.with_name("away")
+    partition.output.rename(away)
+    partition.output.write_bytes(b"a file where the folder should be")
+    yield
+    partition.output.unlink()
+    away.rename(partition.output)
+
+
+async def test_a_bucket_deleted_in_mid_run_is_told_and_once_made_again_ends_the_receiver(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    bucket = Topology(partitions=2).streams()[1]
+    assert bucket["name"] == f"KV_{OFFSETS_BUCKET}"
+    async with Loop(partition) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        await loop.connection.api(f"STREAM.DELETE.{bucket['name']}")
+        await lines(partition, b"2")
+        await said(caplog, "logbroker apply")
+        await loop.connection.api(f"STREAM.CREATE.{bucket['name']}", bucket)
+
+        with pytest.raises(FencedError, match=r"deleted its offset|nobody"):
+            await loop.ends()
+
+
+async def test_what_only_others_had_that_expired_is_no_loss_after_a_restart(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with Loop(partition) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        for _ in range(5):
+            await loop.connection.ask("logs.p1.web02", b"other")
+        async with asyncio.timeout(20):
+            while loop.follower._ledger._clear_until < 7:  # noqa: ASYNC110 - seen to be silent
+                await asyncio.sleep(0.02)
+    await asyncio.to_thread(partition.ask, lambda c: c.api(f"STREAM.PURGE.{STREAM}", {"seq": 5}))
+
+    async with Loop(partition, "b:2") as loop:
+        await lines(partition, b"2")
+        await loop.has(b"1\n2\n")
+
+    assert "begins at sequence" not in caplog.text
+
+
+async def test_told_to_stop_while_the_broker_is_away_it_ends_soon(
+    own_server: Server, tmp_path: Path
+) -> None:
+    await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=2))
+    partition = Partition(own_server.url, tmp_path)
+    async with Loop(partition) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        await asyncio.to_thread(own_server.stop)
+
+        loop.stop.set()
+        async with asyncio.timeout(9.5):  # all of a program's end has ten
+            await asyncio.shield(loop.running)
+            await loop.wake.close()
+
+
+class Deaf(Loop):
+    """A loop whose tasks find nothing for a while."""
+
+    deaf = True
+
+    def _run(self, assignment: Assignment) -> Report:
+        if not self.deaf:
+            return super()._run(assignment)
+        self.jobs += 1
+        nothing = Done(assignment.partition, assignment.first, assignment.first)
+        return Report(nothing, 0, Ending.SILENCE)
+
+
+async def test_tasks_that_find_nothing_of_what_is_there_are_no_tight_loop_and_told_once(
+    partition: Partition, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(room, "_FIRST_PAUSE", 0.2)
+    async with Deaf(partition) as loop:
+        await lines(partition, b"1")
+        await said(caplog, "consumer receiver-p0 delivers none")
+        await asyncio.sleep(1.0)
+        assert loop.jobs < 15
+        loop.deaf = False
+        await loop.has(b"1\n")
+
+    assert caplog.text.count("is blocked") == 1
+    assert caplog.text.count("goes on") == 1

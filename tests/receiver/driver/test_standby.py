@@ -1,0 +1,228 @@
+"""A standby waits as long as the owner lives, and is the only one to follow when it is gone."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from broker.client import bucket
+from broker.client.connection import Connection
+from broker.wire.offset import Offset
+from broker.wire.streams import OFFSETS_BUCKET
+from receiver.consume import offsets
+from receiver.consume.entry import Entry, Taken
+from receiver.consume.ledger import Ledger, stream_state
+from receiver.consume.outcome import Done
+from receiver.driver import presence as presence_room
+from receiver.driver import standby as standby_room
+from receiver.driver.presence import Life, Presence, life_of
+from receiver.driver.standby import Standby
+from tests.conftest import Server
+
+pytestmark = pytest.mark.nats
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+SILENCE = 0.5
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standby_room, "_LOOK", 0.05)
+    monkeypatch.setattr(presence_room, "_LOOK", 0.05)
+
+
+@pytest.fixture
+async def connection(logs_url: str) -> AsyncIterator[Connection]:
+    connection = Connection([logs_url], "standby")
+    yield connection
+    await connection.close()
+
+
+def standby(connection: Connection, silence: float = SILENCE) -> Standby:
+    return Standby(connection, 0, silence, asyncio.get_running_loop().time, lambda owner: None)
+
+
+async def owner(connection: Connection) -> tuple[Presence, Ledger]:
+    present = Presence(connection, lambda: b"owner:1")
+    await present.begin()
+    ledger = Ledger(connection, 0, "owner:1", presence=present.address)
+    await ledger.claim(NOW)
+    return present, ledger
+
+
+async def stored(connection: Connection) -> Offset:
+    entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
+    assert entry
+    return Offset.decode(entry.value)
+
+
+async def waits(waiting: Standby, seconds: float = 3 * SILENCE) -> bool:
+    """Return whether it still waits after a time."""
+    try:
+        async with asyncio.timeout(seconds):
+            await waiting.wait(asyncio.Event())
+    except TimeoutError:
+        return True
+    return False
+
+
+async def test_a_partition_that_nobody_has_is_free_at_once(connection: Connection) -> None:
+    assert await standby(connection).wait(asyncio.Event()) == 0
+
+
+async def test_a_living_owner_is_left_alone_and_a_gone_one_followed(
+    connection: Connection, logs_url: str
+) -> None:
+    theirs = Connection([logs_url], "owner")
+    _, ledger = await owner(theirs)
+
+    assert await waits(standby(connection))
+
+    await theirs.close()
+    revision = await standby(connection).wait(asyncio.Event())
+    assert revision is not None
+    heir = await Ledger(connection, 0, "heir:2").claim(NOW, revision)
+    assert heir
+    assert ledger.offset
+    assert (heir.epoch, heir.next) == (ledger.offset.epoch + 1, ledger.offset.next)
+
+
+async def test_an_owner_that_commits_is_alive_whatever_else_is_wrong(
+    connection: Connection, logs_url: str
+) -> None:
+    await owner(connection)
+    entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
+    assert entry
+    stays, stop = standby(connection, 1.0), asyncio.Event()
+    other = Connection([logs_url], "asks")
+    waiting = asyncio.ensure_future(stays.wait(stop))
+    mine = Entry(connection, 0, lambda: NOW)
+    await mine.read()
+    for number in range(2, 30):
+        await mine.move(Done(0, number - 1, number, stored_at=1))
+        await asyncio.sleep(0.05)
+
+    assert not waiting.done()
+    stop.set()
+    assert await waiting is None
+    await other.close()
+
+
+async def test_an_owner_that_cannot_be_asked_is_never_taken_for_dead(
+    connection: Connection,
+) -> None:
+    await Ledger(connection, 0, "mute:1").claim(NOW)
+
+    assert await waits(standby(connection))
+
+
+async def test_a_broker_that_refuses_a_standby_is_told_once(
+    connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    await connection.api(f"STREAM.DELETE.KV_{OFFSETS_BUCKET}")
+
+    assert await waits(standby(connection))
+
+    [told] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert told.startswith("partition 0: the broker refuses: ")
+    assert "run `logbroker apply`" in told
+
+
+async def test_an_owner_answers_through_a_new_connection(
+    connection: Connection, logs_url: str
+) -> None:
+    theirs = Connection([logs_url], "owner")
+    present, _ = await owner(theirs)
+    lasting = asyncio.ensure_future(present.last())
+    client = await theirs.client()
+
+    await client.close()
+
+    for _ in range(200):
+        if (life := await life_of(connection, present.address)) is Life.ALIVE:
+            break
+        await asyncio.sleep(0.05)
+    assert life is Life.ALIVE
+    lasting.cancel()
+    await theirs.close()
+
+
+async def test_of_two_standbys_one_follows_and_the_other_goes_on_waiting(
+    connection: Connection, logs_url: str
+) -> None:
+    theirs = Connection([logs_url], "owner")
+    await owner(theirs)
+    await theirs.close()
+    stop = asyncio.Event()
+
+    revisions = await asyncio.gather(standby(connection).wait(stop), standby(connection).wait(stop))
+    claims = await asyncio.gather(
+        *(
+            Ledger(connection, 0, f"heir:{n}").claim(NOW, revision)
+            for n, revision in enumerate(revisions)
+        )
+    )
+
+    assert revisions[0] == revisions[1] is not None
+    assert [claim.epoch for claim in claims if claim] == [2]
+
+
+async def test_an_offset_moved_by_hand_is_free_for_a_standby(connection: Connection) -> None:
+    _, ledger = await owner(connection)
+    assert ledger.offset
+    moved = offsets.moved(ledger.offset, await stream_state(connection), 1, "root", "")
+    entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
+    assert entry
+    revision = await bucket.write(connection, OFFSETS_BUCKET, "p0", moved.encode(), entry.revision)
+
+    assert await standby(connection).wait(asyncio.Event()) == revision
+
+
+async def test_an_owner_that_ends_in_order_is_followed_at_once_and_its_tasks_commit_nothing_more(
+    connection: Connection,
+) -> None:
+    _, ledger = await owner(connection)
+    late = Entry(connection, 0, lambda: NOW)
+    await late.read()
+
+    await ledger.release()
+
+    revision = await asyncio.wait_for(standby(connection, 3600.0).wait(asyncio.Event()), 20)
+    assert revision is not None
+    with pytest.raises(Taken):
+        await late.move(Done(0, 1, 2, stored_at=1))
+    heir = await Ledger(connection, 0, "heir:2", presence="there").claim(NOW, revision)
+    assert heir
+    assert (heir.epoch, heir.released, heir.presence) == (2, False, "there")
+    await ledger.release()
+    assert (await stored(connection)) == heir
+
+
+class Cut(Connection):
+    """A connection whose broker is killed and started again behind its first subscription to a presence."""
+
+    server: Server | None = None
+
+    async def subscribe(self, subject: str, *rest: Any, **more: Any) -> Any:
+        made = await super().subscribe(subject, *rest, **more)
+        if self.server is not None and subject.startswith("logship.receiver."):
+            server, self.server = self.server, None
+            await asyncio.to_thread(server.kill_and_restart)
+        return made
+
+
+async def test_an_owner_whose_line_broke_while_it_began_can_be_asked_all_the_same(
+    own_server: Server,
+) -> None:
+    connection = Cut([own_server.url], "tests")
+    connection.server = own_server
+    presence = Presence(connection, lambda: b"owner:1")
+
+    async with asyncio.timeout(60):
+        await presence.begin()
+
+    assert presence.address
+    assert await life_of(connection, presence.address) is Life.ALIVE
+    await connection.close()

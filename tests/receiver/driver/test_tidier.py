@@ -1,0 +1,105 @@
+"""Closed segments looked after beside everything else."""
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from receiver.driver.tidier import Tidier
+from receiver.storage.retention import Order, Retention
+from tests.receiver.stored import add
+
+
+class Watched(Retention):
+    """A retention that tells who tidies, and how that is ranked."""
+
+    niceness = -1
+
+    def tidy(self, stopped: Callable[[], bool]) -> None:
+        super().tidy(stopped)
+        self.niceness = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+
+def make(folder: Path, *names: str) -> Watched:
+    for name in names:
+        (folder / name).write_bytes(b"line\n" * 1000)
+    (folder / "state").mkdir()
+    add(folder / "state", folder, *names)
+    return Watched(Order(folder, folder / "state", "zstd"), lambda: 0)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.is_file())
+
+
+async def test_what_was_closed_is_compressed_before_the_end_behind_everybody_elses_work(
+    tmp_path: Path,
+) -> None:
+    names = [f"web01.log.{number:06d}" for number in range(1, 4)]
+    retention = make(tmp_path, *names)
+    tidier = Tidier(retention, lambda: False)
+
+    for name in names:
+        tidier.closed((name,))
+    tidier.end()
+    await tidier.run()
+
+    assert names_in(tmp_path) == [f"{name}.zst" for name in names]
+    assert retention.niceness > os.getpriority(os.PRIO_PROCESS, 0)
+
+
+async def test_where_nobody_may_step_back_it_is_compressed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: int) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "setpriority", refuse)  # as a filter of system calls does
+    tidier = Tidier(make(tmp_path, "web01.log.000001"), lambda: False)
+
+    tidier.closed(("web01.log.000001",))
+    tidier.end()
+    await tidier.run()
+
+    assert names_in(tmp_path) == ["web01.log.000001.zst"]
+
+
+async def test_told_to_leave_it_leaves_segments_as_they_are(tmp_path: Path) -> None:
+    retention = make(tmp_path, "web01.log.000001")
+    tidier = Tidier(retention, lambda: True)
+
+    tidier.closed(("web01.log.000001",))
+    tidier.end()
+    await tidier.run()
+
+    assert names_in(tmp_path) == ["web01.log.000001"]
+
+
+async def test_cancelled_it_is_gone_with_its_thread(tmp_path: Path) -> None:
+    tidier = Tidier(make(tmp_path), lambda: False)
+    running = asyncio.create_task(tidier.run())
+    await asyncio.sleep(0)
+
+    running.cancel()
+    await asyncio.wait([running])
+
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("tidy")]
+
+
+async def test_cancelled_at_the_moment_at_which_something_is_closed_it_ends_all_the_same(
+    tmp_path: Path,
+) -> None:
+    tidier = Tidier(make(tmp_path), lambda: False)
+    running = asyncio.create_task(tidier.run())
+    while not tidier._queue._getters:  # noqa: ASYNC110 - it has begun to wait
+        await asyncio.sleep(0.01)
+
+    tidier.closed(("web01.log.000001",))
+    running.cancel()
+    await asyncio.wait([running], timeout=10)
+
+    assert running.cancelled()

@@ -1,0 +1,263 @@
+"""Files that a receiver's tasks wrote, damaged by hand: each damage is found, and named with its place."""
+
+import gzip
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from broker.app.selection import Selection
+from broker.client.access import Access
+from receiver.consume import task
+from receiver.replay.again import Reader
+from receiver.replay.units import Unit
+from receiver.verify.examination import examine
+from receiver.verify.outcome import Examined, HostReport, Order
+from tests.receiver.partition import Partition, lines_of, message, ours
+
+pytestmark = pytest.mark.nats
+
+LINES = [b"line %03d of a log that is long enough\n" % n for n in range(60)]
+
+
+@pytest.fixture
+def partition(logs_url: str, tmp_path: Path) -> Partition:
+    return Partition(logs_url, tmp_path, rotate_size=700)
+
+
+def received(partition: Partition) -> int:
+    """Publish the lines of two hosts and receive them; return the offset."""
+    for n, line in enumerate(LINES):
+        last = partition.publish(
+            ours("web01", "app.log", sum(map(len, LINES[:n])), line),
+            *([("logs.p0.web02", b"other %d" % n, None)] if n % 10 == 0 else []),
+        )
+    partition.claim()
+    partition.receive()
+    return last + 1
+
+
+def examined(partition: Partition, until: int, first: int = 1, keeps: bool = False) -> Examined:
+    reader = Reader((partition.url,), Access(), Selection())
+    outcome = examine(
+        Unit(0, first, until), Order(partition.output, partition.state, reader, keeps)
+    )
+    assert isinstance(outcome, Examined), outcome
+    return outcome
+
+
+def the_report(partition: Partition, until: int) -> HostReport:
+    (report,) = examined(partition, until).reports
+    assert report.host == "web01"
+    return report
+
+
+def kinds(report: HostReport) -> dict[str, tuple[int, str]]:
+    return {
+        p.difference.kind.value: (p.difference.lines, p.where.split()[0]) for p in report.places
+    }
+
+
+def segment(partition: Partition, number: int) -> Path:
+    return partition.output / f"web01.log.{number:06d}"
+
+
+def edit(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
+    path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True))))
+
+
+def test_what_was_received_is_well(partition: Partition) -> None:
+    until = received(partition)
+
+    done = examined(partition, until)
+
+    assert (done.hosts, done.reports) == (2, ())
+    assert done.size == sum(map(len, LINES)) + len(b"other 0\n") + 5 * len(b"other 10\n")
+
+
+def test_compressed_segments_are_looked_into(partition: Partition) -> None:
+    until = received(partition)
+    for number, (suffix, pack) in enumerate(
+        [(".gz", gzip.compress), (".zst", zstandard.ZstdCompressor().compress)], 1
+    ):
+        path = segment(partition, number)
+        path.with_name(path.name + suffix).write_bytes(pack(path.read_bytes()))
+        path.unlink()
+    whole = examined(partition, until)
+    path = segment(partition, 1).with_name("web01.log.000001.gz")
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b"005", b"XXX")))
+
+    assert whole.reports == ()
+    assert kinds(the_report(partition, until)) == {"torn": (1, "web01.log.000001.gz")}
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "lines"),
+    [
+        pytest.param(lambda ls: ls[:3] + ls[4:], "missing", 1, id="a line removed"),
+        pytest.param(lambda ls: ls[:4] + ls[3:], "repeated", 1, id="a line doubled"),
+        pytest.param(lambda ls: [*ls[:3], ls[4], ls[3], *ls[5:]], "reordered", 2, id="swapped"),
+        pytest.param(lambda ls: [*ls[:3], b"x" + ls[3][1:], *ls[4:]], "torn", 1, id="a byte"),
+        pytest.param(lambda ls: [*ls[:3], ls[3][:9] + b"\n", *ls[4:]], "torn", 1, id="half a line"),
+        pytest.param(lambda ls: [*ls[:3], b"stranger\n", *ls[3:]], "foreign", 1, id="a stranger's"),
+    ],
+)
+def test_a_damage_in_a_closed_segment_is_named_with_its_place(
+    change: Callable[[list[bytes]], list[bytes]], kind: str, lines: int, partition: Partition
+) -> None:
+    until = received(partition)
+
+    edit(segment(partition, 2), change)
+
+    assert kinds(the_report(partition, until)) == {kind: (lines, "web01.log.000002")}
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        pytest.param(lambda ls: [*ls[:-1], ls[-1][:-5]], "torn", id="the tail cut"),
+        pytest.param(lambda ls: ls[:-1], "missing", id="the last line gone"),
+        pytest.param(
+            lambda ls: [*ls, b"a stranger's\n"], "foreign", id="a stranger's line appended"
+        ),
+        pytest.param(lambda ls: [*ls, LINES[0]], "repeated", id="an old line appended"),
+    ],
+)
+def test_a_damage_at_the_end_is_named(
+    change: Callable[[list[bytes]], list[bytes]], kind: str, partition: Partition
+) -> None:
+    until = received(partition)
+
+    edit(partition.output / "web01.log", change)
+
+    assert kinds(the_report(partition, until)) == {kind: (1, "web01.log")}
+
+
+def test_a_segment_that_was_removed_is_named(partition: Partition) -> None:
+    until = received(partition)
+    gone = len(segment(partition, 2).read_bytes().splitlines())
+
+    segment(partition, 2).unlink()
+
+    report = the_report(partition, until)
+    assert report.holes == (2,)
+    assert kinds(report) == {"missing": (gone, "web01.log.000003")}
+
+
+def test_a_host_whose_files_are_gone_is_missing_as_a_whole(partition: Partition) -> None:
+    until = received(partition)
+    for path in partition.output.glob("web01.log*"):
+        path.unlink()
+
+    assert kinds(the_report(partition, until)) == {"missing": (len(LINES), "no")}
+
+
+def test_the_oldest_segments_may_have_been_pruned(partition: Partition) -> None:
+    until = received(partition)
+    size = segment(partition, 1).stat().st_size
+
+    segment(partition, 1).unlink()
+
+    report = the_report(partition, until)
+    assert (report.is_well, report.pruned, report.places) == (True, size, ())
+
+
+def test_pruned_lines_are_told_apart_from_the_same_lines_later(partition: Partition) -> None:
+    until = partition.lines("web01", *[line for _ in range(3) for line in LINES]) + 1
+    partition.claim()
+    partition.receive()
+    sizes = [path.stat().st_size for path in (segment(partition, n) for n in (1, 2, 3, 4))]
+
+    for number in (1, 2, 3, 4):
+        segment(partition, number).unlink()
+
+    report = the_report(partition, until)
+    assert (report.is_well, report.pruned) == (True, sum(sizes))
+
+
+def test_what_was_received_before_the_first_message_is_no_difference(partition: Partition) -> None:
+    until = received(partition)
+
+    assert examined(partition, until, first=30).reports == ()
+
+
+def test_lines_behind_the_offset_may_be_there_or_half_of_them(partition: Partition) -> None:
+    until = received(partition)
+    more = b"line of a batch under way\n"
+    partition.publish(
+        ours("web01", "app.log", sum(map(len, LINES)), more),
+        ours("web01", "app.log", sum(map(len, LINES)) + len(more), more),
+    )
+    live = partition.output / "web01.log"
+    whole = live.read_bytes()
+
+    reports = []
+    for written in (b"", more, more + more[:7], more + more):
+        live.write_bytes(whole + written)
+        reports.append(examined(partition, until).reports)
+
+    assert reports == [(), (), (), ()]
+
+
+def test_odd_messages_are_judged_as_the_receiver_judged_them(partition: Partition) -> None:
+    last = partition.publish(
+        ours("web01", "app.log", 0, b"one\ntwo\n"),
+        ours("web01", "app.log", 0, b"one\ntwo\n"),
+        ours("web01", "app.log", 4, b"two\nthree\n"),
+        ours("web01", "app.log", 50, b"after a gap\n"),
+        ("logs.p0.web01", b"without an end", None),
+        ("logs.p0.web01", b"not zstd", {"Content-Encoding": "zstd"}),
+        ours("web01", "app.log", 50, b"after a\n", end=70, filtered=True),
+        message(
+            "web01",
+            *(lines_of("app.log", 70, b"piece, "), lines_of("other.log", 0, b"other\n")),
+            *(lines_of("other.log", 90, b"9\n"), lines_of("app.log", 77, b"rest\n")),
+        ),
+        message("web01", lines_of("app.log", 70, b"piece, "), lines_of("other.log", 92, b"10\n")),
+        ("logs.p0.web03", b"", {"Log-Agent": "1-1", "Log-Read-At": "1"}),
+    )
+    partition.claim()
+    partition.receive()
+
+    done = examined(partition, last + 1)
+
+    assert (done.reports, done.refused) == ((), 1)
+
+
+def test_files_of_another_layout_are_found(partition: Partition) -> None:
+    template = "{host}/{date}/{file}"
+    last = partition.publish(
+        *(ours("web01", "app.log", 10 * n, b"line %04d\n" % n) for n in range(4)),
+        message(
+            "web01",
+            *(lines_of("app.log", 10 * n, b"line %04d\n" % n) for n in range(4, 9)),
+            lines_of("other.log", 0, b"another file's\n"),
+        ),
+        ("logs.p0.web01", b"nobody knows of what file", None),
+    )
+    partition.claim()
+    report = task.run(
+        partition.assignment(), replace(partition.destination, path_template=template)
+    )
+    assert report.done.until == last + 1, report
+    order = Order(
+        partition.output,
+        partition.state,
+        Reader((partition.url,), Access(), Selection()),
+        False,
+        template,
+    )
+
+    well = examine(Unit(0, 1, last + 1), order)
+    (path,) = partition.output.rglob("app.log")
+    path.write_bytes(path.read_bytes().replace(b"line 0004\n", b""))
+    damaged = examine(Unit(0, 1, last + 1), order)
+
+    assert isinstance(well, Examined)
+    assert isinstance(damaged, Examined)
+    assert (well.hosts, well.reports) == (1, ())
+    (report,) = damaged.reports
+    assert report.live == str(path.relative_to(partition.output))
+    assert kinds(report) == {"missing": (1, "app.log")}

@@ -1,0 +1,127 @@
+"""`logreceiver verify` as people run it."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from broker.app.exits import Exit
+from receiver.consume import task
+from tests.receiver.partition import Partition, ours
+
+PROGRAM = str(Path(sys.executable).with_name("logreceiver"))
+pytestmark = pytest.mark.nats
+
+
+def verify(partition: Partition, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [PROGRAM, "verify", "--server", partition.url, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.spark
+def test_received_files_are_well_until_somebody_damages_them(logs_url: str, tmp_path: Path) -> None:
+    partition = Partition(logs_url, tmp_path)
+    partition.publish(
+        *(ours(f"web{n % 3}", "app.log", 10 * (n // 3), b"line %04d\n" % n) for n in range(60))
+    )
+    partition.claim()
+    partition.receive()
+    output = ("--output", str(partition.output))
+
+    well = verify(partition, *output)
+    path = partition.output / "web1.log"
+    path.write_bytes(path.read_bytes().replace(b"line 0013\n", b"", 1) + b"a stranger's\n")
+    damaged = verify(partition, *output, "--json")
+
+    assert (well.returncode, well.stdout) == (
+        0,
+        "all well: 3 hosts, 600 B compared\nnot compared, as no receiver has claimed them yet: partitions 1\n",
+    ), well.stderr
+    assert damaged.returncode == Exit.FAILED
+    told = json.loads(damaged.stdout)
+    assert (told["well"], told["hosts_compared"], told["unclaimed"]) == (False, 3, [1])
+    (host,) = told["hosts"]
+    assert (host["partition"], host["host"]) == (0, "web1")
+    assert [(d["kind"], d["lines"], d["first"]) for d in host["differences"]] == [
+        ("missing", 1, "web1.log at byte 40"),
+        ("foreign", 1, "web1.log at byte 190"),
+    ]
+
+
+@pytest.mark.spark
+def test_a_damaged_file_of_another_layout_is_named_by_its_path(
+    logs_url: str, tmp_path: Path
+) -> None:
+    template = "{host}/{file}"
+    partition = Partition(logs_url, tmp_path)
+    for file in ("app.log", "nginx/access.log"):
+        partition.publish(*(ours("web01", file, 10 * n, b"line %04d\n" % n) for n in range(9)))
+    partition.claim()
+    task.run(partition.assignment(), replace(partition.destination, path_template=template))
+    path = partition.output / "web01/var/log/nginx/access.log"
+    path.write_bytes(path.read_bytes().replace(b"line 0004\n", b""))
+
+    damaged = verify(
+        partition, "--output", str(partition.output), "--path-template", template, "--json"
+    )
+
+    assert damaged.returncode == Exit.FAILED, damaged.stderr
+    (host,) = json.loads(damaged.stdout)["hosts"]
+    assert host["file"] == "web01/var/log/nginx/access.log"
+    assert [(d["kind"], d["lines"]) for d in host["differences"]] == [("missing", 1)]
+
+
+def test_nothing_received_is_said_without_starting_spark(logs_url: str, tmp_path: Path) -> None:
+    ended = verify(Partition(logs_url, tmp_path), "--output", str(tmp_path))
+
+    assert ended.returncode == 0, ended.stderr
+    assert "no receiver has claimed them yet: partitions 0, 1" in ended.stdout
+
+
+def test_files_of_another_stream_cannot_be_compared(logs_url: str, tmp_path: Path) -> None:
+    partition = Partition(logs_url, tmp_path)
+    partition.lines("web01", b"one\n")
+    partition.claim()
+    partition.receive()
+    partition.ask(lambda connection: _recreated(connection))
+
+    ended = verify(partition, "--output", str(partition.output))
+
+    assert (ended.returncode, ended.stdout) == (Exit.CONFIGURATION, "")
+    assert "nothing to compare" in ended.stderr
+
+
+async def _recreated(connection) -> None:  # type: ignore[no-untyped-def]
+    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
+    await connection.api("STREAM.DELETE.LOGS")
+    await connection.api("STREAM.CREATE.LOGS", config)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        pytest.param(["--output", "/nowhere"], Exit.CONFIGURATION, "--output", id="no folder"),
+        pytest.param(["--output", "/tmp", "--since", "soon"], Exit.USAGE, "2h", id="no time"),
+        pytest.param(
+            ["--output", "/tmp", "--partition", "9"],
+            Exit.CONFIGURATION,
+            "does not exist",
+            id="no such",
+        ),
+    ],
+)
+def test_bad_input_is_one_line(
+    arguments: list[str], code: int, words: str, logs_url: str, tmp_path: Path
+) -> None:
+    ended = verify(Partition(logs_url, tmp_path), *arguments)
+
+    assert (ended.returncode, ended.stdout, len(ended.stderr.splitlines())) == (code, "", 1)
+    assert words in ended.stderr
