@@ -1,28 +1,34 @@
 """Decides what a file is that is not followed yet. Pure rules: the catalogue acts on them.
 
-A rotation group is a live file with the files that it was rotated to. The first row that fits decides:
+A rotation group is a live file with the files that it was rotated to. "Truncated" and "gone" files are those of the group that
+are followed no longer; only a compressed file is damaged. The first row that fits decides:
 
-| candidate                                                                     | outcome  |
-|-------------------------------------------------------------------------------|----------|
-| same inode as a remembered file, and it still holds what was read of that     | CONTINUE |
-| stands at the live path                                                       | BEGIN    |
-| holds all that was read of a file that was truncated or is gone               | INHERIT  |
-| begins and ends like a part of the live file                                  | COPY     |
-| holds what was read of another file of the group, or is a part of that        | COPY     |
-| same inode as a remembered file of which nothing was seen                     | CONTINUE |
-| is compressed, begins like a file that is gone, and is damaged                | DAMAGED  |
-| is empty; or is compressed, begins like a file that is gone, and has no end   | EMPTY    |
-| is shown by a pattern, or was written after what is known of its group        | BEGIN    |
-| any other                                                                     | OLD      |
+| candidate                                                                                       | outcome  |
+|-------------------------------------------------------------------------------------------------|----------|
+| has the inode of a remembered file of which bytes were read, and holds what was read            | CONTINUE |
+| is at the live path, with the inode of a remembered file of the group of which nothing was read | CONTINUE |
+| is at the live path                                                                             | BEGIN    |
+| is empty, and not damaged                                                                       | EMPTY    |
+| holds all that was read of a truncated or gone file                                             | INHERIT  |
+| begins like the live file, and ends like a part of it or (compressed) has no end yet            | COPY     |
+| holds what was read of any file of the group, or is shorter than that and begins like it        | COPY     |
+| is not compressed, with the inode of a truncated or gone file of which nothing was read         | CONTINUE |
+| is damaged, and begins like a truncated or gone file                                            | DAMAGED  |
+| is damaged without a readable beginning, and the group has a truncated or gone file             | DAMAGED  |
+| is damaged, and no byte of it can be read                                                       | EMPTY    |
+| is compressed, begins like a truncated or gone file, and has no end yet                         | EMPTY    |
+| is shown by a pattern                                                                           | BEGIN    |
+| is younger than what is known of the group, and no old file that has just been compressed       | BEGIN    |
+| any other                                                                                       | OLD      |
 
 Short files may agree by chance. So many bytes of a beginning must agree, unless the candidate was seen beside its original:
 
-| known file                          | to INHERIT             | to be its COPY         |
-|-------------------------------------|------------------------|------------------------|
-| truncated: another file on its inode | any                    | any                    |
-| gone: its inode is not there        | 64 (compressed: any)   | 1,024                  |
-| deleted: held open without a name   | never                  | 64 (compressed: any)   |
-| followed                            | never                  | 1,024                  |
+| known file                           | to INHERIT           | to be its COPY       |
+|--------------------------------------|----------------------|----------------------|
+| truncated: another file on its inode | any                  | any                  |
+| gone: its inode is not there         | 64 (compressed: any) | 1,024                |
+| deleted: held open without a name    | never                | 64 (compressed: any) |
+| followed                             | never                | 1,024                |
 """
 
 from collections.abc import Iterable, Sequence
