@@ -62,13 +62,13 @@ class Agent:
         settings: ShipperSettings,
         host: str,
         clock: Callable[[], int],
-        pace: Callable[[ShipperSettings], LoopOptions] = loop_options,
+        options: Callable[[ShipperSettings], LoopOptions] = loop_options,
     ) -> None:
         """Remember what to do; `clock` is nanoseconds since the epoch."""
         self._settings = settings
         self._host = host
         self._clock = clock
-        self._pace = pace
+        self._options = options
         self._meter = Meter(clock)
         self._sessions = Sessions(settings, host, clock)
         connection, waiting = self._sessions.connection, self._sessions.waiting
@@ -236,7 +236,7 @@ class Agent:
             str(session.agent),
             lambda round_: self._publish(shipping, round_),
             session.positions,
-            self._pace(self._settings),
+            self._options(self._settings),
             stopping,
             self._meter,
         )
@@ -289,7 +289,7 @@ class Agent:
         self._settings = done.settings
         log_to_stderr(done.settings)
         if self._view.shipping is not None:
-            self._view.shipping.change(self._pace(done.settings))
+            self._view.shipping.change(self._options(done.settings))
         if self._follower is not None:
             grace, hold = done.settings.grace, done.settings.hold_deleted
             self._follower.change_limits(grace.total_seconds(), hold.total_seconds())

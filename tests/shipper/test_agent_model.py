@@ -61,7 +61,7 @@ PATIENCE = 60.0
 PROBES = "probe-*.log"
 
 
-def _pace(settings: ShipperSettings) -> LoopOptions:
+def _options(settings: ShipperSettings) -> LoopOptions:
     return replace(loop_options(settings), scan_after=0.005, scan_every=1.0, interval=0.001)
 
 
@@ -224,7 +224,7 @@ class Program:
             round_size=64 * 1024,
             grace="2s",
         )
-        agent = Agent(settings, self.host, self.clock, _pace)
+        agent = Agent(settings, self.host, self.clock, _options)
         await agent.work()
 
     async def _shipped(self, path: str, size: int) -> None:

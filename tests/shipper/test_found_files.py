@@ -45,9 +45,9 @@ async def ship_to_a_silent_broker(follower: Follower) -> Positions:
         await asyncio.Event().wait()
         return 0
 
-    pace = LoopOptions(1 << 20, "none", once=False, patience=None)
+    options = LoopOptions(1 << 20, "none", once=False, patience=None)
     shipping = Shipping(
-        follower, AGENT, never, Positions(), pace, asyncio.Event(), Meter(time.time_ns)
+        follower, AGENT, never, Positions(), options, asyncio.Event(), Meter(time.time_ns)
     )
 
     async def run() -> None:
@@ -107,9 +107,9 @@ async def test_where_a_file_was_begun_at_its_end_is_saved_before_a_line_of_it_is
         new_id=lambda: "first",
         clock=time.time_ns,
     )
-    pace = LoopOptions(1 << 20, "none", once=False, patience=None)
+    options = LoopOptions(1 << 20, "none", once=False, patience=None)
     shipping = Shipping(
-        source, AGENT, never, Positions(), pace, asyncio.Event(), Meter(time.time_ns)
+        source, AGENT, never, Positions(), options, asyncio.Event(), Meter(time.time_ns)
     )
     async with asyncio.TaskGroup() as group:
         running = group.create_task(shipping.run(group, save))
@@ -157,8 +157,10 @@ async def test_no_line_is_read_before_the_snapshot_is_there_while_looks_and_dele
     source = Looking(
         selection, [], new_id=map(str, itertools.count()).__next__, clock=time.time_ns, hold=0
     )
-    pace = LoopOptions(1 << 20, "none", once=False, patience=None, scan_after=0.01, scan_every=0.1)
-    shipping = Shipping(source, AGENT, publish, Positions(), pace, stopping, Meter(time.time_ns))
+    options = LoopOptions(
+        1 << 20, "none", once=False, patience=None, scan_after=0.01, scan_every=0.1
+    )
+    shipping = Shipping(source, AGENT, publish, Positions(), options, stopping, Meter(time.time_ns))
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group, save))
         await asked.wait()
@@ -234,8 +236,8 @@ async def test_a_file_found_and_not_begun_is_not_forgotten_by_a_look_that_failed
         new_id=lambda: "second",
         clock=time.time_ns,
     )
-    pace = LoopOptions(1 << 20, "none", once=False, patience=None)
-    shipping = Shipping(source, AGENT, never, found, pace, stopping, Meter(time.time_ns))
+    options = LoopOptions(1 << 20, "none", once=False, patience=None)
+    shipping = Shipping(source, AGENT, never, found, options, stopping, Meter(time.time_ns))
     async with asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group))
         await looked.wait()

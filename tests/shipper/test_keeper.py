@@ -31,7 +31,7 @@ from tests.shipper.shipped import origins
 pytestmark = pytest.mark.nats
 
 ROTATED = 100
-PACE = LoopOptions(1 << 20, "none", once=False, patience=None)
+OPTIONS = LoopOptions(1 << 20, "none", once=False, patience=None)
 
 
 class Slow(Follower):
@@ -61,7 +61,7 @@ def shipping(source: Follower, positions: Positions) -> Shipping:
         return 1
 
     return Shipping(
-        source, "1-aaaaaaaa", publish, positions, PACE, asyncio.Event(), Meter(time.time_ns)
+        source, "1-aaaaaaaa", publish, positions, OPTIONS, asyncio.Event(), Meter(time.time_ns)
     )
 
 

@@ -44,13 +44,13 @@ class Host:
         )
         began = sum(cursor.offset for cursor in self.positions.files.values())
         rules = Rules(exclude=tuple(map(Expression, exclude)))
-        pace = LoopOptions(1 << 20, "none", once=True, patience=10.0, rules=rules)
+        options = LoopOptions(1 << 20, "none", once=True, patience=10.0, rules=rules)
         shipping = Shipping(
             follower,
             AGENT,
             self._publish,
             self.positions,
-            pace,
+            options,
             asyncio.Event(),
             Meter(time.time_ns),
         )

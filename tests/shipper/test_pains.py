@@ -185,9 +185,9 @@ def shipping(
         new_id=lambda: f"id{next(numbers)}",
         clock=time.time_ns,
     )
-    pace = LoopOptions(1 << 20, "none", once=once, patience=None)
+    options = LoopOptions(1 << 20, "none", once=once, patience=None)
     meter = Meter(time.time_ns)
-    return follower, Shipping(follower, AGENT, broker.publish, positions, pace, stopping, meter)
+    return follower, Shipping(follower, AGENT, broker.publish, positions, options, stopping, meter)
 
 
 async def test_no_more_than_two_rounds_are_read_while_the_broker_takes_nothing(

@@ -36,9 +36,9 @@ async def ship_once(follower: Follower) -> bytes:
         taken.append(round_.payload)
         return len(taken)
 
-    pace = LoopOptions(1 << 20, "none", once=True, patience=10.0)
+    options = LoopOptions(1 << 20, "none", once=True, patience=10.0)
     shipping = Shipping(
-        follower, AGENT, publish, Positions(), pace, asyncio.Event(), Meter(time.time_ns)
+        follower, AGENT, publish, Positions(), options, asyncio.Event(), Meter(time.time_ns)
     )
     async with asyncio.TaskGroup() as group:
         await shipping.run(group)
@@ -86,9 +86,9 @@ async def test_a_reading_that_does_not_return_is_known_by_when_it_began(tmp_path
         new_id=lambda: "id",
         clock=time.time_ns,
     )
-    pace = LoopOptions(1 << 20, "none", once=False, patience=None)
+    options = LoopOptions(1 << 20, "none", once=False, patience=None)
     meter = Meter(time.time_ns)
-    shipping = Shipping(follower, AGENT, publish, Positions(), pace, asyncio.Event(), meter)
+    shipping = Shipping(follower, AGENT, publish, Positions(), options, asyncio.Event(), meter)
     before = shipping.reading_since
 
     async with asyncio.TaskGroup() as group:
@@ -145,9 +145,9 @@ async def test_once_does_not_fail_for_a_trouble_that_was_over_at_its_end(tmp_pat
         return 1
 
     follower = follower_of(tmp_path / "a.log", tmp_path / "late.log", tmp_path / "never.log")
-    pace = LoopOptions(1 << 20, "none", once=True, patience=10.0)
+    options = LoopOptions(1 << 20, "none", once=True, patience=10.0)
     shipping = Shipping(
-        follower, AGENT, publish, Positions(), pace, asyncio.Event(), Meter(time.time_ns)
+        follower, AGENT, publish, Positions(), options, asyncio.Event(), Meter(time.time_ns)
     )
     async with asyncio.TaskGroup() as group:
         await shipping.run(group)
@@ -336,8 +336,10 @@ async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
             stopping.set()
         return len(taken)
 
-    pace = LoopOptions(1 << 20, "auto", once, None, scan_after=0.01, scan_every=0.01)
-    shipping = Shipping(backlog, AGENT, publish, Positions(), pace, stopping, Meter(time.time_ns))
+    options = LoopOptions(1 << 20, "auto", once, None, scan_after=0.01, scan_every=0.01)
+    shipping = Shipping(
+        backlog, AGENT, publish, Positions(), options, stopping, Meter(time.time_ns)
+    )
     async with asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group))
         async with asyncio.timeout(20):
@@ -363,8 +365,10 @@ async def test_what_was_read_ahead_when_the_end_comes_is_not_counted_as_shipped(
             stopping.set()
         return len(taken)
 
-    pace = LoopOptions(1 << 20, "auto", once=False, patience=None)
-    shipping = Shipping(backlog, AGENT, publish, Positions(), pace, stopping, Meter(time.time_ns))
+    options = LoopOptions(1 << 20, "auto", once=False, patience=None)
+    shipping = Shipping(
+        backlog, AGENT, publish, Positions(), options, stopping, Meter(time.time_ns)
+    )
     async with asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group))
 

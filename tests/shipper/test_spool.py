@@ -91,7 +91,7 @@ class Agent:
         self.rounds: list[Round] = []
         self._saved = Positions()
         self._most = most
-        self._pace = LoopOptions(
+        self._options = LoopOptions(
             1 << 20, "none", False, None, scan_after=0.01, interval=0.01, rules=rules or Rules()
         )
         self._ids = (f"f{number}" for number in itertools.count())
@@ -143,7 +143,7 @@ class Agent:
             Selection(()), known.files.values(), new_id=lambda: "?", clock=time.time_ns
         )
         meter = Meter(time.time_ns)
-        shipping = Shipping(follower, "1-a", self._publish, known, self._pace, stopping, meter)
+        shipping = Shipping(follower, "1-a", self._publish, known, self._options, stopping, meter)
         async with self.spool(descriptor) as spool:
             try:
                 async with asyncio.timeout(60), asyncio.TaskGroup() as group:
