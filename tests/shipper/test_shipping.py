@@ -289,22 +289,28 @@ async def backlog(tmp_path: Path) -> AsyncIterator[Watched]:
 class Slow(Follower):
     """A follower with so many files that a scan takes a while, and of which one moves all the time."""
 
-    scans = 0
+    def __init__(self, path: Path, stopping: asyncio.Event) -> None:
+        super().__init__(Selection.of([str(path)]), [], new_id=lambda: "id", clock=time.time_ns)
+        self.scans: list[tuple[float, float]] = []
+        self._stopping = stopping
 
     async def look(self) -> list[Notice]:
-        self.scans += 1
-        await asyncio.sleep(0.05)
+        """Scan, note when that began and ended, and ask for the end after three scans."""
+        began = asyncio.get_running_loop().time()
+        await asyncio.sleep(0.02)
         notices = await super().look()
         self.look_due = True
+        self.scans.append((began, asyncio.get_running_loop().time()))
+        if len(self.scans) == 3:
+            self._stopping.set()
         return notices
 
 
 async def test_slow_scans_take_a_tenth_of_the_time(tmp_path: Path) -> None:
+    """The pause after a scan is at least ten times as long as the scan."""
     (tmp_path / "a.log").touch()
-    follower = Slow(
-        Selection.of([str(tmp_path / "a.log")]), [], new_id=lambda: "id", clock=time.time_ns
-    )
     stopping = asyncio.Event()
+    follower = Slow(tmp_path / "a.log", stopping)
 
     async def publish(_: Round) -> int:
         return 0
@@ -313,12 +319,12 @@ async def test_slow_scans_take_a_tenth_of_the_time(tmp_path: Path) -> None:
     meter = Meter(time.time_ns)
     shipping = Shipping(follower, AGENT, publish, Positions(), options, stopping, meter)
     async with asyncio.TaskGroup() as group:
-        group.create_task(shipping.run(group))
-        await asyncio.sleep(1.2)
-        stopping.set()
+        await shipping.run(group)
     await follower.close()
 
-    assert 1 <= follower.scans <= 3
+    assert len(follower.scans) == 3
+    for (began, ended), (next_began, _) in itertools.pairwise(follower.scans):
+        assert next_began - began >= 11 * (ended - began)
 
 
 @pytest.mark.parametrize("once", [True, False])
