@@ -1,12 +1,21 @@
-"""What is done to a book of credentials is such that no broker may go by it."""
+"""What is done to a book of credentials is such that no broker may go by it, and keeps nobody else from the book for good."""
 
 import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from broker.granting.book import Book
 from broker.granting.booktext import BookUnreadable, read_book, write_book
+from tests.chaos.faults.catalogue import CATALOGUE
 from tests.chaos.faults.credentials import DAMAGES, Damage
+from tests.chaos.secured import Keys
+
+if TYPE_CHECKING:
+    from tests.chaos.world import World
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -18,3 +27,18 @@ def test_a_damaged_book_is_never_one_that_can_be_read(damage: Damage, seed: int)
 
     with pytest.raises((BookUnreadable, UnicodeDecodeError)):
         read_book(damaged.decode("utf-8"))
+
+
+@pytest.mark.parametrize("kind", ["lock-out", "damage-book"])
+def test_a_fault_that_cannot_read_the_book_lets_others_change_it(kind: str, tmp_path: Path) -> None:
+    keys = Keys(tmp_path, (tmp_path / "no store",), ())
+    broker = SimpleNamespace(
+        store=keys.stores[0], program=SimpleNamespace(process=SimpleNamespace(starts=1))
+    )
+    world = cast("World", SimpleNamespace(keys=keys, brokers=[broker]))
+
+    with pytest.raises(FileNotFoundError):
+        CATALOGUE[kind].act(world, random.Random(1))
+
+    with ThreadPoolExecutor(1) as others:
+        assert others.submit(keys.changing.acquire, blocking=False).result()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from broker.app.exits import OperatorError
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
-from tests.chaos.faults.fault import Act, CannotStrike, End, FaultKind
+from tests.chaos.faults.fault import Act, CannotStrike, End, FaultKind, within
 from tests.chaos.program import Program
 from tests.chaos.schedule import Kind
 from tests.chaos.secured import CommandFailed, Keys, run_logbroker
@@ -73,40 +73,43 @@ def _rotate(kind: str, grace: str) -> Act:
 def _lock_out(world: "World", _: random.Random) -> End:
     """Revoke all hosts at once, and take it back by the book of before: nobody needs another secret."""
     keys = _keys(world)
-    keys.changing.acquire()
     before = keys.folder / "book-before.json"
-    before.write_bytes((keys.stores[0] / "credentials.json").read_bytes())
+
+    def begin() -> End:
+        before.write_bytes((keys.stores[0] / "credentials.json").read_bytes())
+        return _tried(lambda: keys.revoke("host", "--all"), end)
 
     def end() -> None:
-        try:
-            _insist(world, "all hosts are let in again", lambda: keys.restore(before))
-        finally:
-            keys.changing.release()
+        _insist(world, "all hosts are let in again", lambda: keys.restore(before))
 
-    return _tried(lambda: keys.revoke("host", "--all"), end)
+    return within(keys.changing, begin)
 
 
 def _damage_book(world: "World", chance: random.Random) -> End:
     """Damage a broker's book and have it read again: it goes on by what it knows, and starts by no such book."""
     keys, broker = _keys(world), chance.choice(world.brokers)
+    return within(keys.changing, lambda: _damaged(world, broker, chance))
+
+
+def _damaged(world: "World", broker: "Broker", chance: random.Random) -> End:
     book = broker.store / "credentials.json"
-    keys.changing.acquire()
     whole, starts = book.read_bytes(), broker.program.process.starts
     damage = chance.choice((*DAMAGES, None))
-    if damage:
-        book.write_bytes(damage(whole, chance))
-    else:
-        book.unlink()
-    _hang_up(broker)
+
+    def begin() -> None:
+        if damage:
+            book.write_bytes(damage(whole, chance))
+        else:
+            book.unlink()
+        _hang_up(broker)
 
     def end() -> None:
-        book.write_bytes(whole)
-        keys.changing.release()
+        _insist(world, "the book is whole again", lambda: book.write_bytes(whole))
         _hang_up(broker)
         if broker.program.process.starts != starts:
             _help_up(broker.program)
 
-    return end
+    return _tried(begin, end)
 
 
 def _help_up(program: Program) -> None:
@@ -227,12 +230,15 @@ def _receivers(world: "World") -> list[tuple[str, Program]]:
 
 
 def _tried(change: Callable[[], object], end: End, mend: End | None = None) -> End:
-    """Make a change and return its end; one that came only half way, as a broker is away, is mended at once."""
+    """Make a change and return its end; one that came only half way, as a broker or a disk is away, is mended at once."""
     try:
         change()
     except CommandFailed as failed:
         (mend or end)()
         raise CannotStrike(str(failed)[-300:]) from None
+    except OSError:
+        (mend or end)()
+        raise
     return end
 
 
@@ -246,13 +252,11 @@ def _now(change: Callable[[], object]) -> None:
 
 def _insist(world: "World", what: str, change: Callable[[], object]) -> None:
     """Try until it is done, as an operator does; raises `TimeoutError`."""
-    failures: list[str] = []
 
     def is_done() -> bool:
         try:
             change()
-        except CommandFailed as failed:
-            failures.append(str(failed))
+        except (CommandFailed, OSError):  # the disk has trouble, too
             return False
         return True
 

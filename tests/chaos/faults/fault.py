@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from tests.chaos.schedule import Kind
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["Act", "CannotStrike", "End", "FaultKind"]
+__all__ = ["Act", "CannotStrike", "End", "FaultKind", "within"]
 
 End = Callable[[], None]
 """Ends a fault, and does what an operator would do then; returns when that is done."""
@@ -28,3 +29,17 @@ class FaultKind:
 
     kind: Kind
     act: Act
+
+
+def within(context: AbstractContextManager[object], begin: Callable[[], End]) -> End:
+    """Begin a fault in a context that is left when the fault has ended, or at once if it cannot begin."""
+    with ExitStack() as stack:
+        stack.enter_context(context)
+        begun = begin()
+        entered = stack.pop_all()
+
+    def end() -> None:
+        with entered:
+            begun()
+
+    return end
