@@ -15,7 +15,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,14 +59,15 @@ class Disk:
         disk._mount()
         return disk
 
-    def begin_trouble(self) -> None:
-        """Keep other faults of this disk away until `end_trouble`; raises `CannotStrike` where one is under way."""
+    @contextmanager
+    def trouble(self) -> Iterator[None]:
+        """Keep other faults of this disk away meanwhile; raises `CannotStrike` where one is under way."""
         if not self._trouble.acquire(blocking=False):
             raise CannotStrike(f"{self.name} has trouble already")
-
-    def end_trouble(self) -> None:
-        """Let the next fault have this disk."""
-        self._trouble.release()
+        try:
+            yield
+        finally:
+            self._trouble.release()
 
     def fill(self, left: int = 0) -> None:
         """Leave so many bytes free, or a little less."""

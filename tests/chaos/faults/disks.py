@@ -8,12 +8,12 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tests.chaos.disks import Disk
-from tests.chaos.faults.fault import Act, End, FaultKind
+from tests.chaos.faults.fault import Act, End, FaultKind, within
 from tests.chaos.program import Program
 from tests.chaos.schedule import Kind
 
@@ -36,18 +36,12 @@ def _short_of(place: str, take: Callable[[Disk, random.Random], None]) -> Act:
     def act(world: "World", chance: random.Random) -> End:
         """Leave a disk without room or without inodes, and free it again."""
         disk = _pick(world, chance, place)
-        disk.begin_trouble()
-        try:
+
+        def begin() -> End:
             take(disk, chance)
-        except BaseException:
-            disk.end_trouble()
-            raise
+            return disk.free
 
-        def end() -> None:
-            disk.free()
-            disk.end_trouble()
-
-        return end
+        return within(disk.trouble(), begin)
 
     act.__doc__ = (take.__doc__ or "").format(_OWNERS[place])
     return act
@@ -72,13 +66,12 @@ def _read_only(place: str) -> Act:
     def act(world: "World", chance: random.Random) -> End:
         """Have the file system find an error, upon which it can only be read; repair it."""
         disk = _pick(world, chance, place)
-        disk.begin_trouble()
-        disk.fail()
 
-        def end() -> None:
-            _repair(disk, world.users(disk))
+        def begin() -> End:
+            disk.fail()
+            return lambda: _repair(disk, world.users(disk))
 
-        return end
+        return within(disk.trouble(), begin)
 
     act.__doc__ = f"Turn the disk of a {_OWNERS[place]} read-only under it, then repair it."
     return act
@@ -88,35 +81,36 @@ def _powerless(place: str) -> Act:
     def act(world: "World", chance: random.Random) -> End:
         """Lose what was not synced, with all programs of the machine."""
         disk = _pick(world, chance, place)
-        disk.begin_trouble()
         users = world.users(disk)
-        for program in users:
-            program.hold()
-        # the disk goes a moment before its users, or they do
-        if chance.random() < 0.5:
+
+        def begin() -> End:
+            # the disk goes a moment before its users, or they do
+            if chance.random() < 0.5:
+                _kill(users)
+            disk.cut_power()
             _kill(users)
-        disk.cut_power()
-        _kill(users)
+            return lambda: _repair(disk, users)
 
-        def end() -> None:
-            _repair(disk, users)
-            for program in users:
-                program.release()
-
-        return end
+        return within(disk.trouble(), lambda: within(_held(users), begin))
 
     act.__doc__ = f"Cut the power of a {_OWNERS[place]}: what its disk has not synced is lost."
     return act
 
 
 def _repair(disk: Disk, users: list[Program]) -> None:
-    with ExitStack() as held:
-        for program in users:
-            held.enter_context(program.held())
+    with _held(users):
         _kill(users)
         disk.unmount()
         disk.mend()
-    disk.end_trouble()
+
+
+@contextmanager
+def _held(users: list[Program]) -> Iterator[None]:
+    """Leave programs dead that die."""
+    with ExitStack() as stack:
+        for program in users:
+            stack.enter_context(program.held())
+        yield
 
 
 def _kill(users: list[Program]) -> None:
