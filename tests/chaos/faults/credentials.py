@@ -1,11 +1,13 @@
 """Faults of who gets in: credentials revoked, rotated and crowded out, books damaged, certificates renewed under traffic."""
 
 import asyncio
+import os
 import random
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.app.exits import OperatorError
@@ -104,12 +106,19 @@ def _damaged(world: "World", broker: "Broker", chance: random.Random) -> End:
         _hang_up(broker)
 
     def end() -> None:
-        _insist(world, "the book is whole again", lambda: book.write_bytes(whole))
+        _insist(world, "the book is whole again", lambda: _put_back(book, whole))
         _hang_up(broker)
         if broker.program.process.starts != starts:
             _help_up(broker.program)
 
     return _tried(begin, end)
+
+
+def _put_back(book: Path, whole: bytes) -> None:
+    with book.open("wb") as file:
+        file.write(whole)
+        file.flush()
+        os.fsync(file.fileno())  # a fault of the disk may come next
 
 
 def _help_up(program: Program) -> None:
