@@ -53,6 +53,10 @@ def judged(world: "World") -> Judgement:
         if not verdict.is_perfect:
             found.findings.append(f"{host.name}: {verdict}")
     found.findings += [*found.audit.findings, *untold(world.taken), *_losses_of_nothing(world)]
+    found.findings += [
+        f"{store.path.name} was harmed, and nobody has said so"
+        for store in world.operator.stores.values()
+    ]
     if not world.destroyed and not world.operator.on_duty.is_set():
         found.findings += repeats(world.folder / "logs")
     return found

@@ -5,7 +5,7 @@ On duty only from the first fault on that damages what programs remember: anywhe
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -13,7 +13,7 @@ from typing import Protocol
 from tests.chaos.commands import CommandFailed, insist
 from tests.chaos.program import Program
 
-__all__ = ["Central", "Operator", "advice"]
+__all__ = ["Central", "HarmedEntry", "HarmedStore", "Operator", "advice", "put"]
 
 _LOOK = 0.5  # seconds
 _BLOCKED = re.compile(
@@ -27,7 +27,9 @@ _PARTITION = re.compile(r"(?:partition |\bp)([0-9]+)\b")
 class Central(Protocol):
     """What an operator needs of a world."""
 
-    receivers: list[Program]
+    @property
+    def receivers(self) -> list[Program]:
+        """The receivers, which all have the same folders."""
 
     @property
     def admin_words(self) -> list[str | Path]:
@@ -38,6 +40,59 @@ class Central(Protocol):
 
     def offset(self, partition: int) -> int | None:
         """Return up to where a partition is committed by the newest entry that can be read."""
+
+    def write_offset(self, partition: int, value: bytes) -> None:
+        """Write the entry of a partition."""
+
+    @property
+    def output(self) -> Path:
+        """The folder of received files."""
+
+    @property
+    def receiver_state(self) -> Path:
+        """The folder of the stores."""
+
+
+@dataclass(frozen=True, slots=True)
+class HarmedEntry:
+    """What was left of the entry of a partition, and what it was before."""
+
+    left: bytes
+    before: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HarmedStore:
+    """The store of a partition that was harmed; `copy` is what it was, None where that is lost.
+
+    `lives` are the partition's live files, by how long they were then: none may change until somebody has decided.
+    """
+
+    path: Path
+    copy: bytes | None
+    lives: Mapping[Path, int]
+
+    def touched(self) -> list[str]:
+        """Return a finding for each live file that has changed since."""
+        sizes = {live: live.stat().st_size if live.exists() else None for live in self.lives}
+        return [
+            f"{live.name} had {size} bytes when {self.path.name} was harmed, and has {sizes[live]}"
+            for live, size in self.lives.items()
+            if sizes[live] != size
+        ]
+
+    def bring_back(self, copy: bytes) -> None:
+        """Put the copy where the store was, under another inode."""
+        for end in ("-wal", "-shm", "-journal"):
+            self.path.with_name(f"{self.path.name}{end}").unlink(missing_ok=True)
+        put(self.path, copy)
+
+
+def put(path: Path, content: bytes) -> None:
+    """Write a file whole, in place of what is there."""
+    fresh = path.with_name(f"{path.name}.copied")
+    fresh.write_bytes(content)
+    fresh.replace(path)
 
 
 def advice(words: str) -> list[str]:
@@ -61,8 +116,10 @@ class Operator:
 
     central: Central
     tell: Callable[..., None] = lambda *_, **__: None
-    copies: dict[Path, bytes] = field(default_factory=dict)
-    """Files as they were while everything that writes them was dead: what "bring it back" means."""
+    stores: dict[int, HarmedStore] = field(default_factory=dict)
+    """By partition, until somebody has said so, as each of them has to be said."""
+    entries: dict[int, HarmedEntry] = field(default_factory=dict)
+    """By partition: what "bring back the right one" means."""
     on_duty: threading.Event = field(default_factory=threading.Event)
     failures: list[str] = field(default_factory=list)
     _read: dict[str, int] = field(default_factory=dict)
@@ -129,41 +186,52 @@ class Operator:
                 receiver.release()
 
     def _heed(self, words: str) -> None:
-        for path in [path for path in self.copies if str(path) in words]:
-            path.write_bytes(self.copies[path])
-            del self.copies[path]
-            self.tell("operator", read=words, did=f"brought back {path.name}")
-            return
         if consumer := _CONSUMER.search(words):
             self.central.delete_consumer(consumer[1])
             self.tell("operator", read=words, did=f"deleted {consumer[1]}")
             return
-        if " is damaged" in words and (named := _named(words)):
-            named.rename(named.with_name(f"{named.name}.aside"))
-        command = self._command(words)
+        command = advice(words)
+        if "adopt" in command and (back := self._brought_back(_partition(command))):
+            self.tell("operator", read=words, did=back)
+            return
+        command = self._completed(command)
         if command:
             program, *rest = command
             try:
                 insist(program, *rest, *self.central.admin_words)
             except CommandFailed as error:
                 self.failures.append(str(error))
-        self.tell("operator", read=words, did=" ".join(map(str, command)) or "started again")
+        self.tell("operator", read=words, did=" ".join(command) or "started again")
 
-    def _command(self, words: str) -> list[str]:
-        command = advice(words)
+    def _brought_back(self, partition: int) -> str:
+        """Bring back the right one of store and entry, where there is a copy of it; return what was done."""
+        if store := self.stores.get(partition):
+            self.failures += store.touched()
+            if store.copy is not None:
+                store.bring_back(store.copy)
+            del self.stores[partition]
+            return f"brought back {store.path.name}" if store.copy is not None else ""
+        if entry := self.entries.pop(partition, None):
+            self.central.write_offset(partition, entry.before)
+            return f"brought back the entry of partition {partition}"
+        return ""
+
+    def _completed(self, command: list[str]) -> list[str]:
+        """Return a command with all that it leaves to whoever gives it."""
+        if not command:
+            return []
+        if "adopt" in command:
+            folders = ("--output", self.central.output, "--state-dir", self.central.receiver_state)
+            return [*command, *map(str, folders), "--yes"]
         if "reset" in command:  # a stream that was made anew is so for all
             command[command.index("--partition") + 1] = "all"
         if "set" in command:
-            partition = int(command[command.index("--partition") + 1])
-            place = str(self.central.offset(partition))
+            place = str(self.central.offset(_partition(command)))
             if "--to" not in command:
                 command += ["--to", place]
             command = [place if word == "SEQUENCE" else word for word in command]
-        return (
-            [*command, "--yes", *(["--force"] if "offsets" in command else [])] if command else []
-        )
+        return [*command, "--yes", *(["--force"] if "offsets" in command else [])]
 
 
-def _named(words: str) -> Path | None:
-    found = re.search(r"(/\S+) is damaged", words)
-    return Path(found[1]) if found and Path(found[1]).exists() else None
+def _partition(command: Sequence[str]) -> int:
+    return int(command[command.index("--partition") + 1])

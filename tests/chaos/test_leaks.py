@@ -54,14 +54,14 @@ def test_what_no_process_needs_is_found_in_a_fresh_one_too() -> None:
 
 def test_half_made_files_are_left_over_and_finished_ones_are_not(tmp_path: Path) -> None:
     scratch, state = tmp_path / "tmp", tmp_path / "state"
-    for path in (scratch / "receiver" / "logreceiver-1", state / ".owners"):
+    for path in (scratch / "receiver" / "logreceiver-1", state / "quarantine"):
         path.mkdir(parents=True)
-    for name in ("p0.journal", "web.log", ".web.log.000001.zst.new", "lengths.1a.tmp"):
+    for name in ("p0.db", "web.log", ".web.log.000001.zst.new", "p0.1a.tmp"):
         (state / name).touch()
 
     found = {words.split()[0].rpartition("/")[2] for words in left_over(scratch, state)}
 
-    assert found == {"logreceiver-1", ".web.log.000001.zst.new", "lengths.1a.tmp"}
+    assert found == {"logreceiver-1", ".web.log.000001.zst.new", "p0.1a.tmp"}
 
 
 def test_a_traceback_in_a_log_is_found_with_its_words(tmp_path: Path) -> None:

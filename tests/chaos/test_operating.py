@@ -1,11 +1,12 @@
 """What an operator takes from a line: the command that it quotes, about the partition that it speaks of."""
 
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from bench.processes import Process, wait_until
-from tests.chaos.operating import Operator, advice
+from tests.chaos.operating import HarmedEntry, HarmedStore, Operator, advice
 from tests.chaos.program import Ending, Program
 
 
@@ -18,7 +19,7 @@ from tests.chaos.program import Ending, Program
             id="as it stands",
         ),
         pytest.param(
-            "partition 1: /state/p1.journal is damaged: accept them by `logreceiver offsets set`",
+            "key p1 of bucket B is gone: `logreceiver offsets set` writes one back",
             "logreceiver offsets set --partition 1",
             id="the partition that the line is about",
         ),
@@ -36,12 +37,18 @@ def test_a_line_is_taken_at_its_word(words: str, command: str) -> None:
     assert advice(words) == command.split()
 
 
-class Central:
+@dataclass
+class Centre:
     """A centre with one receiver, that asks for nothing."""
 
-    def __init__(self, receiver: Program) -> None:
-        self.receivers = [receiver]
-        self.admin_words: list[str | Path] = []
+    receivers: list[Program]
+    output: Path
+    admin_words: list[str | Path] = field(default_factory=list)
+    entries: dict[int, bytes] = field(default_factory=dict)
+
+    @property
+    def receiver_state(self) -> Path:
+        return self.output
 
     def delete_consumer(self, name: str) -> None:
         raise AssertionError(name)
@@ -49,21 +56,68 @@ class Central:
     def offset(self, partition: int) -> int | None:
         raise AssertionError(partition)
 
+    def write_offset(self, partition: int, value: bytes) -> None:
+        self.entries[partition] = value
 
-def test_an_operator_who_cannot_do_it_now_tells_so_and_tries_again(tmp_path: Path) -> None:
-    whole, log = tmp_path / "gone" / "p0.journal", tmp_path / "receiver.log"
+
+WORDS = "partition 0 is blocked: {} is damaged; bring it back, or `logreceiver offsets adopt --partition 0`"
+
+
+@pytest.fixture
+def centre(tmp_path: Path) -> Centre:
+    log = tmp_path / "receiver.log"
     log.touch()
-    receiver = Program(Process("receiver", (), log, {}), "receiver")
-    receiver.refused = Ending("receiver", 0.0, 78, f"{whole} is damaged; bring it back")
+    return Centre([Program(Process("receiver", (), log, {}), "receiver")], tmp_path)
+
+
+def refuse(centre: Centre) -> Program:
+    (receiver,) = centre.receivers
+    receiver.refused = Ending("receiver", 0.0, 78, WORDS.format("p0.db"))
+    return receiver
+
+
+def test_an_operator_who_cannot_do_it_now_tells_so_and_tries_again(centre: Centre) -> None:
+    store = centre.output / "gone" / "p0.db"
+    receiver = refuse(centre)
     told: list[str] = []
-    operator = Operator(Central(receiver), lambda _, **fields: told.append(str(fields)))
-    operator.copies[whole] = b"as it was"
+    operator = Operator(centre, lambda _, **fields: told.append(str(fields)))
+    operator.stores[0] = HarmedStore(store, b"as it was", {})
     operator.on_duty.set()
 
     with operator:
         wait_until("it was tried", lambda: bool(told), 30)
-        whole.parent.mkdir()
+        store.parent.mkdir()
         wait_until("it goes on", lambda: receiver.refused is None, 30)
 
     assert "FileNotFoundError" in told[0]
-    assert whole.read_bytes() == b"as it was"
+    assert store.read_bytes() == b"as it was"
+    assert operator.stores == {}
+    assert operator.failures == []
+
+
+def test_a_live_file_that_was_touched_before_anybody_decided_is_a_finding(centre: Centre) -> None:
+    live = centre.output / "web01.log"
+    live.write_bytes(b"cut")
+    receiver = refuse(centre)
+    operator = Operator(centre)
+    operator.stores[0] = HarmedStore(centre.output / "p0.db", b"as it was", {live: 10})
+    operator.on_duty.set()
+
+    with operator:
+        wait_until("it goes on", lambda: receiver.refused is None, 30)
+
+    assert operator.failures == ["web01.log had 10 bytes when p0.db was harmed, and has 3"]
+
+
+def test_an_entry_that_was_harmed_is_brought_back_where_the_stores_are_whole(
+    centre: Centre,
+) -> None:
+    receiver = refuse(centre)
+    operator = Operator(centre)
+    operator.entries[0] = HarmedEntry(b"moved", b"as it was")
+    operator.on_duty.set()
+
+    with operator:
+        wait_until("it goes on", lambda: receiver.refused is None, 30)
+
+    assert centre.entries == {0: b"as it was"}

@@ -200,6 +200,15 @@ class World:
 
         self.ask(delete)
 
+    def write_entry(self, name: str, key: str, value: bytes | None) -> None:
+        """Write an entry as anybody with the rights may, without a look at what it was; None deletes it."""
+        headers = {"KV-Operation": "DEL"} if value is None else {}
+        self.ask(lambda c: c.ask(f"$KV.{name}.{key}", value or b"", headers))
+
+    def write_offset(self, partition: int, value: bytes) -> None:
+        """Write the entry of a partition."""
+        self.write_entry(OFFSETS_BUCKET, offset_key(partition), value)
+
     @contextmanager
     def locked(self, seconds: float = 60) -> Iterator[None]:
         """Hold what all tasks take before they write: whoever was at it has ended; raises `Locked`."""

@@ -12,6 +12,7 @@ from tests.chaos.faults import (
     refusals,
     rivals,
     state,
+    stores,
     stream,
 )
 from tests.chaos.faults.fault import FaultKind
@@ -29,6 +30,7 @@ FAMILIES: dict[str, tuple[FaultKind, ...]] = {
     "credentials": credentials.KINDS,
     "innocents": innocents.KINDS,
     "state": state.KINDS,
+    "stores": stores.KINDS,
     "stream": stream.KINDS,
     "hands": hands.KINDS,
 }

@@ -1,8 +1,8 @@
 """What every family of faults is made of: a kind as the schedule knows it, and what it does to a world."""
 
 import random
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from tests.chaos.schedule import Kind
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["Act", "CannotStrike", "End", "FaultKind", "within"]
+__all__ = ["Act", "CannotStrike", "End", "FaultKind", "dead", "within"]
 
 End = Callable[[], None]
 """Ends a fault, and does what an operator would do then; returns when that is done."""
@@ -43,3 +43,14 @@ def within(context: AbstractContextManager[object], begin: Callable[[], End]) ->
             begun()
 
     return end
+
+
+@contextmanager
+def dead(world: "World") -> Iterator[None]:
+    """Have all receivers dead by -9, with their tasks."""
+    with ExitStack() as stack:
+        for receiver in world.receivers:
+            stack.enter_context(receiver.held())
+            receiver.process.kill()
+        stack.enter_context(world.locked())
+        yield

@@ -1,14 +1,14 @@
-"""Faults of what programs remember: files and entries deleted, cut, changed by a bit, or set back to what they were.
+"""Faults of what programs remember in the broker: entries deleted, cut, changed by a bit, or set back to what they were.
 
-There is no checkpoint among it: offsets and positions live in KV. Most of it heals by itself; the rest has to be told, and is mended by
-doing what was told (`tests.chaos.operating`). Nothing may be wrong in silence.
+Most of it heals by itself; the rest has to be told, and is mended by doing what was told (`tests.chaos.operating`). Nothing
+may be wrong in silence. `tests.chaos.faults.stores` does the same to the stores of receivers.
 """
 
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,8 @@ from broker.wire.streams import (
 )
 from broker.wire.subjects import consumer_name, partition_filter
 from tests.chaos.commands import insist
-from tests.chaos.faults.fault import Act, CannotStrike, End, FaultKind
+from tests.chaos.faults.fault import Act, CannotStrike, End, FaultKind, dead
+from tests.chaos.operating import HarmedEntry
 from tests.chaos.schedule import Kind
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ _SECONDS = 10.0
 _MEANWHILE = (1.0, 4.0)  # seconds in which things go on before an older copy is put back
 
 Harm = Callable[[bytes, random.Random], bytes | None]
-"""What becomes of a content, None for no file; an older one is put back by `_older`."""
-Find = Callable[["World", random.Random], Sequence[Path]]
+"""What becomes of a content, None for no content."""
 
 
 def _gone(_: bytes, __: random.Random) -> None:
@@ -80,106 +80,15 @@ def _damage(path: Path, harm: Harm, chance: random.Random) -> None:
         raise CannotStrike(f"{path.name} is not there") from None
 
 
-def _chosen(find: Find, world: "World", chance: random.Random) -> Path:
-    found = [path for path in find(world, chance) if path.exists()]
-    if not found:
-        raise CannotStrike("there is no such file yet")
-    return chance.choice(found)
-
-
-def _of_partition(suffix: str) -> Find:
-    def find(world: "World", _: random.Random) -> list[Path]:
-        return [world.receiver_state / f"p{n}.{suffix}" for n in world.partitions_in_use]
-
-    return find
-
-
-def _marks(world: "World", _: random.Random) -> list[Path]:
-    folders = (world.output, world.receiver_state)
-    bonds = [world.output / ".bonds" / f"p{number}" for number in world.partitions_in_use]
-    return [*(folder / ".place" for folder in folders), *bonds, *_of_partition("bond")(world, _)]
-
-
-def _owners(world: "World", _: random.Random) -> list[Path]:
-    folder = world.output / ".owners"
-    return [path for path in folder.glob("*") if path.is_file()] if folder.exists() else []
-
-
-@contextmanager
-def _dead(world: "World") -> Iterator[None]:
-    """Have all receivers dead by -9, with their tasks."""
-    with ExitStack() as stack:
-        for receiver in world.receivers:
-            stack.enter_context(receiver.held())
-            receiver.process.kill()
-        stack.enter_context(world.locked())
-        yield
-
-
-def _while_dead(find: Find, harm: Harm) -> Act:
-    """Kill receivers and do harm; what it was like is what an operator can bring back."""
-
+def _mark(harm: Harm, *, is_dead: bool) -> Act:
     def act(world: "World", chance: random.Random) -> None:
-        """Kill receivers, and harm a file of theirs."""
+        """Harm the mark of a folder of the receivers, under their hands or while they are dead."""
         world.operator.on_duty.set()
-        with _dead(world):
-            path = _chosen(find, world, chance)
-            content = path.read_bytes()
+        path = chance.choice((world.output, world.receiver_state)) / ".place"
+        with dead(world) if is_dead else nullcontext():
             _damage(path, harm, chance)
-            world.harmed.append(path)
-            world.operator.copies[path] = content
 
     return act
-
-
-def _while_alive(find: Find, harm: Harm) -> Act:
-    def act(world: "World", chance: random.Random) -> None:
-        """Harm a file of receivers under their hands."""
-        world.operator.on_duty.set()
-        path = _chosen(find, world, chance)
-        _damage(path, harm, chance)
-        world.harmed.append(path)
-
-    return act
-
-
-def _older_while_dead(find: Find) -> Act:
-    """Put back a copy from some seconds ago, as a careless restore does; the newer one is the operator's to bring back."""
-
-    def act(world: "World", chance: random.Random) -> None:
-        """Kill receivers, and put back a file of theirs from some seconds ago."""
-        world.operator.on_duty.set()
-        path = _chosen(find, world, chance)
-        older = path.read_bytes()
-        time.sleep(chance.uniform(*_MEANWHILE))
-        with _dead(world):
-            newer = path.read_bytes()
-            if newer == older:
-                raise CannotStrike(f"{path.name} has not changed")
-            _put(path, older)
-            world.harmed.append(path)
-            world.operator.copies[path] = newer
-
-    return act
-
-
-def _older_while_alive(find: Find) -> Act:
-    def act(world: "World", chance: random.Random) -> None:
-        """Put back a file of receivers from some seconds ago under their hands."""
-        world.operator.on_duty.set()
-        path = _chosen(find, world, chance)
-        older = path.read_bytes()
-        time.sleep(chance.uniform(*_MEANWHILE))
-        _put(path, older)
-        world.harmed.append(path)
-
-    return act
-
-
-def _put(path: Path, content: bytes) -> None:
-    fresh = path.with_name(f"{path.name}.copied")
-    fresh.write_bytes(content)
-    fresh.replace(path)
 
 
 def _shipper(harm: Callable[["World", "Host", random.Random], None]) -> Act:
@@ -210,7 +119,7 @@ def _positions(world: "World", host: "Host") -> bytes:
 def _harmed_positions(harm: Harm) -> Callable[["World", "Host", random.Random], None]:
     def change(world: "World", host: "Host", chance: random.Random) -> None:
         left = harm(_positions(world, host), chance)
-        _write(world, POSITIONS_BUCKET, positions_key(host.name), left)
+        world.write_entry(POSITIONS_BUCKET, positions_key(host.name), left)
 
     return change
 
@@ -218,47 +127,60 @@ def _harmed_positions(harm: Harm) -> Callable[["World", "Host", random.Random], 
 def _older_positions(world: "World", host: "Host", chance: random.Random) -> None:
     older = _positions(world, host)
     time.sleep(chance.uniform(*_MEANWHILE))
-    _write(world, POSITIONS_BUCKET, positions_key(host.name), older)
+    world.write_entry(POSITIONS_BUCKET, positions_key(host.name), older)
 
 
-def _entry(change: Callable[["World", int, random.Random], None]) -> Act:
+Change = Callable[["World", int, random.Random], bytes | None]
+"""What becomes of the entry of a partition, None for no entry."""
+
+
+def _entry(change: Change) -> Act:
     """Change the entry of a partition, while its receiver runs or while it is dead."""
 
     def act(world: "World", chance: random.Random) -> None:
         """Change the entry of a partition in the bucket of offsets."""
         world.operator.on_duty.set()
         number = chance.choice(world.partitions_in_use)
-        if chance.random() < 0.5:
-            change(world, number, chance)
-            return
-        with _dead(world):
-            change(world, number, chance)
+        if number in world.operator.stores:
+            raise CannotStrike("the store of this partition is harmed")
+        with dead(world) if chance.random() < 0.5 else nullcontext():
+            left = change(world, number, chance)
+            world.write_entry(OFFSETS_BUCKET, offset_key(number), left)
+            _remember(world, number, left or b"")
 
     return act
 
 
-def _harmed_entry(harm: Harm) -> Callable[["World", int, random.Random], None]:
-    def change(world: "World", partition: int, chance: random.Random) -> None:
-        content = _newest(world, partition)
-        left = harm(content, chance)
-        _write(world, OFFSETS_BUCKET, offset_key(partition), left)
+def _remember(world: "World", partition: int, left: bytes) -> None:
+    """Have the operator know the entry that stood before the harmed one."""
+    values = [revision.value for revision in _revisions(world, partition)]
+    if left not in values:
+        return
+    before = values[: len(values) - 1 - values[::-1].index(left)]
+    harmed = world.operator.entries.get(partition)
+    if before and (harmed is None or harmed.left != before[-1]):
+        world.operator.entries[partition] = HarmedEntry(left, before[-1])
 
-    return change
+
+def _harmed_entry(harm: Harm) -> Change:
+    return lambda world, partition, chance: harm(_newest(world, partition), chance)
 
 
-def _older_entry(world: "World", partition: int, chance: random.Random) -> None:
-    revisions = world.ask(lambda c: bucket.history(c, OFFSETS_BUCKET, offset_key(partition)))
-    older = [revision.value for revision in revisions[:-1] if revision.value]
+def _older_entry(world: "World", partition: int, chance: random.Random) -> bytes:
+    older = [revision.value for revision in _revisions(world, partition)[:-1] if revision.value]
     if not older:
         raise CannotStrike("there is no older revision")
-    _write(world, OFFSETS_BUCKET, offset_key(partition), chance.choice(older))
+    return chance.choice(older)
 
 
-def _moved_entry(world: "World", partition: int, chance: random.Random) -> None:
+def _moved_entry(world: "World", partition: int, chance: random.Random) -> bytes:
     offset = Offset.decode(_newest(world, partition))
     by = chance.choice([-1, 1]) * chance.choice([1, 8, 100])
-    moved = replace(offset, next=max(1, offset.next + by))
-    _write(world, OFFSETS_BUCKET, offset_key(partition), moved.encode())
+    return replace(offset, next=max(1, offset.next + by)).encode()
+
+
+def _revisions(world: "World", partition: int) -> list[bucket.Revision]:
+    return world.ask(lambda c: bucket.history(c, OFFSETS_BUCKET, offset_key(partition)))
 
 
 def _newest(world: "World", partition: int) -> bytes:
@@ -268,18 +190,12 @@ def _newest(world: "World", partition: int) -> bytes:
     return entry.value
 
 
-def _write(world: "World", name: str, key: str, value: bytes | None) -> None:
-    """Write an entry as anybody with the rights may, without a look at what it was; None deletes it."""
-    headers = {"KV-Operation": "DEL"} if value is None else {}
-    world.ask(lambda c: c.ask(f"$KV.{name}.{key}", value or b"", headers))
-
-
 def _configured(value: bytes | None) -> Act:
     """Take away how many partitions there are; an operator has `logbroker apply` say it again."""
 
     def act(world: "World", _: random.Random) -> End:
         """Take away how many partitions there are."""
-        _write(world, CONFIG_BUCKET, PARTITIONS_KEY, value)
+        world.write_entry(CONFIG_BUCKET, PARTITIONS_KEY, value)
 
         def end() -> None:
             number = str(world.shape.partitions)
@@ -351,38 +267,21 @@ def _there_is_none() -> Iterator[None]:
 _DAMAGES: dict[str, Harm] = {"deleted": _gone, "truncated": _cut, "flipped": _flipped}
 _DAMAGES_OF_POSITIONS: dict[str, Harm] = {"deleted": _gone, "truncated": _cut, "garbled": _garbled}
 """None that only changes a number: the broker's own checksums keep what it stores from that."""
-_FILES: dict[str, Find] = {
-    "journal": _of_partition("journal"),
-    "spans": _of_partition("spans"),
-    "gaps": _of_partition("gaps"),
-    "lengths": _of_partition("lengths"),
-    "marks": _marks,
-    "owners": _owners,
-}
-_UNTOUCHED_BY_DEATH = ("lengths", "owners", "marks")
-"""Losing these alone can cost no line and no second copy of one, whatever dies meanwhile."""
 
 
-def _acts() -> Iterator[tuple[str, Act, bool]]:
-    """Yield names, acts, and whether they destroy."""
-    for what, find in _FILES.items():
-        for damage, harm in _DAMAGES.items():
-            yield f"{what}-{damage}", _while_dead(find, harm), False
-            is_harmless = what in _UNTOUCHED_BY_DEATH
-            yield f"{what}-{damage}-live", _while_alive(find, harm), not is_harmless
-    for what in ("journal", "spans", "gaps"):
-        yield f"{what}-older", _older_while_dead(_FILES[what]), False
-        yield f"{what}-older-live", _older_while_alive(_FILES[what]), True
+def _acts() -> Iterator[tuple[str, Act]]:
     for damage, harm in _DAMAGES.items():
-        yield f"entry-{damage}", _entry(_harmed_entry(harm)), False
+        yield f"mark-{damage}", _mark(harm, is_dead=True)
+        yield f"mark-{damage}-live", _mark(harm, is_dead=False)
+        yield f"entry-{damage}", _entry(_harmed_entry(harm))
     for damage, harm in _DAMAGES_OF_POSITIONS.items():
-        yield f"positions-{damage}", _shipper(_harmed_positions(harm)), False
-    yield "positions-older", _shipper(_older_positions), False
-    yield "entry-older", _entry(_older_entry), False
-    yield "entry-moved", _entry(_moved_entry), False
-    yield "consumer-deleted", _consumer(_delete_consumer), False
-    yield "consumer-changed", _consumer(_change_consumer), False
-    yield "consumer-paused", _consumer(_pause_consumer), False
+        yield f"positions-{damage}", _shipper(_harmed_positions(harm))
+    yield "positions-older", _shipper(_older_positions)
+    yield "entry-older", _entry(_older_entry)
+    yield "entry-moved", _entry(_moved_entry)
+    yield "consumer-deleted", _consumer(_delete_consumer)
+    yield "consumer-changed", _consumer(_change_consumer)
+    yield "consumer-paused", _consumer(_pause_consumer)
 
 
 _LATER = {
@@ -393,6 +292,6 @@ _LATER = {
 }
 
 KINDS = (
-    *(FaultKind(Kind(name, weight=0.3, destroys=destroys), act) for name, act, destroys in _acts()),
+    *(FaultKind(Kind(name, weight=0.3), act) for name, act in _acts()),
     *(FaultKind(Kind(name, lasts=(1.0, 12.0), weight=0.3), act) for name, act in _LATER.items()),
 )

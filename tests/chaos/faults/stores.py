@@ -1,0 +1,163 @@
+"""Faults of stores: that of a partition is lost, cut, garbled, emptied, or an older copy of it is put back.
+
+The product promises one clear error, which names `logreceiver offsets adopt`, and touches no file until somebody has
+decided. The operator brings the store back; or adopts the files, where they hold no more than what is committed.
+"""
+
+import os
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker.client import bucket
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import OFFSETS_BUCKET, offset_key
+from receiver.storage.position import Batch, Damaged
+from receiver.storage.store import Store, path_of
+from tests.chaos.faults.fault import Act, CannotStrike, FaultKind, dead
+from tests.chaos.operating import HarmedStore, put
+from tests.chaos.schedule import Kind
+
+if TYPE_CHECKING:
+    from tests.chaos.world import World
+
+__all__ = ["KINDS"]
+
+_MEANWHILE = (1.0, 8.0)  # seconds in which things go on before an older copy is put back
+
+Harm = Callable[[Path, random.Random], None]
+
+
+def _deleted(path: Path, _: random.Random) -> None:
+    """Delete the store of a partition between two starts."""
+    path.unlink()
+
+
+def _truncated(path: Path, chance: random.Random) -> None:
+    """Cut the store of a partition between two starts."""
+    os.truncate(path, chance.randrange(1, path.stat().st_size))
+
+
+def _emptied(path: Path, _: random.Random) -> None:
+    """Empty the store of a partition between two starts."""
+    os.truncate(path, 0)
+
+
+def _garbled(path: Path, chance: random.Random) -> None:
+    """Fill the store of a partition with other bytes between two starts."""
+    path.write_bytes(chance.randbytes(path.stat().st_size))
+
+
+def _harmed(harm: Harm) -> Act:
+    def act(world: "World", chance: random.Random) -> None:
+        number = _chosen(world, chance)
+        with dead(world):
+            _strike(world, number, chance, lambda path: harm(path, chance))
+
+    act.__doc__ = harm.__doc__
+    return act
+
+
+def _older(world: "World", chance: random.Random) -> None:
+    """Put back an older copy of the store of a partition between two starts."""
+    number = _chosen(world, chance)
+    with dead(world):
+        older, was = _copy(world, number), _batch(world, number)
+    time.sleep(chance.uniform(*_MEANWHILE))
+    with dead(world):
+        now, offset = _batch(world, number), _offset(world, number)
+        if now.until != offset.next or offset.next in {was.first, was.until}:
+            raise CannotStrike("nothing was committed since, or what is stored is not committed")
+        _strike(world, number, chance, lambda path: put(path, older))
+
+
+def _chosen(world: "World", chance: random.Random) -> int:
+    world.operator.on_duty.set()
+    return chance.choice(world.partitions_in_use)
+
+
+def _strike(
+    world: "World", number: int, chance: random.Random, harm: Callable[[Path], None]
+) -> None:
+    """Do harm to a store, and have the operator know of it; all receivers are dead."""
+    operator = world.operator
+    if number in operator.stores:
+        raise CannotStrike("it is harmed already")
+    batch, offset = _batch(world, number), _offset(world, number)
+    if offset.next not in {batch.first, batch.until}:
+        raise CannotStrike("store and offset do not go together already")
+    operator.entries.pop(number, None)
+    lives = _lives(world, number)
+    if not lives or not offset.lines:
+        raise CannotStrike("nothing was received yet")
+    is_settled = batch.until == offset.next and _is_settled(world, number)
+    copy = _copy(world, number)
+    is_lost = is_settled and chance.random() < 0.5
+    harm(path_of(world.receiver_state, number))
+    os.sync()  # or a power cut undoes it
+    path = path_of(world.receiver_state, number)
+    operator.stores[number] = HarmedStore(path, None if is_lost else copy, lives)
+    world.harmed.append(path)
+
+
+def _batch(world: "World", number: int) -> Batch:
+    with _opened(world, number) as store:
+        batch = store.batch()
+    if batch is None:
+        raise CannotStrike("the store was never begun")
+    return batch
+
+
+def _opened(world: "World", number: int) -> Store:
+    try:
+        return Store(path_of(world.receiver_state, number))
+    except (Damaged, FileNotFoundError):
+        raise CannotStrike("there is no store that can be read") from None
+
+
+def _copy(world: "World", number: int) -> bytes:
+    with closing(sqlite3.connect(path_of(world.receiver_state, number))) as store:
+        return store.serialize()
+
+
+def _offset(world: "World", number: int) -> Offset:
+    entry = world.ask(lambda c: bucket.read(c, OFFSETS_BUCKET, offset_key(number)))
+    try:
+        return Offset.decode(entry.value if entry else b"")
+    except UnreadableOffset:
+        raise CannotStrike("there is no offset that can be read") from None
+
+
+def _lives(world: "World", number: int) -> dict[Path, int]:
+    """Return the live files that a partition has, by how long they are."""
+    with _opened(world, number) as store:
+        paths = [world.output / row.path for row in store.files("TRUE")]
+    return {path: path.stat().st_size for path in paths if path.exists()}
+
+
+def _is_settled(world: "World", number: int) -> bool:
+    """Whether the files are as the store says, so that they can be adopted and no line comes twice."""
+    with _opened(world, number) as store:
+        batch = store.batch()
+        files, closed = (
+            store.files("TRUE"),
+            store.segments("batch > ?", batch.number if batch else 0),
+        )
+    lengths = {world.output / row.path: row.length for row in files if row.length is not None}
+    return not closed and lengths == _lives(world, number)
+
+
+KINDS = tuple(
+    FaultKind(Kind(name, weight=0.4), act)
+    for name, act in {
+        "store-deleted": _harmed(_deleted),
+        "store-truncated": _harmed(_truncated),
+        "store-emptied": _harmed(_emptied),
+        "store-garbled": _harmed(_garbled),
+        "store-older": _older,
+    }.items()
+)
