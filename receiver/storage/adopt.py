@@ -72,15 +72,14 @@ def _put(store: Store, rows: list[FileRow], segments: list[SegmentRow]) -> None:
 
 def _readable(site: Site) -> Store:
     try:
-        store = Store(site.path, make=True)
-        store.batch()
+        with Store(site.path, make=True) as store:
+            store.check()
     except Damaged:
         aside = site.path.with_name(f"{site.path.name}.damaged-{time.time_ns()}")
         site.path.replace(aside)
         for suffix in ("-wal", "-shm", "-journal"):
             site.path.with_name(site.path.name + suffix).unlink(missing_ok=True)
-        return Store(site.path, make=True)
-    return store
+    return Store(site.path, make=True)
 
 
 def _known(path: str, known: dict[str, FileRow], site: Site) -> FileRow:

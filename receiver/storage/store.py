@@ -186,6 +186,12 @@ class Store:
         store.begin(Batch(0, 0, 0, 0))
         return store
 
+    def check(self) -> None:
+        """Read all of it; raises OSError, `Damaged`."""
+        ((found, *_), *_) = self.rows("PRAGMA integrity_check(1)")
+        if found != "ok":
+            raise Damaged(f"{self.path} is damaged: {found}")
+
     def close(self) -> None:
         """Let go of it."""
         with suppress(sqlite3.Error):

@@ -1,0 +1,45 @@
+"""Files are adopted whatever has become of the store."""
+
+from pathlib import Path
+
+import pytest
+
+from receiver.storage.adopt import adopt
+from receiver.storage.position import Batch, Position
+from receiver.storage.site import Site
+from receiver.storage.store import FileRow, SpanRow, Store
+
+PAGE = 4096
+FILES = 200
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    site = Site(tmp_path / "out", tmp_path / "state", 0)
+    for folder in (site.output, site.state):
+        folder.mkdir()
+    for number in range(FILES):
+        (site.output / f"web{number}.log").write_bytes(b"x\n")
+    with Store(site.path, make=True) as store:
+        store.begin(Batch(1, 1, 10, 20, "LOGS"))
+        with store.transaction():
+            store.put_files(map(row, range(FILES)))
+            store.put_spans((SpanRow(f"web{n}", f"{n:032}", 2, 0) for n in range(FILES)), 1)
+    return site
+
+
+def row(number: int) -> FileRow:
+    what = (f"web{number}.log", f"web{number}", "", "", 1, 1, 0, 1, 0, 0)
+    return FileRow(*what, unfinished=None, unfinished_before=None, batch=1)
+
+
+def test_files_are_adopted_whichever_page_of_the_store_is_damaged(site: Site) -> None:
+    whole = site.path.read_bytes()
+    for begin in range(0, len(whole), PAGE):
+        site.path.write_bytes(whole[:begin] + bytes(PAGE) + whole[begin + PAGE :])
+
+        assert adopt(site, Position(20, 2, "LOGS", "")) == FILES
+
+        with Store(site.path) as store:
+            store.check()
+            assert {row.length for row in store.files("TRUE")} == {2}
