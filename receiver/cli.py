@@ -89,7 +89,7 @@ def prepare() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 @settings_options(ReplaySettings, REPLAY_FIELDS)
 def replay(as_json: bool, **options: Any) -> None:
-    """Write lines once more, out of the stream: into files, a Parquet table, or standard output (--output -)."""
+    """Write lines once more, out of the stream: into files, or to standard output (--output -)."""
     settings = given(ReplaySettings, options)
     log_to_stderr(settings)
     from receiver.replay import replay as work  # not before --help: it brings Spark

@@ -18,7 +18,6 @@ WRITTEN = {
     "since": "2h",
     "until": "seq:7",
     "speed": "10x",
-    "format": "parquet",
     "prefix": "true",
     "server": "nats://b1:4222,nats://b2:4222",
     "file": "/var/log/a.log,/var/log/b.log",

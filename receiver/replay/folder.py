@@ -5,7 +5,6 @@ says whether that is done; an unfinished replay is begun anew, and what it had p
 """
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,10 +16,10 @@ from receiver.consume.place import MARKED
 from receiver.replay.placing import Places, is_of
 from receiver.storage.folders import Folders, make_folder
 from receiver.storage.layout import Layout
-from receiver.storage.opening import opened, read, sync_folder
+from receiver.storage.opening import read, sync_folder
 from receiver.storage.quarantine import FOLDER
 
-__all__ = ["STAGE", "finish", "prepare", "publish_files", "publish_table", "write_in_place"]
+__all__ = ["STAGE", "finish", "prepare", "publish_files", "write_in_place"]
 
 STAGE = ".replaying"
 _MARK = ".replay.json"
@@ -116,26 +115,6 @@ def _move(moves: Mapping[str, Path], output: Path) -> None:
         folders.sync()
     finally:
         folders.close()
-
-
-def publish_table(output: Path, table: Path) -> int:
-    """Move what Spark wrote as a table to its place, and how many messages were set aside; raises OSError."""
-    names = sorted(path.name for path in table.iterdir())
-    _write_mark(output, {"state": "under way", "placed": [*names, FOLDER]})
-    if (table.parent / FOLDER).is_dir():
-        (table.parent / FOLDER).rename(output / FOLDER)
-    for name in sorted(names, key="_SUCCESS".__eq__):  # it says that all is there: the last
-        (table / name).rename(output / name)
-    return sum(map(_messages_in, (output / FOLDER).glob("*.msg")))
-
-
-def _messages_in(path: Path) -> int:
-    count = 0
-    with opened(path, "rb") as file:
-        while line := file.readline():
-            file.seek(json.loads(line)["bytes"] + 1, os.SEEK_CUR)  # the payload, and a newline
-            count += 1
-    return count
 
 
 def finish(output: Path, summary: dict[str, object]) -> None:

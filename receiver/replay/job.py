@@ -1,4 +1,4 @@
-"""The Spark jobs of a replay: into files, into a table, or through the driver in the order of storage."""
+"""The Spark jobs of a replay: into files, or through the driver in the order of storage."""
 
 import logging
 import sys
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
 from broker.app.exits import OperatorError
 from broker.app.selection import Selection
@@ -25,9 +24,7 @@ from receiver.replay.progress import Progress
 from receiver.replay.settings import ReplaySettings
 from receiver.replay.sink import HostFiles, Sink, Standard
 from receiver.replay.summary import Summary
-from receiver.replay.table import refuse_without_arrow, write_table
 from receiver.replay.units import cut_evenly
-from receiver.spark.session import is_local
 from receiver.storage.layout import Layout
 
 __all__ = ["Job", "is_piped"]
@@ -85,22 +82,6 @@ class Job:
             done.append((outcome.partition, outcome.folder))
         folder.publish_files(self.output, done, Layout(self.settings.path_template))
         return summary
-
-    def into_table(self, spark: SparkContext, aside: Aside, summary: Summary) -> Summary:
-        """Write a Parquet table; raises OperatorError, OSError."""
-        span = self.span
-        units = cut_evenly(span.partitions, span.first, span.until, spark.defaultParallelism)
-        if not is_local(str(spark.master)):
-            aside.wait(lambda: refuse_without_arrow(spark))
-        place = self.stage / "table"
-        session = SparkSession(spark)
-        with Progress(sys.stderr, time.monotonic) as progress:
-            lines = aside.wait(
-                lambda: write_table(session, units, self.reader, place),
-                lambda: progress.show(reached(self.stage, units)),
-            )
-        refused = folder.publish_table(self.output, place)
-        return summary.plus(lines, 0, refused, 0)
 
     def through_driver(self, spark: SparkContext, aside: Aside, summary: Summary) -> Summary:
         """Bring all lines in their order to standard output or to files, at any speed; raises OperatorError, OSError."""

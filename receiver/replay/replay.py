@@ -1,7 +1,6 @@
 """The wiring of a replay: a batch Spark job over a span of the stream, and where its lines go.
 
 stream ──▶ tasks (hosts of a partition each) ──▶ folders of attempts ──▶ --output     files, at full speed
-stream ──▶ tasks (hosts of a partition each) ──▶ Parquet ──▶ --output                 --format parquet
 stream ──▶ tasks (a slice of sequences each) ──▶ driver ──▶ --output -, or files      merged, at any --speed
 """
 
@@ -39,8 +38,6 @@ def replay(settings: ReplaySettings) -> Summary:
     Killed at any moment it leaves a folder that says so, and that the same command begins anew.
     """
     os.umask(0o027)
-    if settings.format == "parquet" and (is_piped(settings) or read_speed(settings.speed)):
-        raise click.UsageError("--format parquet needs a folder as --output, and --speed instant")
     try:
         return _replay(settings)
     except BrokenPipeError:
@@ -80,9 +77,7 @@ def _run(job: Job, summary: Summary) -> Summary:
         ) as spark,
         beside() as aside,
     ):
-        if settings.format == "parquet":
-            summary = job.into_table(spark, aside, summary)
-        elif is_piped(settings) or read_speed(settings.speed):
+        if is_piped(settings) or read_speed(settings.speed):
             summary = job.through_driver(spark, aside, summary)
         else:
             summary = job.into_files(spark, aside, summary)

@@ -20,7 +20,7 @@ REPLAY_FIELDS = (
     ACCESS
     | SPARK
     | {
-        *("since", "until", "host", "file", "partition", "speed", "format", "prefix", "output"),
+        *("since", "until", "host", "file", "partition", "speed", "prefix", "output"),
         *("rotate_size", "rotate_every", "time_zone", "compress", "path_template"),
         *("server", "log_level", "log_format"),
     }
@@ -71,11 +71,6 @@ class ReplaySettings(ReceiverSettings):
         "instant",
         description="How fast: instant, original (as lines were stored), or a factor such as 10x.",
         json_schema_extra={"metavar": "instant|original|Nx"},
-    )
-    format: Literal["lines", "parquet"] = Field(
-        "lines",
-        description="What becomes of the lines: files as they were, or a Parquet table by date and host.",
-        json_schema_extra={"metavar": "lines|parquet"},
     )
     prefix: bool = Field(
         False, description="With --output -: begin every line with its host and file."

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.app.exits import ConfigurationError, OperatorError
-from receiver.replay.folder import finish, prepare, publish_files, publish_table, write_in_place
+from receiver.replay.folder import finish, prepare, publish_files, write_in_place
 from receiver.storage.folders import walk
 from receiver.storage.layout import Layout
 
@@ -69,16 +69,6 @@ def test_a_mark_that_is_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> 
 
     with pytest.raises(OSError, match="no regular file"):
         prepare(tmp_path)
-
-
-def test_messages_set_aside_are_counted_through_no_link(tmp_path: Path) -> None:
-    table = prepare(tmp_path) / "table"
-    table.mkdir()
-    (table.parent / ".quarantine").mkdir()
-    (table.parent / ".quarantine" / "p0-1.msg").symlink_to("elsewhere")
-
-    with pytest.raises(OSError, match="symbolic link"):
-        publish_table(tmp_path, table)
 
 
 def test_an_unfinished_paced_replay_is_begun_anew_too(tmp_path: Path) -> None:

@@ -93,12 +93,6 @@ def test_what_the_stream_no_longer_holds_is_said(partition: Partition) -> None:
             ["--since", "1h", "--output", "-", "--speed", "fast"], Exit.USAGE, "10x", id="no speed"
         ),
         pytest.param(
-            ["--since", "1h", "--output", "-", "--format", "parquet"],
-            Exit.USAGE,
-            "needs a folder",
-            id="a table on standard output",
-        ),
-        pytest.param(
             ["--since", "1h", "--output", "-", "--partition", "7"],
             Exit.CONFIGURATION,
             "partition 7 does not exist",

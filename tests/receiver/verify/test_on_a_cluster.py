@@ -1,4 +1,4 @@
-"""Replays and verifications on a real cluster whose machines have nothing of ours, and no pyarrow."""
+"""Replays and verifications on a real cluster whose machines have nothing of ours."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes
-from broker.app.exits import ConfigurationError
 from receiver.replay.aside import beside
 from receiver.replay.folder import prepare
 from receiver.replay.job import Job
@@ -24,11 +23,10 @@ from tests.receiver.partition import Partition, ours
 
 @dataclass(frozen=True)
 class Seen:
-    """What came of a replay and of a verification, and what was said of a table."""
+    """What came of a replay and of a verification."""
 
     replayed: Summary
     verified: Examined | object
-    no_table: str
 
 
 def run(settings: ReplaySettings, output: Path, url: str, python: str, scratch: Path) -> Seen:
@@ -40,12 +38,7 @@ def run(settings: ReplaySettings, output: Path, url: str, python: str, scratch: 
         replayed = job.into_files(spark, aside, Summary(1, 31))
         order = Order(output, output / ".logreceiver", job.reader, keeps=False)
         (verified,) = examined(spark, aside, [Unit(0, 1, 31)], order)
-        try:
-            job.into_table(spark, aside, Summary(1, 31))
-            said = ""
-        except ConfigurationError as error:
-            said = str(error)
-    return Seen(replayed, verified, said)
+    return Seen(replayed, verified)
 
 
 @pytest.mark.nats
@@ -70,4 +63,3 @@ def test_lines_are_replayed_and_verified_by_executors_that_have_nothing(
     assert (seen.replayed.lines, (again / "web01.log").read_bytes()) == (30, b"".join(lines))
     assert isinstance(seen.verified, Examined), seen.verified
     assert (seen.verified.hosts, seen.verified.size, seen.verified.reports) == (1, 300, ())
-    assert "pyarrow on the executors" in seen.no_table
