@@ -1,10 +1,10 @@
-"""The numbers of a receiver in the form of Prometheus, put together when they are asked for.
+"""The metrics of a receiver for Prometheus, made from its report when Prometheus asks.
 
 Imported only with `--listen`. Names follow the conventions of Prometheus: base units, `_total` for what only grows.
 """
 
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 
 from prometheus_client.core import (
@@ -17,66 +17,62 @@ from prometheus_client.core import (
 from broker.app.exposition import exposed
 from receiver.consume.outcome import Cause
 from receiver.consume.spans import Kind
-from receiver.meter import Standing
-from receiver.status.view import View
+from receiver.status.view import PartitionReport, View
 
 __all__ = ["Metrics"]
 
 _SECOND = 1_000_000_000
-_COUNTERS: tuple[tuple[str, str, Callable[[Standing], float]], ...] = (
-    ("lines", "Lines that are committed.", lambda s: s.lines),
-    ("bytes", "Bytes of lines that are committed.", lambda s: s.bytes),
-    ("messages", "Messages that are committed.", lambda s: s.messages),
-    ("batches", "Batches that are committed.", lambda s: s.batches),
-    ("batch_seconds", "Seconds of work on batches.", lambda s: s.seconds),
-    ("quarantined", "Messages that were set aside.", lambda s: s.quarantined),
-    (
-        "forgotten_files",
+_COUNTERS: dict[str, tuple[str, Callable[[PartitionReport], float]]] = {
+    "lines": ("Lines that are committed.", lambda p: p.counted.lines),
+    "bytes": ("Bytes of lines that are committed.", lambda p: p.counted.bytes),
+    "messages": ("Messages that are committed.", lambda p: p.counted.messages),
+    "batches": ("Batches that are committed.", lambda p: p.counted.batches),
+    "batch_seconds": ("Seconds of work on batches.", lambda p: p.counted.seconds),
+    "quarantined": ("Messages that were set aside.", lambda p: p.counted.quarantined),
+    "forgotten_files": (
         "Source files that were forgotten because their host has too many.",
-        lambda s: s.forgotten,
+        lambda p: p.counted.forgotten,
     ),
-)
-_GAUGES: tuple[tuple[str, str, Callable[[Standing], float]], ...] = (
-    ("offset", "The first sequence that no file holds yet.", lambda s: s.next),
-    ("epoch", "How often the partition has changed hands.", lambda s: s.epoch),
-    ("lag_messages", "Messages that waited after the last batch.", lambda s: s.pending),
-    (
-        "last_commit_timestamp_seconds",
+}
+_GAUGES: dict[str, tuple[str, Callable[[PartitionReport], float]]] = {
+    "offset": ("The first sequence that no file holds yet.", lambda p: p.counted.next),
+    "epoch": ("How often the partition has changed hands.", lambda p: p.counted.epoch),
+    "lag_messages": ("Messages that waited after the last batch.", lambda p: p.counted.pending),
+    "lag_seconds": (
+        "Age of the last received line while others wait behind it.",
+        lambda p: p.lag_seconds,
+    ),
+    "last_commit_timestamp_seconds": (
         "When a batch was committed last; 0 before the first.",
-        lambda s: s.committed_at / _SECOND,
+        lambda p: p.counted.committed_at / _SECOND,
     ),
-)
+    "lost": (
+        "1 since another receiver has taken the partition over.",
+        lambda p: bool(p.counted.successor),
+    ),
+}
 
 
 class Metrics:
-    """The numbers of the receiver that a view shows."""
+    """The page of `/metrics`."""
 
     def __init__(self, view: View) -> None:
-        """Look at nothing yet; `page` returns all of them, as they are then."""
+        """Look at nothing yet; `page` returns the metrics as of the time when it is called."""
         self._view = view
-        self.page = exposed(self.collect)
+        self.page = exposed(self._collect)
 
-    def collect(self) -> Iterator[Metric]:
-        """Return the families."""
-        standings = sorted(self._view.meter.partitions.items())
-        for name, text, value in _COUNTERS:
-            family = CounterMetricFamily(f"logreceiver_{name}", text, labels=["partition"])
-            for number, standing in standings:
-                family.add_metric([str(number)], value(standing))
-            yield family
-        for name, text, value in _GAUGES:
-            gauge = GaugeMetricFamily(f"logreceiver_{name}", text, labels=["partition"])
-            for number, standing in standings:
-                gauge.add_metric([str(number)], value(standing))
-            yield gauge
-        yield self._lag()
-        yield _blocked(standings)
-        yield _lost(standings)
-        yield from _found(standings)
+    def _collect(self) -> Iterator[Metric]:
+        report = self._view.look()
+        for kind, families in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
+            for name, (text, value) in families.items():
+                family = kind(f"logreceiver_{name}", text, labels=["partition"])
+                for one in report.partitions:
+                    family.add_metric([str(one.partition)], value(one))
+                yield family
+        yield _blocked(report.partitions)
+        yield from _findings(report.partitions)
         yield GaugeMetricFamily(
-            "logreceiver_waiting",
-            "1 while it waits for the broker.",
-            int(bool(self._view.waiting_for)),
+            "logreceiver_waiting", "1 while it waits for the broker.", bool(report.waiting_for)
         )
         yield InfoMetricFamily(
             "logreceiver_build",
@@ -84,51 +80,26 @@ class Metrics:
             {"version": version("logship"), "python": platform.python_version()},
         )
 
-    def _lag(self) -> Metric:
-        family = GaugeMetricFamily(
-            "logreceiver_lag_seconds",
-            "Age of the last received line while others wait behind it.",
-            labels=["partition"],
-        )
-        for number in sorted(self._view.meter.partitions):
-            family.add_metric([str(number)], self._view.lag(number))
-        return family
 
-
-def _blocked(standings: list[tuple[int, Standing]]) -> Metric:
-    family = GaugeMetricFamily(
-        "logreceiver_blocked",
-        "1 while a partition cannot go on, by why.",
-        labels=["partition", "cause"],
-    )
-    for number, standing in standings:
+def _blocked(partitions: Sequence[PartitionReport]) -> Metric:
+    text, labels = "1 while a partition cannot go on, by why.", ["partition", "cause"]
+    family = GaugeMetricFamily("logreceiver_blocked", text, labels=labels)
+    for one in partitions:
         for cause in Cause:
-            is_it = standing.blocked is not None and standing.blocked.cause is cause
-            family.add_metric([str(number), cause.value], int(is_it))
+            blocked = one.counted.blocked
+            is_it = blocked is not None and blocked.cause is cause
+            family.add_metric([str(one.partition), cause.value], is_it)
     return family
 
 
-def _lost(standings: list[tuple[int, Standing]]) -> Metric:
-    family = GaugeMetricFamily(
-        "logreceiver_lost",
-        "1 since another receiver has taken the partition over.",
-        labels=["partition"],
-    )
-    for number, standing in standings:
-        family.add_metric([str(number)], int(bool(standing.successor)))
-    return family
-
-
-def _found(standings: list[tuple[int, Standing]]) -> Iterator[Metric]:
+def _findings(partitions: Sequence[PartitionReport]) -> Iterator[Metric]:
     labels = ["partition", "kind"]
-    counts = CounterMetricFamily(
-        "logreceiver_findings", "Blocks that did not follow their predecessor.", labels=labels
-    )
-    sizes = CounterMetricFamily(
-        "logreceiver_finding_bytes", "Bytes of source files that these were about.", labels=labels
-    )
-    for number, standing in standings:
+    text = "Blocks that did not follow their predecessor."
+    counts = CounterMetricFamily("logreceiver_findings", text, labels=labels)
+    text = "Bytes of source files that these were about."
+    sizes = CounterMetricFamily("logreceiver_finding_bytes", text, labels=labels)
+    for one in partitions:
         for kind in Kind:
-            counts.add_metric([str(number), kind.value], standing.found[kind.value])
-            sizes.add_metric([str(number), kind.value], standing.found_bytes[kind.value])
+            counts.add_metric([str(one.partition), kind.value], one.counted.found[kind.value])
+            sizes.add_metric([str(one.partition), kind.value], one.counted.found_bytes[kind.value])
     yield from (counts, sizes)

@@ -1,5 +1,6 @@
-"""What Prometheus and a load balancer are told of a receiver."""
+"""What Prometheus, a load balancer and `status` are told of a receiver."""
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -10,7 +11,6 @@ from broker.wire.offset import Offset
 from receiver.consume.outcome import Blocked, Cause, Done
 from receiver.consume.spans import Finding, Kind
 from receiver.meter import Meter
-from receiver.status.health import Vitals, ailment
 from receiver.status.metrics import Metrics
 from receiver.status.view import View
 
@@ -52,6 +52,10 @@ def samples(metrics: Metrics) -> dict[str, float]:
         for family in families
         for sample in family.samples
     }
+
+
+def problem(view: View) -> str:
+    return view.health().body.decode().strip().removeprefix("ok")
 
 
 def a_stay(partition: int, pending: int = 0) -> Done:
@@ -126,7 +130,7 @@ def test_a_blocked_partition_is_named_by_its_cause_until_it_goes_on(
     clock.now += 100 * SECOND
     meter.blocked(Blocked(3, Cause.DISK, "p: No space left on device"))
 
-    told, ailing, status = samples(Metrics(view)), ailment(view.vitals()), view.status()
+    told, ailing, status = samples(Metrics(view)), problem(view), view.status()
     meter.done(a_stay(3), batches=1, seconds=0.5)
 
     assert told["logreceiver_blocked|disk|3"] == 1
@@ -135,24 +139,47 @@ def test_a_blocked_partition_is_named_by_its_cause_until_it_goes_on(
     assert ailing == "partition 3 is blocked for 100 s: disk: p: No space left on device"
     assert status.endswith("; blocked: 3")
     assert samples(Metrics(view))["logreceiver_blocked|disk|3"] == 0
-    assert ailment(view.vitals()) == ""
+    assert problem(view) == ""
 
 
-@pytest.mark.parametrize(
-    ("seen", "word"),
-    [
-        (Vitals("", is_following=True), ""),
-        (Vitals("", is_following=True, blocked=((1, "disk: full", 5.0),)), ""),
-        (Vitals("", is_following=True, blocked=((1, "disk: full", 61.0),)), "partition 1"),
-        (Vitals("", is_following=True, lost=((2, "central2:7"),)), "partition 2 was taken over by"),
-        (Vitals("refused", is_following=True), "waiting for the broker: refused"),
-        (Vitals("", is_following=False), "starting"),
-    ],
-    ids=["well", "blocked a moment", "blocked for long", "lost", "no broker", "starting"],
-)
-def test_what_ails_a_receiver_is_said(seen: Vitals, word: str) -> None:
-    assert ailment(seen).startswith(word)
-    assert bool(ailment(seen)) == bool(word)
+def test_a_receiver_is_ill_while_it_starts_and_while_the_broker_is_away(
+    meter: Meter, clock: Clock
+) -> None:
+    connection = Connection([], "")
+    view = View(connection, meter, clock)
+    assert view.health().status == 503
+    assert problem(view) == "starting"
+
+    connection.away = "refused"
+
+    assert problem(view) == "waiting for the broker: refused"
+    assert view.is_ready
+
+
+def test_a_partition_that_is_blocked_for_a_moment_is_no_illness(
+    meter: Meter, view: View, clock: Clock
+) -> None:
+    for partition in (0, 3):
+        meter.claimed(partition, Offset(1, 1, "", ""))
+    meter.blocked(Blocked(3, Cause.DISK, "p: No space left on device"))
+    clock.now += 5 * SECOND
+
+    assert view.health().status == 200
+
+
+def test_status_is_told_by_the_owner_what_only_the_owner_knows(meter: Meter, view: View) -> None:
+    meter.done(a_stay(0), batches=4, seconds=0.5)
+    meter.blocked(Blocked(3, Cause.DISK, "p: No space left on device"))
+
+    told = json.loads(view.report())["partitions"]
+
+    assert (told["0"]["batch_seconds"], told["0"]["blocked"]) == (0.125, None)
+    assert told["0"]["lines_per_second"] > 0
+    assert told["3"]["blocked"] == {
+        "cause": "disk",
+        "detail": "p: No space left on device",
+        "since": "2026-11-21T00:00:00Z",
+    }
 
 
 def test_a_status_says_how_far_behind_it_is_and_how_fast(
@@ -173,7 +200,7 @@ def test_whoever_stands_by_is_ready_and_says_behind_whom(meter: Meter, view: Vie
     meter.standing_by(3, "central2:77")
 
     assert view.is_ready
-    assert ailment(view.vitals()) == ""
+    assert problem(view) == ""
     assert view.status() == (
         "1 partition, 0 messages behind, 0 B/s; standing by behind central2:77 (partition 3)"
     )
@@ -193,7 +220,7 @@ def test_a_partition_that_was_lost_is_behind_by_nothing_and_is_named(
     assert (told["logreceiver_lost|0"], told["logreceiver_lost|3"]) == (0, 1)
     assert told["logreceiver_lag_messages|3"] == told["logreceiver_lag_seconds|3"] == 0
     assert told["logreceiver_blocked|disk|3"] == 0
-    assert ailment(view.vitals()).startswith("partition 3 was taken over by central2:77: ")
+    assert problem(view).startswith("partition 3 was taken over by central2:77: ")
     assert view.status() == (
         "1 partition, 0 messages behind, 0 B/s; taken over by another receiver: 3"
     )
@@ -203,6 +230,7 @@ def test_how_far_behind_it_starts_is_known_from_the_offset(meter: Meter, view: V
     meter.claimed(3, Offset(1, 1, "", "", last_time="2026-11-20T00:00:00.000Z"))
     meter.waiting(3, 7)
 
-    assert view.glance().pending == 7
-    assert view.glance().lag == 86_400
-    assert view.glance().is_behind
+    told = samples(Metrics(view))
+
+    assert told["logreceiver_lag_messages|3"] == 7
+    assert told["logreceiver_lag_seconds|3"] == 86_400

@@ -9,7 +9,7 @@ from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from receiver.consume.outcome import Done
 from receiver.meter import Meter
-from receiver.status.ticker import Ticker
+from receiver.status.ticker import Progress, Ticker
 from receiver.status.view import View
 
 SECOND = 1_000_000_000
@@ -76,3 +76,27 @@ def test_who_is_not_behind_is_not_spoken_of(caplog: pytest.LogCaptureFixture) ->
         behind.receives(100, pending=0)
 
     assert caplog.messages == []
+
+
+def test_a_receiver_that_falls_behind_has_no_end_in_sight(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    behind = Behind()
+
+    behind.receives(100, pending=400)
+    behind.ticker.tick()
+    behind.receives(100, pending=500)
+
+    assert len(caplog.messages) == 2
+    assert all(line.endswith("falling behind") for line in caplog.messages)
+
+
+@pytest.mark.parametrize("width", [0, 1, 20, 60, 80, 200])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_bar_fits_any_terminal(width: int, share: float) -> None:
+    drawn = Progress(share, 1e6, 5, 60.0, 5.0).bar(width)
+
+    assert len(drawn) <= max(width - 1, 0)
+    if width >= 80:
+        assert drawn.startswith("[")
+        inside = drawn[1 : drawn.index("]")]
+        assert inside.count("#") == int(len(inside) * share)
