@@ -129,6 +129,7 @@ def position_of(offset: Offset) -> Position:
         *(offset.next, offset.epoch, STREAM, offset.stream_created),
         committed_in=committed[-1] if committed else None,
         moves=moves,
+        is_anew=not committed and any(one.by_hand and not one.next for one in offset.lineage),
     )
 
 

@@ -31,7 +31,8 @@ class Position:
     """Where a partition goes on by KV: `next` of a stream, which was made at `created`, in an epoch.
 
     `committed_in` is the epoch of the last commit, None where that is not known. `moves` are the epochs in which persons
-    have moved the offset since, and where it was before.
+    have moved the offset since, and where it was before. `is_anew` says that a person has written the entry where none was,
+    and nothing was committed since: its epochs begin again, and where it stood nobody knows.
     """
 
     next: int
@@ -40,6 +41,7 @@ class Position:
     created: str
     committed_in: int | None = None
     moves: tuple[tuple[int, int], ...] = ()
+    is_anew: bool = False
 
 
 def first_undone(batch: Batch, position: Position, partition: int) -> int:
@@ -50,10 +52,13 @@ def first_undone(batch: Batch, position: Position, partition: int) -> int:
     Raises `Damaged` where neither end of the stored batch is the offset.
     """
     stood = next((next_ for epoch, next_ in position.moves if epoch > batch.epoch), None)
+    if position.is_anew:
+        stood = position.next
     committed = position.next if stood is None else stood
     is_same = batch.created in {"", position.created}
     is_ours = batch.first == batch.until or position.committed_in in {None, batch.epoch}
-    if batch.epoch <= position.epoch and (is_same or stood is not None):
+    is_older = batch.epoch <= position.epoch or position.is_anew
+    if is_older and (is_same or stood is not None):
         if batch.until == committed and is_ours:
             return batch.number + 1
         if batch.first == committed:

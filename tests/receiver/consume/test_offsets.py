@@ -81,6 +81,22 @@ def test_an_offset_moved_by_hand_is_an_epoch_of_its_own_and_the_files_go_by_the_
 
 
 @pytest.mark.parametrize(
+    ("to", "since"),
+    [pytest.param(8, 10, id="behind the files"), pytest.param(5, 9, id="before the last batch")],
+)
+def test_an_offset_that_is_written_where_none_was_goes_on_behind_the_files(
+    to: int, since: int
+) -> None:
+    stream, last = StreamState(CREATED, 1, 10), Batch(9, 16, 5, 8, created=CREATED)
+
+    hand = moved(None, stream, to, "root", "")
+    next_owner = claimed(hand, stream, 0, "me", "", last)
+
+    assert (next_owner.next, next_owner.epoch) == (to, 2)
+    assert first_undone(last, position_of(next_owner), 0) == since
+
+
+@pytest.mark.parametrize(
     ("found", "last", "words"),
     [
         pytest.param(None, Batch(3, 1, 1, 5), "is gone.*--to 5`", id="no entry"),
