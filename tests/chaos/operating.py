@@ -55,9 +55,10 @@ class Central(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HarmedEntry:
-    """What was left of the entry of a partition, and what it was before."""
+    """What was left of the entry of a partition, with the offset that it says, and what it was before."""
 
     left: bytes
+    next: int
     before: bytes
 
 
@@ -191,7 +192,7 @@ class Operator:
             self.tell("operator", read=words, did=f"deleted {consumer[1]}")
             return
         command = advice(words)
-        if "adopt" in command and (back := self._brought_back(_partition(command))):
+        if {"adopt", "reset"} & {*command} and (back := self._brought_back(command)):
             self.tell("operator", read=words, did=back)
             return
         command = self._completed(command)
@@ -203,15 +204,17 @@ class Operator:
                 self.failures.append(str(error))
         self.tell("operator", read=words, did=" ".join(command) or "started again")
 
-    def _brought_back(self, partition: int) -> str:
+    def _brought_back(self, command: Sequence[str]) -> str:
         """Bring back the right one of store and entry, where there is a copy of it; return what was done."""
-        if store := self.stores.get(partition):
+        partition = _partition(command)
+        if "adopt" in command and (store := self.stores.get(partition)):
             self.failures += store.touched()
             if store.copy is not None:
                 store.bring_back(store.copy)
             del self.stores[partition]
             return f"brought back {store.path.name}" if store.copy is not None else ""
-        if entry := self.entries.pop(partition, None):
+        entry = self.entries.pop(partition, None)
+        if entry and self.central.offset(partition) == entry.next:
             self.central.write_offset(partition, entry.before)
             return f"brought back the entry of partition {partition}"
         return ""
@@ -226,6 +229,7 @@ class Operator:
         if "reset" in command:  # a stream that was made anew is so for all
             command[command.index("--partition") + 1] = "all"
         if "set" in command:
+            self.entries.pop(_partition(command), None)
             place = str(self.central.offset(_partition(command)))
             if "--to" not in command:
                 command += ["--to", place]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.client import bucket
-from broker.wire.offset import Offset
+from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import (
     CONFIG_BUCKET,
     OFFSETS_BUCKET,
@@ -154,12 +154,16 @@ def _entry(change: Change) -> Act:
 def _remember(world: "World", partition: int, left: bytes) -> None:
     """Have the operator know the entry that stood before the harmed one."""
     values = [revision.value for revision in _revisions(world, partition)]
+    try:
+        moved_to = Offset.decode(left).next
+    except UnreadableOffset:
+        return  # this is found at once, and `logreceiver offsets set` writes one back
     if left not in values:
         return
     before = values[: len(values) - 1 - values[::-1].index(left)]
     harmed = world.operator.entries.get(partition)
     if before and (harmed is None or harmed.left != before[-1]):
-        world.operator.entries[partition] = HarmedEntry(left, before[-1])
+        world.operator.entries[partition] = HarmedEntry(left, moved_to, before[-1])
 
 
 def _harmed_entry(harm: Harm) -> Change:
