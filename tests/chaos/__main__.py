@@ -4,39 +4,19 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bench import provenance
-from tests.chaos import record
-from tests.chaos.entries import entry_of
 from tests.chaos.faults.catalogue import CATALOGUE, FAMILIES
 from tests.chaos.one import CannotRun, carried_out
 from tests.chaos.order import Order, Wanted, read_words
 from tests.chaos.shape import Shape
-from tests.chaos.shrink import shrink_folder
 
-_ROOT = Path(__file__).parents[2]
 _PATH = click.Path(path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_TRIES = 3
 _COUNT = click.IntRange(min=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Keeping:
-    """What becomes of a run's folder, and of what it has shown."""
-
-    folder: Path
-    record: Path | None
-    keep: bool
-    shrink: bool
-    clock: Callable[[], datetime]
 
 
 def _wanted(_context: click.Context, _option: click.Parameter, words: str) -> Wanted:
@@ -118,9 +98,7 @@ def _list(context: click.Context, _option: click.Parameter, is_given: bool) -> N
     help="Run exactly these strokes in their world: the schedule.json of a run.",
 )
 @click.option("--folder", type=_PATH, help="Empty or not there; a temporary one if not given.")
-@click.option("--shrink", is_flag=True, help="After a failure, look for the shortest schedule.")
 @click.option("--keep", is_flag=True, help="Keep a run's folder though it has passed.")
-@click.option("--record", "record_path", type=_PATH, help="Append each run to this file.")
 @click.option(
     "--list",
     is_flag=True,
@@ -143,9 +121,7 @@ def main(
     flow: float,
     schedule: Order | None,
     folder: Path | None,
-    shrink: bool,
     keep: bool,
-    record_path: Path | None,
 ) -> None:
     """Throw seeded faults at a whole suite, and judge every line of every host.
 
@@ -163,16 +139,12 @@ def main(
         )
         for number in range(seed, seed + runs)
     ]
-    keeping = Keeping(
-        _empty(folder),
-        record_path,
-        keep,
-        shrink,
-        lambda: datetime.now(UTC),  # noqa: TID251 - the clock of all that is below
-    )
+    place = _empty(folder)
     try:
         failed = [
-            one for one in ([schedule] if schedule else orders) if not _has_passed(one, keeping)
+            one
+            for one in ([schedule] if schedule else orders)
+            if not _has_passed(one, place / f"{one.shape.seed}", keep=keep)
         ]
     except CannotRun:
         sys.exit(2)
@@ -187,25 +159,19 @@ def _empty(folder: Path | None) -> Path:
     return folder
 
 
-def _has_passed(order: Order, keeping: Keeping) -> bool:
-    """Carry out one run, tell how it went, and record it."""
-    began, what = keeping.clock(), provenance.look(_ROOT)
-    folder = keeping.folder / f"{order.shape.seed}"
+def _has_passed(order: Order, folder: Path, *, keep: bool) -> bool:
+    """Carry out one run, and tell how it went."""
     click.echo(f"seed {order.shape.seed}: {_words(order)}, in {folder}")
     try:
         result = carried_out(order, folder)
     except RuntimeError as error:
         click.echo(str(error), err=True)
         return False
-    if keeping.record:
-        record.append(keeping.record, entry_of("logship", order, result, began, what))
     click.echo(_summary(result))
     if result["findings"]:
         click.echo(f"all there is to see is in {folder}; again: {_again(folder)}")
-        if keeping.shrink and (folder / "schedule.json").exists():
-            shrink_folder(folder, _TRIES)
         return False
-    if not keeping.keep:
+    if not keep:
         _tidy(folder)
     return True
 

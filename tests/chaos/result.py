@@ -6,10 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.oracle import Verdict
-from tests.chaos.record import lines_of
 from tests.chaos.shape import Shape
 
 __all__ = ["Result"]
+
+_LINES = (
+    *("written", "received", "missing", "repeated", "reordered"),
+    *("torn", "altered", "foreign"),
+)
+"""What is counted of lines, as the oracle names it."""
 
 _FEWEST = 0.05  # of the lines that the shape's rate stands for
 _ENDS_A_PROGRAM = ("kill-shipper", "kill-broker", "kill-driver", "kill-spark-worker")
@@ -63,7 +68,7 @@ class Result:
             self.findings.append(f"{killed} programs were killed, and none was started again")
 
     def as_json(self) -> dict[str, Any]:
-        """Return what goes into the run log and the record."""
+        """Return what goes into the run log and result.json."""
         return {
             "seed": self.seed,
             "strokes": self.strokes,
@@ -73,7 +78,10 @@ class Result:
             "starts": self.starts,
             "waits": [round(wait, 1) for wait in self.waits],
             "longest": {kind: round(wait, 1) for kind, wait in self.longest.items()},
-            "lines": lines_of(self.verdicts.values()),
+            "lines": {
+                name: sum(getattr(verdict, name) for verdict in self.verdicts.values())
+                for name in _LINES
+            },
             "destroyed": self.destroyed,
             "reported": self.reported,
             "findings": self.findings,

@@ -5,23 +5,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bench import provenance
 from bench.field.peer import Peer
-from tests.chaos import record
-from tests.chaos.entries import entry_of
 from tests.chaos.one import CannotRun, carried_out
 from tests.chaos.order import Order, Wanted, read_words
 from tests.chaos.peers.catalogue import COMMON, PEERS
 from tests.chaos.shape import Shape
 
-_ROOT = Path(__file__).parents[3]
 _OURS = "logship"
 _PATH = click.Path(path_type=Path)
 
@@ -34,11 +29,10 @@ class _Contest:
     folder: Path
     unpacked: Path
     calm: float
-    record: Path | None
 
     @property
     def name(self) -> str:
-        """What the record calls it: the same for the same strokes."""
+        """The same for the same strokes."""
         wanted = self.order.wanted
         kinds = "+".join(
             family for family, names in COMMON.items() if set(names) & set(wanted.names)
@@ -83,7 +77,6 @@ def _suites(_context: click.Context, _option: click.Parameter, words: str) -> li
     help="Where packages are unpacked, those of a peer in a folder of its name.",
 )
 @click.option("--folder", type=_PATH, help="A temporary one if not given.")
-@click.option("--record", "record_path", type=_PATH, help="Append each run to this file.")
 def main(
     seed: int,
     most: int,
@@ -93,7 +86,6 @@ def main(
     suites: list[str],
     unpacked: Path,
     folder: Path | None,
-    record_path: Path | None,
 ) -> None:
     """Throw the same faults at other log shippers as at ours, and judge every line of every host.
 
@@ -104,19 +96,16 @@ def main(
         folder or Path(tempfile.mkdtemp(prefix="peers")),
         unpacked.absolute(),
         calm,
-        record_path,
     )
     click.echo(f"{contest.name}, in {contest.folder}")
     for name in suites:
-        began = datetime.now(UTC)  # noqa: TID251 - the clock of all that is below
         try:
-            _carry_out(contest, name, began)
+            _carry_out(contest, name)
         except CannotRun:
             sys.exit(2)
 
 
-def _carry_out(contest: _Contest, name: str, began: datetime) -> None:
-    what = provenance.look(_ROOT)
+def _carry_out(contest: _Contest, name: str) -> None:
     folder = contest.folder / name
     if name == _OURS:
         click.echo(name)
@@ -130,11 +119,7 @@ def _carry_out(contest: _Contest, name: str, began: datetime) -> None:
         version = peer.version_of(installed)
         click.echo(f"{name} {version}")
         result = _peer_result(contest, peer, folder)
-        what = replace(what, versions={**what.versions, name: version})
     click.echo(_summary(result))
-    if contest.record:
-        entry = entry_of(name, contest.order, result, began, what)
-        record.append(contest.record, replace(entry, contest=contest.name))
 
 
 def _peer_result(contest: _Contest, peer: Peer, folder: Path) -> dict[str, Any]:
