@@ -7,29 +7,17 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
-
-import zstandard
 
 from broker.app.faults import fault
 from broker.client.connection import Arrived
 from broker.wire.delivery import Delivery
-from broker.wire.message import (
-    MAX_LINES_BYTES,
-    MalformedMessage,
-    decode_origin,
-    decode_payload,
-    has_ours,
-    predecessor_of,
-)
-from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
+from broker.wire.message import MAX_LINES_BYTES, MalformedMessage, has_ours, predecessor_of
+from broker.wire.subjects import InvalidHost, InvalidSubject
 from receiver.consume.assignment import Assignment
-from receiver.consume.endings import Endings
 from receiver.consume.fetch import Chunk
-from receiver.consume.judging import Judge, Lines
+from receiver.consume.judging import Endings, Finding, Judge, Kind, Piece, host_of
 from receiver.consume.open_partition import OpenPartition, Writing
 from receiver.consume.outcome import Done
-from receiver.consume.spans import Finding, Kind
 from receiver.storage import gaps
 from receiver.storage.gaps import Gap
 from receiver.storage.plan import Run
@@ -40,7 +28,6 @@ __all__ = ["Batch"]
 _MOST_HELD = MAX_LINES_BYTES  # and a message more; a few KiB of zstd may decompress to a thousand times as much
 _FEW = 256  # hosts; their files stay open
 _MOST_FILES = 1_000  # of a host, and those of a message more; each costs half a millisecond that all hosts wait
-_NEWLINE = 10
 _MISSING = (Kind.GAP, Kind.LOSS)
 
 
@@ -77,7 +64,6 @@ class Batch:
         self._tally = _Tally()
         self._pieces: _Sorted = {}
         self._appended = 0  # bytes of the tally
-        self._decompressor = zstandard.ZstdDecompressor()
         self._most_of_many = assignment.limit + assignment.pull  # of a batch that is not compressed
         self._last: Delivery | None = None
         self._files: dict[str, set[str]] = {}  # by host, where each has one of its own
@@ -127,7 +113,7 @@ class Batch:
     def _follow(self, delivery: Delivery, subject: str, headers: dict[str, str] | None) -> None:
         sequence, predecessor = delivery.sequence, predecessor_of(headers)
         with suppress(InvalidHost, InvalidSubject):  # that's fine: such a message is in quarantine
-            self._judge.follow(_host_of(subject), predecessor, sequence, delivery.stored_at)
+            self._judge.follow(host_of(subject), predecessor, sequence, delivery.stored_at)
 
     def _append(self, pieces: _Sorted) -> None:
         self._output.write(pieces)
@@ -141,31 +127,22 @@ class Batch:
         headers: dict[str, str] | None,
         pieces: _Sorted,
     ) -> None:
-        host = _host_of(message.subject)
-        origin = decode_origin(headers)
-        whole = decode_payload(headers, message.data, self._decompressor)
         moment = delivery.stored_at
-        found = self._judge.lines(host, origin, whole, delivery.sequence, moment)
-        self._note_files(host, found)
-        for lines in found:
-            self._tally.lines += lines.count
-            file = lines.section.path if lines.section else None
-            live = self._names.live_name(host, file, moment)
-            payload = self._joined(live, host, lines)
+        found = self._judge.take(message.subject, headers, message.data, delivery.sequence, moment)
+        self._note_files(found)
+        for piece in found:
+            self._tally.lines += piece.lines
+            live = self._names.live_name(piece.host, piece.file or None, moment)
+            payload = self._endings.joined(live, piece)
             self._tally.size += len(payload)
             self._add(pieces.setdefault(live, []), payload, moment)
 
-    def _note_files(self, host: str, found: Iterable[Lines]) -> None:
+    def _note_files(self, found: Iterable[Piece]) -> None:
         if self._layout.has_file:
-            files = self._files.setdefault(host, set())
-            files.update(lines.file for lines in found)
-            self._is_full |= len(files) >= _MOST_FILES
-
-    def _joined(self, live: str, host: str, lines: Lines) -> bytes:
-        payload = lines.payload
-        if not self._endings.torn and payload[-1] == _NEWLINE:
-            return payload
-        return self._endings.joined(live, (host, lines.file_id), payload, follows=lines.follows)
+            for piece in found:
+                files = self._files.setdefault(piece.host, set())
+                files.add(piece.file)
+                self._is_full |= len(files) >= _MOST_FILES
 
     def _add(self, runs: list[Run], payload: bytes, moment: int) -> None:
         if not runs or moment >= runs[-1].end:
@@ -239,8 +216,3 @@ def _iso(moment: int) -> str | None:
     if not 0 < moment < 2**62:
         return None
     return datetime.fromtimestamp(moment / 1e9, UTC).isoformat(timespec="milliseconds")
-
-
-@lru_cache(16_384)
-def _host_of(subject: str) -> str:
-    return Subject.parse(subject).host

@@ -1,24 +1,194 @@
-"""What of a message's lines goes on: the same for a receiver and for who reads the stream again.
+"""What of a message's lines goes into files: the same for a receiver and for who reads the stream again.
 
-Decides by what a book knows of each source file; never touches a file.
+A section is judged by how far its source file was received: written, left out, or written behind a gap. The stream cannot
+hold a repeat within its day (compare-and-set); this covers what is older, and what retention removed before it was received.
+Decides only; never touches a file.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
+from functools import lru_cache
 from typing import Protocol
 
-from broker.wire.message import Origin, Section, split
-from receiver.consume.spans import Finding, Judgement, Kind, judge
+from zstandard import ZstdDecompressor
 
-__all__ = ["Book", "Judge", "Lines"]
+from broker.wire.message import Origin, Section, decode_origin, decode_payload, split
+from broker.wire.subjects import Subject
+
+__all__ = [
+    "Endings",
+    "Ends",
+    "Finding",
+    "Judge",
+    "Judgement",
+    "Kind",
+    "Piece",
+    "Source",
+    "host_of",
+    "judge",
+]
 
 _DAY = 24 * 3600 * 1_000_000_000  # nanoseconds
+_LONGEST = 1024  # characters of a path in a finding: hardly a file has one that long, but any message may name it
 _MOST_OF_HOST = 1_000  # findings: the stream may have lost lines of each file of a host, and few have more files
+_MOST_ENDS = 200_000  # source files; some 50 MB of memory
+_NEWLINE = b"\n"
+
+Source = tuple[str, str]
+"""A host and the id of one of its files, empty for lines of no file."""
 
 
-class Book(Protocol):
-    """How far the source files of a partition have come.
+class Kind(Enum):
+    """What was found out about a section that does not simply follow its predecessor."""
+
+    GAP = "gap"
+    """Bytes of the source file between what was received and this section never came."""
+    LOSS = "loss"
+    """Messages of the host were removed from the stream before they were received; where the bytes of a file are known
+    that never came, a gap names them as well."""
+    REPEAT = "repeat"
+    """The section, or its beginning, had been received before and was not written again."""
+    DOUBT = "doubt"
+    """The section's beginning had been received before, but which of its lines those are cannot be told, as lines were
+    left out of it: it was written whole, and the lines of these bytes may stand there twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A gap or a repeat: the bytes `[start, end)` of a source file of a host; of a loss neither is known.
+
+    `sequence` is the stream sequence of the message that showed it and `read_at` when that was read, `since` when
+    the one before it was, both in nanoseconds since the epoch; 0 where that is not known. Repeats that follow on each other
+    are one of several `blocks`, and these are of the first. What is found of many files of a host may be one as well, which
+    names none of them: then `end` is how many bytes it is about in all.
+    """
+
+    kind: Kind
+    host: str
+    file: str
+    file_id: str
+    start: int
+    end: int
+    sequence: int
+    read_at: int
+    since: int = 0
+    blocks: int = 1
+    after: int = 0
+    """Of a loss: the sequence of the host's last message before it; 0 for none."""
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether this is what was found of several files of a host."""
+        return self.blocks > 1 and not self.file_id
+
+    def plus(self, later: "Finding") -> "Finding":
+        """Return this and a later one of the same kind and host as one, which names no file."""
+        size = self.end - self.start + later.end - later.start
+        return replace(
+            self,
+            file="",
+            file_id="",
+            start=0,
+            end=size,
+            read_at=later.read_at,
+            blocks=self.blocks + later.blocks,
+        )
+
+    def then(self, later: "Finding") -> "Finding | None":
+        """Return this and a later one of the same file as one, None where they are not repeats that follow on each other."""
+        label = (self.kind, self.file, self.end)
+        if self.kind is not Kind.REPEAT or label != (later.kind, later.file, later.start):
+            return None
+        return replace(self, end=later.end, blocks=self.blocks + later.blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What to do with a section: write its lines from byte `skip` on (all skipped: nothing), and tell `finding`."""
+
+    skip: int
+    finding: Finding | None = None
+
+    @property
+    def follows(self) -> bool:
+        """Whether what is written goes on where what was written of its file ends."""
+        return self.finding is None or self.finding.kind is Kind.REPEAT
+
+
+_WRITE_ALL = Judgement(0)
+
+
+def judge(reached: int | None, section: Section, host: str, sequence: int) -> Judgement:
+    """Judge a section against the end of what its file's earlier sections brought.
+
+    `reached` is None for a file never received: any start is accepted then, as the shipper may begin at its end. What
+    cannot be told apart is written rather than lost.
+    """
+    span = section.span
+    if reached is None or span.start == reached:
+        return _WRITE_ALL
+    if span.start > reached:
+        return Judgement(0, _finding(Kind.GAP, section, host, reached, span.start, sequence))
+    if reached >= span.end:
+        repeat = _finding(Kind.REPEAT, section, host, span.start, span.end, sequence)
+        return Judgement(section.size, repeat)
+    kind, skip = (Kind.DOUBT, 0) if section.filtered else (Kind.REPEAT, reached - span.start)
+    return Judgement(skip, _finding(kind, section, host, span.start, reached, sequence))
+
+
+def _finding(
+    kind: Kind, section: Section, host: str, start: int, end: int, sequence: int
+) -> Finding:
+    path = section.path if len(section.path) <= _LONGEST else f"{section.path[:_LONGEST]}…"
+    return Finding(kind, host, path, section.span.file, start, end, sequence, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Lines as they go to a host's file, never nothing: of one source file, or of none that is known (`file` is empty).
+
+    `stored_at` is in nanoseconds since the epoch. `file_id` is that of its span, empty for none; `follows` says that
+    nothing is missing between it and the piece of its file before. A message has a piece for each of its sections.
+    """
+
+    host: str
+    file: str
+    sequence: int
+    stored_at: int
+    payload: bytes
+    file_id: str = ""
+    follows: bool = True
+    lines: int = 0
+
+    @property
+    def source(self) -> Source:
+        """Whose lines these are."""
+        return self.host, self.file_id
+
+
+class Endings:
+    """Whose line is unfinished at the end of a live file, so that nobody else's is glued to it.
+
+    A line longer than a shipper sends at once comes in pieces; its rest may be long in coming, or never come.
+    """
+
+    def __init__(self, torn: dict[str, Source] | None = None) -> None:
+        """Begin with those that are known, by live file."""
+        self.torn: dict[str, Source] = dict(torn or {})
+
+    def joined(self, live: str, piece: Piece) -> bytes:
+        """Return what to append for a piece: with a newline before it when a line stands there that it does not go on with."""
+        owner = self.torn.pop(live, None)
+        if not piece.payload.endswith(_NEWLINE):
+            self.torn[live] = piece.source
+        is_rest = owner is None or (owner == piece.source and piece.follows)
+        return piece.payload if is_rest else _NEWLINE + piece.payload
+
+
+class Ends(Protocol):
+    """How far the source files of a partition were received.
 
     The file `""` of a host stands for its messages: the end is the sequence of the last one. That of the host `""` is the
     sequence up to which messages of hosts that are not known may have been received.
@@ -34,32 +204,25 @@ class Book(Protocol):
         """Remember a span."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """What one section of a message adds to its host's file, never nothing; `section` is None where nobody says of which file.
+class _Memory:
+    """The ends of whoever reads from a clean beginning; of too many files the one that came longest ago is forgotten."""
 
-    `follows` says that nothing is missing between it and the section of its file before.
-    """
+    def __init__(self) -> None:
+        self._ends: dict[Source, tuple[int, int]] = {}
 
-    payload: bytes
-    section: Section | None = None
-    follows: bool = True
+    def reached(self, host: str, file: str) -> int | None:
+        known = self._ends.get((host, file))
+        return known[0] if known else None
 
-    @property
-    def file(self) -> str:
-        """The path of the source file, empty where it is not known."""
-        return self.section.path if self.section else ""
+    def read_at(self, host: str, file: str) -> int:
+        known = self._ends.get((host, file))
+        return known[1] if known else 0
 
-    @property
-    def file_id(self) -> str:
-        """The id of the source file, empty where it is not known."""
-        return self.section.span.file if self.section else ""
-
-    @property
-    def count(self) -> int:
-        """How many lines these are: of a whole section its shipper has counted them."""
-        is_whole = self.section is not None and self.section.size == len(self.payload)
-        return self.section.lines if self.section and is_whole else self.payload.count(b"\n")
+    def note(self, host: str, file: str, end: int, read_at: int) -> None:
+        self._ends.pop((host, file), None)
+        self._ends[host, file] = end, read_at
+        if len(self._ends) > _MOST_ENDS:
+            del self._ends[next(iter(self._ends))]
 
 
 def _all(_: str) -> bool:
@@ -75,51 +238,75 @@ class Judge:
     """
 
     def __init__(
-        self, book: Book, wants: Callable[[str], bool] = _all, most_of_host: int = _MOST_OF_HOST
+        self,
+        ends: Ends | None = None,
+        wants: Callable[[str], bool] = _all,
+        most_of_host: int = _MOST_OF_HOST,
     ) -> None:
-        """Go by a book, which is kept up to date; files whose path nobody `wants` are passed over."""
-        self._book = book
+        """Go by `ends`, which are kept up to date, or know no file yet; files whose path nobody `wants` are passed over."""
+        self._ends = ends or _Memory()
         self._wants = wants
         self._most_of_host = most_of_host
         self._counts = Counter[str]()  # of findings, by host
         self._sums: dict[tuple[str, Kind], int] = {}  # where the one of all further ones is
-        self._latest: dict[tuple[str, str], int] = {}  # by source file: where its last finding is
+        self._latest: dict[Source, int] = {}  # by source file: where its last finding is
         self._gap_at = 0  # sequence of the last message that showed a gap
+        self._decompressor = ZstdDecompressor()
         self.findings: list[Finding] = []
         self.found = 0
 
-    def lines(
-        self, host: str, origin: Origin | None, payload: bytes, sequence: int, stored_at: int
-    ) -> list[Lines]:
-        """Return what the sections of a message add to its host's files, in order; the payload itself where that is all of it.
+    def take(
+        self,
+        subject: str,
+        headers: Mapping[str, str] | None,
+        data: bytes,
+        sequence: int,
+        stored_at: int,
+    ) -> list[Piece]:
+        """Return what a message adds to its host's files, in order: nothing of a claim or a repeat.
 
-        Raises `MalformedMessage` for sections that do not make up the payload, before any of them is remembered.
+        Raises `MalformedMessage`, `InvalidHost` or `InvalidSubject` for what is to be set aside; nothing of it is remembered.
         """
+        host, origin = host_of(subject), decode_origin(headers)
         if origin is None:
-            return self._unknown(payload)
-        # A host's clock may be anywhere; times that others go by are near the broker's.
-        is_plausible = -_DAY < origin.read_at - stored_at <= 0
-        read_at = origin.read_at if is_plausible else stored_at
+            return self._unknown(host, headers, data, sequence, stored_at)
+        if origin.sections and not any(self._wants(one.path) for one in origin.sections):
+            return []
+        payload = decode_payload(headers, data, self._decompressor)
+        read_at = _plausible(origin, stored_at)
         found = []
         for section, part in split(origin, payload):
             if self._wants(section.path):
                 judgement = self._judged(host, section, sequence, read_at)
                 if lines := part[judgement.skip :]:
-                    found.append(Lines(lines, section, judgement.follows))
+                    count = lines.count(_NEWLINE) if judgement.skip else section.lines
+                    place = (host, section.path, sequence, stored_at)
+                    found.append(Piece(*place, lines, section.span.file, judgement.follows, count))
         return found
 
-    def _unknown(self, payload: bytes) -> list[Lines]:
-        if not (payload and self._wants("")):
+    def _unknown(
+        self,
+        host: str,
+        headers: Mapping[str, str] | None,
+        data: bytes,
+        sequence: int,
+        stored_at: int,
+    ) -> list[Piece]:
+        """Return the lines of a message that does not say of which file they are: whole ones."""
+        if not self._wants("") or not (
+            payload := decode_payload(headers, data, self._decompressor)
+        ):
             return []
-        return [Lines(payload if payload.endswith(b"\n") else payload + b"\n")]
+        lines = payload if payload.endswith(_NEWLINE) else payload + _NEWLINE
+        return [Piece(host, "", sequence, stored_at, lines, lines=lines.count(_NEWLINE))]
 
     def _judged(self, host: str, section: Section, sequence: int, read_at: int) -> Judgement:
-        book, span = self._book, section.span
-        reached = book.reached(host, span.file)
+        ends, span = self._ends, section.span
+        reached = ends.reached(host, span.file)
         judgement = judge(reached, section, host, sequence)
         if finding := judgement.finding:
-            self._keep(replace(finding, since=book.read_at(host, span.file), read_at=read_at))
-        book.note(host, span.file, max(span.end, reached or 0), read_at)
+            self._keep(replace(finding, since=ends.read_at(host, span.file), read_at=read_at))
+        ends.note(host, span.file, max(span.end, reached or 0), read_at)
         return judgement
 
     def follow(self, host: str, predecessor: int | None, sequence: int, stored_at: int) -> None:
@@ -127,15 +314,15 @@ class Judge:
 
         To be called once for every message, whatever becomes of it. A message that shows a gap tells its own loss.
         """
-        book = self._book
-        last = book.reached(host, "")
-        known = book.reached("", "") if last is None else last
+        ends = self._ends
+        last = ends.reached(host, "")
+        known = ends.reached("", "") if last is None else last
         is_missing = predecessor is not None and known is not None and predecessor > known
         if is_missing and self._gap_at != sequence:
-            since = book.read_at(host, "")
+            since = ends.read_at(host, "")
             loss = Finding(Kind.LOSS, host, "", "", 0, 0, sequence, stored_at, since)
             self._keep(replace(loss, after=last or 0))
-        book.note(host, "", sequence, stored_at)
+        ends.note(host, "", sequence, stored_at)
 
     def _keep(self, finding: Finding) -> None:
         self.found += 1
@@ -160,3 +347,14 @@ class Judge:
             self.findings[place] = self.findings[place].plus(finding)
         else:
             self.findings.append(finding)
+
+
+def _plausible(origin: Origin, stored_at: int) -> int:
+    """Return when a message was read. A host's clock may be anywhere; times that others go by are near the broker's."""
+    return origin.read_at if -_DAY < origin.read_at - stored_at <= 0 else stored_at
+
+
+@lru_cache(16_384)
+def host_of(subject: str) -> str:
+    """Return the host of a subject; raises `InvalidSubject`, `InvalidHost`."""
+    return Subject.parse(subject).host

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from receiver.consume.spans import Finding
+from receiver.consume.judging import Finding
 
 __all__ = ["Blocked", "Cause", "Done", "Ending", "Report", "Superseded"]
 

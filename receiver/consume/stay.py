@@ -23,12 +23,12 @@ from receiver.consume.attempts import DEADLY, Attempt, Attempts
 from receiver.consume.batch import Batch
 from receiver.consume.entry import Entry, Taken, nanoseconds
 from receiver.consume.fetch import Chunk, Reading
+from receiver.consume.judging import Kind
 from receiver.consume.ledger import hold_against_stream
 from receiver.consume.offsets import StreamMismatch, position_of
 from receiver.consume.open_partition import OpenPartition
 from receiver.consume.outcome import Blocked, Cause, Done, Ending, Superseded
 from receiver.consume.place import look
-from receiver.consume.spans import Kind
 from receiver.storage.layout import Days
 from receiver.storage.position import Damaged
 

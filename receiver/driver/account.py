@@ -3,8 +3,8 @@
 import logging
 
 from broker.wire.offset import Offset
+from receiver.consume.judging import Finding, Kind
 from receiver.consume.outcome import Blocked, Cause, Done, Report
-from receiver.consume.spans import Finding, Kind
 from receiver.meter import Meter
 
 __all__ = ["Account"]

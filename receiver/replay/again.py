@@ -11,7 +11,7 @@ from broker.wire.message import MAX_LINES_BYTES, MalformedMessage
 from broker.wire.streams import STREAM
 from broker.wire.subjects import InvalidHost, InvalidSubject, partition_filter
 from receiver.consume import background
-from receiver.consume.rebuild import Piece, Rebuilder
+from receiver.consume.judging import Judge, Piece
 from receiver.replay.units import Unit
 from receiver.source.ranges import Range
 from receiver.source.reread import read
@@ -64,14 +64,14 @@ class Reader:
         """
         connection = background.connection(self.servers, self.access)
         subject = f"logs.p{unit.partition}.{host}" if host else partition_filter(unit.partition)
-        rebuilder = Rebuilder(self.selection.wants_file)
+        judge = Judge(wants=self.selection.wants_file)
         for messages in read(
             connection, STREAM, Range(subject, unit.first, unit.until), fail=False
         ):
             found: list[Piece | Refused] = []
-            size, before = 0, rebuilder.found
+            size, before = 0, judge.found
             for message in messages:
-                items = self._taken(rebuilder, message, unit)
+                items = self._taken(judge, message, unit)
                 found += items
                 size += sum(len(item.payload) for item in items if isinstance(item, Piece))
                 if size >= MOST_HELD or message is messages[-1]:
@@ -79,24 +79,22 @@ class Reader:
                         message.sequence + 1,
                         tuple(item for item in found if isinstance(item, Piece)),
                         tuple(item for item in found if isinstance(item, Refused)),
-                        rebuilder.found - before,
+                        judge.found - before,
                     )
-                    found, size, before = [], 0, rebuilder.found
+                    found, size, before = [], 0, judge.found
 
-    def _taken(
-        self, rebuilder: Rebuilder, message: Stored, unit: Unit
-    ) -> Sequence[Piece | Refused]:
+    def _taken(self, judge: Judge, message: Stored, unit: Unit) -> Sequence[Piece | Refused]:
         host = message.subject.split(".", 2)[-1]
         if not (unit.has(host) and self.selection.wants_host(host)):
             return ()
-        return taken(rebuilder, message)
+        return taken(judge, message)
 
 
-def taken(rebuilder: Rebuilder, message: Stored) -> Sequence[Piece | Refused]:
+def taken(judge: Judge, message: Stored) -> Sequence[Piece | Refused]:
     """Return what a message adds to files, or that it holds no lines that could be written."""
     moment = nanoseconds(message)
     try:
-        return rebuilder.take(
+        return judge.take(
             message.subject, message.headers, message.payload, message.sequence, moment
         )
     except (MalformedMessage, InvalidHost, InvalidSubject) as error:

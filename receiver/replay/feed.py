@@ -15,7 +15,7 @@ from broker.app.selection import Selection
 from broker.wire.streams import STREAM
 from broker.wire.subjects import partition_filter
 from receiver.consume import background
-from receiver.consume.rebuild import Piece, Rebuilder
+from receiver.consume.judging import Judge, Piece
 from receiver.replay.again import MOST_HELD, Reader, Refused, taken
 from receiver.replay.aside import Aside
 from receiver.replay.files import Failed
@@ -139,7 +139,7 @@ class Taken:
 
     def __init__(self, selection: Selection, sink: Sink, pacing: Pacing) -> None:
         """Begin with nothing taken."""
-        self._rebuilder = Rebuilder(selection.wants_file)
+        self._judge = Judge(wants=selection.wants_file)
         self._pacing = pacing
         self.sink = sink
         self.lines = self.size = self.refused = 0
@@ -147,14 +147,14 @@ class Taken:
     @property
     def findings(self) -> int:
         """How many gaps and repeats of source files were met."""
-        return self._rebuilder.found
+        return self._judge.found
 
     def take(self, messages: Iterable[Stored]) -> None:
         """Bring on what messages hold; raises OSError."""
         found: list[Piece | Refused] = []
         size = 0
         for message in messages:
-            items = taken(self._rebuilder, message)
+            items = taken(self._judge, message)
             found += items
             size += sum(len(item.payload) for item in items if isinstance(item, Piece))
             if size >= MOST_HELD:

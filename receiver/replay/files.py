@@ -9,8 +9,7 @@ from pathlib import Path
 from broker.app.exits import OperatorError
 from broker.client.connection import Message
 from broker.wire.delivery import Delivery
-from receiver.consume.endings import Endings
-from receiver.consume.rebuild import Piece
+from receiver.consume.judging import Endings, Piece
 from receiver.replay.again import Reader, Refused, nanoseconds
 from receiver.replay.attempts import Attempt, attempt
 from receiver.replay.units import Unit
@@ -123,7 +122,7 @@ class Hosts:
             if not runs or piece.stored_at >= runs[-1].end:
                 end = self._output.calendar.period(piece.stored_at).end
                 runs.append(Run(end, piece.stored_at))
-            payload = self._endings.joined(live, piece.source, piece.payload, follows=piece.follows)
+            payload = self._endings.joined(live, piece)
             runs[-1].pieces.append(payload)
             runs[-1].moment = piece.stored_at
         self._output.write(hosts)

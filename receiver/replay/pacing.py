@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from receiver.consume.rebuild import Piece
+from receiver.consume.judging import Piece
 from receiver.replay.pace import Pace
 
 __all__ = ["Pacing"]

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from broker.app.printable import printable
-from receiver.consume.endings import Endings
-from receiver.consume.rebuild import Piece
+from receiver.consume.judging import Endings, Piece
 from receiver.replay.again import Refused
 from receiver.replay.files import Hosts, Order, keep_refused
 from receiver.storage.quarantine import Quarantine
@@ -59,7 +58,7 @@ class Standard:
             view = view[os.write(self._descriptor, view) :]
 
     def _plain(self, piece: Piece) -> Iterable[bytes]:
-        return (self._endings.joined("", piece.source, piece.payload, follows=piece.follows),)
+        return (self._endings.joined("", piece),)
 
     def refuse(self, refused: Refused) -> None:
         """Leave it where it is: in the stream."""

@@ -15,8 +15,8 @@ from prometheus_client.core import (
 )
 
 from broker.app.exposition import exposed
+from receiver.consume.judging import Kind
 from receiver.consume.outcome import Cause
-from receiver.consume.spans import Kind
 from receiver.status.view import PartitionReport, View
 
 __all__ = ["Metrics"]

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from receiver.consume.endings import Endings
-from receiver.consume.rebuild import Piece
+from receiver.consume.judging import Endings, Piece
 from receiver.replay.units import Unit
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names as LiveNames
@@ -49,7 +48,7 @@ class Names:
 
     def lines(self, live: str, piece: Piece) -> bytes:
         """Return what a piece adds to its live file, asked for in the order of the stream."""
-        return self._endings.joined(live, piece.source, piece.payload, follows=piece.follows)
+        return self._endings.joined(live, piece)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes
+from receiver.consume.judging import Finding, Kind
 from receiver.consume.outcome import Done, Ending, Report
-from receiver.consume.spans import Finding, Kind
 from receiver.driver.account import Account
 from receiver.meter import Meter
 from receiver.storage.gaps import GAPS

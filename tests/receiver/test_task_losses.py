@@ -10,7 +10,6 @@ from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 from receiver.consume.attempts import DEADLY, Attempt, Attempts
-from receiver.consume.received import Received
 from receiver.storage.gaps import GAPS
 from tests.conftest import apply_topology
 from tests.receiver.partition import Partition, ours
@@ -143,14 +142,3 @@ def test_a_message_that_was_set_aside_unread_is_no_loss(partition: Partition) ->
 
     assert len(partition.set_aside()) == 1
     assert losses(partition) == []
-
-
-def test_what_a_full_memory_forgot_of_a_hosts_messages_is_no_loss() -> None:
-    received = Received(most_of_host=3)
-    received.put("web01", "", (7, 1))
-
-    for number in range(3):
-        received.put("web01", f"file{number}", (number, 1))
-
-    assert received.get("web01", "") is None
-    assert received.get("", "") == (7, 0)

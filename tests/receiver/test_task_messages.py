@@ -10,8 +10,8 @@ import zstandard
 
 from receiver.consume import fetch
 from receiver.consume.assignment import Stay
+from receiver.consume.judging import Kind
 from receiver.consume.outcome import Done
-from receiver.consume.spans import Kind
 from receiver.storage.gaps import Missing, missing
 from receiver.storage.spans import MOST_OF_HOST
 from receiver.storage.store import Store

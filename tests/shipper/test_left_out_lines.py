@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.consume.spans import judge
+from receiver.consume.judging import judge
 from shipper.expression import Expression
 from shipper.line_filter import Rules
 from shipper.positions import Positions

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bench.processes import Processes, wait_until
-from receiver.consume.spans import judge
+from receiver.consume.judging import judge
 from tests.shipper.saved import Saved
 
 pytestmark = pytest.mark.nats

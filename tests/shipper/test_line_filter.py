@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.wire.message import Identity, Section, Span
-from receiver.consume.spans import judge
+from receiver.consume.judging import judge
 from shipper.expression import Expression
 from shipper.line_filter import LineFilter, Rules
 from shipper.tail.reader import Block, end_of_run

@@ -16,7 +16,7 @@ import pytest
 from bench.processes import Process, Processes, wait_until
 from broker.client.connection import Connection
 from broker.topology import Topology
-from receiver.consume.spans import judge
+from receiver.consume.judging import judge
 from tests.shipper.conftest import read_stream
 from tests.shipper.saved import Saved
 

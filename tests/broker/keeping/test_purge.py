@@ -10,7 +10,7 @@ from broker.client.connection import Connection
 from broker.keeping.purge import consequences, erase, look, purge
 from broker.keeping.wanted import Wanted
 from broker.looking.one import fetch
-from receiver.consume.spans import Kind
+from receiver.consume.judging import Kind
 from tests.receiver.partition import Partition, ours
 
 pytestmark = pytest.mark.nats

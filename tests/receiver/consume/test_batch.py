@@ -18,8 +18,8 @@ from broker.wire.message import MAX_LINES_BYTES
 from receiver.consume.assignment import Assignment, Destination
 from receiver.consume.batch import Batch
 from receiver.consume.fetch import Chunk
+from receiver.consume.judging import Kind
 from receiver.consume.outcome import Done
-from receiver.consume.spans import Kind
 from receiver.storage.store import FileRow
 from tests.receiver.partition import Partition, lines_of, message, ours
 from tests.receiver.stored import opened

@@ -1,13 +1,14 @@
-"""What of a message's lines goes on: a receiver's book and a reader's memory make no difference."""
+"""What of a message's lines goes into files: a receiver's store and a reader's memory make no difference."""
 
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from broker.wire.message import MalformedMessage, decode_origin
-from receiver.consume.judging import Book, Judge
-from receiver.consume.rebuild import Rebuilder
-from receiver.consume.spans import Kind
+from broker.wire.message import MalformedMessage, Section, Span
+from receiver.consume.judging import Endings, Judge, Kind, Piece, Source
+from receiver.consume.judging import judge as judged_alone
 from receiver.storage.spans import Spans
 from receiver.storage.store import Store
 from tests.receiver.partition import lines_of, message, ours
@@ -21,14 +22,18 @@ SENT = [
 ]
 
 
-@pytest.fixture(params=["book", "memory"])
+@pytest.fixture(params=["store", "memory"])
 def judge(request: pytest.FixtureRequest) -> Judge:
-    book: Book = Spans(Store.in_memory())
-    return Judge(book) if request.param == "book" else Rebuilder(lambda _: True)._judge
+    return Judge(Spans(Store.in_memory())) if request.param == "store" else Judge()
+
+
+def taken(sent: tuple[str, bytes, dict[str, str]]) -> tuple[str, dict[str, str], bytes]:
+    subject, payload, headers = sent
+    return subject, headers, payload
 
 
 def judged(judge: Judge, sent: tuple[str, bytes, dict[str, str]], sequence: int = 1) -> list[bytes]:
-    found = judge.lines("web01", decode_origin(sent[2]), sent[1], sequence, STORED)
+    found = judge.take(*taken(sent), sequence, STORED)
     return [lines.payload for lines in found]
 
 
@@ -46,13 +51,13 @@ def test_repeats_are_left_out_and_gaps_are_found_with_the_time_before(judge: Jud
 
 @pytest.mark.parametrize("payload", [b"a stranger's", b"a stranger's\n"])
 def test_a_strangers_lines_are_whole_ones(judge: Judge, payload: bytes) -> None:
-    (lines,) = judge.lines("web01", None, payload, 1, STORED)
+    (lines,) = judge.take("logs.p0.web01", None, payload, 1, STORED)
 
-    assert (lines.payload, lines.section, lines.count) == (b"a stranger's\n", None, 1)
+    assert (lines.payload, lines.file, lines.lines) == (b"a stranger's\n", "", 1)
 
 
 def test_an_empty_message_holds_no_line(judge: Judge) -> None:
-    assert judge.lines("web01", None, b"", 1, STORED) == []
+    assert judge.take("logs.p0.web01", None, b"", 1, STORED) == []
 
 
 def test_sections_that_do_not_make_up_the_payload_are_refused_and_none_is_remembered(
@@ -77,8 +82,7 @@ def test_each_section_is_judged_by_itself(judge: Judge) -> None:
         *(lines_of("a", 0, b"one\n"), lines_of("b", 9, b"9\n"), lines_of("c", 7, b"new\n")),
         *(lines_of("a", 2, b"e\ntwo\n"), lines_of("b", 11, b"11\n")),
     ]
-    _, payload, headers = message("web01", *sections)
-    found = judge.lines("web01", decode_origin(headers), payload, 2, STORED)
+    found = judge.take(*taken(message("web01", *sections)), 2, STORED)
 
     assert [(one.file_id, one.payload, one.follows) for one in found] == [
         ("b", b"9\n", False),
@@ -94,9 +98,9 @@ def test_each_section_is_judged_by_itself(judge: Judge) -> None:
 
 
 def test_the_payload_of_a_single_section_is_not_copied(judge: Judge) -> None:
-    _, payload, headers = ours("web01", "a", 0, b"one\ntwo\n")
+    subject, payload, headers = ours("web01", "a", 0, b"one\ntwo\n")
 
-    (lines,) = judge.lines("web01", decode_origin(headers), payload, 1, STORED)
+    (lines,) = judge.take(subject, headers, payload, 1, STORED)
 
     assert lines.payload is payload
 
@@ -146,8 +150,8 @@ def test_what_is_found_of_a_host_beyond_the_most_is_one_of_each_kind(tmp_path: P
     judge = Judge(Spans(Store.in_memory()), most_of_host=3)
     for number in range(50):
         for sequence, start in ((2 * number, 0), (2 * number + 1, 9)):
-            _, payload, headers = ours("evil", f"f{number}", start, b"x\n")
-            (lines,) = judge.lines("evil", decode_origin(headers), payload, sequence, STORED)
+            sent = ours("evil", f"f{number}", start, b"x\n")
+            (lines,) = judge.take(*taken(sent), sequence, STORED)
             assert lines.follows is (start == 0)
     for _ in range(2):
         judged(judge, SENT[0])
@@ -170,3 +174,109 @@ def test_a_path_without_end_is_cut_in_what_is_found(judge: Judge) -> None:
 
     assert gap.file.startswith("/var/log/xxx")
     assert len(gap.file) < 1100
+
+
+CONTENT = bytes(range(256))
+
+
+def section(start: int, end: int, size: int | None = None) -> Section:
+    length = end - start
+    filtered = size is not None
+    return Section("/var/log/a", Span("id", start, end), size or length, 0, filtered=filtered)
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 30)), max_size=20))
+def test_every_byte_is_written_once_in_order_and_gaps_are_named(
+    sections: list[tuple[int, int]],
+) -> None:
+    reached: int | None = None
+    written: list[int] = []
+    missing: set[int] = set()
+    for start, length in sections:
+        payload = CONTENT[start : start + length]
+        found = judged_alone(reached, section(start, start + length), "web01", 1)
+        written += payload[found.skip :]
+        if found.finding and found.finding.kind is Kind.GAP:
+            missing |= set(range(found.finding.start, found.finding.end))
+        reached = max(start + length, reached or 0)
+
+    assert written == sorted(set(written))
+    if sections:
+        assert set(written) | missing == set(range(sections[0][0], reached or 0))
+
+
+@pytest.mark.parametrize(
+    ("reached", "start", "end", "skip", "kind"),
+    [
+        pytest.param(None, 50, 60, 0, None, id="never seen: any start"),
+        pytest.param(50, 50, 60, 0, None, id="follows"),
+        pytest.param(40, 50, 60, 0, Kind.GAP, id="gap"),
+        pytest.param(60, 50, 60, 10, Kind.REPEAT, id="all of it had come"),
+        pytest.param(70, 50, 60, 10, Kind.REPEAT, id="long past"),
+        pytest.param(55, 50, 60, 5, Kind.REPEAT, id="its beginning had come"),
+    ],
+)
+def test_a_section_is_judged_by_its_span(
+    reached: int | None, start: int, end: int, skip: int, kind: Kind | None
+) -> None:
+    found = judged_alone(reached, section(start, end), "web01", 7)
+
+    assert found.skip == skip
+    assert (found.finding.kind if found.finding else None) is kind
+
+
+@pytest.mark.parametrize(
+    ("reached", "skip", "kind"),
+    [
+        pytest.param(None, 0, None, id="never seen"),
+        pytest.param(50, 0, None, id="follows"),
+        pytest.param(40, 0, Kind.GAP, id="gap"),
+        pytest.param(55, 0, Kind.DOUBT, id="its beginning had come, nobody knows which lines"),
+        pytest.param(90, 7, Kind.REPEAT, id="all of it had come"),
+    ],
+)
+def test_a_section_with_lines_left_out_is_written_whole_or_not_at_all(
+    reached: int | None, skip: int, kind: Kind | None
+) -> None:
+    found = judged_alone(reached, section(50, 90, size=7), "web01", 7)
+
+    assert found.skip == skip
+    assert (found.finding.kind if found.finding else None) is kind
+
+
+LONG, OTHER = ("web01", "a"), ("web01", "b")
+
+
+def piece_of(source: Source, payload: bytes, *, follows: bool = True) -> Piece:
+    return Piece(source[0], "/var/log/x", 1, STORED, payload, source[1], follows)
+
+
+@pytest.mark.parametrize(
+    ("source", "follows", "written"),
+    [
+        pytest.param(LONG, True, b"rest\n", id="its rest"),
+        pytest.param(OTHER, True, b"\nrest\n", id="a line of another file"),
+        pytest.param(("web01", ""), True, b"\nrest\n", id="a line of no file"),
+        pytest.param(LONG, False, b"\nrest\n", id="what stands behind a gap"),
+    ],
+)
+def test_behind_a_piece_of_a_line_comes_its_rest_or_a_newline(
+    source: Source, follows: bool, written: bytes
+) -> None:
+    endings = Endings()
+
+    piece = endings.joined("web01.log", piece_of(LONG, b"piece"))
+    elsewhere = endings.joined("db.log", piece_of(OTHER, b"line\n"))
+
+    assert (piece, elsewhere) == (b"piece", b"line\n")
+    assert endings.joined("web01.log", piece_of(source, b"rest\n", follows=follows)) == written
+    assert endings.joined("web01.log", piece_of(OTHER, b"next\n")) == b"next\n"
+
+
+def test_several_pieces_of_a_line_are_one() -> None:
+    endings = Endings({"web01.log": LONG})
+
+    pieces = [endings.joined("web01.log", piece_of(LONG, piece)) for piece in (b"a", b"b\n")]
+
+    assert pieces == [b"a", b"b\n"]
+    assert not endings.torn

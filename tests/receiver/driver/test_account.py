@@ -4,8 +4,8 @@ from functools import reduce
 
 import pytest
 
+from receiver.consume.judging import Finding, Kind
 from receiver.consume.outcome import Done, Ending, Report
-from receiver.consume.spans import Finding, Kind
 from receiver.driver.account import Account
 from receiver.meter import Meter
 

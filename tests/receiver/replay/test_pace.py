@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiver.consume.rebuild import Piece
+from receiver.consume.judging import Piece
 from receiver.replay.pace import Pace, read_speed
 from receiver.replay.pacing import Pacing
 

@@ -4,7 +4,7 @@ import os
 import tracemalloc
 from pathlib import Path
 
-from receiver.consume.rebuild import Piece
+from receiver.consume.judging import Piece
 from receiver.replay.sink import Standard
 
 MIB = 1024 * 1024
