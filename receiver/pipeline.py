@@ -35,7 +35,7 @@ from broker.client.connection import Connection
 from receiver.consume.assignment import Assignment, Place
 from receiver.consume.ledger import Ledger, TakenOver
 from receiver.consume.outcome import Report
-from receiver.consume.place import local_place_of, place_of
+from receiver.consume.place import place_of
 from receiver.consume.wake import Wake
 from receiver.driver import headcount
 from receiver.driver.account import Account
@@ -329,9 +329,8 @@ def _check_folders(settings: ReceiverSettings) -> None:
 
 
 def _places_of(settings: ReceiverSettings) -> tuple[Place, ...]:
-    place = local_place_of if is_local(settings.master) else place_of
     try:
-        return tuple(place(folder.absolute()) for folder in (settings.output, settings.state))
+        return tuple(place_of(folder.absolute()) for folder in (settings.output, settings.state))
     except OSError as error:
         raise OperatorError(
             f"cannot use {error.filename}: {error.strerror}; choose --output and --state-dir"

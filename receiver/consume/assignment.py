@@ -20,15 +20,10 @@ _LONG = 2.5  # how much longer the pause is then
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder, and the mark that tells it from all others.
-
-    Where tasks run on the driver's machine it is told by `device` and `inode` as well, else 0, though its mark was removed.
-    """
+    """A folder, and the mark that tells it from all others."""
 
     folder: Path
     mark: str
-    device: int = 0
-    inode: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Whether the executors of a cluster see the folders that they are to write: asked at the start, before a line is touched.
 
-Executors may come later; each task looks for itself again (`following.place`).
+Executors may come later; each task looks for itself again (`consume.place`).
 """
 
 import asyncio

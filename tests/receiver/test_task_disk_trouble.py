@@ -17,7 +17,7 @@ from bench.processes import wait_until
 from receiver.consume import task
 from receiver.consume.assignment import Stay
 from receiver.consume.outcome import Cause, Done
-from receiver.consume.place import local_place_of
+from receiver.consume.place import place_of
 from receiver.storage import writeback
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
 from tests.receiver.partition import Partition, blocked, ours
@@ -315,7 +315,7 @@ def test_nothing_is_written_beneath_a_disk_that_is_not_mounted_any_more(
     away = tmp_path / "unmounted"
     for folder in (partition.output, partition.state):
         folder.mkdir(parents=True)
-    places = tuple(map(local_place_of, (partition.output, partition.state)))
+    places = tuple(map(place_of, (partition.output, partition.state)))
     destination = replace(partition.destination, places=places)
     with ThreadPoolExecutor(1) as thread:
         report = thread.submit(task.run, partition.assignment(stay=stay), destination)

@@ -1,17 +1,20 @@
 """A folder is known by its mark, not by its name, and its locks are felt by others."""
 
+import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from receiver.consume.assignment import Place
-from receiver.consume.place import Elsewhere, held, is_held, local_place_of, look, place_of
+from receiver.consume.place import Elsewhere, held, is_held, look, place_of
 
 ASK = """
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from receiver.consume.assignment import Place
 from receiver.consume.place import is_held, place_of
@@ -50,22 +53,19 @@ def test_a_folder_of_the_same_name_is_not_the_same_place(tmp_path: Path) -> None
         look(place)
 
 
-def test_a_folder_of_this_machine_is_known_without_its_mark_and_by_it_when_mounted_again(
-    tmp_path: Path,
-) -> None:
-    folder, beneath = tmp_path / "out", tmp_path / "beneath"
+def test_a_disk_that_is_mounted_again_is_the_same_place(tmp_path: Path) -> None:
+    folder, away = tmp_path / "out", tmp_path / "away"
     folder.mkdir()
-    place = local_place_of(folder)
-    (folder / ".place").rename(tmp_path / "mark")
+    place = place_of(folder)
+    folder.rename(away)
 
-    look(place)
-    folder.rename(beneath)
     with pytest.raises(Elsewhere, match="is its disk mounted"):
         look(place)
     folder.mkdir()
     with pytest.raises(Elsewhere, match="is its disk mounted"):
         look(place)
-    (tmp_path / "mark").rename(folder / ".place")
+    folder.rmdir()
+    away.rename(folder)
     look(place)
 
 
@@ -91,25 +91,32 @@ def test_a_mark_with_a_changed_bit_is_another_place_and_no_traceback(tmp_path: P
     mark[3] ^= 0x80
     (tmp_path / ".place").write_bytes(mark)
 
+    with pytest.raises(Elsewhere):
+        look(place)
     assert place_of(tmp_path) != place
     with pytest.raises(Elsewhere):
         look(place)
 
 
-@pytest.mark.parametrize("call", ["fsync", "unlink"])  # before it has its name, and after
-def test_what_somebody_died_over_while_marking_is_gone_once_there_is_a_mark(
-    tmp_path: Path, call: str
-) -> None:
+def test_a_mark_that_somebody_died_over_is_made_again(tmp_path: Path) -> None:
     dies = (
         "import os, signal, sys, pathlib\n"
         "from receiver.consume.place import place_of\n"
-        f"os.{call} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "os.ftruncate = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         "place_of(pathlib.Path(sys.argv[1]))\n"
     )
     subprocess.run([sys.executable, "-c", dies, str(tmp_path)], check=False)
-    left = list(tmp_path.iterdir())
+    os.truncate(tmp_path / ".place", 10)
 
-    place_of(tmp_path)
+    place = place_of(tmp_path)
 
-    assert left != []
+    look(place)
+    assert place == place_of(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [".place"]
+
+
+def test_receivers_that_start_at_once_agree_on_the_mark(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        places = set(threads.map(place_of, [tmp_path] * 32))
+
+    assert len(places) == 1
