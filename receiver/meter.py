@@ -1,5 +1,6 @@
-"""What a receiver has done so far and how its partitions stand, counted by batches, never by lines. Counts; asks nobody."""
+"""What a receiver has done so far and how its partitions stand: counted by batches, never by lines, and logged as it happens."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,11 +8,15 @@ from datetime import datetime
 
 from broker.app.rate import Rate
 from broker.wire.offset import Offset
+from receiver.consume.judging import Finding, Kind
 from receiver.consume.outcome import Blocked, Done
 
 __all__ = ["Meter", "Standing"]
 
 _SECOND = 1_000_000_000
+_MOST_LOGGED = 20  # findings of a report
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -65,13 +70,16 @@ class Meter:
         """Take note that a partition is ours, and where it goes on."""
         standing = self.partitions[partition]
         standing.next, standing.epoch, standing.owner = offset.next, offset.epoch, ""
+        standing.blocked, standing.blocked_since = None, 0
         if offset.last_time:
             stored = datetime.fromisoformat(offset.last_time)
             standing.stored_at = int(stored.timestamp() * 1000) * (_SECOND // 1000)
 
     def done(self, done: Done, batches: int, seconds: float) -> None:
-        """Count what was committed in so many batches, which took so many seconds of work."""
+        """Count what was committed in so many batches, which took so many seconds of work; the partition goes on."""
         standing, now = self.partitions[done.partition], self._clock()
+        if standing.blocked is not None:
+            logger.info("partition %d goes on", done.partition)
         standing.next = done.until
         standing.batches += batches
         standing.seconds += seconds
@@ -89,6 +97,11 @@ class Meter:
         for finding in done.findings:
             standing.found[finding.kind.value] += finding.blocks
             standing.found_bytes[finding.kind.value] += finding.end - finding.start
+        _log(done)
+
+    def forget(self, partition: int) -> None:
+        """Take note that a partition is not received any more, since it is empty and beyond the number of partitions."""
+        self.partitions.pop(partition, None)
 
     def standing_by(self, partition: int, owner: str) -> None:
         """Take note that a partition is waited for while `owner` has it."""
@@ -104,11 +117,55 @@ class Meter:
         return standing
 
     def blocked(self, blocked: Blocked) -> None:
-        """Take note that a partition is stuck; it has been since the first time that this was said."""
+        """Take note that a partition is stuck; it has been since the first time that this was said. Each reason is logged once."""
         standing = self.partitions[blocked.partition]
+        if standing.blocked != blocked:
+            logger.error(
+                "partition %d is blocked, its lines wait in the stream: %s: %s",
+                *(blocked.partition, blocked.cause.value, blocked.detail),
+            )
         standing.blocked = blocked
         standing.blocked_since = standing.blocked_since or self._clock()
 
     def waiting(self, partition: int, messages: int) -> None:
         """Take note of how many messages wait for a partition."""
         self.partitions[partition].pending = messages
+
+
+def _log(done: Done) -> None:
+    for finding in done.findings[:_MOST_LOGGED]:
+        logger.warning("partition %d: %s", done.partition, _describe(finding))
+    if rest := done.findings[_MOST_LOGGED:]:
+        logger.warning(
+            "partition %d: %d more of these; every gap is in .gaps.jsonl",
+            done.partition,
+            sum(finding.blocks if finding.is_sum else 1 for finding in rest),
+        )
+    for notice in done.notices:
+        logger.warning("partition %d: %s", done.partition, notice)
+    if done.quarantined:
+        logger.warning(
+            "partition %d: %d messages that are no lines were set aside in .quarantine",
+            *(done.partition, done.quarantined),
+        )
+    logger.debug(
+        "partition %d: committed up to %d, %d lines", done.partition, done.until, done.lines
+    )
+
+
+def _describe(finding: Finding) -> str:
+    if finding.is_sum:
+        return (
+            f"{finding.kind.value}: {finding.blocks} more of host {finding.host}, of {finding.end} bytes in all, the first seen "
+            f"at sequence {finding.sequence}"
+        )
+    if finding.kind is Kind.LOSS:
+        since = f"since sequence {finding.after}" if finding.after else "from the first on"
+        return (
+            f"loss: messages of host {finding.host} {since} were removed from the stream before they were received, seen "
+            f"at sequence {finding.sequence}"
+        )
+    return (
+        f"{finding.kind.value} of {finding.end - finding.start} bytes: host {finding.host}, file {finding.file!r}, "
+        f"bytes {finding.start} to {finding.end}, seen at sequence {finding.sequence}"
+    )

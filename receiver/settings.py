@@ -202,14 +202,20 @@ class ReceiverSettings(SparkSettings):
         """The state folder."""
         return self.state_dir or self.output / ".logreceiver"
 
-    def wanted(self, partitions: int) -> tuple[int, ...]:
-        """Return the partitions to receive, of `partitions` that there are; raises ConfigurationError."""
-        if "all" in self.partition:
-            return tuple(range(partitions))
-        numbers = sorted({int(word) for word in self.partition})
-        if beyond := [number for number in numbers if number >= partitions]:
-            raise ConfigurationError(
-                f"partition {beyond[0]} does not exist: the broker has {partitions}, 0 to {partitions - 1}; "
-                "give another --partition, or all"
-            )
-        return tuple(numbers)
+    @property
+    def takes_all(self) -> bool:
+        """Whether every partition is to be received, however many there are."""
+        return "all" in self.partition
+
+    def wanted(self, partitions: int, beyond: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """Return the partitions to receive, of `partitions` that there are and those `beyond`; raises ConfigurationError."""
+        if self.takes_all:
+            return (*range(partitions), *beyond)
+        numbers = tuple(sorted({int(word) for word in self.partition}))
+        for number in numbers:
+            if number >= partitions and number not in beyond:
+                raise ConfigurationError(
+                    f"partition {number} does not exist: the broker has {partitions}, 0 to {partitions - 1}; "
+                    "give another --partition, or all"
+                )
+        return numbers

@@ -4,8 +4,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from dataclasses import replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from math import inf
 from typing import Any
@@ -19,12 +19,10 @@ from receiver.consume.ledger import Ledger, TakenOver
 from receiver.consume.offsets import StreamMismatch, StreamRestored
 from receiver.consume.outcome import Blocked, Cause, Ending, Report, Superseded
 from receiver.consume.wake import Wake
-from receiver.driver.account import Account
 from receiver.driver.jobs import Jobs
-from receiver.driver.pace import Pace
 from receiver.driver.patience import pause, unless
 from receiver.driver.turns import Turns
-from receiver.storage.calendar import Calendar
+from receiver.meter import Meter
 
 __all__ = ["Follower", "Pace"]
 
@@ -43,6 +41,26 @@ _LEAVE = "logship.leave"  # the subjects on which tasks are asked to leave
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How large batches are, `limit` and `pull` in bytes, and how long tasks stay.
+
+    With `once` a follower ends when nothing is left. A task that has not reported `patience` seconds after its time is
+    told of.
+    """
+
+    limit: int
+    pull: int
+    stay: Stay
+    once: bool
+    patience: float = 60.0
+
+    @property
+    def overdue(self) -> float:
+        """Seconds after which a task that has not reported is a matter of concern."""
+        return self.stay.longest + self.patience
+
+
 class Follower:
     """Follows one partition until it is told to stop, or, with `once`, until nothing is left."""
 
@@ -54,22 +72,23 @@ class Follower:
         ledger: Ledger,
         wake: Wake,
         pace: Pace,
-        account: Account,
+        meter: Meter,
         clock: Callable[[], datetime],
         closed: Callable[[tuple[str, ...]], None],
-        turns: Turns | None = None,
+        turns: Turns,
     ) -> None:
         """Take the parts; `closed` is told which segments a committed batch has closed."""
+        meter.expect(partition)
         self._partition = partition
         self._connection = connection
         self._jobs = jobs
         self._ledger = ledger
         self._wake = wake
         self.pace = pace
-        self._account = account
+        self._meter = meter
         self._clock = clock
         self._closed = closed
-        self._turns = turns or Turns(Calendar(timedelta()), lambda: 0)
+        self._turns = turns
         self._is_silent = False
         self._checked: float | None = None
         self._goes_on = self._has_rung = False
@@ -101,13 +120,16 @@ class Follower:
             return False
         self._wake.epoch = offset.epoch
         self._goes_on = self._ledger.is_unsettled  # so that a task settles it, though nothing comes
-        self._account.claimed(offset)
+        self._meter.claimed(self._partition, offset)
+        logger.info(
+            "partition %d: from sequence %d, epoch %d", self._partition, offset.next, offset.epoch
+        )
         await self._count()
         return True
 
     async def _count(self) -> None:
         with suppress(ConnectionLost, Rejected):  # that's fine: it is only told
-            self._account.waiting(await self._wake.pending(self._next))
+            self._meter.waiting(self._partition, await self._wake.pending(self._next))
 
     async def _something(self, stop: asyncio.Event) -> bool:
         """Return True when there is something to receive; False when there is not and waiting is not wanted."""
@@ -199,7 +221,7 @@ class Follower:
             or not isinstance(report.ended, Blocked | Superseded)
         ):
             self._attempts = 0
-            self._account.stayed(report)
+            self._meter.done(report.done, report.batches, report.seconds)
             self._closed(report.done.closed)
         match report.ended:
             case Ending.SILENCE:
@@ -234,11 +256,18 @@ class Follower:
         usher = asyncio.ensure_future(self._usher(subject, stop, leave))
         try:
             while not (await asyncio.wait({stay}, timeout=self.pace.overdue))[0]:
-                self._account.overdue(self.pace.overdue)
+                self._overdue()
             return await stay
         finally:
             usher.cancel()
             stay.cancel()
+
+    def _overdue(self) -> None:
+        words = (
+            f"no report of its task for {self.pace.overdue:.0f} s: Spark has no executor for it, or a disk "
+            "hangs"
+        )
+        self._meter.blocked(Blocked(self._partition, Cause.SPARK, words))
 
     async def _usher(self, subject: str, stop: asyncio.Event, leave: asyncio.Event) -> None:
         """Ask a task to leave when we are to stop, files to be turned or others to have its slot, until it is gone."""
@@ -285,7 +314,7 @@ class Follower:
             raise OperatorError(f"partition {self._partition} is blocked, {detail}")
         if blocked.cause is not Cause.BROKER:
             await unless(stop, self._confirm())
-        self._account.blocked(blocked)
+        self._meter.blocked(blocked)
         if not elects:
             await unless(stop, self._count())
         is_brisk = elects and self._attempts <= _ELECTION

@@ -61,14 +61,14 @@ def destination_of(
 
 
 def slots_for(master: str, partitions: int) -> int:
-    """Return how many partitions are received at once: each has a worker of its own, as far as memory allows."""
-    return min(partitions, _MOST_WORKERS) if is_local(master) else partitions
+    """Return how many partitions may be received at once; on this machine each takes a worker, as far as memory allows."""
+    return _MOST_WORKERS if is_local(master) else partitions
 
 
 def pace_of(settings: ReceiverSettings, partitions: int) -> Pace:
     """Return how tasks are to stay, of so many partitions."""
-    slots = slots_for(settings.master, partitions)
-    pull = max(min(LARGEST_PULL, _IN_HAND // (2 * slots)), _LEAST_PULL)
+    at_once = min(partitions, slots_for(settings.master, partitions))
+    pull = max(min(LARGEST_PULL, _IN_HAND // (2 * at_once)), _LEAST_PULL)
     linger = settings.linger.total_seconds()
     stay = Stay(_TELLING) if settings.once else Stay(_STAY, _SILENCE, linger, _TELLING)
     return Pace(int(settings.max_batch), pull, stay, settings.once)

@@ -44,12 +44,13 @@ def _blocked(assignment: Assignment, cause: Cause, detail: str) -> Report:
     return Report(Done(partition, first, first), 0, Blocked(partition, cause, detail))
 
 
-def warm_up(spark: SparkContext, slots: int) -> None:
+def warm_up(spark: SparkContext, partitions: int) -> None:
     """Run a job that does nothing: Spark's first one takes a second, its workers then wait with everything imported.
 
     An error is left for the first real job to find.
     """
     with suppress(Py4JError, OSError):
+        slots = min(partitions, spark.defaultParallelism)
         spark.parallelize(range(slots), slots).foreach(task.stand_by)
 
 

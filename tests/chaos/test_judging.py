@@ -7,8 +7,7 @@ import pytest
 
 from bench.processes import Processes
 from receiver.consume.judging import Finding, Kind
-from receiver.consume.outcome import Done, Ending, Report
-from receiver.driver.account import Account
+from receiver.consume.outcome import Done
 from receiver.meter import Meter
 from receiver.storage.gaps import GAPS
 from tests.chaos.host import Host
@@ -96,8 +95,10 @@ def test_a_receiver_that_had_to_pass_over_lines_tells_on_the_stream(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     finding = Finding(Kind.REPEAT, "web01", "/var/log/app.log", "f1", 10, 30, 7, 0)
-    report = Report(Done(0, 1, 8, findings=(finding,)), 1, Ending.SILENCE)
-    Account(0, Meter(lambda: 0)).stayed(report)
+    done = Done(0, 1, 8, findings=(finding,))
+    meter = Meter(lambda: 0)
+    meter.expect(0)
+    meter.done(done, 1, 1.0)
     (tmp_path / "receiver-one.log").write_text(caplog.text, "utf-8")
     (tmp_path / "receiver-two.log").write_text("nothing to tell\n", "utf-8")
 

@@ -17,7 +17,6 @@ from receiver.consume import task
 from receiver.consume.assignment import LARGEST_PULL, Destination, Stay
 from receiver.consume.ledger import Ledger
 from receiver.consume.wake import Wake
-from receiver.driver.account import Account
 from receiver.driver.follower import Follower, Pace
 from receiver.driver.jobs import Jobs
 from receiver.driver.turns import Turns
@@ -53,7 +52,7 @@ async def main(output: Path, state: Path, partitions: int, servers: tuple[str, .
                 ),
                 Wake(connection, number),
                 PACE,
-                Account(number, Meter(lambda: 0)),
+                Meter(lambda: 0),
                 lambda: datetime.fromtimestamp(time.time_ns() / 1e9, UTC),
                 lambda closed: None,
                 Turns(Calendar(timedelta()), time.time_ns),

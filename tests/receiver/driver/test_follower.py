@@ -23,7 +23,6 @@ from receiver.consume.outcome import Ending, Report
 from receiver.consume.wake import Wake
 from receiver.driver import follower as room
 from receiver.driver import turns
-from receiver.driver.account import Account
 from receiver.driver.follower import Follower, Pace
 from receiver.driver.jobs import Jobs
 from receiver.driver.turns import Turns
@@ -65,7 +64,7 @@ class Loop:
             Ledger(self.connection, partition.number, owner),
             self.wake,
             Pace(partition.limit, LARGEST_PULL, Stay(60.0) if once else stay, once),
-            Account(partition.number, Meter(lambda: 0)),
+            Meter(lambda: 0),
             lambda: NOW,
             self.closed.append,
             self.turns,
@@ -190,7 +189,7 @@ async def test_a_blocked_partition_says_so_once_and_goes_on_when_mended(
         await lines(partition, b"2")
         await loop.has(b"1\n2\n")
 
-    told = [r.getMessage() for r in caplog.records if r.name == "receiver.driver.account"]
+    told = [r.getMessage() for r in caplog.records if r.name == "receiver.meter"]
     assert len([text for text in told if "is blocked" in text]) == 1
     assert len([text for text in told if "goes on" in text]) == 1
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.driver.tidier import Tidier
+from receiver.driver.retention import RetentionWorker
 from receiver.storage.retention import Order, Retention
 from tests.receiver.stored import add
 
@@ -41,12 +41,12 @@ async def test_what_was_closed_is_compressed_before_the_end_behind_everybody_els
 ) -> None:
     names = [f"web01.log.{number:06d}" for number in range(1, 4)]
     retention = make(tmp_path, *names)
-    tidier = Tidier(retention, lambda: False)
+    worker = RetentionWorker(retention, asyncio.Event())
 
     for name in names:
-        tidier.closed((name,))
-    tidier.end()
-    await tidier.run()
+        worker.closed((name,))
+    worker.end()
+    await worker.run()
 
     assert names_in(tmp_path) == [f"{name}.zst" for name in names]
     assert retention.niceness > os.getpriority(os.PRIO_PROCESS, 0)
@@ -59,46 +59,47 @@ async def test_where_nobody_may_step_back_it_is_compressed_all_the_same(
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "setpriority", refuse)  # as a filter of system calls does
-    tidier = Tidier(make(tmp_path, "web01.log.000001"), lambda: False)
+    worker = RetentionWorker(make(tmp_path, "web01.log.000001"), asyncio.Event())
 
-    tidier.closed(("web01.log.000001",))
-    tidier.end()
-    await tidier.run()
+    worker.closed(("web01.log.000001",))
+    worker.end()
+    await worker.run()
 
     assert names_in(tmp_path) == ["web01.log.000001.zst"]
 
 
 async def test_told_to_leave_it_leaves_segments_as_they_are(tmp_path: Path) -> None:
     retention = make(tmp_path, "web01.log.000001")
-    tidier = Tidier(retention, lambda: True)
+    stop = asyncio.Event()
+    stop.set()
+    worker = RetentionWorker(retention, stop)
 
-    tidier.closed(("web01.log.000001",))
-    tidier.end()
-    await tidier.run()
+    worker.closed(("web01.log.000001",))
+    worker.end()
+    await worker.run()
 
     assert names_in(tmp_path) == ["web01.log.000001"]
 
 
 async def test_cancelled_it_is_gone_with_its_thread(tmp_path: Path) -> None:
-    tidier = Tidier(make(tmp_path), lambda: False)
-    running = asyncio.create_task(tidier.run())
+    worker = RetentionWorker(make(tmp_path), asyncio.Event())
+    running = asyncio.create_task(worker.run())
     await asyncio.sleep(0)
 
     running.cancel()
     await asyncio.wait([running])
 
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("tidy")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("retention")]
 
 
 async def test_cancelled_at_the_moment_at_which_something_is_closed_it_ends_all_the_same(
     tmp_path: Path,
 ) -> None:
-    tidier = Tidier(make(tmp_path), lambda: False)
-    running = asyncio.create_task(tidier.run())
-    while not tidier._queue._getters:  # noqa: ASYNC110 - it has begun to wait
-        await asyncio.sleep(0.01)
+    worker = RetentionWorker(make(tmp_path), asyncio.Event())
+    running = asyncio.create_task(worker.run())
+    await asyncio.sleep(0.5)  # it waits by then
 
-    tidier.closed(("web01.log.000001",))
+    worker.closed(("web01.log.000001",))
     running.cancel()
     await asyncio.wait([running], timeout=10)
 

@@ -1,12 +1,11 @@
-"""What of a partition is told in the log. No fixtures but the log."""
+"""What of a partition is logged."""
 
 from functools import reduce
 
 import pytest
 
 from receiver.consume.judging import Finding, Kind
-from receiver.consume.outcome import Done, Ending, Report
-from receiver.driver.account import Account
+from receiver.consume.outcome import Done
 from receiver.meter import Meter
 
 GAP = Finding(Kind.GAP, "evil", "/var/log/a", "id", 10, 25, 7, 1)
@@ -14,8 +13,9 @@ SUM = reduce(Finding.plus, [GAP] * 5)
 
 
 def told(caplog: pytest.LogCaptureFixture, *findings: Finding) -> list[str]:
-    done = Done(0, 1, 1, findings=findings)
-    Account(0, Meter(lambda: 0)).stayed(Report(done, 1, Ending.TIME, 1.0))
+    meter = Meter(lambda: 0)
+    meter.expect(0)
+    meter.done(Done(0, 1, 1, findings=findings), 1, 1.0)
     return caplog.messages
 
 

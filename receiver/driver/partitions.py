@@ -1,0 +1,130 @@
+"""Which partitions there are to receive: asked at the start, waited for where nothing is set up yet, and asked again now and then.
+
+Those beyond the number of partitions count while they hold messages that nobody has received: the number was larger once.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from broker.app.exits import ConfigurationError
+from broker.client import bucket
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import (
+    CONFIG_BUCKET,
+    OFFSETS_BUCKET,
+    PARTITIONS_KEY,
+    STREAM,
+    offset_key,
+    partitions_in,
+)
+from broker.wire.subjects import partition_filter
+from receiver.consume.wake import Wake
+from receiver.driver.patience import pause, unless
+
+__all__ = ["Partitions", "find_partitions", "wait_for_partitions"]
+
+_AGAIN = 1.0  # seconds
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """How many partitions there are, and which `beyond` that number still hold messages to receive."""
+
+    count: int
+    beyond: tuple[int, ...] = ()
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        """Every partition that there is something to receive of, or may be."""
+        return (*range(self.count), *self.beyond)
+
+
+async def wait_for_partitions(
+    connection: Connection, stop: asyncio.Event, patience: float | None
+) -> Partitions | None:
+    """Return the partitions as soon as the broker is set up, None when told to stop first.
+
+    With a `patience`, in seconds, the broker must be there and set up within it: raises `BrokerAway`,
+    `ConfigurationError`. Raises `ConfigurationError` also for an entry that is no number.
+    """
+    loop = asyncio.get_running_loop()
+    told, give_up = False, loop.time() + (patience or 0.0)
+    if patience is not None:
+        await unless(stop, connection.once(patience))
+    while not stop.is_set():
+        try:
+            found = await unless(stop, find_partitions(connection))
+        except ConnectionLost:
+            continue
+        except Rejected:
+            found = None
+        if found is not None or stop.is_set():
+            return found
+        if patience is not None and loop.time() >= give_up:
+            raise ConfigurationError(
+                f"bucket {CONFIG_BUCKET} is not there; run `logbroker apply` first"
+            )
+        if not told:
+            logger.warning(
+                "bucket %s is not there yet; waiting for `logbroker apply`", CONFIG_BUCKET
+            )
+        told = True
+        await pause(stop, _AGAIN)
+    return None
+
+
+async def find_partitions(connection: Connection) -> Partitions | None:
+    """Ask the broker once; None where it has no number of partitions.
+
+    Raises `ConfigurationError` for an entry that is no number, `Rejected`, `ConnectionLost`.
+    """
+    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+    if entry is None:
+        return None
+    count = partitions_in(entry.value)
+    if count is None:
+        raise ConfigurationError(
+            f"key {PARTITIONS_KEY} of bucket {CONFIG_BUCKET} is {entry.value[:40]!r}, no number; run `logbroker apply`"
+        )
+    return Partitions(count, await _beyond(connection, count))
+
+
+async def _beyond(connection: Connection, count: int) -> tuple[int, ...]:
+    """Return the partitions from `count` on that the stream takes in and that hold messages which nobody has received."""
+    try:
+        config = (await connection.api(f"STREAM.INFO.{STREAM}"))["config"]
+    except Rejected:
+        return ()  # whoever follows a partition says what is wrong with the stream
+    subjects = set(config.get("subjects") or ())
+    largest = max((_number(subject) for subject in subjects), default=-1)
+    return tuple(
+        [
+            number
+            for number in range(count, largest + 1)
+            if partition_filter(number) in subjects and await _is_waiting(connection, number)
+        ]
+    )
+
+
+def _number(subject: str) -> int:
+    """Return the partition of `logs.p<N>.>`, -1 for any other subject."""
+    digits = subject.removeprefix("logs.p").removesuffix(".>")
+    return int(digits) if digits.isascii() and digits.isdigit() else -1
+
+
+async def _is_waiting(connection: Connection, partition: int) -> bool:
+    """Whether the partition has messages from the committed offset on."""
+    entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
+    try:
+        offset = Offset.decode(entry.value) if entry else Offset(0, 0, "", "")
+    except UnreadableOffset:
+        return True  # the claim says what is to be done about it
+    consumer = Wake(connection, partition, offset.epoch + 1)
+    try:
+        return await consumer.pending(offset.next) > 0
+    finally:
+        await consumer.close()
