@@ -15,14 +15,14 @@ from broker.wire.subjects import partition_filter
 from receiver.source.given import Given
 from receiver.source.patterns import is_pattern, meet, named
 
-__all__ = ["DEFAULT_SERVERS", "Edge", "Limits", "Position", "PushDown", "Show", "SourceOptions"]
+__all__ = ["DEFAULT_SERVERS", "Edge", "Limits", "Position", "Show", "SourceOptions"]
 
 _KNOWN = (
     *("servers", "stream", "partitions", "subjects", "startingOffsets", "startingTimestamp"),
     *("startingOffsetsByTimestampStrategy", "endingOffsets", "endingTimestamp"),
     *("maxBytesPerTrigger", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
     *("minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders"),
-    *("explode", "lineType", "pushDownPredicate"),
+    *("explode", "lineType"),
     *("creds", "nkey", "user", "password", "passwordFile", "tokenFile"),
     *("tlsCa", "tlsCert", "tlsKey", "tlsFirst"),
 )
@@ -40,14 +40,6 @@ class Edge(Enum):
 
 Position = Edge | datetime | dict[str, int]
 """Where to begin or to end: an edge, a time of storage, or a sequence for each subject filter."""
-
-
-class PushDown(Enum):
-    """Whether a batch lets Spark's filters narrow what is fetched: always, never, or where Spark is set to."""
-
-    AUTO = "auto"
-    ALWAYS = "true"
-    NEVER = "false"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +85,6 @@ class SourceOptions:
     limits: Limits
     fail_on_data_loss: bool
     show: Show
-    push_down: PushDown
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "SourceOptions":
@@ -116,7 +107,6 @@ class SourceOptions:
             limits=_limits(given),
             fail_on_data_loss=given.flag("failOnDataLoss", True),
             show=_show(given),
-            push_down=PushDown(given.choice("pushDownPredicate", "auto", "true", "false")),
         )
 
 

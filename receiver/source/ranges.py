@@ -5,7 +5,7 @@ same for all of them, and costs no look at the messages.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from broker.app.exits import OperatorError
@@ -35,15 +35,11 @@ class Loss(OperatorError):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The sequences `[first, until)` of the stream, of which those that a subject filter takes in are to be read.
-
-    Of these only what stands in `partitions`, where any are named.
-    """
+    """The sequences `[first, until)` of the stream, of which those that a subject filter takes in are to be read."""
 
     subject: str
     first: int
     until: int
-    partitions: frozenset[int] = field(default=frozenset())
 
 
 @dataclass(frozen=True, slots=True)

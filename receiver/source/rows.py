@@ -6,18 +6,23 @@ Nothing is done line by line: Arrow cuts the payloads of many sections at once.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.datasource import InputPartition
 
 from broker.wire.message import MalformedMessage, Section, decode_origin, decode_payload, split
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
-from receiver.source.options import Show
+from receiver.consume import background
+from receiver.source.options import Show, SourceOptions
 from receiver.source.patterns import partition_in
+from receiver.source.ranges import Range
+from receiver.source.reread import read
 from receiver.source.schema import HEADERS, SPAN, arrow_schema
 from receiver.source.stored import Stored
 
-__all__ = ["record_batches"]
+__all__ = ["read_rows", "record_batches"]
 
 _BATCH_BYTES = 4 * 1024 * 1024
 """About how many bytes of lines and headers go to Spark at once, decompressed."""
@@ -63,22 +68,29 @@ class _Columns:
         self.widest = max(self.widest, named + (len(row.section.path) if row.section else 0))
 
 
-def record_batches(
-    messages: Iterable[Stored], show: Show, partitions: frozenset[int] = frozenset()
+def read_rows(
+    options: SourceOptions, partition: InputPartition, fail: bool
 ) -> Iterator[pa.RecordBatch]:
+    """Yield what a task of Spark's reads, on the connection of this worker; Spark ends a worker that is idle."""
+    item: Any = partition.value
+    if not isinstance(item, Range):
+        return  # Spark asks for one partition even where there is none to read
+    connection = background.connection(options.servers, options.access)
+    for run in read(connection, options.stream, item, fail):
+        yield from record_batches(run, options.show)
+
+
+def record_batches(messages: Iterable[Stored], show: Show) -> Iterator[pa.RecordBatch]:
     """Yield the rows of messages in their order; claims and empty messages carry no lines and have no row.
 
     `payload` is decompressed, and gets the last newline that a foreign publisher left out, so that the payloads of a host
     in the order of `sequence` and `section` are its file. A message that breaks our rules has its payload as it was sent,
     and NULL for `lines`; with `explode` it is a single row whose `line` is NULL. With `explode` the lines of a host are
-    in order by `sequence` and `pos`. Where `partitions` are named, others are left out.
+    in order by `sequence` and `pos`.
     """
     columns = _Columns()
     for message in messages:
-        place = _place(message.subject)
-        if partitions and place.partition not in partitions:
-            continue
-        rows = _sections(message, place)
+        rows = _sections(message, _place(message.subject))
         for row in _parts(rows) if show.explode else rows:
             columns.add(row, show)
             if columns.size >= _BATCH_BYTES:

@@ -17,9 +17,7 @@ from pyspark.sql.streaming.datasource import (
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.wire.subjects import partition_filter
-from receiver.source.asking import ask, rows
 from receiver.source.direct import patiently
-from receiver.source.lease import let_go
 from receiver.source.options import Edge, SourceOptions
 from receiver.source.patterns import partition_in
 from receiver.source.ranges import (
@@ -31,7 +29,8 @@ from receiver.source.ranges import (
     split,
     without_loss,
 )
-from receiver.source.survey import look, place, subjects_of
+from receiver.source.rows import read_rows
+from receiver.source.survey import ask, look, place, subjects_of
 
 __all__ = ["stream_reader"]
 
@@ -157,13 +156,10 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(item) for item in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return rows(self._options, partition, self._options.fail_on_data_loss)
+        return read_rows(self._options, partition, self._options.fail_on_data_loss)
 
     def commit(self, end: dict[str, int]) -> None:
         """Do nothing: the query's checkpoint is the only one that knows."""
-
-    def stop(self) -> None:
-        let_go(self._options.servers, self._options.access)
 
     def _written(self, sequences: dict[str, int], created: int) -> dict[str, int]:
         if not self._options.by_partition:

@@ -1,8 +1,9 @@
 """Asks the broker what a stream holds, which partitions there are, and where a time lies in it. Reads only."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.client.bucket import read
@@ -10,21 +11,42 @@ from broker.client.connection import Connection, ConnectionLost, Denied, Rejecte
 from broker.client.quorum import is_certain
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
 from broker.wire.subjects import partition_filter
+from receiver.consume import background
 from receiver.source.direct import request_batch
 from receiver.source.options import Edge, Position, SourceOptions
 from receiver.source.ranges import StreamState
 
-__all__ = ["StreamUnreadable", "look", "place", "sequence_at", "subjects_of"]
+__all__ = ["StreamUnreadable", "ask", "look", "place", "sequence_at", "subjects_of"]
 
 _NO_STREAM = 10059
 _LOOKS, _AGAIN = 40, 0.5  # how often, and seconds between: longer than an election takes
 _LAGS = 6  # how often a replica is asked that lags
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_TIME = datetime(2262, 1, 1, tzinfo=UTC)  # the server counts nanoseconds in 63 bits
+_PLANNING = 60.0  # seconds for all questions of one planning step
+Answer = TypeVar("Answer")
 
 
 class StreamUnreadable(OperatorError):
     """The broker is there and does not let the stream be read."""
+
+
+def ask(options: SourceOptions, question: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+    """Return the answer to a question of planning, asked on the connection of this process."""
+    connection = background.connection(options.servers, options.access)
+
+    async def put() -> Answer:
+        return await question(connection)
+
+    try:
+        return background.wait(put(), _PLANNING)
+    except TimeoutError:
+        raise StreamUnreadable(
+            f"stream {options.stream} at {connection.servers}: no answer in {_PLANNING:g} s"
+        ) from None
+    except OperatorError as error:
+        # Spark shows the whole traceback of an error; the message is at its end
+        raise error.with_traceback(None) from None
 
 
 async def look(connection: Connection, stream: str) -> StreamState:

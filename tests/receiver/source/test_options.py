@@ -94,7 +94,6 @@ def test_sizes_may_have_a_unit() -> None:
         ({"tlsKey": "a"}, "give that with tlsCert"),
         ({"explode": "yes"}, "explode 'yes' is neither"),
         ({"lineType": "text"}, "lineType 'text' is not one of string, binary"),
-        ({"pushDownPredicate": "no"}, "pushDownPredicate 'no' is not one of auto, true, false"),
         ({"minPartitions": "-3"}, "minPartitions '-3' is not"),
         ({"failOnDataLoss": "no"}, "failOnDataLoss 'no' is neither true nor false"),
     ],

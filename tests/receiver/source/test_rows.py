@@ -258,14 +258,6 @@ def test_subjects_that_are_not_ours_have_neither_partition_nor_host() -> None:
     assert [(row["partition"], row["host"]) for row in found] == [(None, None)] * 3
 
 
-def test_only_the_partitions_that_are_named_are_shown() -> None:
-    messages = [stored({}, b"x\n", f"logs.p{n}.web") for n in range(4)]
-
-    batches = list(record_batches(messages, Show(), frozenset({1, 3})))
-
-    assert [row["partition"] for batch in batches for row in batch.to_pylist()] == [1, 3]
-
-
 def test_short_lines_of_a_long_path_come_in_parts() -> None:
     section = Section("/" + "x" * 4000, Span("f", 0, 100_000), 100_000, 100_000)
     origin = Origin("1-a", 1, (section,))
