@@ -1,6 +1,5 @@
 """The command line of logreceiver: options in, exit codes out; decides nothing."""
 
-import asyncio
 import os
 import shlex
 import signal
@@ -57,18 +56,17 @@ def status(as_json: bool, hosts: bool, **options: Any) -> None:
     """Show who receives each partition, how far behind it is, what stops it, and what lies in --output."""
     settings = given(ReceiverSettings, options)
     log_to_stderr(settings)
-    from receiver.status import hosts as there
-    from receiver.status.status import gather
-    from receiver.status.status_view import Status
+    from receiver.status import tables
+    from receiver.status.hosts import files_in, gaps_in
+    from receiver.status.status import Status, ask, gather
 
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
-    known = Status(
-        asyncio.run(gather(settings.server, settings.access, now)),
-        settings.output,
-        there.files_in(settings.state),
-        there.gaps_in(settings.state),
+    partitions = ask(settings, "logreceiver status", lambda c: gather(c, now))
+    state = settings.state
+    found = Status(partitions, settings.output, files_in(state), gaps_in(state))
+    click.echo(
+        tables.status_json(found) if as_json else tables.status_table(found, with_hosts=hosts)
     )
-    click.echo(known.as_json() if as_json else known.as_table(with_hosts=hosts))
 
 
 @logreceiver.command()

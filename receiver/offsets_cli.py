@@ -1,9 +1,7 @@
 """The commands `logreceiver offsets`: options in, questions asked, exit codes out; decides nothing."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -11,16 +9,9 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.options import given, settings_options
 from broker.app.program import log_to_stderr
 from broker.client import bucket
-from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
-from broker.client.patience import ELECTION, until_answered
+from broker.client.connection import Connection
 from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import (
-    CONFIG_BUCKET,
-    OFFSETS_BUCKET,
-    PARTITIONS_KEY,
-    offset_key,
-    partitions_in,
-)
+from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.settings import ASKING, ReceiverSettings
 from receiver.storage.folders import make_folder
 from receiver.storage.lock import Locked, partition_lock
@@ -30,8 +21,7 @@ __all__ = ["COMMANDS", "offsets"]
 
 COMMANDS = ("offsets", "show", "set", "reset", "adopt")
 
-Answer = TypeVar("Answer")
-
+_PROGRAM = "logreceiver offsets"
 _FIELDS = ASKING | {"partition"}
 _LOCK_PATIENCE = 1.0  # seconds
 _YES = click.option("--yes", is_flag=True, help="Do it without asking.")
@@ -47,19 +37,30 @@ def offsets() -> None:
 
 @offsets.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--history", is_flag=True, help="Also the older revisions that the bucket holds.")
+@click.option(
+    "--history",
+    "with_history",
+    is_flag=True,
+    help="Also the older revisions that the bucket holds.",
+)
 @settings_options(ReceiverSettings, _FIELDS)
-def show(as_json: bool, history: bool, **options: Any) -> None:
+def show(as_json: bool, with_history: bool, **options: Any) -> None:
     """Show each partition's offset, its owner, and what waits behind it."""
     settings = _settings(options)
-    from receiver.status import offsets_view as view
+    from receiver.status import tables
+    from receiver.status.status import PartitionStatus, Revision, ask, gather, history
 
-    async def gather(connection: Connection) -> list[view.PartitionOffset]:
-        return await view.gather(connection, await _wanted(connection, settings))
+    async def look(
+        connection: Connection,
+    ) -> tuple[list[PartitionStatus], dict[int, list[Revision]]]:
+        wanted = settings.wanted if settings.partition else range
+        found = await gather(connection, _now(), wanted)
+        chosen = [one.partition for one in found] if with_history else []
+        return found, {number: await history(connection, number) for number in chosen}
 
-    partitions = _asked(settings, lambda c: until_answered(c, gather, ELECTION))
-    write = view.as_json if as_json else view.as_table
-    click.echo(write(partitions, with_history=history))
+    partitions, revisions = ask(settings, _PROGRAM, look)
+    write = tables.offsets_json if as_json else tables.offsets_table
+    click.echo(write(partitions, revisions))
 
 
 @offsets.command("set")
@@ -74,7 +75,7 @@ def show(as_json: bool, history: bool, **options: Any) -> None:
 @settings_options(ReceiverSettings, _FIELDS)
 def set_(to: str, yes: bool, force: bool, **options: Any) -> None:
     """Move the offset of partitions; their files stay as they are, but for a batch that was never committed."""
-    _move(_settings(options), to, yes=yes, force=force)
+    _move(_settings(options, needs_partition=True), to, yes=yes, force=force)
 
 
 @offsets.command()
@@ -83,7 +84,7 @@ def set_(to: str, yes: bool, force: bool, **options: Any) -> None:
 @settings_options(ReceiverSettings, _FIELDS)
 def reset(yes: bool, force: bool, **options: Any) -> None:
     """Begin with all that the stream holds; lines that shippers sent and the files have are not written again."""
-    _move(_settings(options), "earliest", yes=yes, force=force)
+    _move(_settings(options, needs_partition=True), "earliest", yes=yes, force=force)
 
 
 @offsets.command()
@@ -96,42 +97,39 @@ def adopt(yes: bool, **options: Any) -> None:
     were written and never committed stay, and may come a second time: it is your word that this is right. No receiver
     may be running there.
     """
-    settings = _settings(options)
-    _require_partition(settings)
-    for site, offset in _asked(
-        settings, lambda c: until_answered(c, _adoptable(settings), ELECTION)
-    ):
+    settings = _settings(options, needs_partition=True)
+    from receiver.status.status import ask, count
+
+    async def look(connection: Connection) -> list[tuple[Site, Offset]]:
+        partitions = await count(connection)
+        chosen = settings.wanted(partitions)
+        return [
+            (_site(settings, number, partitions), await _offset(connection, number))
+            for number in chosen
+        ]
+
+    for site, offset in ask(settings, _PROGRAM, look):
         click.echo(
             f"partition {site.partition}: the files in {site.output} are taken as they are, and it goes on at sequence "
             f"{offset.next}"
         )
-        if not yes:
-            _ask()
+        _confirm(yes=yes)
         click.echo(f"partition {site.partition}: {_adopted(site, offset)} files adopted")
 
 
-def _adoptable(
-    settings: ReceiverSettings,
-) -> Callable[[Connection], Awaitable[list[tuple[Site, Offset]]]]:
-    async def gather(connection: Connection) -> list[tuple[Site, Offset]]:
-        count, found = await _count(connection), []
-        for number in settings.wanted(count):
-            entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(number))
-            if entry is None:
-                raise ConfigurationError(
-                    f"partition {number} has no offset; `logreceiver offsets set --partition {number} --to SEQUENCE` first"
-                )
-            output, state = settings.output.absolute(), settings.state.absolute()
-            site = Site(output, state, number, settings.path_template, count)
-            found.append((site, _decoded(entry.value, number)))
-        return found
-
-    return gather
+def _site(settings: ReceiverSettings, partition: int, partitions: int) -> Site:
+    output, state = settings.output.absolute(), settings.state.absolute()
+    return Site(output, state, partition, settings.path_template, partitions)
 
 
-def _decoded(value: bytes, partition: int) -> Offset:
+async def _offset(connection: Connection, partition: int) -> Offset:
+    entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
+    if entry is None:
+        raise ConfigurationError(
+            f"partition {partition} has no offset; `logreceiver offsets set --partition {partition} --to SEQUENCE` first"
+        )
     try:
-        return Offset.decode(value)
+        return Offset.decode(entry.value)
     except UnreadableOffset as error:
         raise ConfigurationError(
             f"partition {partition}: {error}; `logreceiver offsets set` writes one back"
@@ -152,80 +150,46 @@ def _adopted(site: Site, offset: Offset) -> int:
         raise OperatorError(f"{error.filename or site.output}: {error.strerror}") from None
 
 
-def _require_partition(settings: ReceiverSettings) -> None:
-    if not settings.partition:
-        raise click.UsageError("--partition is required: a number from 0, several, or all")
-
-
-def _settings(options: dict[str, Any]) -> ReceiverSettings:
+def _settings(options: dict[str, Any], *, needs_partition: bool = False) -> ReceiverSettings:
     settings = given(ReceiverSettings, options)
     log_to_stderr(settings)
+    if needs_partition and not settings.partition:
+        raise click.UsageError("--partition is required: a number from 0, several, or all")
     return settings
 
 
 def _move(settings: ReceiverSettings, to: str, *, yes: bool, force: bool) -> None:
-    _require_partition(settings)
     from receiver.status import by_hand
+    from receiver.status.status import ask, count
 
     async def propose(connection: Connection) -> list[by_hand.Move]:
-        now = datetime.now(UTC)  # noqa: TID251 - the clock that what is below is given
+        now = _now()
         sequence = await by_hand.sequence_of(connection, to, now)
-        partitions = await _wanted(connection, settings)
-        return [await by_hand.propose(connection, number, sequence, now) for number in partitions]
-
-    moves = _asked(settings, lambda c: until_answered(c, propose, ELECTION))
-    for move in moves:
-        click.echo(f"partition {move.partition}: {move.words}")
-        if move.objection and not force:
-            raise OperatorError(f"partition {move.partition}: {move.objection}")
-    if not yes:
-        _ask()
+        chosen = settings.wanted(await count(connection))
+        return [await by_hand.propose(connection, number, sequence, now) for number in chosen]
 
     async def carry_out(connection: Connection) -> None:
         for move in moves:
             await by_hand.carry_out(connection, move)
             click.echo(f"partition {move.partition}: done")
 
-    _asked(settings, carry_out)
+    moves = ask(settings, _PROGRAM, propose)
+    for move in moves:
+        click.echo(f"partition {move.partition}: {move.words}")
+        if move.objection and not force:
+            raise OperatorError(f"partition {move.partition}: {move.objection}")
+    _confirm(yes=yes)
+    ask(settings, _PROGRAM, carry_out, patience=0.0)
 
 
-def _ask() -> None:
+def _confirm(*, yes: bool) -> None:
     try:
-        agreed = click.confirm("Do it?")
+        agreed = yes or click.confirm("Do it?")
     except click.Abort:
         agreed = False
     if not agreed:
         raise OperatorError("nothing was changed; --yes does it without asking")
 
 
-def _asked(settings: ReceiverSettings, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
-    """Do something with the broker; raises `BrokerAway`, OperatorError when it refuses."""
-
-    async def connected() -> Answer:
-        connection = Connection(settings.server, "logreceiver offsets", access=settings.access)
-        try:
-            await connection.once()
-            return await work(connection)
-        except Denied as error:
-            raise OperatorError(error.description) from None
-        except (Rejected, ConnectionLost) as error:
-            raise OperatorError(f"the broker refuses: {error}; run `logbroker apply`") from None
-        finally:
-            await connection.close()
-
-    return asyncio.run(connected())
-
-
-async def _wanted(connection: Connection, settings: ReceiverSettings) -> tuple[int, ...]:
-    count = await _count(connection)
-    return settings.wanted(count) if settings.partition else tuple(range(count))
-
-
-async def _count(connection: Connection) -> int:
-    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    count = partitions_in(entry.value if entry else None)
-    if count is None:
-        raise ConfigurationError(
-            "the broker does not say how many partitions there are; run `logbroker apply`"
-        )
-    return count
+def _now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given

@@ -1,8 +1,9 @@
-"""An offset moved by a person: what that would mean is said before, and it is done only to what was looked at."""
+"""Moves an offset by hand: says first what the move would mean, and writes only over the offset that was looked at."""
 
 import getpass
 import json
 import socket
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -15,7 +16,7 @@ from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.consume import offsets
 from receiver.consume.ledger import stream_state
 from receiver.driver.presence import Life, life_of
-from receiver.status.offsets_view import waiting
+from receiver.status.status import waiting
 
 __all__ = ["Move", "carry_out", "propose", "sequence_of"]
 
@@ -82,42 +83,32 @@ async def propose(connection: Connection, partition: int, sequence: int, now: da
     """Return what moving a partition's offset to a sequence would mean; raises `Rejected`, `ConnectionLost`."""
     stream = await stream_state(connection)
     entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
-    offset = await _readable(connection, partition, entry)
+    offset, is_present = await _last_known(connection, partition, entry)
+    # where the partition was since an older offset is not known: its files are accepted as they are
+    before = offset if is_present or not offset else replace(offset, next=0, lineage=())
     by = f"{getpass.getuser()}@{socket.gethostname()} by hand"
     stamp = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    is_lost = offset is not None and (entry is None or not _is_readable(entry.value))
-    # Where it stood nobody knows by now, nor who had it since: the files are accepted as they are.
-    stood = replace(offset, next=0, lineage=()) if is_lost and offset else offset
-    moved = offsets.moved(stood, stream, sequence, by, stamp)
     return Move(
         partition,
         entry.revision if entry else 0,
-        moved,
+        offsets.moved(before, stream, sequence, by, stamp),
         await _meaning(connection, partition, offset, sequence, stream),
         await _objection(connection, offset),
     )
 
 
-async def _readable(
+async def _last_known(
     connection: Connection, partition: int, entry: bucket.Entry | None
-) -> Offset | None:
-    """Return the newest entry that can be read, also where the present one cannot or was deleted."""
-    values = [entry.value] if entry else []
+) -> tuple[Offset | None, bool]:
+    """Return the newest offset that can be read, and whether that is the present one."""
+    if entry:
+        with suppress(UnreadableOffset):
+            return Offset.decode(entry.value), True
     revisions = await bucket.history(connection, OFFSETS_BUCKET, offset_key(partition))
-    for value in values + [revision.value for revision in reversed(revisions)]:
-        try:
-            return Offset.decode(value)
-        except UnreadableOffset:
-            continue
-    return None
-
-
-def _is_readable(value: bytes) -> bool:
-    try:
-        Offset.decode(value)
-    except UnreadableOffset:
-        return False
-    return True
+    for revision in reversed(revisions):
+        with suppress(UnreadableOffset):
+            return Offset.decode(revision.value), False
+    return None, False
 
 
 async def _meaning(

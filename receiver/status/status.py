@@ -1,18 +1,18 @@
-"""What a receiver's operator asks first: who owns each partition, how far behind it is, how fast it goes, and what stops it.
+"""The status of the partitions as one document, of which `status` and `offsets show` print their part.
 
 What KV and the stream know is asked of the broker; what only the owner knows, of the owner, if it lives.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
-from broker.app.exits import OperatorError
+from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.untrusted import json_object
 from broker.client import bucket
-from broker.client.access import Access
 from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
 from broker.client.patience import ELECTION, until_answered
 from broker.wire.offset import Offset, UnreadableOffset
@@ -26,9 +26,22 @@ from broker.wire.streams import (
 )
 from broker.wire.subjects import partition_filter
 from receiver.driver.presence import report_of
-from receiver.status.offsets_view import waiting
+from receiver.settings import ReceiverSettings
+from receiver.status.hosts import HostFile, HostGaps
 
-__all__ = ["Blockade", "PartitionStatus", "gather"]
+__all__ = [
+    "Blockade",
+    "PartitionStatus",
+    "Revision",
+    "Status",
+    "ask",
+    "count",
+    "gather",
+    "history",
+    "waiting",
+]
+
+Answer = TypeVar("Answer")
 
 _NO_MESSAGE = 10037
 _UNCLAIMED = Offset(0, 0, "", "")
@@ -44,12 +57,24 @@ class Blockade:
 
 
 @dataclass(frozen=True, slots=True)
+class Revision:
+    """An older offset of a partition that the bucket still has; `error` says why one cannot be read."""
+
+    revision: int
+    time: str
+    next: int = 0
+    epoch: int = 0
+    owner: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionStatus:
     """A partition; what is None is not known.
 
-    `waiting` is in messages, `lag_bytes` about what these take in the stream, `lag_seconds` the age of the oldest of
-    them. The rates are over about ten seconds, `batch_seconds` is the mean of the last stay; they come from the owner, as
-    does `blocked`. `error` says why the offset cannot be read.
+    The stream holds the sequences `[first, until)`. `waiting` is in messages, `lag_bytes` about what these take in the
+    stream, `lag_seconds` the age of the oldest of them. The rates are over about ten seconds, `batch_seconds` is the mean
+    of the last stay; they come from the owner, as does `blocked`. `error` says why the offset cannot be read.
     """
 
     partition: int
@@ -61,8 +86,10 @@ class PartitionStatus:
     size: int
     last_time: str
     committed_at: str
-    waiting: int | None
-    lag_bytes: int | None
+    first: int
+    until: int
+    waiting: int
+    lag_bytes: int
     lag_seconds: float | None
     lines_per_second: float | None = None
     bytes_per_second: float | None = None
@@ -72,63 +99,92 @@ class PartitionStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
-    connection: Connection
-    now: datetime
-    bytes_a_message: float
+class Status:
+    """The partitions, and the files below an output folder as far as this machine can read their stores."""
+
+    partitions: Sequence[PartitionStatus]
+    output: Path
+    files: Sequence[HostFile]
+    gaps: Sequence[HostGaps]
 
 
-async def gather(servers: Sequence[str], access: Access, now: datetime) -> list[PartitionStatus]:
-    """Ask the broker, and the owners; raises `BrokerAway`, OperatorError when nothing has been set up there."""
-    connection = Connection(servers, "logreceiver status", access=access)
-    try:
-        await connection.once()
-        return await until_answered(connection, lambda c: _gather(c, now), ELECTION)
-    except Denied as error:
-        raise OperatorError(error.description) from None
-    except Rejected as error:
-        raise OperatorError(
-            f"the broker has no logship stream and buckets ({error}); run `logbroker apply`"
-        ) from None
-    except ConnectionLost as error:
-        raise OperatorError(
-            f"the broker at {connection.servers} does not answer: {error}"
-        ) from None
-    finally:
-        await connection.close()
+def ask(
+    settings: ReceiverSettings,
+    program: str,
+    work: Callable[[Connection], Awaitable[Answer]],
+    patience: float = ELECTION,
+) -> Answer:
+    """Do something at the broker, again for `patience` seconds while a leader is elected.
+
+    Raises `BrokerAway`, OperatorError when the broker refuses or does not answer.
+    """
+
+    async def connected() -> Answer:
+        connection = Connection(settings.server, program, access=settings.access)
+        try:
+            await connection.once()
+            return await until_answered(connection, work, patience)
+        except Denied as error:
+            raise OperatorError(error.description) from None
+        except Rejected as error:
+            raise OperatorError(f"the broker refuses: {error}; run `logbroker apply`") from None
+        except ConnectionLost as error:
+            raise OperatorError(
+                f"the broker at {connection.servers} does not answer: {error}"
+            ) from None
+        finally:
+            await connection.close()
+
+    return asyncio.run(connected())
 
 
-async def _gather(connection: Connection, now: datetime) -> list[PartitionStatus]:
-    state = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
+async def count(connection: Connection) -> int:
+    """Return how many partitions there are; raises `ConfigurationError` when the broker does not say."""
     entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    asking = _Asking(connection, now, state["bytes"] / max(state["messages"], 1))
-    count = partitions_in(entry.value if entry else None) or 0
-    return [*await asyncio.gather(*(_partition(asking, number) for number in range(count)))]
+    partitions = partitions_in(entry.value if entry else None)
+    if partitions is None:
+        raise ConfigurationError(
+            "the broker does not say how many partitions there are; run `logbroker apply`"
+        )
+    return partitions
 
 
-async def _partition(asking: _Asking, partition: int) -> PartitionStatus:
-    entry = await bucket.read(asking.connection, OFFSETS_BUCKET, offset_key(partition))
+async def gather(
+    connection: Connection, now: datetime, wanted: Callable[[int], Iterable[int]] = range
+) -> list[PartitionStatus]:
+    """Ask the broker, and the owners, about those `wanted` of so many partitions."""
+    stream = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
+    chosen = wanted(await count(connection))
+    return [*await asyncio.gather(*(_partition(connection, n, stream, now) for n in chosen))]
+
+
+async def _partition(
+    connection: Connection, partition: int, stream: dict[str, Any], now: datetime
+) -> PartitionStatus:
+    entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
     offset, error = _UNCLAIMED, None
     try:
         offset = Offset.decode(entry.value) if entry else _UNCLAIMED
     except UnreadableOffset as unreadable:
         error = str(unreadable)
-    left = await waiting(asking.connection, partition, offset.next)
-    owner = await report_of(asking.connection, offset.presence) if offset.presence else None
+    left = await waiting(connection, partition, offset.next)
+    report = await report_of(connection, offset.presence) if offset.presence else None
     return PartitionStatus(
-        partition,
-        offset.next,
-        offset.epoch,
-        offset.owner,
-        _is_running(offset, owner),
-        offset.lines,
-        offset.size,
-        offset.last_time,
-        offset.committed_at,
-        left,
-        int(left * asking.bytes_a_message),
-        await _lag(asking, partition, offset.next) if left else 0.0,
-        **_live(owner, partition),
+        partition=partition,
+        next=offset.next,
+        epoch=offset.epoch,
+        owner=offset.owner,
+        running=_is_running(offset, report),
+        lines=offset.lines,
+        size=offset.size,
+        last_time=offset.last_time,
+        committed_at=offset.committed_at,
+        first=stream["first_seq"],
+        until=stream["last_seq"] + 1,
+        waiting=left,
+        lag_bytes=left * stream["bytes"] // max(stream["messages"], 1),
+        lag_seconds=await _lag(connection, partition, offset.next, now) if left else 0.0,
+        **_live(report, partition),
         error=error,
     )
 
@@ -139,17 +195,38 @@ def _is_running(offset: Offset, report: bytes | None) -> bool | None:
     return report is not None if offset.presence else None
 
 
-async def _lag(asking: _Asking, partition: int, sequence: int) -> float | None:
+async def waiting(connection: Connection, partition: int, sequence: int) -> int:
+    """Return how many messages of a partition the stream holds from a sequence on; raises `Rejected`, `ConnectionLost`."""
+    config: dict[str, Any] = {
+        "ack_policy": "none",
+        "deliver_policy": "by_start_sequence",
+        "opt_start_seq": max(sequence, 1),
+        "filter_subject": partition_filter(partition),
+        "headers_only": True,
+        "mem_storage": True,
+        "num_replicas": 1,
+        "inactive_threshold": 5_000_000_000,
+    }
+    answer = await connection.api(
+        f"CONSUMER.CREATE.{STREAM}", {"stream_name": STREAM, "config": config}
+    )
+    await connection.api(f"CONSUMER.DELETE.{STREAM}.{answer['name']}")
+    return int(answer["num_pending"])
+
+
+async def _lag(
+    connection: Connection, partition: int, sequence: int, now: datetime
+) -> float | None:
     """Return the age of the first message of a partition from a sequence on."""
     request = {"seq": max(sequence, 1), "next_by_subj": partition_filter(partition)}
     try:
-        found = await asking.connection.api(f"STREAM.MSG.GET.{STREAM}", request)
+        found = await connection.api(f"STREAM.MSG.GET.{STREAM}", request)
     except Rejected as error:
         if error.error == _NO_MESSAGE:
             return None
         raise
     stored = datetime.fromisoformat(found["message"]["time"])
-    return max(0.0, round((asking.now - stored).total_seconds(), 3))
+    return max(0.0, round((now - stored).total_seconds(), 3))
 
 
 def _live(report: bytes | None, partition: int) -> dict[str, Any]:
@@ -159,15 +236,13 @@ def _live(report: bytes | None, partition: int) -> dict[str, Any]:
             told := partitions.get(str(partition)), dict
         ):
             known = ("lines_per_second", "bytes_per_second", "batch_seconds")
-            return {name: _number(told.get(name)) for name in known} | {
-                "blocked": _blockade(told.get("blocked"))
-            }
+            numbers = {name: told.get(name) for name in known}
+            return {
+                name: value if isinstance(value, int | float) else None
+                for name, value in numbers.items()
+            } | {"blocked": _blockade(told.get("blocked"))}
         case _:
             return {}
-
-
-def _number(value: object) -> float | None:
-    return value if isinstance(value, int | float) else None
 
 
 def _blockade(value: object) -> Blockade | None:
@@ -176,3 +251,17 @@ def _blockade(value: object) -> Blockade | None:
             return Blockade(cause, detail, since)
         case _:
             return None
+
+
+async def history(connection: Connection, partition: int) -> list[Revision]:
+    """Return the offsets of a partition that the bucket still has, oldest first; raises `Rejected`, `ConnectionLost`."""
+    found = await bucket.history(connection, OFFSETS_BUCKET, offset_key(partition))
+    return [_revision(one) for one in found]
+
+
+def _revision(one: bucket.Revision) -> Revision:
+    try:
+        offset = Offset.decode(one.value)
+    except UnreadableOffset as error:
+        return Revision(one.revision, one.time, error="deleted" if one.is_deletion else str(error))
+    return Revision(one.revision, one.time, offset.next, offset.epoch, offset.owner)

@@ -14,7 +14,6 @@ from click.testing import CliRunner, Result
 from broker.app.exits import OperatorError
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
-from receiver import offsets_cli
 from receiver.cli import logreceiver
 from receiver.consume.ledger import Ledger
 from receiver.consume.outcome import Done
@@ -107,7 +106,7 @@ def test_it_shows_where_a_partition_stands_and_how_it_came_there(partition: Part
 def test_a_leader_that_is_being_elected_is_waited_for(
     partition: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offsets_cli, "Connection", Electing)
+    monkeypatch.setattr(status, "Connection", Electing)
 
     shown = offsets(partition, "show")
     moved = offsets(partition, "set", "--partition", "0", "--to", "latest", "--yes")
