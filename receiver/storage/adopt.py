@@ -94,8 +94,7 @@ def _row(before: FileRow, number: int, folders: Folders) -> FileRow:
     found = folders.find(before.path)
     assert found is not None, "it was just listed"
     is_torn = folders.ends_in_line(before.path)
-    return replace(
-        before,
+    return before._replace(
         length=found.st_size,
         length_before=found.st_size,
         inode=found.st_ino,

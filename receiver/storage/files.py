@@ -8,7 +8,6 @@ import errno
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -116,23 +115,23 @@ class Output:
             self.notices.append(notice)
         if found is None or (found.st_size == 0 and found.st_ino != row.inode):
             return self._begun_anew(row, path, is_there=found is not None)
-        known = replace(
-            row, length=found.st_size, length_before=found.st_size, inode=found.st_ino, batch=0
+        known = row._replace(
+            length=found.st_size, length_before=found.st_size, inode=found.st_ino, batch=0
         )
         live = Live(known, found.st_size, row.last_line, row.number, found.st_ino)
         live.must_close = row.unfinished == UNKNOWN
         if (row.length, row.inode) != (found.st_size, found.st_ino):
             live.is_unannounced = live.must_close = True
             is_torn = self.folders.ends_in_line(path)
-            live.row = replace(known, unfinished=UNKNOWN if is_torn else None)
+            live.row = known._replace(unfinished=UNKNOWN if is_torn else None)
         return live
 
     def _begun_anew(self, row: FileRow, path: str, *, is_there: bool) -> Live:
         if is_there:
             name, folder = self.folders.at(path)
             os.unlink(name, dir_fd=folder)  # it is empty, and not ours
-        anew = replace(
-            row, length=0, length_before=None, inode=0, unfinished=None, batch=self.batch
+        anew = row._replace(
+            length=0, length_before=None, inode=0, unfinished=None, batch=self.batch
         )
         return Live(anew, 0, row.last_line, row.number, 0, is_new=True, is_unannounced=True)
 
@@ -259,7 +258,7 @@ class Output:
             if row.number == 1:
                 self._store.forget_files([path])
             else:
-                self._store.put_files([replace(row, length=None, batch=0)])
+                self._store.put_files([row._replace(length=None, batch=0)])
 
     def _not_ours(self, path: str) -> OSError:
         words = "was made by somebody else just now; move it away"
@@ -344,15 +343,14 @@ class Output:
         Files of days before `today` are closed as they are.
         """
         over = self._over(today) if today else []
-        self._store.update_files(self._rows(unfinished))
+        self._store.put_files(self._rows(unfinished))
         self._store.put_segments(over)
         self._store.put_batch(batch)
         self.closed += [segment.path for segment in over]
 
     def _rows(self, unfinished: Mapping[str, str]) -> list[FileRow]:
         return [
-            replace(
-                live.row,
+            live.row._replace(
                 length=live.size,
                 length_before=None if live.is_new else live.row.length,
                 inode=live.inode,

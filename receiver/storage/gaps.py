@@ -23,6 +23,7 @@ GAPS = ".gaps.jsonl"
 
 _TRIES, _BETWEEN = 100, 0.01  # a second in all
 _LOOK_BACK = 16 * 1024 * 1024  # bytes of it in which a gap is looked for that may have been told
+_MOST = 10_000  # gaps that are told one by one; older ones are kept as a sum for each host
 _COLUMNS = "kind, host, file, file_id, start, until, gaps, sequence, after, since, read_at"
 
 
@@ -69,8 +70,10 @@ def put(store: Store, gaps: Iterable[Gap], batch: int) -> None:
     )
 
 
-def tell(store: Store, output: Path, partition: int) -> None:
+def tell(store: Store, output: Path, partition: int, most: int = _MOST) -> None:
     """Append what is committed and was not told to the file in the output folder, each gap once.
+
+    The store keeps the latest `most` gaps at least, and of those before them one row for each host.
 
     Only between batches, when the stored one is committed. Killed anywhere in here, the next call finds what was told
     already. Raises OSError, `Damaged`.
@@ -87,6 +90,20 @@ def tell(store: Store, output: Path, partition: int) -> None:
     fault("gaps_told")
     with store.transaction():
         store.change("UPDATE gaps SET told = 1 WHERE id <= ?", found[-1][0])
+        _sum_up(store, most)
+
+
+def _sum_up(store: Store, most: int) -> None:
+    """Replace the oldest gaps by their sums once there are twice as many as are kept, within a transaction."""
+    count, latest = map(int, map(str, store.rows("SELECT count(*), max(id) FROM gaps")[0]))
+    if count <= 2 * most:
+        return
+    store.change(
+        f"INSERT INTO gaps ({_COLUMNS}, batch, told) SELECT 'earlier', host, '', '', 0, sum(until - start), "
+        "sum(gaps), max(sequence), 0, min(since), max(read_at), 0, 1 FROM gaps WHERE told AND id <= ? GROUP BY host",
+        latest - most,
+    )
+    store.change("DELETE FROM gaps WHERE told AND id <= ?", latest - most)
 
 
 def missing(store: Store) -> dict[str, Missing]:

@@ -108,7 +108,7 @@ class _Undo:
             if self._is_row(row.inode, found.st_ino) and found.st_size > (row.length or 0):
                 self._cut(row.path, row.length or 0)
             if not self._trusts_inodes and found.st_ino != row.inode:
-                self._after.append(replace(row, inode=found.st_ino))
+                self._after.append(row._replace(inode=found.st_ino))
 
     def _regular(self, path: str) -> os.stat_result | None:
         with suppress(OSError):  # that's fine: it is told when lines come for it
@@ -121,8 +121,7 @@ class _Undo:
     def _take_back(self, row: FileRow, parts: list[SegmentRow]) -> None:
         is_undone = row.batch >= self._since
         length = row.length_before if is_undone else row.length
-        before = replace(
-            row,
+        before = row._replace(
             length=length,
             length_before=length,
             last_line=row.last_line_before if is_undone else row.last_line,
@@ -147,7 +146,7 @@ class _Undo:
         if row.number == 1:
             self._gone.append(row.path)
         else:
-            self._after.append(replace(row, inode=0))
+            self._after.append(row._replace(inode=0))
 
     def _reopen(self, row: FileRow, parts: list[SegmentRow]) -> None:
         """Give a file that the batch has closed its name again."""
@@ -162,16 +161,16 @@ class _Undo:
                 "somebody else in the middle of a batch; a new file begins"
             )
             number = parts[-1].number + 1
-            self._after.append(replace(row, length=None, inode=0, number=number, unfinished=None))
+            self._after.append(row._replace(length=None, inode=0, number=number, unfinished=None))
             return
-        self._keep(replace(row, inode=parts[0].inode))
+        self._keep(row._replace(inode=parts[0].inode))
 
     def _keep(self, row: FileRow) -> None:
         found = self._folders.find(row.path)
         if found and self._is_row(row.inode, found.st_ino):
             if found.st_size > (row.length or 0):
                 self._cut(row.path, row.length or 0)
-            row = replace(row, inode=found.st_ino)
+            row = row._replace(inode=found.st_ino)
         self._after.append(row)
 
     def _cut(self, path: str, length: int) -> None:

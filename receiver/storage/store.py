@@ -11,11 +11,12 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
-from receiver.storage.opening import REFUSED, is_regular
+from receiver.storage.opening import REFUSED, is_regular, sync_folder
 from receiver.storage.position import Batch, Damaged
 from receiver.storage.writeback import is_local
 
@@ -59,12 +60,6 @@ CREATE TABLE segments (
 CREATE INDEX segments_of_file ON segments (live);
 """
 
-_FILE = (
-    "path, host, source, day, length, length_before, inode, number, last_line, last_line_before, "
-    "unfinished, unfinished_before, batch"
-)
-_SEGMENT = "path, live, number, day, inode, size, last_line, closed_at, compressed, batch"
-
 _ERRORS = {
     sqlite3.SQLITE_BUSY: errno.EBUSY,
     sqlite3.SQLITE_CANTOPEN: errno.EACCES,
@@ -73,12 +68,12 @@ _ERRORS = {
     sqlite3.SQLITE_LOCKED: errno.EBUSY,
     sqlite3.SQLITE_NOMEM: errno.ENOMEM,
     sqlite3.SQLITE_PERM: errno.EACCES,
+    sqlite3.SQLITE_PROTOCOL: errno.EBUSY,
     sqlite3.SQLITE_READONLY: errno.EROFS,
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FileRow:
+class FileRow(NamedTuple):
     """A live file: how long it is, None where it is not there, and how long it was before `batch`.
 
     `inode` tells it from another file at its path; 0 where that is not known. `number` is that of its next segment.
@@ -101,8 +96,7 @@ class FileRow:
     batch: int
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentRow:
+class SegmentRow(NamedTuple):
     """A closed segment by its path, with that of its live file. `size` is in bytes, as they are on disk.
 
     `inode` is that of the live file which it was, 0 for one that was made in its own batch. `compressed` is the suffix
@@ -121,14 +115,23 @@ class SegmentRow:
     batch: int
 
 
-@dataclass(frozen=True, slots=True)
-class SpanRow:
+class SpanRow(NamedTuple):
     """How far a source file of a host was received, and when that was read in nanoseconds since the epoch."""
 
     host: str
     file: str
     until: int
     read_at: int
+
+
+_FILE, _SEGMENT = ", ".join(FileRow._fields), ", ".join(SegmentRow._fields)
+_PUT_FILE = (
+    f"INSERT INTO files VALUES ({', '.join('?' * len(FileRow._fields))}) ON CONFLICT DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in FileRow._fields[4:])
+)
+_PUT_SEGMENT = (
+    f"INSERT OR REPLACE INTO segments VALUES ({', '.join('?' * len(SegmentRow._fields))})"
+)
 
 
 def path_of(state: Path, partition: int) -> Path:
@@ -152,7 +155,7 @@ class Store:
             self._open(f"{path.absolute().as_uri()}?mode=rwc")
         try:
             with self._translated():
-                self._prepare()
+                self._prepare(make=make)
         except BaseException:
             self.close()
             raise
@@ -162,18 +165,27 @@ class Store:
             place, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
         )
 
-    def _prepare(self) -> None:
+    def _prepare(self, *, make: bool) -> None:
+        version = self._version()
+        if version == 0 and not make:
+            raise FileNotFoundError(errno.ENOENT, "holds nothing", str(self.path))
+        if version not in {0, _VERSION}:
+            raise Damaged(f"{self.path} is of version {version}; this program reads {_VERSION}")
         mode = "WAL" if is_local(self.path.parent) else "TRUNCATE"
         self._sql.execute(f"PRAGMA journal_mode={mode}")
         self._sql.execute("PRAGMA synchronous=FULL")
-        (version,) = self._sql.execute("PRAGMA user_version").fetchone()
         if version == 0:
-            with self.transaction():
-                for statement in _SCHEMA.split(";"):
-                    self._sql.execute(statement)
-                self._sql.execute(f"PRAGMA user_version={_VERSION}")
-        elif version != _VERSION:
-            raise Damaged(f"{self.path} is of version {version}; this program reads {_VERSION}")
+            self._make_tables()
+            sync_folder(self.path.parent)
+
+    def _version(self) -> int:
+        return int(self._sql.execute("PRAGMA user_version").fetchone()[0])
+
+    def _make_tables(self) -> None:
+        with self.transaction():
+            for statement in _SCHEMA.split(";"):
+                self._sql.execute(statement)
+            self._sql.execute(f"PRAGMA user_version={_VERSION}")
 
     @classmethod
     def in_memory(cls) -> "Store":
@@ -182,7 +194,7 @@ class Store:
         store.path = Path(":memory:")
         store._files = {}
         store._open("file::memory:")
-        store._prepare()
+        store._make_tables()
         store.begin(Batch(0, 0, 0, 0))
         return store
 
@@ -298,34 +310,7 @@ class Store:
     def put_files(self, files: Iterable[FileRow]) -> None:
         """Write rows of live files, within a transaction."""
         rows = list(files)
-        self.change_all(
-            f"INSERT OR REPLACE INTO files ({_FILE}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
-            (
-                (
-                    *(f.path, f.host, f.source, f.day, f.length, f.length_before, f.inode),
-                    *(f.number, f.last_line, f.last_line_before, f.unfinished),
-                    *(f.unfinished_before, f.batch),
-                )
-                for f in rows
-            ),
-        )
-        for row in rows:
-            self._remember(row)
-
-    def update_files(self, files: Iterable[FileRow]) -> None:
-        """Change rows of live files that are known, within a transaction."""
-        rows = list(files)
-        self.change_all(
-            "UPDATE files SET length = ?, length_before = ?, inode = ?, number = ?, last_line = ?, last_line_before = ?, "
-            "unfinished = ?, unfinished_before = ?, batch = ? WHERE path = ?",
-            (
-                (
-                    *(f.length, f.length_before, f.inode, f.number, f.last_line),
-                    *(f.last_line_before, f.unfinished, f.unfinished_before, f.batch, f.path),
-                )
-                for f in rows
-            ),
-        )
+        self.change_all(_PUT_FILE, rows)
         for row in rows:
             self._remember(row)
 
@@ -347,16 +332,7 @@ class Store:
 
     def put_segments(self, segments: Iterable[SegmentRow]) -> None:
         """Write rows of closed segments, within a transaction."""
-        self.change_all(
-            f"INSERT OR REPLACE INTO segments ({_SEGMENT}) VALUES (?,?,?,?,?,?,?,?,?,?)",
-            (
-                (
-                    *(s.path, s.live, s.number, s.day, s.inode, s.size),
-                    *(s.last_line, s.closed_at, s.compressed, s.batch),
-                )
-                for s in segments
-            ),
-        )
+        self.change_all(_PUT_SEGMENT, segments)
 
     # spans
 

@@ -146,3 +146,17 @@ def test_a_reader_that_locks_the_report_holds_up_nobody(tmp_path: Path, book: Bo
     book.tell(tmp_path)
 
     assert (tmp_path / gaps.GAPS).read_text("ascii").count("web01") == 1
+
+
+def test_the_oldest_gaps_become_a_sum_for_each_host_and_the_counts_stay(
+    tmp_path: Path, book: Book
+) -> None:
+    for number in range(50):
+        book.save([gap("web01", number, number + 1, number), gap("db", number, number + 5, number)])
+        gaps.tell(book.store, tmp_path, 3, most=10)
+
+        (rows,) = book.store.rows("SELECT count(*) FROM gaps")[0]
+        assert int(str(rows)) <= 22
+
+    assert len(told(tmp_path)) == 100
+    assert book.missing == {"web01": Missing(50, 50), "db": Missing(50, 250)}
