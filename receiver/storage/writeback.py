@@ -9,7 +9,6 @@ import errno
 import os
 import platform
 import sys
-from functools import lru_cache
 from pathlib import Path
 
 __all__ = ["begin", "can_sync_all", "is_local", "sync_all", "write_rest"]
@@ -78,7 +77,6 @@ def _release() -> tuple[int, ...]:
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
 
 
-@lru_cache(64)
 def _kind(device: int) -> str:
     """Return the kind of the file system that a device holds, by proc(5); empty where it is not told."""
     place = f"{os.major(device)}:{os.minor(device)}"

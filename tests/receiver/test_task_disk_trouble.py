@@ -18,6 +18,7 @@ from receiver.consume import task
 from receiver.consume.assignment import Stay
 from receiver.consume.outcome import Cause, Done
 from receiver.consume.place import place_of
+from receiver.faults import IN_BATCH
 from receiver.storage import writeback
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
 from tests.receiver.partition import Partition, blocked, ours
@@ -272,6 +273,35 @@ def test_a_full_disk_holds_up_no_partition_whose_output_is_elsewhere(partition: 
         assert partition.read("web01") == other.read("web01") == b"a line\n"
 
 
+@pytest.mark.parametrize(
+    ("options", "words"), [("rw", "No space left"), ("ro", "")], ids=["full", "read-only"]
+)
+def test_a_state_folder_that_takes_nothing_blocks_and_goes_on_when_it_does_again(
+    partition: Partition, options: str, words: str
+) -> None:
+    partition.claim()
+    with disk(partition.state, "size=512k") as state:
+        partition.publish(*_FIRST)
+        begin = partition.receive().until
+        fill(state)
+        subprocess.run(["mount", "-o", f"remount,{options}", str(state)], check=True)
+        partition.publish(*_SECOND)
+        before = everything(partition)
+
+        outcomes = [partition.run(begin), partition.run(begin)]
+        left = everything(partition)
+        subprocess.run(["mount", "-o", "remount,rw", str(state)], check=True)
+        (state / "filler").unlink()
+        partition.receive(begin)
+
+        for outcome in outcomes:
+            blocked(outcome, Cause.DISK, words, str(state))
+        assert before.items() <= left.items()
+        lines = b"first of web01\nsecond of web01, which rotates\nthird of web01\n"
+        assert partition.read("web01") == lines
+        assert partition.read("db") == b"first of db\nbehind a gap\n"
+
+
 def test_gaps_wait_for_room_to_be_told_and_are_told_once(partition: Partition) -> None:
     partition.claim()
     partition.publish(ours("web01", "a", 0, b"one\n"), ours("web01", "a", 9, b"two\n"))
@@ -287,7 +317,7 @@ def test_gaps_wait_for_room_to_be_told_and_are_told_once(partition: Partition) -
         assert (partition.output / ".gaps.jsonl").read_bytes().count(b"\n") == 1
 
 
-@pytest.mark.parametrize("point", ["announced", "rotated", "synced", "stored", "committed"])
+@pytest.mark.parametrize("point", [point for point in IN_BATCH if point != "reported"])
 def test_where_other_machines_may_share_the_state_a_rollback_journal_does_as_well(
     partition: Partition, point: str
 ) -> None:

@@ -21,10 +21,10 @@ from broker.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.cli import logreceiver
 from receiver.consume.assignment import Turn
 from receiver.consume.ledger import Ledger
-from receiver.consume.outcome import Done
+from receiver.consume.outcome import Cause, Done
 from receiver.storage.lock import partition_lock
 from receiver.storage.site import Site
-from tests.receiver.partition import Partition, ours
+from tests.receiver.partition import Partition, blocked, ours
 
 pytestmark = pytest.mark.nats
 
@@ -121,6 +121,10 @@ def _remove_store(scene: Scene) -> None:
     scene.partition.store.unlink()
 
 
+def _empty_store(scene: Scene) -> None:
+    scene.partition.store.write_bytes(b"")
+
+
 def _overwrite_store(scene: Scene) -> None:
     scene.partition.store.write_bytes(b"junk\n" * 1000)
 
@@ -203,6 +207,31 @@ def test_it_is_told_and_no_line_is_lost_or_comes_twice(
     scene.receive()
 
     assert scene.partition.read("web01") == holds
+
+
+@pytest.mark.parametrize(
+    "happens", [_remove_store, _empty_store, _overwrite_store, _restore_store, _restore_files]
+)
+def test_where_the_store_is_none_of_these_files_nothing_is_cut_or_written(
+    scene: Scene, happens: Callable[[Scene], None]
+) -> None:
+    happens(scene)
+    live = scene.partition.output / "web01.log"
+    with live.open("ab") as file:
+        file.write(b"uncommitted\n")
+    before, store = scene.partition.files(), _bytes_of(scene.partition.store)
+
+    with pytest.raises(ConfigurationError, match="offsets adopt"):
+        scene.start()
+    outcome = scene.partition.run(5, 2)
+
+    blocked(outcome, Cause.STATE, "offsets adopt")
+    assert scene.partition.files() == before
+    assert _bytes_of(scene.partition.store) == store
+
+
+def _bytes_of(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
 
 
 def test_moved_to_another_machine_with_its_files_it_goes_on(scene: Scene, tmp_path: Path) -> None:
