@@ -7,7 +7,7 @@ import errno
 import os
 import resource
 import stat
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -20,7 +20,6 @@ __all__ = [
     "Folders",
     "give",
     "make_folder",
-    "make_within",
     "most_open",
     "remove_empty",
     "walk",
@@ -29,8 +28,8 @@ __all__ = [
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 _MOST_OPEN = 128
-_DEEPEST = 64  # folders below the output folder; a source file's path has 32, a template some more
 _MANY = 256  # folders; beyond, one sync of their whole file system is cheaper, whatever else it takes along
+_DEEPEST = 64  # folders below the output folder; a source file's path has 32, a template some more
 _USUAL = Permissions()
 
 _settled: set[Path] = set()
@@ -126,20 +125,16 @@ class Folders:
 
     def sync(self) -> None:
         """Bring the names in all changed folders to disk; raises OSError."""
-        synced: Counter[int] = Counter()
-        whole: set[int] = set()
+        if len(self._changed) > _MANY and self.can_sync_all():
+            self.sync_all()
+        else:
+            self._sync_each()
+
+    def _sync_each(self) -> None:
         for folder in sorted(self._changed):
             # that's fine: whoever removed it took its names along
             with suppress(FileNotFoundError), self.naming(folder):
-                opened = self.open(folder)
-                device = os.fstat(opened).st_dev
-                synced[device] += 1
-                if device in whole:
-                    continue
-                if synced[device] > _MANY and writeback.sync_all(opened):
-                    whole.add(device)
-                else:
-                    os.fsync(opened)
+                os.fsync(self.open(folder))
         self._changed.clear()
 
     def can_sync_all(self) -> bool:
@@ -155,7 +150,7 @@ class Folders:
             raise OSError(errno.EOPNOTSUPP, "cannot be synced as a whole")
         elsewhere = {folder for folder in self._changed if self._device_of(folder) != self.device}
         self._changed = elsewhere
-        self.sync()
+        self._sync_each()
 
     def _device_of(self, folder: str) -> int | None:
         with suppress(FileNotFoundError):  # that's fine: whoever removed it took its names along
@@ -236,16 +231,6 @@ def within(root: Path, path: str) -> Iterator[Path]:
         elif str(error.filename).startswith("/proc/self/fd/"):  # as people know it
             error.filename = str((root / path).with_name(Path(error.filename).name))
         raise
-    finally:
-        folders.close()
-
-
-def make_within(root: Path, folder: str, permissions: Permissions = _USUAL) -> None:
-    """Make a folder below `root`, names on disk, through no link; that it exists is fine. Raises OSError."""
-    folders = Folders(root, permissions)
-    try:
-        folders.make(folder)
-        folders.sync()
     finally:
         folders.close()
 

@@ -6,7 +6,7 @@ system, is no other's, and can be neither a closed segment nor a hidden file of 
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
@@ -134,11 +134,6 @@ class Layout:
         found = _shape(self.template).fullmatch(live)
         end = found.end("host") if found else len(live)
         return f"{live[:end]}{mark}{live[end:]}"
-
-    def of_earlier_days(self, lives: Iterable[str], today: str) -> dict[str, str]:
-        """Return those live files that are of days before today, and their days: no line goes there any more."""
-        dates = ((live, self.date_of(live)) for live in lives)
-        return {live: date for live, date in dates if date and date < today}
 
 
 class Days:

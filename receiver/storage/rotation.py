@@ -14,7 +14,6 @@ __all__ = [
     "highest_numbers",
     "is_closed",
     "is_due",
-    "live_name",
     "live_of",
     "plain_name",
     "stem_of",
@@ -34,11 +33,6 @@ def stem_of(host: str, longest: int = _LONGEST_STEM) -> str:
         return host
     digest = hashlib.blake2b(encoded, digest_size=8).hexdigest()
     return f"{encoded[: longest - 25].decode(errors='ignore')}..{digest}"
-
-
-def live_name(stem: str) -> str:
-    """Return the name of the file that is being written, where nothing else is asked for."""
-    return f"{stem}.log"
 
 
 def closed_name(live: str, number: int) -> str:

@@ -56,7 +56,7 @@ def test_thousands_of_changed_folders_take_few_syncs(
     opened.sync()
 
     opened.close()
-    assert 0 < len(syncs) < 500 or not writeback.sync_all(os.open(tmp_path, os.O_RDONLY))
+    assert len(syncs) < 500 or not writeback.sync_all(os.open(tmp_path, os.O_RDONLY))
 
 
 def test_an_error_names_the_whole_path(tmp_path: Path) -> None:

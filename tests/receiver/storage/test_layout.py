@@ -193,8 +193,5 @@ def test_a_path_tells_its_day_and_where_a_mark_goes(
     assert layout.holds(today)
     assert layout.date_of(today) == ("2026-11-21" if layout.has_date else "")
     assert layout.of_all_days(today) == layout.of_all_days(other)
-    assert layout.of_earlier_days([today, other], "2026-11-22") == (
-        {today: "2026-11-21"} if layout.has_date else {}
-    )
     if layout.path(host, file, "2026-11-21", "..p7").count("%%c") == today.count("%%c"):
         assert layout.marked(today, "..p7") == layout.path(host, file, "2026-11-21", "..p7")

@@ -297,7 +297,7 @@ def test_an_output_that_is_gone_is_no_reason_to_die(
 
 
 def test_a_name_that_is_as_long_as_can_be_is_compressed(order: Order) -> None:
-    live = rotation.live_name(rotation.stem_of("h" * 215) + "..p99999")
+    live = f"{rotation.stem_of('h' * 215)}..p99999.log"
     (name,) = make(order, 1234567, live=live)
 
     tidy(order, never)

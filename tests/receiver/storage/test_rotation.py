@@ -29,7 +29,7 @@ def test_no_two_hosts_share_a_name_and_every_name_fits(names: list[str], number:
 
     assert len(set(stems)) == len(stems)
     for stem in stems:
-        live = rotation.live_name(stem)
+        live = f"{stem}.log"
         closed = rotation.closed_name(live, number)
         assert len(f".{closed}.zst.new".encode()) <= 255
         assert rotation.closed_segments([live]) == {}
