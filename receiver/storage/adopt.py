@@ -45,7 +45,6 @@ def adopt(site: Site, position: Position) -> int:
         finally:
             folders.close()
         with store.transaction():
-            _put(store, rows, segments)
             store.put_batch(
                 replace(
                     batch,
@@ -59,6 +58,7 @@ def adopt(site: Site, position: Position) -> int:
                     output_inode=inode,
                 )
             )
+            _put(store, rows, segments)
     return len(rows)
 
 

@@ -45,6 +45,7 @@ class Site:
             with Store(self.path) as store:
                 batch = store.batch()
                 if batch:
+                    store.check_lengths()
                     self._check(store, batch)
                     return batch
         except Damaged as error:

@@ -11,7 +11,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,8 +31,9 @@ _LEAST_ROOM = 64 * 1024  # bytes
 
 _SCHEMA = """
 CREATE TABLE batch (
-  number INTEGER NOT NULL, epoch INTEGER NOT NULL, first INTEGER NOT NULL, until INTEGER NOT NULL,
-  stream TEXT NOT NULL, created TEXT NOT NULL, store_inode INTEGER NOT NULL, output_inode INTEGER NOT NULL
+  id INTEGER PRIMARY KEY, number INTEGER NOT NULL, epoch INTEGER NOT NULL, first INTEGER NOT NULL, until INTEGER NOT NULL,
+  stream TEXT NOT NULL, created TEXT NOT NULL, store_inode INTEGER NOT NULL, output_inode INTEGER NOT NULL,
+  bytes INTEGER NOT NULL
 );
 CREATE TABLE files (
   path TEXT PRIMARY KEY, host TEXT NOT NULL, source TEXT NOT NULL, day TEXT NOT NULL,
@@ -41,6 +42,12 @@ CREATE TABLE files (
   unfinished TEXT, unfinished_before TEXT, batch INTEGER NOT NULL
 );
 CREATE INDEX files_of_host ON files (host, source, day);
+CREATE TRIGGER file_made AFTER INSERT ON files BEGIN
+  UPDATE batch SET bytes = bytes + coalesce(new.length, 0); END;
+CREATE TRIGGER file_changed AFTER UPDATE OF length ON files BEGIN
+  UPDATE batch SET bytes = bytes + coalesce(new.length, 0) - coalesce(old.length, 0); END;
+CREATE TRIGGER file_forgotten AFTER DELETE ON files BEGIN
+  UPDATE batch SET bytes = bytes - coalesce(old.length, 0); END;
 CREATE TABLE spans (
   host TEXT NOT NULL, file TEXT NOT NULL, until INTEGER NOT NULL, until_before INTEGER,
   read_at INTEGER NOT NULL, read_at_before INTEGER, batch INTEGER NOT NULL, PRIMARY KEY (host, file)
@@ -124,6 +131,11 @@ class SpanRow(NamedTuple):
 
 
 _FILE, _SEGMENT = ", ".join(FileRow._fields), ", ".join(SegmentRow._fields)
+_BATCH = ", ".join(field.name for field in fields(Batch))
+_PUT_BATCH = f"""
+INSERT INTO batch (id, bytes, {_BATCH}) VALUES (1, 0, {", ".join("?" * len(fields(Batch)))})
+ON CONFLICT DO UPDATE SET {", ".join(f"{field.name} = excluded.{field.name}" for field in fields(Batch))}
+"""
 _PUT_FILE = (
     f"INSERT INTO files VALUES ({', '.join('?' * len(FileRow._fields))}) ON CONFLICT DO UPDATE SET "
     + ", ".join(f"{name} = excluded.{name}" for name in FileRow._fields[4:])
@@ -182,7 +194,7 @@ class Store:
 
     def _make_tables(self) -> None:
         with self.transaction():
-            for statement in _SCHEMA.split(";"):
+            for statement in _SCHEMA.split(";\n"):
                 self._sql.execute(statement)
             self._sql.execute(f"PRAGMA user_version={_VERSION}")
 
@@ -202,6 +214,7 @@ class Store:
         ((found, *_), *_) = self.rows("PRAGMA integrity_check(1)")
         if found != "ok":
             raise Damaged(f"{self.path} is damaged: {found}")
+        self.check_lengths()
 
     def close(self) -> None:
         """Let go of it."""
@@ -259,7 +272,7 @@ class Store:
 
     def batch(self) -> Batch | None:
         """Return the batch that was stored last; None for a store that was never begun."""
-        found = self.rows("SELECT * FROM batch")
+        found = self.rows(f"SELECT {_BATCH} FROM batch")
         return Batch(*found[0]) if found else None  # type: ignore[arg-type] # by the schema
 
     def begin(self, batch: Batch) -> None:
@@ -269,12 +282,17 @@ class Store:
 
     def put_batch(self, batch: Batch) -> None:
         """Replace the row of the batch, within a transaction."""
-        self.change("DELETE FROM batch")
-        self.change(
-            "INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            *(batch.number, batch.epoch, batch.first, batch.until),
-            *(batch.stream, batch.created, batch.store_inode, batch.output_inode),
+        self.change(_PUT_BATCH, *astuple(batch))
+
+    def check_lengths(self) -> None:
+        """Raise `Damaged` where the lengths are of another time than the batch: an older store met a newer log of writes."""
+        found = self.rows(
+            "SELECT 1 FROM batch WHERE bytes != (SELECT coalesce(sum(length), 0) FROM files)"
         )
+        if found:
+            raise Damaged(
+                f"{self.path} is damaged: it is older than the {self.path.name}-wal beside it"
+            )
 
     def inode(self) -> int:
         """Return the inode of the store itself, 0 where it is nowhere on disk."""
