@@ -99,7 +99,6 @@ class Batch:
 
     def set_aside(self, chunk: Chunk, reason: str) -> None:
         """Set the messages of a chunk aside unread; raises OSError."""
-        self._append({})
         for delivery, message in chunk.messages:
             self._tally.quarantined += 1
             self._quarantine.set_aside(delivery, message, reason)

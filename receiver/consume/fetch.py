@@ -71,46 +71,47 @@ class Chunk:
         messages = self.messages[count:]
         return Chunk(messages, _size_of(messages)) if messages else None
 
+    def single(self) -> "Iterator[Chunk]":
+        """Yield its messages as chunks of one each."""
+        for message in self.messages:
+            yield Chunk((message,), _size_of((message,)))
+
 
 class Reading:
     """What a partition has from `first` on, for one stay. While a chunk is being written the next one is fetched."""
 
-    def __init__(
-        self, connection: Connection, assignment: Assignment, first: int, most: int = 0
-    ) -> None:
-        """Ask nothing yet; with `most` there is one batch, of so many messages."""
+    def __init__(self, connection: Connection, assignment: Assignment, first: int) -> None:
+        """Ask nothing yet."""
         self._limit = assignment.limit
-        self._most = most
         self._source = _Source(connection, assignment, first)
         self._ahead: Future[Chunk | None] | None = None
         self._left_over: Chunk | None = None
+        self._is_ended = False
         self._size = 0
 
     def batch(self, wait: float = 0.0) -> Iterator[Chunk]:
         """Yield a batch: what is there, about its limit of bytes; wait at most `wait` seconds for its first message.
 
-        What was put back ends it, and comes first in the next one. When there is more, its first pull is under way as soon
-        as the last chunk of this batch is out. Raises `ConnectionLost`, `Rejected` or TimeoutError; the consumer then stands nobody knows where, and the next stay puts
-        it back.
+        When there is more, the first pull of the next one is under way as soon as the last chunk of this batch is out.
+        Raises `ConnectionLost`, `Rejected` or TimeoutError; the consumer then stands nobody knows where, and the next
+        stay puts it back.
         """
-        self._size = 0
+        self._size, self._is_ended = 0, False
         while (chunk := self._next(wait)) is not None:
-            if self._most:
-                chunk = chunk.beginning(self._most)
             self._size += chunk.size
-            is_full = self._most > 0 or self._size >= self._limit
-            if chunk.last.pending and not self._most and not self._ahead:
+            is_full = self._size >= self._limit
+            if chunk.last.pending and not self._ahead:
                 self._size = 0 if is_full else self._size
                 self._ahead = self._pull()
             proof = background.submit(self._source.prove())  # while the chunk is being written
             yield chunk
             proof.result(2 * _PATIENCE)
-            if is_full or self._left_over or not chunk.last.pending:
+            if is_full or self._is_ended or not chunk.last.pending:
                 return
 
-    def put_back(self, chunk: Chunk) -> None:
-        """Take back the end of the chunk that was yielded last: this batch has no room for it."""
-        self._left_over = chunk
+    def end_batch(self, rest: Chunk | None) -> None:
+        """End the batch; the `rest` of the chunk that was yielded last comes first in the next one."""
+        self._left_over, self._is_ended = rest, True
 
     def _next(self, wait: float) -> Chunk | None:
         if chunk := self._left_over:

@@ -1,6 +1,7 @@
 """Messages that were removed from the stream before they were received: every message names its predecessor."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import STREAM
-from receiver.consume.attempts import DEADLY, Attempt, Attempts
+from receiver.consume.attempts import DEADLY, Attempts
 from receiver.storage.gaps import GAPS
 from tests.conftest import apply_topology
 from tests.receiver.partition import Partition, ours
@@ -132,10 +133,11 @@ def test_a_message_that_was_set_aside_unread_is_no_loss(partition: Partition) ->
     last = shipped(partition, "web01", 0, ("a", 0))
     done = partition.receive()
     shipped(partition, "web01", last, ("a", 10_000), ("b", 0))
-    attempts = Attempts(partition.state / "p0.attempt")
-    stream = partition.offset().stream_created
-    attempts.write(Attempt(stream, 1, done.until, done.until + 1, 1, DEADLY, 1, done.until + 1))
-    attempts.close()
+    note, stream = partition.state / "p0.attempt", partition.offset().stream_created
+    for _ in range(2 * DEADLY):  # workers that die, over the first message at last
+        with closing(Attempts(note, stream, 1)) as attempts:
+            if attempts.begin(done.until):
+                attempts.look_at(done.until)
 
     done = partition.receive(done.until)
     partition.receive(done.until)

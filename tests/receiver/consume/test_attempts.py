@@ -16,7 +16,7 @@ def test_a_note_that_is_a_pipe_or_a_link_is_refused_by_name(
     put(tmp_path / "p0.attempt")
 
     with pytest.raises(OSError, match="symbolic link or no regular file; move it away") as refused:
-        Attempts(tmp_path / "p0.attempt")
+        Attempts(tmp_path / "p0.attempt", "one", 1)
 
     assert refused.value.filename == str(tmp_path / "p0.attempt")
     assert not (tmp_path / "elsewhere").exists()

@@ -325,7 +325,7 @@ def test_what_was_put_back_ends_a_batch_and_begins_the_next(
             for chunk in reading.batch():
                 batches[-1] += [delivery.sequence for delivery, _ in chunk.beginning(3).messages]
                 if rest := chunk.behind(3):
-                    reading.put_back(rest)
+                    reading.end_batch(rest)
 
     assert [number for batch in batches for number in batch] == list(range(1, 11))
     assert all(len(batch) <= 3 + 1 for batch in batches)
