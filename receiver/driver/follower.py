@@ -33,7 +33,7 @@ _ONCE_ATTEMPTS = 3  # blocked attempts after which --once gives up
 
 _LOOK_AROUND = 10.0  # seconds between looks for a successor while nothing comes
 _RELEASE_PATIENCE = 1.0  # seconds
-_VAIN = 2  # stays without a line although the bell had rung; one may be since a line has expired
+_VAIN = 2  # stays without a line although the wake-up consumer had one; one may be since a line has expired
 _INSIST = 0.5  # seconds between words to a task that is to leave: it may not hear yet
 
 _LEAVE = "logship.leave"  # the subjects on which tasks are asked to leave
@@ -91,7 +91,7 @@ class Follower:
         self._turns = turns
         self._is_silent = False
         self._checked: float | None = None
-        self._goes_on = self._has_rung = False
+        self._goes_on = self._was_woken = False
         self._vain = 0
         self._fell_silent = -inf
         self._attempts = 0
@@ -136,12 +136,12 @@ class Follower:
         while not stop.is_set():
             try:
                 await self._check()
-                self._has_rung = not self._goes_on
+                self._was_woken = not self._goes_on
                 if self._goes_on:
                     return True
                 if self.pace.once:
                     return not await self._wake.is_none_left(self._next)
-                await self._while_ours(self._until_it_rings(self._next))
+                await self._while_ours(self._until_woken(self._next))
             except StreamRestored as error:
                 await self._ledger.confirm()
                 logger.warning("%s; going on behind the lines that the files have", error)
@@ -175,7 +175,7 @@ class Follower:
             await self._ledger.check(is_silent=is_silent)
             self._checked = now
 
-    async def _until_it_rings(self, sequence: int) -> None:
+    async def _until_woken(self, sequence: int) -> None:
         """Return when there is something to receive, or files are to be turned meanwhile."""
         while True:
             try:
@@ -239,8 +239,8 @@ class Follower:
                 raise TakenOver(self._partition, successor)
 
     def _judged(self, report: Report, turn: Turn) -> Report:
-        """Return the report; blocked when the bell goes on ringing and tasks find nothing: never a tight loop of jobs."""
-        is_vain = self._has_rung and not report.batches and turn is Turn.NONE
+        """Return the report; blocked when the wake-up consumer has messages and tasks find none: never a tight loop of jobs."""
+        is_vain = self._was_woken and not report.batches and turn is Turn.NONE
         self._vain = self._vain + 1 if is_vain and report.ended is Ending.SILENCE else 0
         if self._vain <= _VAIN:
             return report
@@ -253,13 +253,13 @@ class Follower:
     async def _report(self, turn: Turn, stop: asyncio.Event) -> Report:
         leave, subject = asyncio.Event(), f"{_LEAVE}.{self._connection.private()}"
         stay = asyncio.ensure_future(self._jobs.submit(self._assignment(turn, subject), leave))
-        usher = asyncio.ensure_future(self._usher(subject, stop, leave))
+        asking = asyncio.ensure_future(self._ask_to_leave(subject, stop, leave))
         try:
             while not (await asyncio.wait({stay}, timeout=self.pace.overdue))[0]:
                 self._overdue()
             return await stay
         finally:
-            usher.cancel()
+            asking.cancel()
             stay.cancel()
 
     def _overdue(self) -> None:
@@ -269,7 +269,7 @@ class Follower:
         )
         self._meter.blocked(Blocked(self._partition, Cause.SPARK, words))
 
-    async def _usher(self, subject: str, stop: asyncio.Event, leave: asyncio.Event) -> None:
+    async def _ask_to_leave(self, subject: str, stop: asyncio.Event, leave: asyncio.Event) -> None:
         """Ask a task to leave when we are to stop, files to be turned or others to have its slot, until it is gone."""
         await unless(stop, unless(self._turns.asked, leave.wait()))
         while True:

@@ -6,6 +6,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -276,3 +278,42 @@ def test_a_broker_killed_under_a_running_receiver_costs_nothing(scene: Scene) ->
 
     assert receiver.stop(10) == 0
     is_calm(receiver)
+
+
+def test_a_partition_whose_offset_was_moved_ends_alone_and_the_last_one_ends_with_78(
+    scene: Scene,
+) -> None:
+    receiver = scene.receiver("receiver", "--listen", "127.0.0.1:0")
+    scene.publish(50)
+    scene.wait_for_all(receiver)
+
+    move_offset(scene, 1)
+
+    goes_on = lambda: "this one goes on with its others" in receiver.said()  # noqa: E731
+    wait_until("it has noticed", goes_on, 90, [receiver])
+    before = scene.of_host("host1")
+    assert partition_of("host1", 2) == 0
+    scene.publish(50)
+    wait_until("the other goes on", lambda: scene.of_host("host1") > before, 90, [receiver])
+    found = re.search(r"listening on (http://\S+)", receiver.said())
+    assert found
+    health = page(f"{found[1]}/healthz")
+    assert (health.code, "partition 1 was taken over by hand" in health.text) == (503, True)
+    assert 'logreceiver_lost{partition="1"} 1.0' in page(f"{found[1]}/metrics").text
+
+    move_offset(scene, 0)
+
+    assert receiver.wait(90) == Exit.CONFIGURATION
+    assert receiver.said().splitlines()[-1].endswith("start it again to go on from there")
+    is_calm(receiver)
+
+
+def move_offset(scene: Scene, partition: int) -> None:
+    subprocess.run(
+        [
+            *(Path(sys.executable).with_name("logreceiver"), "offsets", "set", "--force", "--yes"),
+            *("--partition", str(partition), "--to", "1", "--server", scene.server.url),
+        ],
+        check=True,
+        timeout=60,
+    )
