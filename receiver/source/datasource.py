@@ -6,7 +6,8 @@ It keeps no state at the broker: what was read is known by the query's checkpoin
 often as Spark wants it. It must not touch the receivers' consumers or offsets.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -19,13 +20,11 @@ from pyspark.sql.types import StructType
 
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
-from receiver.source.options import DEFAULT_SERVERS, Edge, SourceOptions
-from receiver.source.ranges import Range, between, refuse_rewind, split, without_loss
-from receiver.source.rows import read_rows
-from receiver.source.schema import columns
-from receiver.source.secrets import with_secrets
-from receiver.source.stream import stream_reader
-from receiver.source.survey import ask, look, place
+from receiver.source.options import Edge, SourceOptions
+from receiver.source.ranges import Range, cut, kept, refuse_rewind
+from receiver.source.rows import columns, read_rows
+from receiver.source.stream import StreamReader
+from receiver.source.survey import ask, look, sequence_of
 
 __all__ = ["JetStreamSource"]
 
@@ -38,16 +37,15 @@ class JetStreamSource(DataSource):
     headers. With `explode` a row is a line: partition, sequence, time, subject, host, file, pos (in its message, from 0),
     line, and headers on request. The lines of a host are in order by sequence and then section or pos.
 
-    Where and what: servers, stream (LOGS), partitions (`0,3` or `all`) or subjects (filters such as `logs.*.web01`, also
-    of streams that are not ours; partition and host are NULL where a subject names none).
-    From and to: startingOffsets (earliest, latest, or sequences such as `{"3": 123}` by partition or subject),
-    endingOffsets, startingTimestamp, endingTimestamp (milliseconds or ISO 8601), startingOffsetsByTimestampStrategy
-    (latest or error: what to do where nothing is that young). Batches only: the ending ones.
-    How much: maxBytesPerTrigger (about, as stored), maxOffsetsPerTrigger, minOffsetsPerTrigger with maxTriggerDelay
-    (15m), minPartitions, maxRecordsPerPartition (in sequences).
+    Where and what: servers, stream (LOGS); partitions (`0,3` or `all`), hosts (`web01,web02`) or subjects (filters such
+    as `logs.p3.>`, also of streams that are not ours; partition and host are NULL where a subject names none).
+    From and to: startingOffsets and endingOffsets (earliest, latest, or a sequence), startingTimestamp and
+    endingTimestamp (of storage, milliseconds or ISO 8601; latest where nothing is that young). The ending ones are for
+    batches only.
+    How much: maxBytesPerTrigger (about, as stored), maxOffsetsPerTrigger, minPartitions.
     Rows: explode (false), lineType (string, binary), includeHeaders (true, with explode false), failOnDataLoss (true).
-    Getting in: creds, nkey, tlsCa, tlsCert, tlsKey, tlsFirst, read where the tasks run; user with password or
-    passwordFile, or tokenFile, read where the query is planned. Spark shows options, but what files hold it never sees.
+    Getting in: creds, nkey, tlsCa, tlsCert, tlsKey, tlsFirst, read where the tasks run; user with passwordFile or password,
+    read where the query is planned. Spark shows options, but what files hold it never sees.
     """
 
     @classmethod
@@ -65,13 +63,13 @@ class JetStreamSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a streaming query."""
-        return stream_reader(self._parsed())
+        return StreamReader(self._parsed())
 
     def _parsed(self) -> SourceOptions:
         try:
-            return SourceOptions.parse(with_secrets(self.options, DEFAULT_SERVERS))
+            return SourceOptions.parse(_with_password(self.options))
         except ConfigurationError as error:
-            # Spark shows a user the whole way that an error took; what is wrong stands at its end
+            # Spark shows the whole traceback of an error; the message is at its end
             raise error.with_traceback(None) from None
 
 
@@ -88,12 +86,33 @@ class _BatchReader(DataSourceReader):
 
     async def _plan(self, connection: Connection) -> list[Range]:
         options = self._options
+        starting, ending = options.starting or Edge.EARLIEST, options.ending or Edge.LATEST
         state = await look(connection, options.stream)
-        start = await place(connection, options, options.starting or Edge.EARLIEST, state)
-        end = await place(connection, options, options.ending, state)
-        refuse_rewind(end, state)
-        ranges = without_loss(between(start, end), state, self._fail)
-        return split(ranges, options.limits.least_pieces, options.limits.longest_piece)
+        first = await sequence_of(connection, options.stream, starting, state)
+        until = await sequence_of(connection, options.stream, ending, state)
+        refuse_rewind(until, state)
+        first = kept(first, until, state, self._fail)
+        return cut(options.subjects, first, until, options.pieces, state)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_rows(self._options, partition, self._fail)
+
+
+def _with_password(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options with the password that `passwordFile` holds, its first line; no plan of Spark's shows it."""
+    given = {key.lower(): value for key, value in options.items()}
+    path = given.pop("passwordfile", "").strip()
+    if not path:
+        return given
+    if given.get("password"):
+        raise ConfigurationError("password and passwordFile are two ways; give one of them")
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            given["password"] = file.readline().rstrip("\r\n")
+    except OSError as error:
+        raise ConfigurationError(f"passwordFile: cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"passwordFile: {path} holds no text") from None
+    if not given["password"]:
+        raise ConfigurationError(f"passwordFile: the first line of {path} is empty")
+    return given

@@ -1,34 +1,34 @@
 """The options of the data source, read once: names and meanings as in Spark's Kafka source. Values only."""
 
-import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from itertools import combinations
+from pathlib import Path
 
 from broker.app.exits import ConfigurationError
 from broker.client.access import Access
 from broker.client.servers import check_servers
 from broker.wire.streams import STREAM
-from broker.wire.subjects import partition_filter
-from receiver.source.given import Given
-from receiver.source.patterns import is_pattern, meet, named
+from broker.wire.subjects import InvalidHost, host_filter, partition_filter, validate_host
 
-__all__ = ["DEFAULT_SERVERS", "Edge", "Limits", "Position", "Show", "SourceOptions"]
+__all__ = ["KNOWN", "Edge", "Position", "Show", "SourceOptions"]
 
-_KNOWN = (
-    *("servers", "stream", "partitions", "subjects", "startingOffsets", "startingTimestamp"),
-    *("startingOffsetsByTimestampStrategy", "endingOffsets", "endingTimestamp"),
-    *("maxBytesPerTrigger", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
-    *("minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders"),
-    *("explode", "lineType"),
-    *("creds", "nkey", "user", "password", "passwordFile", "tokenFile"),
+KNOWN = (
+    *("servers", "stream", "partitions", "hosts", "subjects"),
+    *("startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp"),
+    *("maxBytesPerTrigger", "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss"),
+    *("explode", "lineType", "includeHeaders"),
+    *("creds", "nkey", "user", "password", "passwordFile"),
     *("tlsCa", "tlsCert", "tlsKey", "tlsFirst"),
 )
 
-DEFAULT_SERVERS = "nats://127.0.0.1:4222"
-_TRIGGER_DELAY = timedelta(minutes=15)
+_DEFAULT_SERVERS = "nats://127.0.0.1:4222"
+_SUFFIXES = {"k": 1024, "m": 1024**2, "g": 1024**3}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SEQUENCE = re.compile(r"[1-9][0-9]{0,18}")
 
 
 class Edge(Enum):
@@ -38,23 +38,8 @@ class Edge(Enum):
     LATEST = "latest"
 
 
-Position = Edge | datetime | dict[str, int]
-"""Where to begin or to end: an edge, a time of storage, or a sequence for each subject filter."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How large a micro-batch, and how a range is cut for tasks; sizes in bytes as stored, counts in sequences.
-
-    A query waits until there are `least_offsets`, but at most `longest_delay` between two batches.
-    """
-
-    most_bytes: int | None
-    most_offsets: int | None
-    least_offsets: int | None
-    longest_delay: timedelta
-    least_pieces: int
-    longest_piece: int | None
+Position = Edge | datetime | int
+"""Where to begin or to end: an edge, a time of storage, or a sequence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,54 +55,117 @@ class Show:
 class SourceOptions:
     """How to reach the stream and what to read of it.
 
-    `subjects` None: every partition that the broker's configuration names. `starting` None: earliest for a batch, latest
-    for a stream. `by_partition` says how a query's offsets name subjects: by the number of their partition, or as they are.
+    `subjects` None: all of the stream. `starting` None: earliest for a batch, latest for a stream. `ending` None: latest.
+    `most_bytes` (as stored) and `most_offsets` bound a micro-batch; a query has at least `pieces` tasks.
     """
 
     servers: tuple[str, ...] = field(repr=False)  # addresses may hold a password
     access: Access
     stream: str
     subjects: tuple[str, ...] | None
-    by_partition: bool
     starting: Position | None
-    ending: Position
-    refuse_time_to_come: bool
-    limits: Limits
+    ending: Position | None
+    most_bytes: int | None
+    most_offsets: int | None
+    pieces: int
     fail_on_data_loss: bool
     show: Show
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "SourceOptions":
         """Read what a user gave, in any case of letters; raise `ConfigurationError` naming the option that is wrong."""
-        given = Given.among(_KNOWN, options)
-        by_partition = not given.text("subjects")
-        starting = _position(given, "startingOffsets", "startingTimestamp", by_partition)
-        ending = _position(given, "endingOffsets", "endingTimestamp", by_partition)
-        chosen = _partitions(given) if by_partition else _subjects(given)
-        strategy = given.choice("startingOffsetsByTimestampStrategy", "latest", "error")
+        given = _Given.among(options)
         return cls(
             servers=_servers(given),
             access=_access(given),
             stream=_stream(given.text("stream", STREAM)),
-            subjects=_covered(chosen, starting, ending),
-            by_partition=by_partition,
-            starting=starting,
-            ending=Edge.LATEST if ending is None else ending,
-            refuse_time_to_come=strategy == "error",
-            limits=_limits(given),
+            subjects=_subjects(given),
+            starting=_position(given, "startingOffsets", "startingTimestamp"),
+            ending=_position(given, "endingOffsets", "endingTimestamp"),
+            most_bytes=given.size("maxBytesPerTrigger"),
+            most_offsets=given.size("maxOffsetsPerTrigger"),
+            pieces=given.size("minPartitions") or 1,
             fail_on_data_loss=given.flag("failOnDataLoss", True),
             show=_show(given),
         )
 
 
-def _servers(given: Given) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """Options by their names in small letters."""
+
+    options: Mapping[str, str]
+
+    @classmethod
+    def among(cls, options: Mapping[str, str]) -> "_Given":
+        """Take the options; refuse an unknown one without showing its value."""
+        given = {key.lower(): value for key, value in options.items()}
+        unknown = sorted(set(given) - {name.lower() for name in KNOWN} - {"path"})  # load("…")
+        if unknown:
+            raise ConfigurationError(
+                f"jetstream has no option {unknown[0]!r}; there are {', '.join(KNOWN)}"
+            )
+        return cls(given)
+
+    def text(self, name: str, default: str = "") -> str:
+        return self.options.get(name.lower(), default).strip()
+
+    def words(self, name: str, default: str = "") -> tuple[str, ...]:
+        """Return the words between commas, each once."""
+        words = (word.strip() for word in self.text(name, default).split(","))
+        return tuple(dict.fromkeys(word for word in words if word))
+
+    def path(self, name: str) -> Path | None:
+        text = self.text(name)
+        return Path(text) if text else None
+
+    def choice(self, name: str, *choices: str) -> str:
+        """Return one of the choices, the first by default."""
+        text = self.text(name, choices[0]).lower()
+        if text not in choices:
+            raise ConfigurationError(f"{name} {text!r} is not one of {', '.join(choices)}")
+        return text
+
+    def flag(self, name: str, default: bool) -> bool:
+        choices = ("true", "false") if default else ("false", "true")
+        return self.choice(name, *choices) == "true"
+
+    def size(self, name: str) -> int | None:
+        """Return a positive number, in which k, m and g count 1024, 1024² and 1024³; None when not given."""
+        text = self.text(name).lower()
+        if not text:
+            return None
+        number, unit = (text[:-1], _SUFFIXES[text[-1]]) if text[-1] in _SUFFIXES else (text, 1)
+        if not _SEQUENCE.fullmatch(number):
+            raise ConfigurationError(
+                f"{name} {text!r} is not a positive number (k, m, g may follow)"
+            )
+        return int(number) * unit
+
+    def time(self, name: str) -> datetime | None:
+        """Return a moment: milliseconds since 1970 as in Spark's Kafka source, or ISO 8601, UTC unless it says otherwise."""
+        text = self.text(name)
+        if not text:
+            return None
+        try:
+            if text.isdigit():
+                return _EPOCH + timedelta(milliseconds=int(text))
+            moment = datetime.fromisoformat(text)
+        except (ValueError, OverflowError):
+            raise ConfigurationError(
+                f"{name} {text!r} is neither milliseconds since 1970 nor a time such as 2026-11-20T12:00:00Z"
+            ) from None
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _servers(given: _Given) -> tuple[str, ...]:
     try:
-        return check_servers(given.words("servers", DEFAULT_SERVERS))
+        return check_servers(given.words("servers", _DEFAULT_SERVERS))
     except ValueError as error:
         raise ConfigurationError(f"servers: {error}") from None
 
 
-def _access(given: Given) -> Access:
+def _access(given: _Given) -> Access:
     access = Access(
         creds=given.path("creds"),
         nkey=given.path("nkey"),
@@ -138,18 +186,7 @@ def _access(given: Given) -> Access:
     return access
 
 
-def _limits(given: Given) -> Limits:
-    return Limits(
-        most_bytes=given.size("maxBytesPerTrigger"),
-        most_offsets=given.size("maxOffsetsPerTrigger"),
-        least_offsets=given.size("minOffsetsPerTrigger"),
-        longest_delay=given.length("maxTriggerDelay", _TRIGGER_DELAY),
-        least_pieces=given.size("minPartitions") or 1,
-        longest_piece=given.size("maxRecordsPerPartition"),
-    )
-
-
-def _show(given: Given) -> Show:
+def _show(given: _Given) -> Show:
     explode = given.flag("explode", False)
     as_text = given.choice("lineType", "string", "binary") == "string"
     # a message's headers beside every one of its lines are rarely wanted
@@ -162,63 +199,72 @@ def _stream(name: str) -> str:
     return name
 
 
-def _subjects(given: Given) -> tuple[str, ...]:
-    if given.text("partitions"):
-        raise ConfigurationError("partitions and subjects are two ways to choose; give one of them")
-    subjects = tuple(dict.fromkeys(given.words("subjects")))
+def _position(given: _Given, offsets: str, timestamp: str) -> Position | None:
+    if (time := given.time(timestamp)) is not None:
+        return time
+    text = given.text(offsets).lower()
+    if not text:
+        return None
+    if text in {edge.value for edge in Edge}:
+        return Edge(text)
+    if not _SEQUENCE.fullmatch(text):
+        raise ConfigurationError(
+            f"{offsets} {text!r} is neither earliest, nor latest, nor a sequence such as 123"
+        )
+    return int(text)
+
+
+def _subjects(given: _Given) -> tuple[str, ...] | None:
+    ways = [name for name in ("partitions", "hosts", "subjects") if given.text(name)]
+    if len(ways) > 1:
+        raise ConfigurationError(f"{ways[0]} and {ways[1]} are two ways to choose; give one")
+    match ways:
+        case ["partitions"]:
+            return _of_partitions(given)
+        case ["hosts"]:
+            return tuple(map(_of_host, given.words("hosts")))
+        case ["subjects"]:
+            return _filters(given.words("subjects"))
+        case _:
+            return None
+
+
+def _of_partitions(given: _Given) -> tuple[str, ...] | None:
+    words = given.words("partitions")
+    if words == ("all",):
+        return None
+    if not all(word.isascii() and word.isdigit() and len(word) < 7 for word in words):
+        text = given.text("partitions")
+        raise ConfigurationError(f"partitions {text!r} is neither `all` nor a list such as 0,3")
+    return tuple(map(partition_filter, sorted(set(map(int, words)))))
+
+
+def _of_host(host: str) -> str:
+    try:
+        return host_filter(validate_host(host))
+    except InvalidHost as error:
+        raise ConfigurationError(f"hosts: {error}") from None
+
+
+def _filters(subjects: tuple[str, ...]) -> tuple[str, ...]:
     for subject in subjects:
-        if not is_pattern(subject):
+        tokens = subject.split(".")
+        is_printable = subject.isprintable() and " " not in subject
+        if not (all(tokens) and is_printable and ">" not in tokens[:-1]):
             raise ConfigurationError(f"subjects {subject!r} is not a filter such as logs.*.web01")
     for one, other in combinations(subjects, 2):
-        if meet(one, other):
+        if _overlap(one, other):
             raise ConfigurationError(
                 f"subjects {one} and {other} overlap: what both take in would be read twice"
             )
     return subjects
 
 
-def _partitions(given: Given) -> tuple[str, ...] | None:
-    text = given.text("partitions", "all")
-    if text.lower() == "all":
-        return None
-    words = given.words("partitions")
-    if not words or not all(word.isascii() and word.isdigit() for word in words):
-        raise ConfigurationError(f"partitions {text!r} is neither `all` nor a list such as 0,3")
-    return tuple(map(partition_filter, sorted({int(word) for word in words})))
-
-
-def _covered(
-    chosen: tuple[str, ...] | None, starting: Position | None, ending: Position | None
-) -> tuple[str, ...] | None:
-    given = [position for position in (starting, ending) if isinstance(position, dict)]
-    if chosen is None:
-        chosen = tuple(given[0]) if given else None
-    for position in given:
-        if missing := [subject for subject in chosen or () if subject not in position]:
-            raise ConfigurationError(f"the offsets given name no sequence for {named(missing[0])}")
-    return chosen
-
-
-def _position(given: Given, offsets: str, timestamp: str, by_partition: bool) -> Position | None:
-    if (time := given.time(timestamp)) is not None:
-        return time
-    text = given.text(offsets)
-    if not text:
-        return None
-    if text.lower() in {edge.value for edge in Edge}:
-        return Edge(text.lower())
-    return _sequences(text, offsets, by_partition)
-
-
-def _sequences(text: str, option: str, by_partition: bool) -> dict[str, int]:
-    try:
-        given = {name: int(sequence) for name, sequence in json.loads(text).items()}
-        if by_partition:
-            given = {partition_filter(int(name)): given[name] for name in sorted(given, key=int)}
-    except (ValueError, TypeError, AttributeError):
-        given = {}
-    if not given or min(given.values()) < 0 or not all(map(is_pattern, given)):
-        raise ConfigurationError(
-            f'{option} {text!r} is neither earliest, nor latest, nor sequences such as {{"3": 123}}'
-        )
-    return given
+def _overlap(one: str, other: str) -> bool:
+    ours, theirs = one.split("."), other.split(".")
+    for first, second in zip(ours, theirs, strict=False):
+        if ">" in (first, second):
+            return True
+        if first != second and "*" not in (first, second):
+            return False
+    return len(ours) == len(theirs)

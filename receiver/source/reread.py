@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from broker.client.connection import Connection, Rejected
 from receiver.consume import background
 from receiver.source.direct import patiently, request_batch
-from receiver.source.ranges import Range, without_loss
+from receiver.source.ranges import Range, kept
 from receiver.source.stored import Stored
 from receiver.source.survey import look
 
@@ -95,13 +95,13 @@ class _Source:
     async def _refuse_loss(self, item: Range) -> None:
         if self.fail:
             state = await patiently(self.connection, lambda: look(self.connection, self.stream))
-            without_loss([item], state, fail=True)
+            kept(item.first, item.until, state, fail=True)
 
 
 def _cut(run: list[Stored], item: Range) -> _Run:
     if run[-1].sequence >= item.until:
-        kept = [message for message in run if message.sequence < item.until]
-        return _Run(kept, replace(item, first=item.until))
+        inside = [message for message in run if message.sequence < item.until]
+        return _Run(inside, replace(item, first=item.until))
     rest = replace(item, first=run[-1].sequence + 1)
     expected = len(run) * (rest.until - rest.first) // (rest.first - item.first)
     return _Run(run, rest, min(_RUN_MESSAGES, expected + expected // 10 + _FIRST_MESSAGES))

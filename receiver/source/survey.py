@@ -16,7 +16,7 @@ from receiver.source.direct import request_batch
 from receiver.source.options import Edge, Position, SourceOptions
 from receiver.source.ranges import StreamState
 
-__all__ = ["StreamUnreadable", "ask", "look", "place", "sequence_at", "subjects_of"]
+__all__ = ["StreamUnreadable", "ask", "look", "sequence_at", "sequence_of", "subjects_of"]
 
 _NO_STREAM = 10059
 _LOOKS, _AGAIN = 40, 0.5  # how often, and seconds between: longer than an election takes
@@ -119,26 +119,18 @@ async def _partitions(connection: Connection) -> int | None:
     return None
 
 
-async def place(
-    connection: Connection, options: SourceOptions, position: Position, state: StreamState
-) -> dict[str, int]:
-    """Return for each subject the sequence that `position` means: the first to read, or the first not to read."""
-    subjects = await subjects_of(connection, options)
-    if isinstance(position, dict):
-        return {subject: position[subject] for subject in subjects}
+async def sequence_of(
+    connection: Connection, stream: str, position: Position, state: StreamState
+) -> int:
+    """Return the sequence that `position` means: the first to read, or the first not to read."""
+    if isinstance(position, int):
+        return position
     if position is Edge.EARLIEST:
-        sequence = state.first
-    elif position is Edge.LATEST:
-        sequence = state.until
-    else:
-        found = await sequence_at(connection, options.stream, position)
-        if found is None and options.refuse_time_to_come and position == options.starting:
-            raise ConfigurationError(
-                f"nothing was stored at or after startingTimestamp {position.isoformat()}; set "
-                "startingOffsetsByTimestampStrategy to latest to begin with what comes"
-            )
-        sequence = state.until if found is None else min(found, state.until)
-    return dict.fromkeys(subjects, sequence)
+        return state.first
+    if isinstance(position, datetime):
+        found = await sequence_at(connection, stream, position)
+        return state.until if found is None else min(found, state.until)
+    return state.until
 
 
 async def sequence_at(connection: Connection, stream: str, time: datetime) -> int | None:

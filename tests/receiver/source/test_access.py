@@ -23,7 +23,6 @@ RIGHTS = (
     "$JS.API.STREAM.INFO.LOGS",
     "$JS.API.DIRECT.GET.LOGS",
     "$JS.API.STREAM.MSG.GET.LOGS",
-    "$JS.API.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.partitions",
 )
 README = (Path(__file__).parents[3] / "README.md").read_text("utf-8")
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from receiver.source.options import KNOWN
+
 README = (Path(__file__).parents[3] / "README.md").read_text("utf-8")
 
 pytestmark = [pytest.mark.nats, pytest.mark.spark]
@@ -81,8 +83,6 @@ def test_the_table_example_has_every_line_once_however_often_it_is_run(
 
 
 def test_the_readme_names_every_option() -> None:
-    from receiver.source.options import _KNOWN
-
     section = README.partition("## SQL over the stream")[2].partition("\n## ")[0]
 
-    assert [name for name in _KNOWN if f"`{name}`" not in section] == []
+    assert [name for name in KNOWN if f"`{name}`" not in section] == []

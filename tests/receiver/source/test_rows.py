@@ -10,8 +10,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from broker.wire.message import Identity, Origin, Section, Span, encode_origin
 from receiver.source.options import Show
-from receiver.source.rows import record_batches
-from receiver.source.schema import columns
+from receiver.source.rows import columns, record_batches
 from receiver.source.stored import Stored
 
 AS_WRITTEN = "2026-11-20T12:00:00.123456789Z"

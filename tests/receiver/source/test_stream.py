@@ -1,4 +1,4 @@
-"""How far a micro-batch goes, without Spark: limits, delays, and a stream that becomes another."""
+"""How far a micro-batch goes, without Spark: limits, and a stream that becomes another."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from broker.topology import Topology
 from receiver.source.options import SourceOptions
 from receiver.source.ranges import Loss
-from receiver.source.stream import stream_reader
+from receiver.source.stream import StreamReader
 
 pytestmark = pytest.mark.nats
 
@@ -19,13 +19,12 @@ class Query:
     """What Spark does with a reader, by hand."""
 
     def __init__(self, url: str, **options: str) -> None:
-        self.now = 1000.0
         given = {"servers": url, "startingOffsets": "earliest", **options}
-        self.reader = stream_reader(SourceOptions.parse(given), lambda: self.now)
+        self.reader = StreamReader(SourceOptions.parse(given))
 
     def latest(self, start: Offsets) -> Offsets:
         limit: ReadLimit = self.reader.getDefaultReadLimit()
-        return dict(self.reader.latestOffset(start, limit))  # type: ignore[call-arg]
+        return dict(self.reader.latestOffset(start, limit))
 
     def batch(self, start: Offsets, end: Offsets) -> list[int]:
         return sorted(
@@ -37,7 +36,7 @@ class Query:
 
     def available_now(self) -> list[list[int]]:
         start, batches = dict(self.reader.initialOffset()), []
-        self.reader.prepareForTriggerAvailableNow()  # type: ignore[attr-defined]
+        self.reader.prepareForTriggerAvailableNow()
         while (end := self.latest(start)) != start:
             batches.append(self.batch(start, end))
             start = end
@@ -62,7 +61,6 @@ def fill(store: Any, url: str, count: int, size: int = 2) -> None:
         pytest.param(
             {"maxBytesPerTrigger": "40k", "maxOffsetsPerTrigger": "9"}, [3] * 4, id="of either"
         ),
-        pytest.param({"minOffsetsPerTrigger": "100"}, [12], id="nothing is waited for"),
     ],
 )
 def test_what_is_available_now_is_read_within_all_limits(
@@ -74,26 +72,6 @@ def test_what_is_available_now_is_read_within_all_limits(
 
     assert [len(batch) for batch in batches] == sizes
     assert sum(batches, []) == list(range(1, 13))  # noqa: RUF017 - a few
-
-
-def test_a_batch_waits_for_enough_but_not_for_ever(logs_url: str, store: Any) -> None:
-    query = Query(logs_url, minOffsetsPerTrigger="10", maxTriggerDelay="30s")
-    start = dict(query.reader.initialOffset())
-    fill(store, logs_url, 3)
-
-    first = query.latest(start)
-    fill(store, logs_url, 4)
-    query.now += 29
-    too_few = query.latest(first)
-    query.now += 1
-    due = query.latest(first)
-    fill(store, logs_url, 12)
-    enough = query.latest(due)
-
-    assert query.batch(start, first) == [1, 2, 3]
-    assert too_few == first
-    assert query.batch(first, due) == [4, 5, 6, 7]
-    assert len(query.batch(due, enough)) == 12
 
 
 def test_what_comes_after_the_beginning_is_read_though_the_program_dies_in_its_first_batch(
@@ -118,26 +96,38 @@ def test_what_comes_after_the_beginning_is_read_though_the_program_dies_in_its_f
 
 def test_a_batch_read_again_is_the_same_and_tasks_get_pieces(logs_url: str, store: Any) -> None:
     fill(store, logs_url, 20)
-    query = Query(logs_url, maxRecordsPerPartition="6")
+    query = Query(logs_url, minPartitions="4")
     start = dict(query.reader.initialOffset())
     end = query.latest(start)
     fill(store, logs_url, 5)
 
     assert query.batch(start, end) == query.batch(start, end) == list(range(1, 21))
     assert Query(logs_url).batch(start, end) == list(range(1, 21))
-    assert len(query.reader.partitions(start, end)) == 8
+    assert len(query.reader.partitions(start, end)) == 4
 
 
-def test_offsets_go_by_subject_where_subjects_are_read(logs_url: str, store: Any) -> None:
-    query = Query(logs_url, subjects="logs.*.web,logs.*.db")
+@pytest.mark.parametrize(
+    ("chosen", "sequences"),
+    [
+        ({}, [1, 2, 3, 4]),
+        ({"partitions": "1"}, [2, 3, 4]),
+        ({"hosts": "web,nobody"}, [1, 2]),
+        ({"subjects": "logs.*.web,logs.*.db"}, [1, 2, 3]),
+    ],
+    ids=str,
+)
+def test_what_is_read_may_be_chosen(
+    chosen: dict[str, str], sequences: list[int], logs_url: str, store: Any
+) -> None:
+    query = Query(logs_url, **chosen)
     start = dict(query.reader.initialOffset())
     fill(store, logs_url, 2)
     store(logs_url, ("logs.p1.db", b"x\n", None), ("logs.p1.other", b"x\n", None))
 
     end = query.latest(start)
 
-    assert {**end, "created": 0} == {"logs.*.web": 5, "logs.*.db": 5, "created": 0}
-    assert query.batch(start, end) == [1, 2, 3]
+    assert end["sequence"] == 5
+    assert query.batch(start, end) == sequences
 
 
 def test_the_lag_is_told(logs_url: str, store: Any) -> None:
@@ -147,7 +137,7 @@ def test_the_lag_is_told(logs_url: str, store: Any) -> None:
     end = query.latest(dict(query.reader.initialOffset()))
     newest = dict(query.reader.reportLatestOffset())
 
-    assert {key: newest[key] - end[key] for key in end} == {"0": 7, "1": 7, "created": 0}
+    assert {key: newest[key] - end[key] for key in end} == {"sequence": 7, "created": 0}
 
 
 def test_a_stream_made_anew_stops_a_query_or_is_read_from_its_beginning(
@@ -174,7 +164,7 @@ def test_a_stream_that_went_back_stops_a_query_or_is_read_from_its_end(
 ) -> None:
     fill(store, logs_url, 5)
     created = dict(Query(logs_url).reader.reportLatestOffset())["created"]
-    start = {"0": 30, "1": 30, "created": created}
+    start = {"sequence": 30, "created": created}
 
     with pytest.raises(Loss, match="the stream ends at sequence 5, before 29"):
         Query(logs_url).latest(start)
@@ -195,19 +185,10 @@ def test_what_was_purged_before_it_was_read_stops_a_query_or_is_passed(
     call(logs_url, "STREAM.PURGE.LOGS", {"seq": 5})
     query, careless = Query(logs_url), Query(logs_url, failOnDataLoss="false")
 
-    with pytest.raises(Loss, match="partition 0: sequences 1 to 4 were removed"):
+    with pytest.raises(Loss, match="sequences 1 to 4 were removed"):
         query.batch(start, query.latest(start))
 
     assert careless.batch(start, careless.latest(start)) == [5, 6, 7, 8, 9]
-
-
-def test_offsets_of_an_older_checkpoint_are_taken(logs_url: str, store: Any) -> None:
-    fill(store, logs_url, 4)
-    query = Query(logs_url)
-
-    end = query.latest({"0": 3, "1": 3})
-
-    assert query.batch({"0": 3, "1": 3}, end) == [3, 4]
 
 
 def test_all_limits_give_way_where_spark_wants_all(logs_url: str, store: Any) -> None:
@@ -215,6 +196,6 @@ def test_all_limits_give_way_where_spark_wants_all(logs_url: str, store: Any) ->
     query = Query(logs_url, maxOffsetsPerTrigger="2")
     start = dict(query.reader.initialOffset())
 
-    end = query.reader.latestOffset(start, ReadAllAvailable())  # type: ignore[call-arg]
+    end = query.reader.latestOffset(start, ReadAllAvailable())
 
     assert query.batch(start, dict(end)) == [1, 2, 3, 4]
