@@ -90,13 +90,13 @@ def replay(as_json: bool, **options: Any) -> None:
     """Write lines once more, out of the stream: into files, or to standard output (--output -)."""
     settings = given(ReplaySettings, options)
     log_to_stderr(settings)
-    from receiver.replay import replay as work  # not before --help: it brings Spark
+    from receiver.replay.replay import replay as write_again  # not before --help: it brings Spark
 
-    summary = work.replay(settings)
+    summary = write_again(settings)
     if as_json:
-        click.echo(work.as_json(summary), err=str(settings.output) == "-")
+        click.echo(summary.as_json(), err=str(settings.output) == "-")
     elif str(settings.output) != "-":
-        click.echo(work.as_text(summary), err=True)
+        click.echo(summary.as_text(), err=True)
 
 
 @logreceiver.command()

@@ -1,33 +1,34 @@
-"""The folder that a replay fills: taken only when it is empty or an unfinished replay's, and filled at the very end.
+"""The folder that a replay fills: taken only when it is empty or an unfinished replay's.
 
-What is written lies under `.replaying` until all of it is on disk, and then takes its place name by name. `.replay.json`
-says whether that is done; an unfinished replay is begun anew, and what it had put in place goes.
+Tasks write under `.replaying`; when all of that is on disk it takes its place name by name. `.replay.json` says whether
+the replay is done. An unfinished one is begun anew, and the files that its path template has go.
 """
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.folder import open_folder
 from broker.app.whole import clear_away, replacing
 from receiver.consume.place import MARKED
-from receiver.replay.placing import Places, is_of
-from receiver.storage.folders import Folders, make_folder
-from receiver.storage.layout import Layout
+from receiver.storage import rotation
+from receiver.storage.folders import Folders, make_folder, walk
+from receiver.storage.layout import DEFAULT, Days, Layout
+from receiver.storage.names import Names
 from receiver.storage.opening import read, sync_folder
 from receiver.storage.quarantine import FOLDER
+from receiver.storage.store import Store
 
-__all__ = ["STAGE", "finish", "prepare", "publish_files", "write_in_place"]
+__all__ = ["STAGE", "finish", "prepare", "publish"]
 
 STAGE = ".replaying"
 _MARK = ".replay.json"
-_DEFAULT = Layout()
 
 
-def prepare(output: Path) -> Path:
-    """Make `output` ready and return the folder under it to write into, which is empty.
+def prepare(output: Path, template: str = DEFAULT) -> Path:
+    """Make `output` ready and return the folder under it that tasks write into, which is empty.
 
     Raises `ConfigurationError` when it belongs to a receiver, holds a finished replay or anything else, OSError.
     """
@@ -40,34 +41,31 @@ def prepare(output: Path) -> Path:
             f"{output} is a receiver's: a replay never touches its files; give an empty --output"
         )
     if _MARK in names:
-        _begin_anew(output, names)
+        _clear(output, names)
     elif names:
         raise ConfigurationError(
             f"{output} is not empty; a replay is written into a folder of its own"
         )
-    _write_mark(output, {"state": "under way"})
+    _write_mark(output, {"state": "under way", "path_template": template})
     stage = output / STAGE
     stage.mkdir(mode=0o750)
     return stage
 
 
-def _begin_anew(output: Path, names: list[str]) -> None:
+def _clear(output: Path, names: Iterable[str]) -> None:
     try:
         mark = json.loads(read(output / _MARK))
-        done, placed = mark["state"] == "done", mark.get("placed", [])
-        if template := mark.get("in_place"):
-            layout = Layout(template)
-            placed = [name for name in names if name == FOLDER or is_of(layout, output, name)]
-    except (ValueError, KeyError, TypeError, AttributeError):
+        layout = Layout(mark["path_template"]) if mark["state"] != "done" else None
+    except (ValueError, KeyError, TypeError):
         raise ConfigurationError(f"{output / _MARK} is damaged; give an empty --output") from None
-    if done:
+    if layout is None:
         raise ConfigurationError(f"{output} holds a finished replay; give an empty --output")
-    known = {_MARK, STAGE, *placed}
-    if foreign := sorted(set(names) - known):
-        raise ConfigurationError(
-            f"{output} holds {foreign[0]} beside an unfinished replay; give an empty --output"
-        )
-    for name in (STAGE, *placed):
+    for name in sorted(set(names) - {_MARK, STAGE, FOLDER}):
+        if not _is_of(layout, output, name):
+            raise ConfigurationError(
+                f"{output} holds {name} beside an unfinished replay; give an empty --output"
+            )
+    for name in set(names) - {_MARK}:
         path = output / name
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -75,20 +73,21 @@ def _begin_anew(output: Path, names: list[str]) -> None:
             path.unlink(missing_ok=True)
 
 
-def write_in_place(output: Path, layout: Layout = _DEFAULT) -> None:
-    """Say that files grow where they belong, in sight, from now on; raises OSError."""
-    _write_mark(output, {"state": "under way", "in_place": layout.template})
+def _is_of(layout: Layout, output: Path, name: str) -> bool:
+    """Say whether all that is at a name in the output folder has a path of the layout; raises OSError."""
+    path = output / name
+    is_folder = path.is_dir() and not path.is_symlink()
+    paths: Iterable[str] = walk(output, name) if is_folder else (name,)
+    return not name.startswith(".") and all(layout.holds(rotation.live_of(p)) for p in paths)
 
 
-def publish_files(
-    output: Path, attempts: list[tuple[int, Path]], layout: Layout = _DEFAULT
-) -> list[str]:
-    """Move the files of attempts (partition, folder) to their places, and return where they are.
+def publish(output: Path, attempts: list[tuple[int, Path]], template: str = DEFAULT) -> None:
+    """Move the files of attempts (partition, folder) to their places.
 
     Raises OSError, and OperatorError when a folder is not seen here.
     """
     moves: dict[str, Path] = {}
-    places = Places(layout)
+    places = _Places(Layout(template))
     for partition, folder in attempts:
         if not folder.is_dir():
             raise OperatorError(
@@ -98,23 +97,43 @@ def publish_files(
         moves |= places.of(partition, folder)
         for path in (folder / FOLDER).glob("*.msg"):
             moves[f"{FOLDER}/{path.name}"] = path
-    tops = sorted({name.partition("/")[0] for name in moves})
-    _write_mark(output, {"state": "under way", "placed": tops})
-    _move(moves, output)
-    return sorted(moves)
-
-
-def _move(moves: Mapping[str, Path], output: Path) -> None:
     folders = Folders(output)
     try:
         for name, path in moves.items():
-            folder = name.rpartition("/")[0]
-            folders.make(folder)
-            folders.note_change(folder)
+            below = name.rpartition("/")[0]
+            folders.make(below)
+            folders.note_change(below)
             path.rename(output / name)
         folders.sync()
     finally:
         folders.close()
+
+
+class _Places:
+    """The places in the output folder that are given away, in the order of the attempts, so that no two files meet."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._names = Names(Store.in_memory(), layout, Days())
+        self._taken: set[str] = set()
+
+    def of(self, partition: int, folder: Path) -> dict[str, Path]:
+        """Return the files of an attempt at a partition by their places; raises OSError.
+
+        The second partition that has lines of a host's file gets one of its own, as a receiver's does, and a path that is
+        a file already becomes no folder.
+        """
+        names = sorted(walk(folder))
+        lives = {live: self._place(live, partition) for live in map(rotation.live_of, names)}
+        self._taken.update(lives.values())
+        found = ((name, rotation.live_of(name)) for name in names)
+        return {lives[live] + name.removeprefix(live): folder / name for name, live in found}
+
+    def _place(self, live: str, partition: int) -> str:
+        path = self._names.untangled(live)
+        if path in self._taken:
+            path = self._names.untangled(self._layout.marked(live, f"..p{partition}"))
+        return path
 
 
 def finish(output: Path, summary: dict[str, object]) -> None:

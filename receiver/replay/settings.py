@@ -1,5 +1,6 @@
-"""What `logreceiver replay` can be told beyond what a receiver can: which lines, how fast, and in what form."""
+"""What `logreceiver replay` can be told beyond what a receiver can: which lines, how fast, and where to."""
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,11 +11,10 @@ from pydantic_settings import SettingsConfigDict
 from broker.app.configuration import Many
 from broker.app.durations import Duration
 from broker.client.access_settings import ACCESS
-from receiver.replay.pace import read_speed
 from receiver.settings import ReceiverSettings, split_partitions
 from receiver.spark_settings import SPARK
 
-__all__ = ["REPLAY_FIELDS", "ReplaySettings"]
+__all__ = ["REPLAY_FIELDS", "ReplaySettings", "read_speed"]
 
 REPLAY_FIELDS = (
     ACCESS
@@ -25,6 +25,20 @@ REPLAY_FIELDS = (
         *("server", "log_level", "log_format"),
     }
 )
+
+
+_TIMES = re.compile(r"([0-9]+(?:\.[0-9]+)?)x")
+
+
+def read_speed(text: str) -> float:
+    """Return how many times faster than it was: 0 for as fast as it goes. Raises ValueError."""
+    word = text.strip().lower().replace("\N{MULTIPLICATION SIGN}", "x")
+    if word in {"instant", "original"}:
+        return 0.0 if word == "instant" else 1.0
+    found = _TIMES.fullmatch(word)
+    if found is None or not float(found[1]):
+        raise ValueError(f"{text!r} is no speed: give instant, original, or a factor such as 10x")
+    return float(found[1])
 
 
 def _checked_speed(text: str) -> str:

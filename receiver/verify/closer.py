@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from receiver.consume.judging import Endings, Piece
-from receiver.replay.units import Unit
+from receiver.replay.tasks import Unit
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names as LiveNames
 from receiver.storage.position import Damaged
@@ -135,7 +135,7 @@ class Closer:
         unit = self.unit
         until = _END if beyond else unit.until
         with Names(self.order, unit.partition) as own:
-            for run in self.order.reader.runs(Unit(unit.partition, unit.first, until), self.host):
+            for run in self.order.reader.unit(Unit(unit.partition, unit.first, until), self.host):
                 for piece in run.pieces:
                     if own.live_name(piece) == self.live:
                         yield own.lines(self.live, piece)

@@ -5,16 +5,11 @@ newest received bytes are others is read once more, alone, and compared in windo
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from broker.app.exits import OperatorError
-from receiver.replay.attempts import attempt
-from receiver.replay.units import Unit
-from receiver.storage.position import Damaged
+from receiver.replay.tasks import Unit, reach
 from receiver.verify.closer import Closer, Names, look_closer
-from receiver.verify.outcome import Examined, Failed, Order
+from receiver.verify.outcome import Examined, Order
 from receiver.verify.received import closed, received
 
 __all__ = ["examine"]
@@ -27,32 +22,12 @@ class _Expected:
     digest: "hashlib.blake2b" = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
 
 
-def examine(unit: Unit, order: Order) -> Examined | Failed:
-    """Compare the hosts of a unit, up to its `until`, which is the committed offset."""
-    try:
-        with _told(unit, order) as reach:
-            return _examine(unit, order, reach)
-    except OSError as error:
-        name = f"{error.filename}: " if error.filename else ""
-        return Failed(f"{name}{error.strerror or error}")
-    except (OperatorError, Damaged) as error:
-        return Failed(str(error))
-
-
-@contextmanager
-def _told(unit: Unit, order: Order) -> Iterator[Callable[[int], object]]:
-    if order.progress is None:
-        yield int
-        return
-    with attempt(order.progress, unit) as started:
-        yield started.reach
-
-
-def _examine(unit: Unit, order: Order, reach: Callable[[int], object]) -> Examined:
+def examine(unit: Unit, order: Order) -> Examined:
+    """Compare the hosts of a unit, up to its `until`, which is the committed offset; raises OSError and others."""
     files: dict[str, _Expected] = {}
     refused = 0
     with Names(order, unit.partition) as names:
-        for run in order.reader.runs(unit):
+        for run in order.reader.unit(unit):
             refused += len(run.refused)
             for piece in run.pieces:
                 live = names.live_name(piece)
@@ -61,7 +36,7 @@ def _examine(unit: Unit, order: Order, reach: Callable[[int], object]) -> Examin
                 lines = names.lines(live, piece)
                 expected.length += len(lines)
                 expected.digest.update(lines)
-            reach(run.until)
+            reach(order.progress, unit, run.until)
     segments = closed(order.output)
     reports = []
     for live, expected in sorted(files.items()):

@@ -3,28 +3,28 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from receiver.replay.again import Reader
+from receiver.replay.reading import Reader
 from receiver.storage.layout import DEFAULT, Layout
 from receiver.storage.packing import SUFFIXES
 from receiver.verify.findings import Difference
 
-__all__ = ["Examined", "Failed", "HostReport", "Order", "Place"]
+__all__ = ["Examined", "HostReport", "Order", "Place"]
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """What is compared with what; `keeps` says that the receiver removes old segments, and may have removed all.
 
-    `progress` is a folder of this machine where tasks say how far they are.
+    `progress` is a folder where tasks say how far they are; those of other machines have none of that name.
     """
 
     output: Path
+    progress: Path
     state: Path
     reader: Reader
     keeps: bool
     path_template: str = DEFAULT
     time_zone: str = "UTC"
-    progress: Path | None = None
 
     def forms(self, live: str) -> tuple[str, ...]:
         """Return the names of a live file; of a day that is over it is compressed under its own."""
@@ -72,10 +72,3 @@ class Examined:
     size: int
     refused: int
     reports: tuple[HostReport, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A unit that could not be compared, and why, for a person."""
-
-    detail: str

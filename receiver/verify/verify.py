@@ -1,15 +1,12 @@
 """The wiring of a verification: a batch Spark job that compares received files with the stream, up to the offsets."""
 
 import asyncio
-import sys
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import click
-from pyspark import SparkContext
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.moment import read_moment
@@ -18,21 +15,19 @@ from broker.client import bucket
 from broker.client.connection import Connection, Denied, Rejected
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
-from receiver.replay.again import Reader
-from receiver.replay.aside import Aside, beside, part_done
-from receiver.replay.attempts import reached
-from receiver.replay.plan import Span, Wanted, survey
-from receiver.replay.progress import Progress
-from receiver.replay.units import Unit, cut_evenly
+from receiver.replay.progress import run_tasks
+from receiver.replay.reading import Reader
+from receiver.replay.survey import Span, Wanted, survey
+from receiver.replay.tasks import Unit, cut_evenly
 from receiver.spark.scratch import scratch_folder
-from receiver.spark.session import is_local, spark_context
+from receiver.spark.session import spark_context
 from receiver.verify.examination import examine
-from receiver.verify.outcome import Examined, Failed, Order
+from receiver.verify.outcome import Order
 from receiver.verify.report import Report
 from receiver.verify.settings import VerifySettings
 from receiver.zones import named_zone
 
-__all__ = ["examined", "verify"]
+__all__ = ["verify"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,48 +52,29 @@ def verify(settings: VerifySettings) -> Report:
         raise ConfigurationError(f"there is no folder {output}; give the receiver's --output")
     task = asyncio.run(_prepare(settings))
     unclaimed = tuple(sorted(set(task.span.partitions) - set(task.offsets)))
-    order = Order(
-        output,
-        settings.state.absolute(),
-        _reader(settings),
-        _keeps(settings),
-        settings.path_template,
-        settings.time_zone,
-    )
     if not task.units(1):
         return Report((), unclaimed)
     with (
+        scratch_folder() as progress,
         spark_context(
             settings.master,
             app_name="logreceiver verify",
             conf=settings.spark,
             executor_python=settings.executor_python,
         ) as spark,
-        beside() as aside,
     ):
-        outcomes = examined(spark, aside, task.units(spark.defaultParallelism), order)
-    done = []
-    for outcome in outcomes:
-        if isinstance(outcome, Failed):
-            raise OperatorError(f"could not compare: {outcome.detail}")
-        done.append(outcome)
-    return Report(tuple(done), unclaimed)
-
-
-def examined(
-    spark: SparkContext, aside: Aside, units: list[Unit], order: Order
-) -> list[Examined | Failed]:
-    """Have tasks compare units, and show how far they are; raises OperatorError when Spark gives up."""
-    with (
-        scratch_folder() as folder,
-        Progress(sys.stderr, time.monotonic) as progress,
-    ):
-        if not is_local(str(spark.master)):
-            tasks = spark.parallelize(units, len(units)).map(partial(examine, order=order))
-            return aside.wait(tasks.collect, lambda: progress.show(part_done(spark)))
-        order = replace(order, progress=folder)
-        tasks = spark.parallelize(units, len(units)).map(partial(examine, order=order))
-        return aside.wait(tasks.collect, lambda: progress.show(reached(folder, units)))
+        order = Order(
+            output,
+            progress,
+            settings.state.absolute(),
+            _reader(settings),
+            _keeps(settings),
+            settings.path_template,
+            settings.time_zone,
+        )
+        units = task.units(spark.defaultParallelism)
+        examined = run_tasks(spark, units, partial(examine, order=order), progress)
+    return Report(tuple(examined), unclaimed)
 
 
 def _reader(settings: VerifySettings) -> Reader:
@@ -121,7 +97,7 @@ async def _prepare(settings: VerifySettings) -> _Task:
     connection = Connection(settings.server, "logreceiver verify", access=settings.access)
     try:
         await connection.once()
-        span = await survey(Wanted(settings.server, numbers, since), settings.access, 1)
+        span = await survey(Wanted(settings.server, numbers, since), settings.access)
         created = (await connection.api(f"STREAM.INFO.{STREAM}"))["created"]
         offsets = {
             number: offset.next

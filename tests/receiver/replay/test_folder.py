@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from broker.app.exits import ConfigurationError, OperatorError
-from receiver.replay.folder import finish, prepare, publish_files, write_in_place
+from receiver.replay.folder import finish, prepare, publish
 from receiver.storage.folders import walk
-from receiver.storage.layout import Layout
 
 
 def attempt(stage: Path, name: str, **files: bytes) -> Path:
@@ -43,7 +42,7 @@ def test_nothing_is_in_sight_before_all_is_written(tmp_path: Path) -> None:
     folder = attempt(stage, "p0-0.a", web01__log=b"one\n")
     before = seen(tmp_path / "out")
 
-    publish_files(tmp_path / "out", [(0, folder)])
+    publish(tmp_path / "out", [(0, folder)])
     finish(tmp_path / "out", {"lines": 1})
 
     assert (before, seen(tmp_path / "out")) == ({}, {"web01.log": b"one\n"})
@@ -56,7 +55,7 @@ def test_nothing_is_in_sight_before_all_is_written(tmp_path: Path) -> None:
 
 def test_an_unfinished_replay_is_begun_anew_and_what_it_had_placed_goes(tmp_path: Path) -> None:
     stage = prepare(tmp_path)
-    publish_files(tmp_path, [(0, attempt(stage, "p0-0.a", web01__log=b"one\n"))])
+    publish(tmp_path, [(0, attempt(stage, "p0-0.a", web01__log=b"one\n"))])
 
     again = prepare(tmp_path)
 
@@ -73,7 +72,6 @@ def test_a_mark_that_is_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> 
 
 def test_an_unfinished_paced_replay_is_begun_anew_too(tmp_path: Path) -> None:
     prepare(tmp_path)
-    write_in_place(tmp_path)
     for name in ("web01.log", "web01.log.000001", "web01.log.000002.zst"):
         (tmp_path / name).write_bytes(b"half\n")
 
@@ -105,7 +103,7 @@ def test_a_host_of_two_partitions_has_a_file_of_each(tmp_path: Path) -> None:
     first = attempt(stage, "p0-0.a", web01__log=b"one\n")
     second = attempt(stage, "p3-0.b", web01__log=b"three\n", web01__log__000001=b"two\n")
 
-    publish_files(tmp_path, [(0, first), (3, second)])
+    publish(tmp_path, [(0, first), (3, second)])
 
     assert seen(tmp_path) == {
         "web01.log": b"one\n",
@@ -115,8 +113,8 @@ def test_a_host_of_two_partitions_has_a_file_of_each(tmp_path: Path) -> None:
 
 
 def test_files_and_folders_of_two_partitions_do_not_meet(tmp_path: Path) -> None:
-    layout = Layout("{host}/{file}")
-    stage = prepare(tmp_path / "out")
+    layout = "{host}/{file}"
+    stage = prepare(tmp_path / "out", layout)
     first, second = stage / "p0-0.a", stage / "p3-0.b"
     for path in (first / "web01/a", first / "web01/b/x", second / "web01/a", second / "web01/b/x"):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +125,7 @@ def test_files_and_folders_of_two_partitions_do_not_meet(tmp_path: Path) -> None
     (third / "web01/a/y").write_bytes(b"in a folder\n")
     (third / "web01/b").write_bytes(b"a file\n")
 
-    publish_files(tmp_path / "out", [(0, first), (3, second), (4, third)], layout)
+    publish(tmp_path / "out", [(0, first), (3, second), (4, third)], layout)
     finish(tmp_path / "out", {})
 
     assert sorted(walk(tmp_path / "out")) == [
@@ -142,16 +140,14 @@ def test_files_and_folders_of_two_partitions_do_not_meet(tmp_path: Path) -> None
 
 
 def test_an_unfinished_replay_into_folders_is_begun_anew(tmp_path: Path) -> None:
-    prepare(tmp_path)
-    write_in_place(tmp_path, Layout("{date}/{host}.log"))
+    prepare(tmp_path, "{date}/{host}.log")
     for name in ("2026-11-20/web01.log", "2026-11-21/web01.log.000001", "2026-11-21/web01.log"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"half\n")
 
-    prepare(tmp_path)
+    prepare(tmp_path, "{date}/{host}.log")
 
     assert list(walk(tmp_path)) == []
-    write_in_place(tmp_path, Layout("{date}/{host}.log"))
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes/mine.txt").write_bytes(b"mine\n")
     with pytest.raises(ConfigurationError, match="notes"):
@@ -162,4 +158,4 @@ def test_a_folder_that_only_a_task_saw_is_an_error_that_says_so(tmp_path: Path) 
     prepare(tmp_path)
 
     with pytest.raises(OperatorError, match="executors share"):
-        publish_files(tmp_path, [(0, tmp_path / "elsewhere")])
+        publish(tmp_path, [(0, tmp_path / "elsewhere")])

@@ -1,27 +1,25 @@
 """A unit of a replay on a real broker: its files are what a receiver makes of the same lines."""
 
 import gzip
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from broker.app.selection import Selection
 from broker.client.access import Access
+from broker.wire.message import MAX_LINES_BYTES
 from receiver.consume import task
-from receiver.replay.again import Reader
-from receiver.replay.aside import beside
-from receiver.replay.attempts import reached
-from receiver.replay.feed import LIMIT, Fetched, Slice, Taken, fetch, merged
-from receiver.replay.files import Failed, Order, Written, write
-from receiver.replay.folder import finish, prepare, publish_files
-from receiver.replay.pacing import Pacing
-from receiver.replay.sink import HostFiles, Standard
-from receiver.replay.units import Unit
+from receiver.replay.files import HostFiles, Order, Written, write
+from receiver.replay.folder import finish, prepare, publish
+from receiver.replay.reading import Counts, Reader
+from receiver.replay.stream import Sink, Standard, play
+from receiver.replay.survey import Span
+from receiver.replay.tasks import Unit, reached
 from receiver.storage.folders import walk
-from receiver.storage.layout import DEFAULT, Layout
+from receiver.storage.layout import DEFAULT
 from tests.receiver.partition import Partition, lines_of, message, ours
 
 pytestmark = pytest.mark.nats
@@ -39,14 +37,13 @@ def order(
     size: int = 0,
     template: str = DEFAULT,
 ) -> Order:
-    stage = prepare(partition.folder / "again")
+    stage = prepare(partition.folder / "again", template)
     reader = Reader((partition.url,), Access(), Selection(hosts, files))
     return Order(stage, reader, size, timedelta(), "UTC", "gzip", template)
 
 
 def written(unit: Unit, order: Order) -> tuple[Written, dict[str, bytes]]:
     outcome = write(unit, order)
-    assert isinstance(outcome, Written), outcome
     files = {path.name: path.read_bytes() for path in outcome.folder.iterdir() if path.is_file()}
     return outcome, files
 
@@ -89,7 +86,10 @@ def test_a_replay_makes_what_the_receiver_made_byte_for_byte(partition: Partitio
     received = {name: data for name, data in partition.files().items() if name.endswith(".log")}
     assert files == received
     assert len(files["web01.log"]) > 50
-    assert (outcome.refused, outcome.findings) == (done.quarantined, len(done.findings))
+    assert (outcome.counts.refused, outcome.counts.findings) == (
+        done.quarantined,
+        len(done.findings),
+    )
     assert set_aside(outcome.folder) == set_aside(partition.output)
 
 
@@ -107,8 +107,7 @@ def test_with_a_template_it_makes_the_folders_that_the_receiver_makes(
     again = order(partition, template=template)
 
     outcome = write(Unit(0, 1, until), again)
-    assert isinstance(outcome, Written), outcome
-    publish_files(partition.folder / "again", [(0, outcome.folder)], Layout(template))
+    publish(partition.folder / "again", [(0, outcome.folder)], template)
     finish(partition.folder / "again", {})
 
     assert tree(partition.folder / "again") == tree(partition.output)
@@ -157,13 +156,12 @@ def test_of_a_message_only_the_sections_of_chosen_files_are_taken_and_judged(
     outcome, files = written(Unit(0, 1, until), order(partition, files=("b",)))
     path = partition.folder / "stream"
     with path.open("wb") as file:
-        taken = feed_into(
-            Standard(file.fileno(), prefixed=False), partition, until, 1, Selection(files=("b",))
-        )
+        selection = Selection(files=("b",))
+        counts = played(Standard(file.fileno(), prefixed=False), partition, until, selection)
 
     assert files == {"web01.log": b"b 1\nb 2\n"}
     assert path.read_bytes() == b"b 1\nb 2\n"
-    assert (outcome.findings, taken.findings) == (1, 1)
+    assert (outcome.counts.findings, counts.findings) == (1, 1)
 
 
 def test_lines_on_standard_output_stand_as_in_a_file(partition: Partition) -> None:
@@ -176,7 +174,7 @@ def test_lines_on_standard_output_stand_as_in_a_file(partition: Partition) -> No
     path = partition.folder / "stream"
 
     with path.open("wb") as file:
-        feed_into(Standard(file.fileno(), prefixed=False), partition, until, 1)
+        played(Standard(file.fileno(), prefixed=False), partition, until)
 
     assert path.read_bytes() == b"piece, \nother\n1\nmore, rest\n"
 
@@ -196,80 +194,56 @@ def test_an_attempt_that_died_disturbs_no_other(partition: Partition) -> None:
     dead = wanted.stage / "p0-0.dead"
     dead.mkdir()
     (dead / "web01.log").write_bytes(b"on")
-    (dead / ".reached").write_text("2\n")
 
-    part = reached(wanted.stage, [Unit(0, 1, until)])
     _, files = written(Unit(0, 1, until), wanted)
 
-    assert (part, files) == (0.5, {"web01.log": b"one\ntwo\n"})
+    assert files == {"web01.log": b"one\ntwo\n"}
     assert reached(wanted.stage, [Unit(0, 1, until)]) == 1
 
 
-def test_a_folder_that_takes_nothing_is_an_answer_not_an_exception(partition: Partition) -> None:
-    until = partition.lines("web01", b"one\n") + 1
-    wanted = order(partition)
-    wanted.stage.rmdir()
-
-    outcome = write(Unit(0, 1, until), wanted)
-
-    assert isinstance(outcome, Failed)
-    assert str(wanted.stage) in outcome.detail
-
-
-def feed_into(
-    sink: HostFiles | Standard,
+def played(
+    sink: Sink,
     partition: Partition,
     until: int,
-    at_once: int,
     selection: Selection = Selection(),  # noqa: B008 - a frozen value
-) -> Taken:
+    partitions: tuple[int, ...] = (0, 1),
+) -> Counts:
     reader = Reader((partition.url,), Access(), selection)
-
-    def job(slices: Sequence[Slice]) -> list[Fetched | Failed]:
-        return [fetch(item, reader) for item in slices]
-
-    taken = Taken(reader.selection, sink, Pacing(0, float, lambda _: None))
-    with beside() as aside:
-        for fetched in merged(Slice((0, 1), 1, until), 3, at_once, job, aside):
-            taken.take(fetched.messages)
-    sink.close()
-    return taken
+    return play(reader, Span(partitions, 1, until, 1), 0, sink)
 
 
-@pytest.mark.parametrize("at_once", [1, 4])
-def test_all_partitions_come_as_one_stream_in_the_order_of_storage(
-    at_once: int, partition: Partition
+@pytest.mark.parametrize("partitions", [(0, 1), (1,), (1, 5)])
+def test_partitions_come_as_one_stream_in_the_order_of_storage(
+    partitions: tuple[int, ...], partition: Partition
 ) -> None:
     messages = [(f"logs.p{n % 2}.web{n % 3}", b"line %d\n" % n, None) for n in range(20)]
     until = partition.publish(*messages) + 1
     path = partition.folder / "stream"
 
     with path.open("wb") as file:
-        taken = feed_into(Standard(file.fileno(), prefixed=False), partition, until, at_once)
+        sink = Standard(file.fileno(), prefixed=False)
+        counts = played(sink, partition, until, partitions=partitions)
 
-    assert path.read_bytes() == b"".join(payload for _, payload, _ in messages)
-    assert (taken.lines, taken.size) == (20, path.stat().st_size)
-
-
-def test_a_slice_stops_at_its_limit_and_the_rest_follows(partition: Partition) -> None:
-    large = b"x" * (LIMIT // 4) + b"\n"
-    until = partition.lines("web01", *[large] * 9) + 1
-    path = partition.folder / "stream"
-
-    with path.open("wb") as file:
-        taken = feed_into(Standard(file.fileno(), prefixed=False), partition, until, 2)
-
-    assert (taken.lines, path.stat().st_size) == (9, 9 * len(large))
+    expected = [payload for n, (_, payload, _) in enumerate(messages) if n % 2 in partitions]
+    assert path.read_bytes() == b"".join(expected)
+    assert (counts.lines, counts.size) == (len(expected), path.stat().st_size)
 
 
-def test_headers_fill_a_slice_too(partition: Partition) -> None:
-    messages = [("logs.p0.web01", b"x\n", {"X": "y" * (LIMIT // 200)})] * 300
-    until = partition.publish(*messages) + 1
+def test_lines_that_a_few_bytes_decompress_to_are_read_a_part_at_a_time(
+    partition: Partition,
+) -> None:
+    zstd = {"Content-Encoding": "zstd"}
+    long = zstandard.compress(b"x" * (MAX_LINES_BYTES - 1) + b"\n")
+    too_much = zstandard.compress(bytes(60 * 1024 * 1024))
+    until = 1 + partition.publish(
+        *[("logs.p0.web01", long, zstd)] * 5, ("logs.p0.web01", too_much, zstd)
+    )
 
-    fetched = fetch(Slice((0,), 1, until), Reader((partition.url,), Access(), Selection()))
+    runs = Reader((partition.url,), Access(), Selection()).unit(Unit(0, 1, until))
+    counts = [run.counts for run in runs]
 
-    assert isinstance(fetched, Fetched)
-    assert len(fetched.messages) == fetched.until - 1 < 210
+    assert max(count.size for count in counts) < 2 * MAX_LINES_BYTES
+    assert sum(counts, Counts()) == Counts(5, 5 * MAX_LINES_BYTES, refused=1)
 
 
 def test_files_at_a_pace_are_the_same_files(partition: Partition) -> None:
@@ -279,11 +253,13 @@ def test_files_at_a_pace_are_the_same_files(partition: Partition) -> None:
     folder = partition.folder / "paced"
     folder.mkdir()
 
-    taken = feed_into(HostFiles(order(partition), folder), partition, until, 2)
+    with HostFiles(order(partition), folder) as files:
+        counts = played(files, partition, until)
+        files.finish()
 
     received = {name: data for name, data in partition.files().items() if name.endswith(".log")}
     assert {path.name: path.read_bytes() for path in folder.glob("*.log")} == received
-    assert (set_aside(folder), taken.refused > 0) == (set_aside(partition.output), True)
+    assert (set_aside(folder), counts.refused > 0) == (set_aside(partition.output), True)
 
 
 def test_every_line_says_its_host_and_file_when_asked(partition: Partition) -> None:
@@ -296,7 +272,7 @@ def test_every_line_says_its_host_and_file_when_asked(partition: Partition) -> N
     path = partition.folder / "stream"
 
     with path.open("wb") as file:
-        feed_into(Standard(file.fileno(), prefixed=True), partition, until, 1)
+        played(Standard(file.fileno(), prefixed=True), partition, until)
 
     assert path.read_bytes() == (
         b"web01:/var/log/a\\x1b.log: one\nweb01:/var/log/a\\x1b.log: \n"

@@ -11,8 +11,8 @@ import zstandard
 from broker.app.selection import Selection
 from broker.client.access import Access
 from receiver.consume import task
-from receiver.replay.again import Reader
-from receiver.replay.units import Unit
+from receiver.replay.reading import Reader
+from receiver.replay.tasks import Unit
 from receiver.verify.examination import examine
 from receiver.verify.outcome import Examined, HostReport, Order
 from tests.receiver.partition import Partition, lines_of, message, ours
@@ -42,7 +42,8 @@ def received(partition: Partition) -> int:
 def examined(partition: Partition, until: int, first: int = 1, keeps: bool = False) -> Examined:
     reader = Reader((partition.url,), Access(), Selection())
     outcome = examine(
-        Unit(0, first, until), Order(partition.output, partition.state, reader, keeps)
+        Unit(0, first, until),
+        Order(partition.output, partition.folder, partition.state, reader, keeps),
     )
     assert isinstance(outcome, Examined), outcome
     return outcome
@@ -244,6 +245,7 @@ def test_files_of_another_layout_are_found(partition: Partition) -> None:
     assert report.done.until == last + 1, report
     order = Order(
         partition.output,
+        partition.folder,
         partition.state,
         Reader((partition.url,), Access(), Selection()),
         False,

@@ -3,8 +3,8 @@
 import pytest
 
 from receiver.consume.judging import Piece
-from receiver.replay.pace import Pace, read_speed
-from receiver.replay.pacing import Pacing
+from receiver.replay.settings import read_speed
+from receiver.replay.stream import Pacing
 
 SECOND = 1_000_000_000
 
@@ -21,12 +21,6 @@ def test_a_speed_is_a_word_or_a_factor(text: str, factor: float) -> None:
 def test_no_other_speed_is_taken(text: str) -> None:
     with pytest.raises(ValueError, match="instant, original"):
         read_speed(text)
-
-
-def test_a_line_is_due_so_long_after_the_first_as_it_was_stored_by_the_factor() -> None:
-    pace = Pace(10, 100, 5 * SECOND)
-
-    assert [pace.due(5 * SECOND), pace.due(25 * SECOND)] == [100, 102]
 
 
 def test_lines_pass_in_order_and_never_before_they_are_due() -> None:

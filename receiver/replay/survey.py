@@ -27,15 +27,15 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The sequences `[first, until)` of `partitions`; `window` of them hold about as much as one slice may.
+    """The sequences `[first, until)` of `partitions`.
 
-    `earliest` is the first sequence that the stream holds at all; `gone` says what of the time asked for the stream no longer holds, empty for nothing.
+    `earliest` is the first sequence that the stream holds at all; `gone` says what of the time asked for it no longer
+    holds, empty for nothing.
     """
 
     partitions: tuple[int, ...]
     first: int
     until: int
-    window: int
     earliest: int
     gone: str = ""
 
@@ -45,7 +45,7 @@ class Span:
         return self.first >= self.until or not self.partitions
 
 
-async def survey(wanted: Wanted, access: Access, slice_bytes: int) -> Span:
+async def survey(wanted: Wanted, access: Access) -> Span:
     """Ask the broker and return what there is; raises `BrokerAway`, `ConfigurationError`, `StreamUnreadable`."""
     connection = Connection(wanted.servers, "logreceiver replay", access=access)
     try:
@@ -60,7 +60,6 @@ async def survey(wanted: Wanted, access: Access, slice_bytes: int) -> Span:
         _chosen(wanted.partitions, everywhere),
         max(first, state.first),
         min(until, state.until),
-        state.window_of(slice_bytes),
         state.first,
         _gone(wanted.since, state, first),
     )

@@ -5,7 +5,7 @@ import tracemalloc
 from pathlib import Path
 
 from receiver.consume.judging import Piece
-from receiver.replay.sink import Standard
+from receiver.replay.stream import Standard
 
 MIB = 1024 * 1024
 
