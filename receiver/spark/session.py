@@ -9,13 +9,12 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
-from pyspark.sql import SparkSession
 
 from broker.app.exits import ConfigurationError, OperatorError
 from receiver.spark.classdata import used
@@ -31,7 +30,6 @@ __all__ = [
     "local_master",
     "spark_configuration",
     "spark_context",
-    "spark_session",
     "watch_jvm",
 ]
 
@@ -177,27 +175,6 @@ async def watch_jvm(spark: SparkContext) -> None:
         if (code := process.poll()) is not None:
             raise JvmFailed(f"Spark's Java process has died ({code}); start again")
         await asyncio.sleep(_LOOK)
-
-
-@contextmanager
-def spark_session(
-    master: str,
-    *,
-    app_name: str = "logreceiver",
-    slots: int | None = None,
-    conf: Mapping[str, str] | None = None,
-    scratch: Path | None = None,
-) -> Iterator[SparkSession]:
-    """Start Spark as `spark_context` does, with SQL: tables, the data source `jetstream`, streaming queries."""
-    with spark_context(
-        master, app_name=app_name, slots=slots, conf=conf, scratch=scratch
-    ) as context:
-        session = SparkSession(context)
-        try:
-            yield session
-        finally:
-            with suppress(OSError, Py4JError):  # a JVM that has died has nothing to stop
-                session.stop()
 
 
 @contextmanager

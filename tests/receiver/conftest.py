@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from broker.client.connection import Connection
-from receiver.spark.session import spark_session
+from tests.receiver.sql import spark_session
 
 Store = Callable[..., list[int]]
 Call = Callable[..., dict[str, Any]]
@@ -18,7 +18,7 @@ Call = Callable[..., dict[str, Any]]
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     scratch: Path = tmp_path_factory.mktemp("spark")
-    with spark_session("local[2]", app_name="tests", scratch=scratch) as session:
+    with spark_session("local[2]", scratch) as session:
         yield session
 
 
