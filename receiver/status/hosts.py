@@ -1,5 +1,6 @@
 """The received files as the stores of the state folder have them: by live file the last line, the bytes, the segments."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,10 +47,10 @@ class HostGaps:
 
 
 def files_in(state: Path) -> list[HostFile]:
-    """Return the files of all hosts, by path; of a store that cannot be read, none."""
+    """Return the files of all hosts, by path; a store that cannot be read has none."""
     found = [
-        HostFile(str(path), _rfc3339(int(str(moment)) / 1e9), int(str(size)), int(str(segments)))
-        for rows in _asked(state, lambda store: store.rows(_FILES))
+        HostFile(str(path), _rfc3339(int(str(moment))), int(str(size)), int(str(segments)))
+        for rows in _each(state, lambda store: store.rows(_FILES))
         for path, moment, size, segments in rows
     ]
     return sorted(found, key=lambda file: file.path)
@@ -57,22 +58,21 @@ def files_in(state: Path) -> list[HostFile]:
 
 def gaps_in(state: Path) -> list[HostGaps]:
     """Return what never came, by host; a store that cannot be read says nothing."""
-    total: dict[str, HostGaps] = {}
-    for found in _asked(state, missing):
-        for host, of_host in found.items():
-            before = total.get(host, HostGaps(host, 0, 0))
-            total[host] = HostGaps(host, before.gaps + of_host.gaps, before.size + of_host.size)
-    return [total[host] for host in sorted(total)]
+    gaps, sizes = Counter[str](), Counter[str]()
+    for found in _each(state, missing):
+        gaps.update({host: one.gaps for host, one in found.items()})
+        sizes.update({host: one.size for host, one in found.items()})
+    return [HostGaps(host, gaps[host], sizes[host]) for host in sorted(gaps)]
 
 
-def _asked(state: Path, question: Callable[[Store], Answer]) -> Iterator[Answer]:
+def _each(state: Path, look: Callable[[Store], Answer]) -> Iterator[Answer]:
     for path in sorted(state.glob("p*.db")):
         with suppress(OSError, Damaged), Store(path) as store:
-            yield question(store)
+            yield look(store)
 
 
-def _rfc3339(moment: float) -> str:
+def _rfc3339(moment: int) -> str:
     if not moment:
         return ""
-    stored = datetime.fromtimestamp(moment, UTC)
-    return stored.isoformat(timespec="seconds").replace("+00:00", "Z")
+    stored = datetime.fromtimestamp(moment // 1_000_000_000, UTC)
+    return stored.isoformat().replace("+00:00", "Z")
