@@ -55,7 +55,7 @@ DESTROY ?=
 chaos: $(STAMP) ## Throw seeded faults at everything (SEED, RUNS, MINUTES, FAULTS, HOSTS, PARTITIONS, TOPOLOGY=single|cluster, DESTROY=1)
 	$(BIN)/python -m tests.chaos --seed $(SEED) --runs $(RUNS) --minutes $(MINUTES) --faults $(FAULTS) \
 	  --hosts $(HOSTS) --partitions $(PARTITIONS) --topology $(TOPOLOGY) $(if $(DESTROY),--destroy) \
-	  $(if $(RECEIVERS),--receivers $(RECEIVERS)) $(if $(SCHEDULE),--schedule $(SCHEDULE)) $(CHAOS)
+	  $(if $(RECEIVERS),--receivers $(RECEIVERS)) $(CHAOS)
 
 MOST ?= 60
 

@@ -15,7 +15,6 @@ from tests.chaos.order import Order, Wanted, read_words
 from tests.chaos.shape import Shape
 
 _PATH = click.Path(path_type=Path)
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _COUNT = click.IntRange(min=1)
 
 
@@ -25,19 +24,6 @@ def _wanted(_context: click.Context, _option: click.Parameter, words: str) -> Wa
         return read_words(words, names)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
-
-
-def _schedule(_context: click.Context, _option: click.Parameter, path: Path | None) -> Order | None:
-    if path is None:
-        return None
-    try:
-        order = Order.read(path)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-    kinds = {fault.kind for stroke in order.strokes or () for fault in stroke.faults}
-    if unknown := kinds - CATALOGUE.keys():
-        raise click.BadParameter(f"{path}: no fault is called {', '.join(sorted(unknown))}")
-    return order
 
 
 def _list(context: click.Context, _option: click.Parameter, is_given: bool) -> None:
@@ -91,12 +77,6 @@ def _list(context: click.Context, _option: click.Parameter, is_given: bool) -> N
     show_default=True,
     help="Within how many seconds lines have to flow again.",
 )
-@click.option(
-    "--schedule",
-    type=_FILE,
-    callback=_schedule,
-    help="Run exactly these strokes in their world: the schedule.json of a run.",
-)
 @click.option("--folder", type=_PATH, help="Empty or not there; a temporary one if not given.")
 @click.option("--keep", is_flag=True, help="Keep a run's folder though it has passed.")
 @click.option(
@@ -119,7 +99,6 @@ def main(
     secured: bool | None,
     destroy: bool,
     flow: float,
-    schedule: Order | None,
     folder: Path | None,
     keep: bool,
 ) -> None:
@@ -142,9 +121,7 @@ def main(
     place = _empty(folder)
     try:
         failed = [
-            one
-            for one in ([schedule] if schedule else orders)
-            if not _has_passed(one, place / f"{one.shape.seed}", keep=keep)
+            one for one in orders if not _has_passed(one, place / f"{one.shape.seed}", keep=keep)
         ]
     except CannotRun:
         sys.exit(2)
@@ -169,25 +146,36 @@ def _has_passed(order: Order, folder: Path, *, keep: bool) -> bool:
         return False
     click.echo(_summary(result))
     if result["findings"]:
-        click.echo(f"all there is to see is in {folder}; again: {_again(folder)}")
+        click.echo(f"all there is to see is in {folder}; again: {_again(order)}")
         return False
     if not keep:
         _tidy(folder)
     return True
 
 
-def _again(folder: Path) -> str:
-    files = (folder / name for name in ("schedule.json", "order.json"))
-    file = next(file for file in files if file.exists())
-    return shlex.join([sys.executable, "-m", "tests.chaos", "--schedule", str(file)])
+def _again(order: Order) -> str:
+    """Return the command that draws the same strokes in the same world."""
+    shape, wanted = order.shape, order.wanted
+    faults = ",".join([*wanted.names, *([str(wanted.most)] if wanted.most else [])]) or "all"
+    options = {
+        "seed": shape.seed,
+        "minutes": order.minutes,
+        "faults": faults,
+        "hosts": shape.hosts,
+        "partitions": shape.partitions,
+        "topology": shape.topology,
+        "receivers": shape.receivers,
+        "flow": order.flow,
+    }
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    words += ["--secured" if shape.secured else "--open", *(["--destroy"] if order.destroy else [])]
+    return shlex.join([sys.executable, "-m", "tests.chaos", *words])
 
 
 def _words(order: Order) -> str:
     shape = order.shape
     what = f"{shape.topology}, receivers {shape.receivers}"
     what += f"{', secured' if shape.secured else ''}, {shape.hosts} hosts"
-    if order.strokes is not None:
-        return f"{what}, {len(order.strokes)} strokes"
     return f"{what}, {order.minutes:g} minutes"
 
 

@@ -59,20 +59,17 @@ def main(folder: Path, quiet: bool) -> None:
         logging.WARNING
     )  # of our own connection: that a broker is away is what we are here for
     order = Order.read(folder / "order.json")
-    if order.strokes is None:
-        features = order.shape.features | machine_features()
-        all_kinds = [one.kind for one in CATALOGUE.values()]
-        kinds, left_out = choose(all_kinds, order.wanted, features, order.destroy)
-        if not quiet:
-            limits = [f"not here: {sentence}" for sentence in missing_here()]
-            limits += [f"left out, {sentence}" for sentence in left_out]
-            click.echo("".join(f"{limit}\n" for limit in limits), nl=False)
-        if not kinds:
-            click.echo("no fault is left that could strike", err=True)
-            sys.exit(2)
-        strokes = draw(order.shape.seed, kinds)
-    else:
-        strokes = iter(order.strokes)
+    features = order.shape.features | machine_features()
+    all_kinds = [one.kind for one in CATALOGUE.values()]
+    kinds, left_out = choose(all_kinds, order.wanted, features, order.destroy)
+    if not quiet:
+        limits = [f"not here: {sentence}" for sentence in missing_here()]
+        limits += [f"left out, {sentence}" for sentence in left_out]
+        click.echo("".join(f"{limit}\n" for limit in limits), nl=False)
+    if not kinds:
+        click.echo("no fault is left that could strike", err=True)
+        sys.exit(2)
+    strokes = draw(order.shape.seed, kinds)
     progress = Progress()
 
     def follow(event: Mapping[str, Any]) -> None:

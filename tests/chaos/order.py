@@ -1,16 +1,12 @@
-"""What is to be run, as a value and as a file: a shape, and strokes or what to draw them from. Knows no world.
-
-A run writes what it has carried out as such an order, `schedule.json`, so that it can be run again stroke by stroke.
-"""
+"""What is to be run, as a value and as a file: a shape, and what strokes are drawn from. Knows no world."""
 
 import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from tests.chaos.schedule import Kind, Stroke
+from tests.chaos.schedule import Kind
 from tests.chaos.shape import Shape
 
 __all__ = ["Order", "Wanted", "choose", "read_words"]
@@ -26,7 +22,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A run that is to be. Without `strokes` they are drawn from the shape's seed, for so many `minutes`.
+    """A run that is to be: strokes are drawn from the shape's seed, for so many `minutes`, or without an end.
 
     `flow` is how many seconds it may take until lines flow again after a stroke; until all is received, twice that.
     """
@@ -36,38 +32,18 @@ class Order:
     wanted: Wanted = Wanted()
     destroy: bool = False
     flow: float = 90.0
-    strokes: tuple[Stroke, ...] | None = None
-
-    def with_strokes(self, strokes: Iterable[Stroke]) -> "Order":
-        """Return an order for exactly these strokes, in the same world."""
-        return replace(self, strokes=tuple(strokes), minutes=None, wanted=Wanted())
 
     def write(self, path: Path) -> None:
-        """Write it to a file, whole or not at all."""
-        strokes = None if self.strokes is None else [stroke.as_json() for stroke in self.strokes]
-        order = {**asdict(self), "shape": self.shape.as_json(), "strokes": strokes}
-        fresh = path.with_name(f"{path.name}.new")
-        fresh.write_text(json.dumps(order, indent=1), "utf-8")
-        fresh.replace(path)
+        """Write it to a file."""
+        path.write_text(json.dumps(asdict(self)), "utf-8")
 
     @classmethod
     def read(cls, path: Path) -> "Order":
-        """Read such a file; raises ValueError, with its name, when it is none, and OSError."""
-        try:
-            return cls._from_json(json.loads(path.read_text("utf-8")))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"{path} is no schedule: {error!r}") from error
-
-    @classmethod
-    def _from_json(cls, order: dict[str, Any]) -> "Order":
-        strokes = order["strokes"]
+        """Read such a file."""
+        order = json.loads(path.read_text("utf-8"))
+        wanted = Wanted(tuple(order["wanted"]["names"]), order["wanted"]["most"])
         return cls(
-            Shape.from_json(order["shape"]),
-            order["minutes"],
-            Wanted(tuple(order["wanted"]["names"]), order["wanted"]["most"]),
-            order["destroy"],
-            order["flow"],
-            None if strokes is None else tuple(map(Stroke.from_json, strokes)),
+            Shape(**order["shape"]), order["minutes"], wanted, order["destroy"], order["flow"]
         )
 
 

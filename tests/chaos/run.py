@@ -38,7 +38,7 @@ def run(
     """Carry out strokes until there are no more, the order's time is over, or so many faults have struck; then judge.
 
     Must be called within namespaces of its own (`tests.chaos.apart`). `folder` keeps all there is to see; each event is told to
-    `follow`, too. `schedule.json` has the strokes that were carried out, as an order.
+    `follow`, too.
     """
     log = RunLog(folder / "run.jsonl", follow)
     log.tell("began", shape=order.shape.as_json())
@@ -52,7 +52,7 @@ def run(
         except TimeoutError as error:
             result.findings.append(f"nothing was thrown yet: {error}")
         else:
-            _carry_out(world, order, _noted(strokes, order, folder), leaks, log, result)
+            _carry_out(world, order, strokes, leaks, log, result)
     result.seconds = time.monotonic() - began
     log.tell("done", **result.as_json())
     return result
@@ -91,14 +91,6 @@ def _try(act: Callable[[RunLog, Result], None], world: World, log: RunLog, resul
         log.tell("finding", words=words)
         result.findings.append(words)
         evidence.look_around(world)
-
-
-def _noted(strokes: Iterator[Stroke], order: Order, folder: Path) -> Iterator[Stroke]:
-    done: list[Stroke] = []
-    for stroke in strokes:
-        done.append(stroke)
-        order.with_strokes(done).write(folder / "schedule.json")
-        yield stroke
 
 
 def _under_fire(

@@ -1,4 +1,4 @@
-"""A schedule of faults, as a value: drawn from a seed, written to a file, read back, cut shorter. Knows no world.
+"""A schedule of faults, as a value that is drawn from a seed. Knows no world.
 
 A schedule is a row of strokes. A stroke is one fault or several that overlap; after most of them lines have to flow again
 within a bound, after some the next one strikes at once, so that recovery itself is hit.
@@ -54,12 +54,6 @@ class Stroke:
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, stroke: dict[str, Any]) -> "Stroke":
-        """Read what `as_json` has made."""
-        faults = tuple(Fault(**fault) for fault in stroke["faults"])
-        return cls(faults, stroke["settles"], stroke["pause"])
 
 
 def draw(seed: int, kinds: Sequence[Kind]) -> Iterator[Stroke]:

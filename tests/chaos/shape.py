@@ -37,11 +37,6 @@ class Shape:
             secured=seed % 4 == 3,
         )
 
-    @classmethod
-    def from_json(cls, shape: dict[str, Any]) -> "Shape":
-        """Read what `as_json` has made."""
-        return cls(**shape)
-
     @property
     def features(self) -> frozenset[str]:
         """What a fault may need of it: "cluster" or "single", "alone", "standby" or "spark", "secured"."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.order import Order, Wanted, choose, read_words
-from tests.chaos.schedule import Fault, Kind, Stroke
+from tests.chaos.schedule import Kind
 from tests.chaos.shape import Shape
 
 FAMILIES = {"processes": ["kill-shipper", "stop-shipper"], "disks": ["full-broker"]}
@@ -58,19 +58,9 @@ def test_only_what_is_wanted_is_chosen() -> None:
 
 
 def test_an_order_is_read_as_it_was_written(tmp_path: Path) -> None:
-    path = tmp_path / "schedule.json"
-    stroke = Stroke((Fault("kill", 0.5, 2.0, 7),), settles=False, pause=0.3)
-    order = Order(Shape(hosts=2), 5.0, Wanted(("kill",), 9)).with_strokes([stroke])
+    path = tmp_path / "order.json"
+    order = Order(Shape(hosts=2), 5.0, Wanted(("kill",), 9))
 
     order.write(path)
 
     assert Order.read(path) == order
-    assert order.minutes is None
-
-
-def test_a_file_that_is_no_schedule_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "schedule.json"
-    path.write_text('{"shape": {"seed": 1, "colour": "red"}, "strokes": []}')
-
-    with pytest.raises(ValueError, match=r"schedule.json is no schedule.*colour"):
-        Order.read(path)

@@ -1,6 +1,5 @@
 """Schedules are drawn from a seed, and are values."""
 
-import json
 from itertools import islice
 
 from tests.chaos.schedule import Kind, Stroke, draw
@@ -38,8 +37,3 @@ def test_what_is_heavier_comes_more_often() -> None:
     kinds = [fault.kind for one in strokes(3, 400) for fault in one.faults if len(one.faults) > 1]
 
     assert kinds.count("kill") > 2 * kinds.count("full") > 0
-
-
-def test_a_stroke_is_the_same_after_a_file() -> None:
-    for stroke in strokes(4, 20):
-        assert Stroke.from_json(json.loads(json.dumps(stroke.as_json()))) == stroke
