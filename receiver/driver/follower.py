@@ -78,7 +78,6 @@ class Follower:
         turns: Turns,
     ) -> None:
         """Take the parts; `closed` is told which segments a committed batch has closed."""
-        meter.expect(partition)
         self._partition = partition
         self._connection = connection
         self._jobs = jobs

@@ -92,6 +92,7 @@ class Followers:
                 followed.stop.set()
         for number in self._wanted:
             if number not in self._followed:
+                self._shared.meter.expect(number)
                 calendar = calendar_of(self._settings)
                 followed = self._followed[number] = _Partition(Turns(calendar, self._shared.clock))
                 followed.task = group.create_task(self._one(number, followed))

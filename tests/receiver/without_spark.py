@@ -40,6 +40,8 @@ async def main(output: Path, state: Path, partitions: int, servers: tuple[str, .
     jobs = Jobs(partial(task.run, destination=destination), partitions)
     async with asyncio.TaskGroup() as group:
         for number in range(partitions):
+            meter = Meter(lambda: 0)
+            meter.expect(number)
             follower = Follower(
                 number,
                 connection,
@@ -52,7 +54,7 @@ async def main(output: Path, state: Path, partitions: int, servers: tuple[str, .
                 ),
                 Wake(connection, number),
                 PACE,
-                Meter(lambda: 0),
+                meter,
                 lambda: datetime.fromtimestamp(time.time_ns() / 1e9, UTC),
                 lambda closed: None,
                 Turns(Calendar(timedelta()), time.time_ns),

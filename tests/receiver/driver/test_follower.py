@@ -57,6 +57,8 @@ class Loop:
         self.closed: list[tuple[str, ...]] = []
         self.turns = Turns(Calendar(timedelta(hours=1)), time.time_ns)
         self.wake = Wake(self.connection, partition.number)
+        meter = Meter(lambda: 0)
+        meter.expect(partition.number)
         self.follower = Follower(
             partition.number,
             self.connection,
@@ -64,7 +66,7 @@ class Loop:
             Ledger(self.connection, partition.number, owner),
             self.wake,
             Pace(partition.limit, LARGEST_PULL, Stay(60.0) if once else stay, once),
-            Meter(lambda: 0),
+            meter,
             lambda: NOW,
             self.closed.append,
             self.turns,
