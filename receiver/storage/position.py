@@ -47,15 +47,18 @@ class Position:
 def first_undone(batch: Batch, position: Position, partition: int) -> int:
     """Return the number of the first batch that is to be taken back: one that was stored, or the one behind it.
 
-    A person may have moved the offset since: then where it was before counts as well, though it was in another stream.
+    A person may have moved the offset since: then where it was before counts as well. Where the stream is another one by
+    now, restored from a backup or made anew, nothing can be read again: what is stored stays.
     Others may have committed as far as an unfinished batch of ours, into other files.
     Raises `Damaged` where neither end of the stored batch is the offset.
     """
+    is_same = batch.created in {"", position.created}
+    if not is_same and position.moves and position.moves[0][1] <= batch.until:
+        return batch.number + 1
     stood = next((next_ for epoch, next_ in position.moves if epoch > batch.epoch), None)
     if position.is_anew:
         stood = position.next
     committed = position.next if stood is None else stood
-    is_same = batch.created in {"", position.created}
     is_ours = batch.first == batch.until or position.committed_in in {None, batch.epoch}
     is_older = batch.epoch <= position.epoch or position.is_anew
     if is_older and (is_same or stood is not None):

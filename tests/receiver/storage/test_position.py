@@ -30,6 +30,10 @@ def position(next_: int, *moves: tuple[int, int], epoch: int = 4, made: str = MA
         pytest.param(
             position(5, (4, 20), epoch=5, made="later"), 8, id="committed, then another stream"
         ),
+        pytest.param(
+            position(10, (4, 10), epoch=5, made="later"), 8, id="stored, then another stream"
+        ),
+        pytest.param(position(5, (2, 5), epoch=3, made="later"), 8, id="stream and KV restored"),
     ],
 )
 def test_the_end_that_is_the_offset_tells(where: Position, since: int) -> None:
@@ -44,6 +48,7 @@ def test_the_end_that_is_the_offset_tells(where: Position, since: int) -> None:
         pytest.param(position(5), id="before"),
         pytest.param(position(20, epoch=2), id="of an earlier epoch"),
         pytest.param(position(20, made="later"), id="of another stream"),
+        pytest.param(position(5, (4, 30), epoch=5, made="later"), id="behind, then another stream"),
         pytest.param(position(15, (3, 20), epoch=5), id="moved before the batch"),
         pytest.param(Position(20, 5, "LOGS", MADE, committed_in=4), id="committed by another"),
     ],
