@@ -67,7 +67,7 @@ _WORKER = (
             "receiver/storage/spans.py",
         ),
     ),
-    ("commit", ("receiver/consume/entry.py", "receiver/consume/task.py", "broker/wire/offset.py")),
+    ("commit", ("receiver/consume/claim.py", "receiver/consume/task.py", "broker/wire/offset.py")),
 )
 _ABOUT = """\
 From the start of an agent until all lines of a backlog are in the received file and committed: user and system seconds per GB (1e9 bytes) \

@@ -1,6 +1,6 @@
 """The wiring of a receiver.
 
-    broker ◀── wake ── follower (one per partition) ── ledger ──▶ KV ◀───────────┐
+    broker ◀── wake ── follower (one per partition) ── claim ───▶ KV ◀───────────┐
                           │   ▲                                                 │
                assignment ▼   │ report                                          │
                          jobs (a slot each) ──▶ Spark job: one task, which stays ──▶ files

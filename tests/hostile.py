@@ -28,8 +28,8 @@ GARBAGE = {
     "a number below zero": _entry(epoch=-1),
     "a number that nothing has": b'{"version": 1, "next": 1e999}',
     "a presence that is no address": _entry(presence="a b\r\nPUB x 0\r\n"),
-    "a lineage of texts": _entry(lineage=["x"]),
-    "a lineage of large numbers": _entry(lineage=[{"epoch": 10**400, "next": 1, "by_hand": False}]),
+    "moves that are texts": _entry(moves=["x"]),
+    "moves of large numbers": _entry(moves=[[10**400, 1]]),
 }
 """Values of an entry that no program can go by."""
 ODD = replace(GOOD, owner=f"central{ACTIVE}").encode()

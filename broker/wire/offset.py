@@ -7,33 +7,16 @@ from datetime import datetime
 
 from broker.app.checksum import closed, is_intact
 
-__all__ = ["Beginning", "Offset", "UnreadableOffset"]
+__all__ = ["Offset", "UnreadableOffset"]
 
 _VERSION = 1
 _MOST = 2**64 - 1  # of a sequence, and of all that is counted
 _PRESENCE = re.compile(r"([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*)?")
-_REMEMBERED = 16  # beginnings; who has been away for longer than so many owners is told so
+_MOST_MOVES = 16  # by hand, with nothing committed between them
 
 
 class UnreadableOffset(ValueError):
     """An entry that is not one of ours, or of a later version."""
-
-
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """Where the offset stood, `next`, when an epoch began; `by_hand` when it was then moved elsewhere by a person.
-
-    `restored` says that the stream came out of a backup then, or was another one: what files held by that time cannot be
-    read again, and stays.
-    `files` is the mark of the folder that this owner's journal is in, empty where it has none.
-    Whoever wrote files in an earlier epoch tells by it how much of them counts, however far others have come since.
-    """
-
-    epoch: int
-    next: int
-    by_hand: bool = False
-    files: str = ""
-    restored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +25,9 @@ class Offset:
 
     `epoch` counts the receivers that have owned the partition; `stream_created` tells a recreated stream from the one
     that `next` belongs to; `last_time` is when the last committed message was stored (RFC 3339), `committed_at` when
-    this entry was written. `lines` and `size` (bytes) are totals over all epochs, `lineage` is how the last epochs began,
-    oldest first. Whoever asks `presence` is answered as long as the owner lives; empty where it cannot be asked.
+    this entry was written. `lines` and `size` (bytes) are totals over all epochs. `committed_in` is the epoch of the last
+    commit, 0 for none; `moves` are the epochs in which persons have moved the offset since, each with where it was before,
+    0 where that is not known: by it the files are judged that were written before. Whoever asks `presence` is answered as long as the owner lives; empty where it cannot be asked.
     An owner that ended in order has `released` it, to whoever waits; before `clear_until` there was nothing more to receive.
     """
 
@@ -55,7 +39,8 @@ class Offset:
     size: int = 0
     last_time: str = ""
     committed_at: str = ""
-    lineage: tuple[Beginning, ...] = ()
+    committed_in: int = 0
+    moves: tuple[tuple[int, int], ...] = ()
     presence: str = ""
     released: bool = False
     clear_until: int = 0
@@ -63,21 +48,23 @@ class Offset:
     @property
     def is_moved(self) -> bool:
         """Whether a person has moved it and nobody has claimed it since."""
-        return (
-            bool(self.lineage) and self.lineage[-1].by_hand and self.lineage[-1].epoch == self.epoch
-        )
+        return bool(self.moves) and self.moves[-1][0] == self.epoch
 
-    def with_beginning(self, beginning: Beginning) -> tuple[Beginning, ...]:
-        """Return the lineage with one more epoch; of claims in a row with nothing written between, the last counts."""
-        kept = self.lineage
-        if (
-            kept
-            and not kept[-1].by_hand
-            and not beginning.by_hand
-            and kept[-1].next == beginning.next
-        ):
-            kept = kept[:-1]
-        return (*kept, beginning)[-_REMEMBERED:]
+    def moved(self, to: int, stream_created: str, by: str, now: str) -> "Offset":
+        """Return the entry after a person has moved it: an epoch of its own, which stops whoever owns the partition."""
+        epoch = self.epoch + 1
+        return replace(
+            self,
+            next=to,
+            epoch=epoch,
+            stream_created=stream_created,
+            owner=by,
+            presence="",
+            released=False,
+            clear_until=0,
+            committed_at=now,
+            moves=(*self.moves, (epoch, self.next))[-_MOST_MOVES:],
+        )
 
     def advanced(self, until: int, lines: int, size: int, last_time: str, now: str) -> "Offset":
         """Return the entry after a batch of so many lines and bytes: everything before `until` is on disk."""
@@ -88,6 +75,8 @@ class Offset:
             size=self.size + size,
             last_time=last_time,
             committed_at=now,
+            committed_in=self.epoch,
+            moves=(),
         )
 
     def encode(self) -> bytes:
@@ -108,12 +97,12 @@ class Offset:
             raise UnreadableOffset(
                 f"offset of version {version}; this program reads version {_VERSION}"
             )
-        kinds = {field.name: field.type for field in fields(cls) if field.name != "lineage"}
+        kinds = {field.name: field.type for field in fields(cls) if field.name != "moves"}
         known = {key: value for key, value in entry.items() if key in kinds}
         if not all(_fits(value, kinds[key]) for key, value in known.items()):
             raise UnreadableOffset(f"not an offset: {data[:80]!r}")
         try:
-            offset = cls(**known, lineage=_lineage(entry.get("lineage", [])))
+            offset = cls(**known, moves=_moves(entry.get("moves", [])))
         except TypeError as error:
             raise UnreadableOffset(f"not an offset: {data[:80]!r}") from error
         if not _PRESENCE.fullmatch(offset.presence):  # it becomes a subject that is asked
@@ -135,18 +124,15 @@ def _fits(value: object, kind: object) -> bool:
     return type(value) is kind and (not isinstance(value, int) or 0 <= value <= _MOST)
 
 
-def _lineage(entries: object) -> tuple[Beginning, ...]:
+def _moves(entries: object) -> tuple[tuple[int, int], ...]:
     if not isinstance(entries, list):
-        raise TypeError("a lineage is a list")
-    return tuple(_beginning(entry) for entry in entries)
+        raise TypeError("moves are a list")
+    return tuple(_move(entry) for entry in entries)
 
 
-def _beginning(entry: object) -> Beginning:
+def _move(entry: object) -> tuple[int, int]:
     match entry:
-        case {"epoch": epoch, "next": sequence, "by_hand": bool(by_hand), **rest} if _fits(
-            epoch, int
-        ) and _fits(sequence, int):
-            files, restored = str(rest.get("files", "")), rest.get("restored") is True
-            return Beginning(epoch, sequence, by_hand, files, restored)
+        case [int(epoch), int(sequence)] if _fits(epoch, int) and _fits(sequence, int):
+            return epoch, sequence
         case _:
-            raise TypeError("a beginning has an epoch, a sequence and whether it was made by hand")
+            raise TypeError("a move has an epoch and a sequence")

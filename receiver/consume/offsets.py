@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from broker.app.exits import ConfigurationError
 from broker.wire.descent import Ancestor
-from broker.wire.offset import Beginning, Offset
+from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.storage.position import Batch, Damaged, Position, first_undone
 
@@ -19,7 +19,9 @@ __all__ = [
     "claimed",
     "elsewhere",
     "has_witness",
+    "iso",
     "moved",
+    "nanoseconds",
     "position_of",
     "start",
 ]
@@ -96,7 +98,7 @@ def carried_over(offset: Offset | None, stream: StreamState, now: str) -> Offset
 
 def has_witness(offset: Offset | None, stream: StreamState) -> bool:
     """Whether the stream still has the message that was committed last, by which a rewound one is told."""
-    if offset is None or not offset.last_time or any(one.by_hand for one in offset.lineage):
+    if offset is None or not offset.last_time or offset.moves:
         return False
     return stream.first < offset.next <= stream.until
 
@@ -123,13 +125,11 @@ def _way_out(partition: int) -> str:
 
 def position_of(offset: Offset) -> Position:
     """Return where a partition goes on, and from where persons have moved it since anything was committed."""
-    committed = [one.epoch for one in offset.lineage if not one.by_hand]
-    moves = tuple((one.epoch, one.next or offset.next) for one in offset.lineage if one.by_hand)
     return Position(
         *(offset.next, offset.epoch, STREAM, offset.stream_created),
-        committed_in=committed[-1] if committed else None,
-        moves=moves,
-        is_anew=not committed and any(one.by_hand and not one.next for one in offset.lineage),
+        committed_in=offset.committed_in or None,
+        moves=tuple((epoch, before or offset.next) for epoch, before in offset.moves),
+        is_anew=not offset.committed_in and any(not before for _, before in offset.moves),
     )
 
 
@@ -181,24 +181,23 @@ def elsewhere(offset: Offset | None, last: Batch | None) -> str:
 
 
 def moved(offset: Offset | None, stream: StreamState, to: int, by: str, now: str) -> Offset:
-    """Return the entry of an offset that a person moves: an epoch of its own, which stops whoever owns the partition.
+    """Return the entry of an offset that a person moves, and that may be none.
 
     What the files have is judged by where the offset stood before; bytes that they have already are not written again.
     """
-    if offset is None:
-        beginning = Beginning(1, 0, by_hand=True)  # where it stood nobody knows
-        return Offset(to, 1, stream.created, by, committed_at=now, lineage=(beginning,))
-    epoch = offset.epoch + 1
-    beginning = Beginning(epoch, offset.next, by_hand=True)
-    return replace(
-        offset,
-        next=to,
-        epoch=epoch,
-        stream_created=stream.created,
-        owner=by,
-        presence="",
-        released=False,
-        clear_until=0,
-        committed_at=now,
-        lineage=offset.with_beginning(beginning),
-    )
+    if offset is None:  # where it stood nobody knows
+        return Offset(to, 1, stream.created, by, committed_at=now, moves=((1, 0),))
+    return offset.moved(to, stream.created, by, now)
+
+
+def nanoseconds(moment: str) -> int:
+    """Read a moment that `iso` wrote, since the epoch; 0 for none, or what is none."""
+    try:
+        return round(datetime.fromisoformat(moment).timestamp() * 1000) * 1_000_000
+    except ValueError:
+        return 0
+
+
+def iso(moment: datetime) -> str:
+    """Write a moment as entries hold it: RFC 3339, to the millisecond."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

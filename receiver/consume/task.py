@@ -23,11 +23,10 @@ from receiver.consume import background
 from receiver.consume.assignment import Assignment, Destination, Turn
 from receiver.consume.attempts import DEADLY, Attempts
 from receiver.consume.batch import Batch
-from receiver.consume.entry import Entry, Taken, nanoseconds
+from receiver.consume.claim import Entry, Taken, hold_against_stream
 from receiver.consume.fetch import Chunk, Reading
 from receiver.consume.judging import Kind
-from receiver.consume.ledger import hold_against_stream
-from receiver.consume.offsets import StreamMismatch, position_of
+from receiver.consume.offsets import StreamMismatch, nanoseconds, position_of
 from receiver.consume.open_partition import OpenPartition
 from receiver.consume.outcome import Blocked, Cause, Done, Ending, Report, Superseded
 from receiver.consume.place import Elsewhere, look

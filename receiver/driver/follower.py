@@ -15,7 +15,7 @@ from broker.app.faults import fault
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.subjects import consumer_name
 from receiver.consume.assignment import Assignment, Stay, Turn
-from receiver.consume.ledger import Ledger, TakenOver
+from receiver.consume.claim import Claim, TakenOver
 from receiver.consume.offsets import StreamMismatch, StreamRestored
 from receiver.consume.outcome import Blocked, Cause, Ending, Report, Superseded
 from receiver.consume.wake import Wake
@@ -69,7 +69,7 @@ class Follower:
         partition: int,
         connection: Connection,
         jobs: Jobs,
-        ledger: Ledger,
+        ledger: Claim,
         wake: Wake,
         pace: Pace,
         meter: Meter,

@@ -10,7 +10,7 @@ from functools import partial
 from broker.app.exits import FencedError
 from broker.client.connection import Connection
 from receiver.consume.assignment import Assignment, Destination, Place
-from receiver.consume.ledger import Ledger, TakenOver
+from receiver.consume.claim import Claim, TakenOver
 from receiver.consume.outcome import Report
 from receiver.consume.wake import Wake
 from receiver.driver.follower import Follower, Pace
@@ -198,7 +198,7 @@ class Followers:
             partition,
             shared.connection,
             self._jobs,
-            Ledger(shared.connection, partition, shared.owner, site, shared.presence.address),
+            Claim(shared.connection, partition, shared.owner, site, shared.presence.address),
             wake,
             self._pace(),
             shared.meter,

@@ -14,7 +14,7 @@ from broker.client.connection import Connection
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.consume import offsets
-from receiver.consume.ledger import stream_state
+from receiver.consume.claim import stream_state
 from receiver.driver.presence import Life, life_of
 from receiver.status.status import waiting
 
@@ -85,7 +85,9 @@ async def propose(connection: Connection, partition: int, sequence: int, now: da
     entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
     offset, is_present = await _last_known(connection, partition, entry)
     # where the partition was since an older offset is not known: its files are accepted as they are
-    before = offset if is_present or not offset else replace(offset, next=0, lineage=())
+    before = (
+        offset if is_present or not offset else replace(offset, next=0, committed_in=0, moves=())
+    )
     by = f"{getpass.getuser()}@{socket.gethostname()} by hand"
     stamp = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return Move(

@@ -15,7 +15,7 @@ from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume import fetch, task
 from receiver.consume.assignment import Assignment, Destination, Stay, Turn
-from receiver.consume.ledger import Ledger
+from receiver.consume.claim import Claim
 from receiver.consume.offsets import FilesMismatch, StreamMismatch, position_of
 from receiver.consume.outcome import Blocked, Cause, Report, Superseded
 from receiver.status import by_hand
@@ -56,7 +56,7 @@ class Tended:
         site = self.site(partition)
 
         async def claim(connection: Connection) -> Offset:
-            ledger = Ledger(connection, partition, "model:1", site)
+            ledger = Claim(connection, partition, "model:1", site)
             offset = await ledger.claim(NOW)
             assert offset is not None
             return offset

@@ -10,9 +10,8 @@ from broker.app.exits import ConfigurationError, FencedError
 from broker.client import bucket
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
-from receiver.consume import entry as room
-from receiver.consume.entry import Entry, Taken
-from receiver.consume.ledger import Ledger
+from receiver.consume import claim as room
+from receiver.consume.claim import Claim, Entry, Taken
 from receiver.consume.outcome import Done
 from tests.lagging import Lagging
 from tests.receiver.flaky import Flaky
@@ -44,7 +43,7 @@ async def replica(logs_url: str) -> AsyncIterator[Replica]:
 
 
 async def claimed(replica: Replica, owner: str = "a:1") -> Offset:
-    offset = await Ledger(replica, 0, owner).claim(NOW)
+    offset = await Claim(replica, 0, owner).claim(NOW)
     assert offset is not None
     return offset
 
@@ -157,7 +156,7 @@ async def test_a_claim_is_refused_for_what_an_entry_is(replica: Replica) -> None
 
 async def test_an_owner_does_not_end_since_a_replica_has_not_seen_it_yet(replica: Replica) -> None:
     await replica.remember(ENTRY)
-    ledger = Ledger(replica, 0, "a:1")
+    ledger = Claim(replica, 0, "a:1")
     await ledger.claim(NOW)
 
     replica.lags = 1

@@ -11,7 +11,7 @@ from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.consume.assignment import Stay
-from receiver.consume.ledger import Ledger
+from receiver.consume.claim import Claim
 from receiver.consume.offsets import StreamMismatch
 from receiver.consume.outcome import Cause, Done, Ending
 from tests.receiver.partition import Partition, blocked, ours
@@ -78,7 +78,7 @@ def test_a_stream_made_anew_is_noticed_by_the_task_before_it_writes(
 
 
 def test_a_store_that_is_removed_in_mid_run_is_missed(partition: Partition) -> None:
-    claimed = partition.ask(lambda c: Ledger(c, 0, "a:1").claim(NOW))
+    claimed = partition.ask(lambda c: Claim(c, 0, "a:1").claim(NOW))
     assert claimed
     partition.lines("web01", b"1")
     done = partition.run(1, claimed.epoch)
@@ -106,7 +106,7 @@ def test_the_message_before_the_offset_tells_whether_the_stream_was_rewound(
     partition: Partition, seconds: int
 ) -> None:
     async def claim(connection: Connection) -> Offset | None:
-        return await Ledger(connection, 0, "a:1").claim(NOW)
+        return await Claim(connection, 0, "a:1").claim(NOW)
 
     claimed = partition.ask(claim)
     assert claimed

@@ -10,7 +10,7 @@ import pytest
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
-from receiver.consume.ledger import Ledger
+from receiver.consume.claim import Claim
 from receiver.consume.outcome import Cause, Done
 from receiver.storage.site import Site
 from tests.receiver.partition import Partition, blocked
@@ -29,7 +29,7 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
 def claim(partition: Partition, owner: str) -> Offset:
     async def claimed(connection: Connection) -> Offset | None:
         site = Site(partition.output, partition.state, partition.number)
-        return await Ledger(connection, partition.number, owner, site).claim(NOW)
+        return await Claim(connection, partition.number, owner, site).claim(NOW)
 
     offset = partition.ask(claimed)
     assert offset

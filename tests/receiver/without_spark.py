@@ -15,7 +15,7 @@ from pathlib import Path
 from broker.client.connection import Connection
 from receiver.consume import task
 from receiver.consume.assignment import LARGEST_PULL, Destination, Stay
-from receiver.consume.ledger import Ledger
+from receiver.consume.claim import Claim
 from receiver.consume.wake import Wake
 from receiver.driver.follower import Follower, Pace
 from receiver.driver.jobs import Jobs
@@ -46,7 +46,7 @@ async def main(output: Path, state: Path, partitions: int, servers: tuple[str, .
                 number,
                 connection,
                 jobs,
-                Ledger(
+                Claim(
                     connection,
                     number,
                     "tests:1",

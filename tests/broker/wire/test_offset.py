@@ -18,6 +18,8 @@ offsets = st.builds(
     size=st.integers(0, 2**63),
     last_time=times,
     committed_at=times,
+    committed_in=st.integers(0, 2**31),
+    moves=st.lists(st.tuples(st.integers(0, 2**31), st.integers(0, 2**63)), max_size=3).map(tuple),
 )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.wire.descent import Ancestor
-from broker.wire.offset import Beginning, Offset
+from broker.wire.offset import Offset
 from receiver.consume.offsets import (
     FilesMismatch,
     StreamMismatch,
@@ -76,7 +76,7 @@ def test_an_offset_moved_by_hand_is_an_epoch_of_its_own_and_the_files_go_by_the_
     next_owner = claimed(hand, stream, 0, "me", "", unfinished)
 
     assert (hand.next, hand.epoch, hand.is_moved, next_owner.is_moved) == (3, 6, True, False)
-    assert next_owner.lineage == (Beginning(5, 5, True), Beginning(6, 2, True))
+    assert next_owner.moves == ((5, 5), (6, 2))
     assert first_undone(unfinished, position_of(next_owner), 0) == 9
 
 

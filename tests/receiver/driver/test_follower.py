@@ -18,7 +18,7 @@ from broker.topology import Topology
 from broker.wire.streams import STREAM
 from receiver.consume import task
 from receiver.consume.assignment import LARGEST_PULL, Assignment, Stay
-from receiver.consume.ledger import Ledger
+from receiver.consume.claim import Claim
 from receiver.consume.outcome import Ending, Report
 from receiver.consume.wake import Wake
 from receiver.driver import follower as room
@@ -63,7 +63,7 @@ class Loop:
             partition.number,
             self.connection,
             Jobs(self._run, 1),
-            Ledger(self.connection, partition.number, owner),
+            Claim(self.connection, partition.number, owner),
             self.wake,
             Pace(partition.limit, LARGEST_PULL, Stay(60.0) if once else stay, once),
             meter,

@@ -11,9 +11,9 @@ import pytest
 from broker.app.exits import FencedError
 from broker.topology import Topology
 from broker.wire.streams import OFFSETS_BUCKET, STREAM
-from receiver.consume import entry, offsets, task
+from receiver.consume import claim, offsets, task
 from receiver.consume.assignment import Assignment
-from receiver.consume.ledger import Ledger, stream_state
+from receiver.consume.claim import Claim, stream_state
 from receiver.consume.outcome import Done, Ending, Report
 from receiver.driver import follower as room
 from receiver.driver import turns
@@ -36,7 +36,7 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "_CHECK", 0.1)
     monkeypatch.setattr(room, "_LOOK_AROUND", 0.2)
     monkeypatch.setattr(room, "_LONGEST_PAUSE", 0.1)
-    monkeypatch.setattr(entry, "_PATIENCE", 1.0)
+    monkeypatch.setattr(claim, "_PATIENCE", 1.0)
 
 
 async def said(caplog: pytest.LogCaptureFixture, words: str) -> None:
@@ -79,7 +79,7 @@ async def test_whose_tasks_never_come_to_the_entry_ends_when_somebody_has_taken_
         await older.has(b"1\n")
         lock = partition.destination.state / "p0.lock"
         with partition_lock(lock, 20.0) if is_held else unreachable(partition):
-            await Ledger(older.connection, 0, "newer").claim(NOW)
+            await Claim(older.connection, 0, "newer").claim(NOW)
             await lines(partition, b"2")
             with pytest.raises(
                 FencedError, match=r"newer has taken it over|belongs to newer by now"

@@ -9,8 +9,7 @@ import pytest
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.wire.streams import subjects_of
-from receiver.consume.entry import Entry
-from receiver.consume.ledger import Ledger
+from receiver.consume.claim import Claim, Entry
 from receiver.consume.outcome import Done
 from receiver.driver.partitions import Partitions, find_partitions, wait_for_partitions
 
@@ -42,7 +41,7 @@ async def test_partitions_beyond_the_number_count_until_they_are_received(
 
     assert await find_partitions(connection) == Partitions(2, (3, 4))
 
-    await Ledger(connection, 3, "tests:1").claim(NOW)
+    await Claim(connection, 3, "tests:1").claim(NOW)
     entry = Entry(connection, 3, lambda: NOW)
     await entry.read()
     await entry.move(Done(3, 1, 3, stored_at=1))

@@ -12,8 +12,7 @@ from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume import offsets
-from receiver.consume.entry import Entry, Taken
-from receiver.consume.ledger import Ledger, stream_state
+from receiver.consume.claim import Claim, Entry, Taken, stream_state
 from receiver.consume.outcome import Done
 from receiver.driver import presence as presence_room
 from receiver.driver import standby as standby_room
@@ -44,10 +43,10 @@ def standby(connection: Connection, silence: float = SILENCE) -> Standby:
     return Standby(connection, 0, silence, asyncio.get_running_loop().time, lambda owner: None)
 
 
-async def owner(connection: Connection) -> tuple[Presence, Ledger]:
+async def owner(connection: Connection) -> tuple[Presence, Claim]:
     present = Presence(connection, lambda: b"owner:1")
     await present.begin()
-    ledger = Ledger(connection, 0, "owner:1", presence=present.address)
+    ledger = Claim(connection, 0, "owner:1", presence=present.address)
     await ledger.claim(NOW)
     return present, ledger
 
@@ -83,7 +82,7 @@ async def test_a_living_owner_is_left_alone_and_a_gone_one_followed(
     await theirs.close()
     revision = await standby(connection).wait(asyncio.Event())
     assert revision is not None
-    heir = await Ledger(connection, 0, "heir:2").claim(NOW, revision)
+    heir = await Claim(connection, 0, "heir:2").claim(NOW, revision)
     assert heir
     assert ledger.offset
     assert (heir.epoch, heir.next) == (ledger.offset.epoch + 1, ledger.offset.next)
@@ -113,7 +112,7 @@ async def test_an_owner_that_commits_is_alive_whatever_else_is_wrong(
 async def test_an_owner_that_cannot_be_asked_is_never_taken_for_dead(
     connection: Connection,
 ) -> None:
-    await Ledger(connection, 0, "mute:1").claim(NOW)
+    await Claim(connection, 0, "mute:1").claim(NOW)
 
     assert await waits(standby(connection))
 
@@ -160,7 +159,7 @@ async def test_of_two_standbys_one_follows_and_the_other_goes_on_waiting(
     revisions = await asyncio.gather(standby(connection).wait(stop), standby(connection).wait(stop))
     claims = await asyncio.gather(
         *(
-            Ledger(connection, 0, f"heir:{n}").claim(NOW, revision)
+            Claim(connection, 0, f"heir:{n}").claim(NOW, revision)
             for n, revision in enumerate(revisions)
         )
     )
@@ -193,7 +192,7 @@ async def test_an_owner_that_ends_in_order_is_followed_at_once_and_its_tasks_com
     assert revision is not None
     with pytest.raises(Taken):
         await late.move(Done(0, 1, 2, stored_at=1))
-    heir = await Ledger(connection, 0, "heir:2", presence="there").claim(NOW, revision)
+    heir = await Claim(connection, 0, "heir:2", presence="there").claim(NOW, revision)
     assert heir
     assert (heir.epoch, heir.released, heir.presence) == (2, False, "there")
     await ledger.release()

@@ -11,9 +11,9 @@ from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.topology import Topology
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
-from receiver.consume import entry as room
-from receiver.consume.entry import Entry, Taken, nanoseconds
-from receiver.consume.ledger import Ledger
+from receiver.consume import claim as room
+from receiver.consume.claim import Claim, Entry, Taken
+from receiver.consume.offsets import nanoseconds
 from receiver.consume.outcome import Done
 from tests.conftest import Server, apply_topology
 from tests.receiver.flaky import Flaky
@@ -44,7 +44,7 @@ async def moment(connection: Connection, sequence: int) -> int:
 async def claimed(connection: Connection, owner: str = "a:1") -> Entry:
     for _ in range(8):
         await connection.ask("logs.p0.web01", b"x")
-    await Ledger(connection, 0, owner).claim(NOW)
+    await Claim(connection, 0, owner).claim(NOW)
     entry = Entry(connection, 0, lambda: NOW)
     await entry.read()
     return entry
@@ -74,7 +74,7 @@ async def test_a_later_owner_is_found_and_its_entry_stays(logs_url: str, when: s
     connection = Flaky([logs_url], "tests")
     entry = await claimed(connection)
     await entry.move(replace(FIRST, stored_at=await moment(connection, FIRST.until - 1)))
-    later = await Ledger(connection, 0, "b:2").claim(NOW)
+    later = await Claim(connection, 0, "b:2").claim(NOW)
     connection.breaks = when
 
     with pytest.raises(Taken) as taken:

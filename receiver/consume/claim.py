@@ -1,7 +1,13 @@
-"""A partition's entry in KV, as its one owner keeps it: claimed once, by compare-and-set; its tasks move it from then on."""
+"""A partition's entry in KV: claimed by the driver that owns the partition, moved by its tasks, each time by compare-and-set.
+
+The epoch in an entry tells whose it is, and the revision in hand is the fence: whoever else has written the entry since
+makes the next write fail. One replica of several may answer that lags, so nothing that cannot be taken back is concluded
+from what was read before it is confirmed.
+"""
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,16 +22,26 @@ from broker.wire.descent import ancestors, is_being_restored
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.consume import offsets
-from receiver.consume.entry import iso
-from receiver.consume.offsets import FilesMismatch, StreamState
+from receiver.consume.offsets import FilesMismatch, StreamState, iso
 from receiver.consume.outcome import Done
 from receiver.consume.wake import Wake
 from receiver.storage.position import Batch, Damaged
 from receiver.storage.site import Site
 
-__all__ = ["Ledger", "TakenOver", "hold_against_stream", "stream_state"]
+__all__ = [
+    "Claim",
+    "Entry",
+    "Taken",
+    "TakenOver",
+    "hold_against_stream",
+    "stream_state",
+]
 
-_PAUSE, _LAG = 0.5, 0.05  # seconds
+_PATIENCE = (
+    20.0  # seconds for a move; then the session ends, and the next one finds out how it went
+)
+_PAUSE = 0.5  # seconds between attempts
+_LAG, _AGAIN = 3.0, 0.05  # seconds for a replica to come up with the others, and between looks
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +57,17 @@ class TakenOver(FencedError):
         self.owner = owner
 
 
-class Ledger:
-    """The offset of one partition and the epoch in which we own it."""
+class Taken(Exception):
+    """Somebody else has written the entry; `found` is what it is now, None when it was deleted."""
+
+    def __init__(self, found: Offset | None) -> None:
+        """Keep what was found."""
+        super().__init__(f"written by {found.owner if found else 'nobody'}")
+        self.found = found
+
+
+class Claim:
+    """The driver's side: the offset of one partition and the epoch in which we own it."""
 
     def __init__(
         self,
@@ -56,6 +81,7 @@ class Ledger:
         self._presence = presence
         self._connection = connection
         self._partition = partition
+        self._key = offset_key(partition)
         self._owner = owner
         self._site = site
         self._clear_until = 0
@@ -72,7 +98,7 @@ class Ledger:
         doubt: tuple[int, str] | None = None
         while True:
             stream = await stream_state(self._connection)
-            entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
+            entry = await self._read()
             seen = entry.revision if entry else 0
             if revision is not None and seen != revision:
                 return None
@@ -84,16 +110,14 @@ class Ledger:
                 if doubt == (seen, str(error)):
                     await self._confirm(entry)
                     raise
-                doubt = (seen, str(error))
-                await asyncio.sleep(
-                    _PAUSE
-                )  # they may have been seen a moment apart, under a living owner
+                doubt = (seen, str(error))  # a living owner may have moved on between two looks
+                await asyncio.sleep(_PAUSE)
             except ConfigurationError:
                 await self._confirm(entry)
                 raise
             except Conflict:
                 # another receiver claims at this moment, and the later one wins; or a replica has answered that lags
-                await asyncio.sleep(_LAG)
+                await asyncio.sleep(_AGAIN)
             else:
                 fault("claimed")
                 self.offset = offset
@@ -106,25 +130,18 @@ class Ledger:
     ) -> tuple[Offset | None, Offset]:
         """Return the offset as it counts now, and as it is once it is ours; raises what `claim` raises."""
         before = offsets.carried_over(self._decode(entry), stream, now)
-        stream = await self._witnessed(stream, before)
+        stream = replace(stream, witness=await self._witness(before, stream))
         offset = offsets.claimed(before, stream, self._partition, self._owner, now, last)
         return before, replace(offset, presence=self._presence)
 
-    async def _witnessed(self, stream: StreamState, offset: Offset | None) -> StreamState:
-        if offset is None or not offsets.has_witness(offset, stream):
-            return stream
-        return replace(stream, witness=await self._witness(offset))
-
-    async def _confirm(self, entry: bucket.Entry | None) -> None:
-        """Return when the entry is the newest; raises `Behind`: then whatever it contradicts is to be asked again."""
-        await bucket.confirm(self._connection, OFFSETS_BUCKET, self._key, entry)
-
-    async def _witness(self, before: Offset) -> str:
+    async def _witness(self, before: Offset | None, stream: StreamState) -> str:
         """Return when the message was stored that stands where the last committed one was; nothing if nothing contradicts.
 
         Where that one is gone, or is of another partition, any of ours before the offset that was stored after it tells
         of a stream that was rewound as well.
         """
+        if before is None or not offsets.has_witness(before, stream):
+            return ""
         bell = Wake(self._connection, self._partition, before.epoch + 1)
         try:
             found = await bell.first(before.next - 1)
@@ -147,7 +164,9 @@ class Ledger:
         except Damaged as error:
             raise FilesMismatch(f"partition {self._partition}: {error}") from None
         except OSError as error:
-            raise _unusable(error) from None
+            raise OperatorError(
+                f"cannot use {error.filename}: {error.strerror}; choose --output and --state-dir"
+            ) from None
         self.is_unsettled = last is not None and last.first != last.until
         return last
 
@@ -193,38 +212,20 @@ class Ledger:
         if is_silent:
             self._clear_until = stream.until
 
-    def _decode(self, entry: bucket.Entry | None) -> Offset | None:
-        try:
-            return Offset.decode(entry.value) if entry else None
-        except UnreadableOffset as error:
-            raise ConfigurationError(
-                f"key {self._key} of bucket {OFFSETS_BUCKET}: {error}; `logreceiver offsets show --history` has its older revisions, "
-                "`logreceiver offsets set` writes one back"
-            ) from None
-
     def follow(self, done: Done) -> None:
         """Take in what a task has committed; KV has it already."""
         if self.offset is not None:
             self.offset = replace(self.offset, next=max(self.offset.next, done.until))
 
-    async def confirm(self) -> None:
-        """Raise `TakenOver` when another receiver owns the partition by now, `FencedError` when a person has moved its offset.
+    async def confirm(self) -> Offset:
+        """Return the entry, which is ours; raises `TakenOver` when another receiver owns the partition by now.
 
-        Raises `Rejected`, `ConnectionLost`.
+        Raises `FencedError` when a person has moved or deleted its offset, `Rejected`, `ConnectionLost`.
         """
-        await self._confirmed()
-
-    async def look_around(self) -> None:
-        """Raise what `confirm` raises, and what `check` raises where the entry was set back: its bucket was restored then."""
-        found = await self._confirmed()
-        if self.offset is not None and found.next < self.offset.next:
-            await self.check(is_silent=False)
-
-    async def _confirmed(self) -> Offset:
-        found = self._decode(await bucket.read(self._connection, OFFSETS_BUCKET, self._key))
+        entry = await self._read()
+        found = self._decode(entry)
         if found is None:
-            await self._confirm(None)
-        if found is None:
+            await self._confirm(entry)
             raise FencedError(f"partition {self._partition}: somebody has deleted its offset")
         if self.offset is None or found.epoch > self.offset.epoch:
             if found.is_moved:
@@ -234,12 +235,18 @@ class Ledger:
             raise TakenOver(self._partition, found.owner)
         return found
 
+    async def look_around(self) -> None:
+        """Raise what `confirm` raises, and what `check` raises where the entry was set back: its bucket was restored then."""
+        found = await self.confirm()
+        if self.offset is not None and found.next < self.offset.next:
+            await self.check(is_silent=False)
+
     async def release(self) -> None:
         """Leave the entry to whoever waits for it; a task of ours that is still at work can commit nothing any more.
 
         Leaves alone what somebody else has claimed. Raises ConfigurationError, `Rejected`, `ConnectionLost`.
         """
-        entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
+        entry = await self._read()
         found = self._decode(entry)
         if entry is None or found is None or self.offset is None:
             return
@@ -249,12 +256,123 @@ class Ledger:
             with suppress(Conflict):
                 await self._write(left, entry.revision)
 
+    async def _read(self) -> bucket.Entry | None:
+        return await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
+
+    def _decode(self, entry: bucket.Entry | None) -> Offset | None:
+        try:
+            return Offset.decode(entry.value) if entry else None
+        except UnreadableOffset as error:
+            raise ConfigurationError(
+                f"key {self._key} of bucket {OFFSETS_BUCKET}: {error}; `logreceiver offsets show --history` has its older revisions, "
+                "`logreceiver offsets set` writes one back"
+            ) from None
+
+    async def _confirm(self, entry: bucket.Entry | None) -> None:
+        """Return when the entry is the newest; raises `Behind`: then whatever it contradicts is to be asked again."""
+        await bucket.confirm(self._connection, OFFSETS_BUCKET, self._key, entry)
+
     async def _write(self, offset: Offset, revision: int) -> None:
         await bucket.write(self._connection, OFFSETS_BUCKET, self._key, offset.encode(), revision)
 
-    @property
-    def _key(self) -> str:
-        return offset_key(self._partition)
+
+class Entry:
+    """The task's side: the offset, read once under the partition's lock and then moved; nothing is known before `read`."""
+
+    def __init__(
+        self, connection: Connection, partition: int, clock: Callable[[], datetime]
+    ) -> None:
+        """Ask nothing yet; `clock` is asked for the time of each move."""
+        self._connection = connection
+        self._key = offset_key(partition)
+        self._clock = clock
+        self._revision = 0
+        self.offset: Offset | None = None
+
+    async def read(self, epoch: int = 0, first: int = 0) -> Offset | None:
+        """Ask KV, of which it is known that `epoch` has begun and that all before `first` was committed then.
+
+        A replica that has not come so far is asked again for a while. Raises `UnreadableOffset`, `Rejected`,
+        `ConnectionLost`.
+        """
+        give_up = asyncio.get_running_loop().time() + _LAG
+        while True:
+            entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
+            self._revision = entry.revision if entry else 0
+            self.offset = Offset.decode(entry.value) if entry else None
+            if self.offset and (self.offset.epoch, self.offset.next) >= (epoch, first):
+                return self.offset
+            try:
+                await bucket.confirm(self._connection, OFFSETS_BUCKET, self._key, entry)
+            except bucket.Behind:
+                if asyncio.get_running_loop().time() > give_up:
+                    raise
+                await asyncio.sleep(_AGAIN)
+            else:
+                return self.offset
+
+    async def move(self, done: Done) -> None:
+        """Move the offset over a batch that is on disk; this is the moment from which it counts.
+
+        However often the connection breaks, it is moved once. Raises `Taken`; `Rejected` and `ConnectionLost` when the
+        broker takes no move for long, and TimeoutError: whether it was moved is then for the next reader to see.
+        """
+        assert self.offset is not None, "read, and found ours, before anything is written"
+        stored = iso(datetime.fromtimestamp(done.stored_at / 1e9, UTC))
+        await self._put(
+            self.offset.advanced(done.until, done.lines, done.size, stored, iso(self._clock()))
+        )
+
+    async def fence(self) -> None:
+        """Write the entry as it is: a move that an earlier attempt has sent, and is still on its way, fails from now on.
+
+        It also shows that what was read was the newest, which a replica of the broker need not have had. Raises what
+        `move` raises.
+        """
+        assert self.offset is not None, "read, and found ours, before anything is undone"
+        await self._put(self.offset)
+
+    async def _put(self, moved: Offset) -> None:
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + _PATIENCE
+        while True:
+            await self._connected(give_up)
+            try:
+                self._revision = await bucket.write(
+                    self._connection, OFFSETS_BUCKET, self._key, moved.encode(), self._revision
+                )
+                break
+            except (Conflict, ConnectionLost, Rejected) as error:
+                logger.debug("%s was perhaps not written: %s", self._key, error)
+                if await self._is_stored(moved, give_up):
+                    break
+                if loop.time() > give_up and isinstance(error, Conflict):
+                    raise bucket.Behind(str(error)) from None
+                if loop.time() > give_up:
+                    raise
+            await asyncio.sleep(_PAUSE)
+        self.offset = moved
+
+    async def _connected(self, give_up: float) -> None:
+        async with asyncio.timeout_at(give_up):
+            await self._connection.client()
+
+    async def _is_stored(self, moved: Offset, give_up: float) -> bool:
+        """Ask KV after a doubtful write; False means that it can be tried again. Raises `Taken`."""
+        await self._connected(give_up)
+        try:
+            entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
+            if entry and entry.revision == self._revision:
+                return False
+            if entry is None or entry.revision < self._revision:  # what lags says nothing
+                await bucket.confirm(self._connection, OFFSETS_BUCKET, self._key, entry)
+        except (ConnectionLost, Rejected):
+            return False
+        found = Offset.decode(entry.value) if entry else None
+        if entry is None or found != moved:
+            raise Taken(found)
+        self._revision = entry.revision
+        return True
 
 
 async def stream_state(connection: Connection) -> StreamState:
@@ -279,9 +397,3 @@ async def stream_state(connection: Connection) -> StreamState:
 async def hold_against_stream(connection: Connection, offset: Offset, partition: int) -> None:
     """Raise `StreamMismatch` when the stream is not, or no longer, the one that the offset belongs to."""
     offsets.start(offset, await stream_state(connection), partition)
-
-
-def _unusable(error: OSError) -> OperatorError:
-    return OperatorError(
-        f"cannot use {error.filename}: {error.strerror}; choose --output and --state-dir"
-    )

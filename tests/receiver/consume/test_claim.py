@@ -12,7 +12,7 @@ from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.descent import Ancestor, opened, restoring
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
-from receiver.consume.ledger import Ledger
+from receiver.consume.claim import Claim
 from receiver.consume.offsets import StreamMismatch
 from receiver.consume.outcome import Done
 from tests.receiver.flaky import Flaky
@@ -31,8 +31,8 @@ async def stored(connection: Connection) -> Offset:
 async def test_each_claim_is_an_epoch_of_its_own(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
 
-    first = await Ledger(connection, 0, "a:1").claim(NOW)
-    second = await Ledger(connection, 0, "b:2").claim(NOW)
+    first = await Claim(connection, 0, "a:1").claim(NOW)
+    second = await Claim(connection, 0, "b:2").claim(NOW)
 
     assert (first.next, first.epoch, second.epoch, second.owner) == (1, 1, 2, "b:2")
     assert await stored(connection) == second
@@ -41,13 +41,19 @@ async def test_each_claim_is_an_epoch_of_its_own(logs_url: str) -> None:
 
 async def test_of_claims_at_once_every_one_has_an_epoch_and_one_is_the_owner(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
-    ledgers = [Ledger(connection, 0, f"r:{n}") for n in range(8)]
+    receivers = [Claim(connection, 0, f"r:{n}") for n in range(8)]
 
-    claims = await asyncio.gather(*(ledger.claim(NOW) for ledger in ledgers))
+    claims = await asyncio.gather(*(receiver.claim(NOW) for receiver in receivers))
 
     assert sorted(claim.epoch for claim in claims) == list(range(1, 9))
-    fenced = await asyncio.gather(*(ledger.confirm() for ledger in ledgers), return_exceptions=True)
-    assert [claim.epoch for claim, error in zip(claims, fenced, strict=True) if not error] == [8]
+    fenced = await asyncio.gather(
+        *(receiver.confirm() for receiver in receivers), return_exceptions=True
+    )
+    assert [
+        claim.epoch
+        for claim, error in zip(claims, fenced, strict=True)
+        if isinstance(error, Offset)
+    ] == [8]
     assert sum(isinstance(error, FencedError) for error in fenced) == 7
     await connection.close()
 
@@ -55,51 +61,51 @@ async def test_of_claims_at_once_every_one_has_an_epoch_and_one_is_the_owner(log
 @pytest.mark.parametrize("when", ["stored", "not stored"])
 async def test_a_claim_in_doubt_is_claimed_again(logs_url: str, when: str) -> None:
     connection = Flaky([logs_url], "tests")
-    ledger = Ledger(connection, 0, "a:1")
+    receiver = Claim(connection, 0, "a:1")
     connection.breaks = when
 
     with pytest.raises(ConnectionLost):
-        await ledger.claim(NOW)
-    offset = await ledger.claim(NOW)
+        await receiver.claim(NOW)
+    offset = await receiver.claim(NOW)
 
     assert offset == await stored(connection)
-    await ledger.confirm()
+    await receiver.confirm()
     await connection.close()
 
 
 async def test_a_later_epoch_fences(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
-    ledger = Ledger(connection, 0, "a:1")
-    await ledger.claim(NOW)
-    await ledger.confirm()
-    await Ledger(connection, 0, "b:2").claim(NOW)
+    receiver = Claim(connection, 0, "a:1")
+    await receiver.claim(NOW)
+    await receiver.confirm()
+    await Claim(connection, 0, "b:2").claim(NOW)
 
     with pytest.raises(FencedError, match="b:2"):
-        await ledger.confirm()
+        await receiver.confirm()
     await connection.close()
 
 
 async def test_what_a_task_has_committed_is_gone_on_from_and_never_back(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
-    ledger = Ledger(connection, 0, "a:1")
-    await ledger.claim(NOW)
+    receiver = Claim(connection, 0, "a:1")
+    await receiver.claim(NOW)
 
-    ledger.follow(Done(0, 1, 7))
-    ledger.follow(Done(0, 1, 1))
+    receiver.follow(Done(0, 1, 7))
+    receiver.follow(Done(0, 1, 1))
 
-    assert ledger.offset is not None
-    assert ledger.offset.next == 7
+    assert receiver.offset is not None
+    assert receiver.offset.next == 7
     await connection.close()
 
 
 async def test_a_deleted_offset_fences(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
-    ledger = Ledger(connection, 0, "a:1")
-    await ledger.claim(NOW)
+    receiver = Claim(connection, 0, "a:1")
+    await receiver.claim(NOW)
     await connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
 
     with pytest.raises(FencedError, match="deleted"):
-        await ledger.confirm()
+        await receiver.confirm()
     await connection.close()
 
 
@@ -107,13 +113,13 @@ async def test_after_a_deleted_offset_a_claim_begins_with_what_the_stream_holds(
     logs_url: str,
 ) -> None:
     connection = Connection([logs_url], "tests")
-    await Ledger(connection, 0, "a:1").claim(NOW)
+    await Claim(connection, 0, "a:1").claim(NOW)
     for _ in range(3):
         await connection.ask("logs.p0.web01", b"x")
     await connection.api("STREAM.PURGE.LOGS", {"seq": 3})
     await connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
 
-    offset = await Ledger(connection, 0, "b:1").claim(NOW)
+    offset = await Claim(connection, 0, "b:1").claim(NOW)
 
     assert (offset.next, offset.epoch) == (3, 1)
     await connection.close()
@@ -125,7 +131,7 @@ async def test_an_unreadable_entry_is_said_so_and_left_alone(logs_url: str, entr
     await connection.ask("$KV.LOGS_OFFSETS.p0", entry)
 
     with pytest.raises(ConfigurationError, match="older revisions") as raised:
-        await Ledger(connection, 0, "a:1").claim(NOW)
+        await Claim(connection, 0, "a:1").claim(NOW)
 
     assert "\n" not in str(raised.value)
     found = await bucket.read(connection, OFFSETS_BUCKET, "p0")
@@ -138,12 +144,12 @@ async def test_what_retention_took_while_nobody_received_is_said(
     logs_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     connection = Connection([logs_url], "tests")
-    await Ledger(connection, 0, "a:1").claim(NOW)
+    await Claim(connection, 0, "a:1").claim(NOW)
     await connection.ask("logs.p0.web01", b"x")
     await connection.ask("logs.p0.web01", b"x")
     await connection.api("STREAM.PURGE.LOGS", {"seq": 2})
 
-    offset = await Ledger(connection, 0, "a:1").claim(NOW)
+    offset = await Claim(connection, 0, "a:1").claim(NOW)
 
     assert offset.next == 1
     assert "begins at sequence 2" in caplog.text
@@ -152,28 +158,28 @@ async def test_what_retention_took_while_nobody_received_is_said(
 
 async def test_a_stream_that_was_made_anew_is_refused(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
-    await Ledger(connection, 0, "a:1").claim(NOW)
+    await Claim(connection, 0, "a:1").claim(NOW)
     config = (await connection.api("STREAM.INFO.LOGS"))["config"]
     await connection.api("STREAM.DELETE.LOGS")
     await connection.api("STREAM.CREATE.LOGS", config)
 
     with pytest.raises(StreamMismatch, match="made anew"):
-        await Ledger(connection, 0, "a:1").claim(NOW)
+        await Claim(connection, 0, "a:1").claim(NOW)
     await connection.close()
 
 
 async def test_an_offset_is_carried_over_to_the_stream_that_was_restored(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
-    before = await Ledger(connection, 0, "a:1").claim(NOW)
+    before = await Claim(connection, 0, "a:1").claim(NOW)
     info = await connection.api("STREAM.INFO.LOGS")
     config = restoring(info["config"], Ancestor(info["created"], 1))
     await connection.api("STREAM.DELETE.LOGS")
     await connection.api("STREAM.CREATE.LOGS", config)
     with pytest.raises(Rejected, match="being restored"):
-        await Ledger(connection, 0, "a:1").claim(NOW)
+        await Claim(connection, 0, "a:1").claim(NOW)
     await connection.api("STREAM.UPDATE.LOGS", opened(config, info["config"]))
 
-    after = await Ledger(connection, 0, "a:1").claim(NOW)
+    after = await Claim(connection, 0, "a:1").claim(NOW)
 
     assert before is not None
     assert after is not None
@@ -201,7 +207,7 @@ async def test_a_stream_that_was_rewound_and_has_grown_is_told_by_the_own_messag
     logs_url: str, subjects: tuple[str, ...], seconds: int, is_rewound: bool
 ) -> None:
     connection = Connection([logs_url], "tests")
-    claimed = await Ledger(connection, 0, "a:1").claim(NOW)
+    claimed = await Claim(connection, 0, "a:1").claim(NOW)
     assert claimed
     for subject in subjects:
         await connection.ask(f"logs.{subject}.web01", b"x")
@@ -210,7 +216,7 @@ async def test_a_stream_that_was_rewound_and_has_grown_is_told_by_the_own_messag
     entry = replace(claimed, next=3, last_time=last.isoformat())
     await connection.ask("$KV.LOGS_OFFSETS.p0", entry.encode())
 
-    claim = Ledger(connection, 0, "a:1").claim(NOW)
+    claim = Claim(connection, 0, "a:1").claim(NOW)
 
     if is_rewound:
         with pytest.raises(StreamMismatch, match="rewound or restored, and has grown"):
