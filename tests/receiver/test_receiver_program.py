@@ -18,7 +18,11 @@ import pytest
 
 from bench.processes import Process, Processes, wait_until
 from broker.app.exits import Exit
+from broker.client import bucket
+from broker.client.connection import Connection
 from broker.topology import Topology
+from broker.wire.offset import Offset
+from broker.wire.streams import OFFSETS_BUCKET, subjects_of
 from broker.wire.subjects import partition_of
 from tests.conftest import Server, apply_topology
 from tests.manager import Manager
@@ -317,3 +321,62 @@ def move_offset(scene: Scene, partition: int) -> None:
         check=True,
         timeout=60,
     )
+
+
+@pytest.mark.parametrize("is_standby", [False, True], ids=["owner", "standby"])
+def test_a_receiver_of_all_takes_up_new_partitions_and_leaves_old_ones_once_they_are_empty(
+    scene: Scene, is_standby: bool
+) -> None:
+    receiver = scene.receiver("receiver", *(["--standby"] if is_standby else []))
+    scene.publish(20)
+    scene.wait_for_all(receiver)
+
+    set_partitions(scene, 4, taken=4)
+    publish(scene, 3, b"in the new one\n")
+
+    has_come = lambda: b"in the new one\n" in written(scene)  # noqa: E731
+    wait_until("the new partition is received", has_come, 90, [receiver])
+    assert "receiving partitions 0, 1, 2, 3\n" in receiver.said()
+    assert not offset(scene, 3).released
+
+    set_partitions(scene, 2, taken=4)
+    publish(scene, 3, b"late\n")
+
+    wait_until("the late line is received", lambda: b"late\n" in written(scene), 90, [receiver])
+    is_left = lambda: offset(scene, 3).released  # noqa: E731
+    wait_until("empty ones are left", is_left, 90, [receiver])
+    assert not offset(scene, 1).released
+    assert receiver.stop(12) == 0
+    publish(scene, 2, b"while it was down\n")
+    receiver.start()
+    has_come = lambda: b"while it was down\n" in written(scene)  # noqa: E731
+    wait_until("what is beyond the number is received", has_come, 150, [receiver])
+    assert receiver.stop(12) == 0
+    is_calm(receiver)
+
+
+def set_partitions(scene: Scene, count: int, taken: int) -> None:
+    """Set the number of partitions as `logbroker partitions` does: the stream still takes in those that are over."""
+
+    async def change(connection: Connection) -> None:
+        config = (await connection.api("STREAM.INFO.LOGS"))["config"]
+        await connection.api("STREAM.UPDATE.LOGS", {**config, "subjects": [*subjects_of(taken)]})
+        await connection.ask("$KV.LOGS_CONFIG.partitions", b"%d" % count)
+
+    ask(scene.server.url, change)
+
+
+def offset(scene: Scene, partition: int) -> Offset:
+    entry = ask(
+        scene.server.url, lambda broker: bucket.read(broker, OFFSETS_BUCKET, f"p{partition}")
+    )
+    assert entry
+    return Offset.decode(entry.value)
+
+
+def publish(scene: Scene, partition: int, line: bytes) -> None:
+    ask(scene.server.url, lambda broker: broker.ask(f"logs.p{partition}.web{partition}", line))
+
+
+def written(scene: Scene) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(scene.output.glob("web*.log")))
