@@ -114,7 +114,9 @@ class _Pipeline:
         settings = self._settings
         _check_folders(settings)
         patience = settings.patience.total_seconds() if settings.once else None
-        found = await wait_for_partitions(self._connection, self._stop, patience)
+        found = await wait_for_partitions(
+            *(self._connection, self._stop, patience, settings.numbers)
+        )
         if found is None:
             return
         wanted = settings.wanted(found.count, found.beyond)
@@ -206,8 +208,8 @@ class _Pipeline:
             await asyncio.sleep(_LOOK)
             before = found, wanted
             with suppress(ConnectionLost, Rejected, ConfigurationError):
-                found = await find_partitions(self._connection) or found
-            if self._settings.takes_all:
+                found = await find_partitions(self._connection, self._settings.numbers) or found
+            if self._settings.numbers is None:
                 wanted = found.all
             followers.follow(wanted, found.count, group)
             if found.count != before[0].count:

@@ -203,15 +203,17 @@ class ReceiverSettings(SparkSettings):
         return self.state_dir or self.output / ".logreceiver"
 
     @property
-    def takes_all(self) -> bool:
-        """Whether every partition is to be received, however many there are."""
-        return "all" in self.partition
+    def numbers(self) -> frozenset[int] | None:
+        """The partitions to receive; None for all, however many there are."""
+        if "all" in self.partition:
+            return None
+        return frozenset(map(int, self.partition))
 
     def wanted(self, partitions: int, beyond: tuple[int, ...] = ()) -> tuple[int, ...]:
         """Return the partitions to receive, of `partitions` that there are and those `beyond`; raises ConfigurationError."""
-        if self.takes_all:
+        if self.numbers is None:
             return (*range(partitions), *beyond)
-        numbers = tuple(sorted({int(word) for word in self.partition}))
+        numbers = tuple(sorted(self.numbers))
         for number in numbers:
             if number >= partitions and number not in beyond:
                 raise ConfigurationError(

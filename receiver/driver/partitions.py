@@ -5,6 +5,7 @@ Those beyond the number of partitions count while they hold messages that nobody
 
 import asyncio
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from broker.app.exits import ConfigurationError
@@ -44,9 +45,12 @@ class Partitions:
 
 
 async def wait_for_partitions(
-    connection: Connection, stop: asyncio.Event, patience: float | None
+    connection: Connection,
+    stop: asyncio.Event,
+    patience: float | None,
+    among: Collection[int] | None = None,
 ) -> Partitions | None:
-    """Return the partitions as soon as the broker is set up, None when told to stop first.
+    """Return what `find_partitions` does as soon as the broker is set up, None when told to stop first.
 
     With a `patience`, in seconds, the broker must be there and set up within it: raises `BrokerAway`,
     `ConfigurationError`. Raises `ConfigurationError` also for an entry that is no number.
@@ -57,7 +61,7 @@ async def wait_for_partitions(
         await unless(stop, connection.once(patience))
     while not stop.is_set():
         try:
-            found = await unless(stop, find_partitions(connection))
+            found = await unless(stop, find_partitions(connection, among))
         except ConnectionLost:
             continue
         except Rejected:
@@ -77,10 +81,12 @@ async def wait_for_partitions(
     return None
 
 
-async def find_partitions(connection: Connection) -> Partitions | None:
+async def find_partitions(
+    connection: Connection, among: Collection[int] | None = None
+) -> Partitions | None:
     """Ask the broker once; None where it has no number of partitions.
 
-    Raises `ConfigurationError` for an entry that is no number, `Rejected`, `ConnectionLost`.
+    Those beyond the number are asked about only where they are `among` those that the caller may receive. Raises `ConfigurationError` for an entry that is no number, `Rejected`, `ConnectionLost`.
     """
     entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
     if entry is None:
@@ -90,10 +96,12 @@ async def find_partitions(connection: Connection) -> Partitions | None:
         raise ConfigurationError(
             f"key {PARTITIONS_KEY} of bucket {CONFIG_BUCKET} is {entry.value[:40]!r}, no number; run `logbroker apply`"
         )
-    return Partitions(count, await _beyond(connection, count))
+    return Partitions(count, await _beyond(connection, count, among))
 
 
-async def _beyond(connection: Connection, count: int) -> tuple[int, ...]:
+async def _beyond(
+    connection: Connection, count: int, among: Collection[int] | None
+) -> tuple[int, ...]:
     """Return the partitions from `count` on that the stream takes in and that hold messages which nobody has received."""
     try:
         config = (await connection.api(f"STREAM.INFO.{STREAM}"))["config"]
@@ -101,13 +109,9 @@ async def _beyond(connection: Connection, count: int) -> tuple[int, ...]:
         return ()  # whoever follows a partition says what is wrong with the stream
     subjects = set(config.get("subjects") or ())
     largest = max((_number(subject) for subject in subjects), default=-1)
-    return tuple(
-        [
-            number
-            for number in range(count, largest + 1)
-            if partition_filter(number) in subjects and await _is_waiting(connection, number)
-        ]
-    )
+    numbers = range(count, largest + 1) if among is None else [n for n in among if n >= count]
+    there = [number for number in sorted(numbers) if partition_filter(number) in subjects]
+    return tuple([number for number in there if await _is_waiting(connection, number)])
 
 
 def _number(subject: str) -> int:
@@ -117,14 +121,13 @@ def _number(subject: str) -> int:
 
 
 async def _is_waiting(connection: Connection, partition: int) -> bool:
-    """Whether the partition has messages from the committed offset on."""
-    entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
+    """Whether the partition has messages from the committed offset on; also where that cannot be told: its claim says why."""
     try:
+        entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
         offset = Offset.decode(entry.value) if entry else Offset(0, 0, "", "")
-    except UnreadableOffset:
-        return True  # the claim says what is to be done about it
-    consumer = Wake(connection, partition, offset.epoch + 1)
-    try:
-        return await consumer.pending(offset.next) > 0
-    finally:
+        consumer = Wake(connection, partition, offset.epoch + 1)
+        left = await consumer.pending(offset.next)
         await consumer.close()
+    except (UnreadableOffset, Rejected):
+        return True
+    return left > 0

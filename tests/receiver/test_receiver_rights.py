@@ -13,6 +13,7 @@ from broker.client.bucket import read
 from broker.client.connection import Connection
 from receiver.consume.assignment import Stay
 from receiver.consume.outcome import Ending
+from receiver.driver.partitions import find_partitions
 from receiver.driver.presence import Life, Presence, life_of, report_of
 from tests import secured
 from tests.receiver.driver.test_follower import Loop
@@ -32,6 +33,7 @@ async def test_least_rights_suffice_to_receive_and_to_be_told_to_leave(
     expected = b""
 
     async with Loop(central, stay=Stay(60.0, 60.0, 0.01)) as loop:
+        assert await find_partitions(loop.connection, {0})
         for line in (b"1\n", b"2\n"):
             await asyncio.to_thread(anybody.lines, "web01", line)
             expected += line

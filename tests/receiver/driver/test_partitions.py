@@ -40,6 +40,8 @@ async def test_partitions_beyond_the_number_count_until_they_are_received(
     await set_partitions(connection, 2)
 
     assert await find_partitions(connection) == Partitions(2, (3, 4))
+    assert await find_partitions(connection, {0}) == Partitions(2)
+    assert await find_partitions(connection, {0, 2, 3}) == Partitions(2, (3,))
 
     await Claim(connection, 3, "tests:1").claim(NOW)
     entry = Entry(connection, 3, lambda: NOW)
