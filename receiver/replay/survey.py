@@ -8,9 +8,8 @@ from broker.app.moment import Moment
 from broker.client.access import Access
 from broker.client.connection import Connection
 from broker.wire.streams import STREAM
-from receiver.source.options import SourceOptions
 from receiver.source.ranges import StreamState
-from receiver.source.survey import look, sequence_at, subjects_of
+from receiver.source.survey import look, partitions_of, sequence_at
 
 __all__ = ["Span", "Wanted", "survey"]
 
@@ -49,9 +48,8 @@ async def survey(wanted: Wanted, access: Access) -> Span:
     """Ask the broker and return what there is; raises `BrokerAway`, `ConfigurationError`, `StreamUnreadable`."""
     connection = Connection(wanted.servers, "logreceiver replay", access=access)
     try:
-        options = SourceOptions.parse({"servers": ",".join(wanted.servers)})
         state = await look(connection, STREAM)
-        everywhere = tuple(range(len(await subjects_of(connection, options))))
+        everywhere = tuple(range(await partitions_of(connection)))
         first = await _sequence(connection, wanted.since, state)
         until = await _sequence(connection, wanted.until, state)
     finally:

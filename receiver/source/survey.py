@@ -1,4 +1,4 @@
-"""Asks the broker what a stream holds, which partitions there are, and where a time lies in it. Reads only."""
+"""Asks the broker what a stream holds, how many partitions there are, and where a time lies in it. Reads only."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,13 +10,12 @@ from broker.client.bucket import read
 from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
 from broker.client.quorum import is_certain
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
-from broker.wire.subjects import partition_filter
 from receiver.consume import background
 from receiver.source.direct import request_batch
 from receiver.source.options import Edge, Position, SourceOptions
 from receiver.source.ranges import StreamState
 
-__all__ = ["StreamUnreadable", "ask", "look", "sequence_at", "sequence_of", "subjects_of"]
+__all__ = ["StreamUnreadable", "ask", "look", "partitions_of", "sequence_at", "sequence_of"]
 
 _NO_STREAM = 10059
 _LOOKS, _AGAIN = 40, 0.5  # how often, and seconds between: longer than an election takes
@@ -85,38 +84,27 @@ async def _certain(connection: Connection, stream: str) -> dict[str, Any]:
     )
 
 
-async def subjects_of(connection: Connection, options: SourceOptions) -> tuple[str, ...]:
-    """Return the subject filters to read: those asked for, else every partition that the broker's configuration names."""
-    if options.subjects is not None:
-        return options.subjects
-    await connection.once()
-    number = await _partitions(connection)
-    if number is None:
-        raise ConfigurationError(
-            f"the broker at {connection.servers} does not say how many partitions there are; "
-            "run `logbroker apply`, or give the option partitions, such as 0,1, or subjects"
-        )
-    return tuple(map(partition_filter, range(number)))
+async def partitions_of(connection: Connection) -> int:
+    """Return the number of partitions that the broker's configuration names.
 
-
-async def _partitions(connection: Connection) -> int | None:
-    """Return the number of partitions that the broker's configuration names, None for none that can be read.
-
-    Of several servers none answers while they elect a leader, and one may that lags: they are asked again.
+    Of several servers none answers while they elect a leader, and one may that lags: they are asked again. Raises
+    `BrokerAway`, `ConfigurationError`, `StreamUnreadable`.
     """
+    await connection.once()
     for _ in range(_LOOKS if connection.has_choice else 1):
         try:
             entry = await read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
         except Denied as error:
-            raise StreamUnreadable(
-                f"{error}; or give the option partitions, such as 0,1, or subjects"
-            ) from None
+            raise StreamUnreadable(str(error)) from None
         except Rejected:
             entry = None
         if (number := partitions_in(entry.value if entry else None)) is not None:
             return number
         await asyncio.sleep(_AGAIN)
-    return None
+    raise ConfigurationError(
+        f"the broker at {connection.servers} does not say how many partitions there are; "
+        "run `logbroker apply`"
+    )
 
 
 async def sequence_of(

@@ -7,9 +7,7 @@ import pytest
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.topology import Topology
-from receiver.source import survey
-from receiver.source.options import SourceOptions
-from receiver.source.survey import subjects_of
+from receiver.source.survey import partitions_of
 from tests.conftest import apply_topology
 
 pytestmark = pytest.mark.nats
@@ -20,24 +18,21 @@ async def test_partitions_are_asked_for_again_while_none_of_several_servers_can_
 ) -> None:
     connection = Connection([fresh_url, fresh_url.replace("127.0.0.1", "localhost")], "tests")
     assert connection.has_choice
-    asking = asyncio.create_task(subjects_of(connection, SourceOptions.parse({})))
+    asking = asyncio.create_task(partitions_of(connection))
     try:
         await asyncio.sleep(1.0)
         await asyncio.to_thread(apply_topology, fresh_url, Topology(partitions=2))
         async with asyncio.timeout(60):
-            assert await asking == ("logs.p0.>", "logs.p1.>")
+            assert await asking == 2
     finally:
         asking.cancel()
         await connection.close()
 
 
-async def test_a_single_broker_without_them_is_refused_soon(
-    fresh_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(survey, "_AGAIN", 0.01)
+async def test_a_single_broker_without_them_is_refused_soon(fresh_url: str) -> None:
     connection = Connection([fresh_url], "tests")
     try:
         with pytest.raises(ConfigurationError, match="does not say how many partitions"):
-            await subjects_of(connection, SourceOptions.parse({}))
+            await partitions_of(connection)
     finally:
         await connection.close()
