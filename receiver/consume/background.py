@@ -36,12 +36,15 @@ def wait(call: Coroutine[Any, Any, Answer], patience: float) -> Answer:
         future.cancel()
 
 
-def connection(servers: tuple[str, ...], access: Access = Access()) -> Connection:  # noqa: B008 - a frozen value
-    """Return the connection of this worker to the broker, the same for every task."""
+def connection(
+    servers: tuple[str, ...],
+    access: Access = Access(),  # noqa: B008 - a frozen value
+    program: str = "logreceiver worker",
+) -> Connection:
+    """Return the connection of this worker to the broker, the same for every task; `program` is its name there."""
     key = (os.getpid(), servers, access)
     if key not in _connections:
-        name = f"logreceiver worker {os.getpid()}"
-        _connections[key] = Connection(servers, name, access=access)
+        _connections[key] = Connection(servers, f"{program} {os.getpid()}", access=access)
     return _connections[key]
 
 

@@ -14,7 +14,7 @@ from broker.client.servers import check_servers
 from broker.wire.streams import STREAM
 from broker.wire.subjects import InvalidHost, host_filter, partition_filter, validate_host
 
-__all__ = ["KNOWN", "Edge", "Position", "Show", "SourceOptions"]
+__all__ = ["KNOWN", "PROGRAM", "Edge", "Position", "Show", "SourceOptions"]
 
 KNOWN = (
     *("servers", "stream", "partitions", "hosts", "subjects"),
@@ -25,6 +25,8 @@ KNOWN = (
     *("tlsCa", "tlsCert", "tlsKey", "tlsFirst"),
 )
 
+PROGRAM = "spark jetstream"
+"""What the broker's views of connections call a query."""
 _DEFAULT_SERVERS = "nats://127.0.0.1:4222"
 _SUFFIXES = {"k": 1024, "m": 1024**2, "g": 1024**3}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

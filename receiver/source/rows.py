@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 from broker.wire.message import MalformedMessage, Section, decode_origin, decode_payload, split
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.consume import background
-from receiver.source.options import Show, SourceOptions
+from receiver.source.options import PROGRAM, Show, SourceOptions
 from receiver.source.ranges import Range
 from receiver.source.reread import read
 from receiver.source.stored import Stored
@@ -60,7 +60,7 @@ def read_rows(
     item: Any = partition.value
     if not isinstance(item, Range):
         return  # Spark asks for one partition even where there is none to read
-    connection = background.connection(options.servers, options.access)
+    connection = background.connection(options.servers, options.access, PROGRAM)
     for run in read(connection, options.stream, item, fail):
         yield from record_batches(run, options.show)
 

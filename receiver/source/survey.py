@@ -1,7 +1,7 @@
 """Asks the broker what a stream holds, how many partitions there are, and where a time lies in it. Reads only."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from broker.client.quorum import is_certain
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
 from receiver.consume import background
 from receiver.source.direct import request_batch
-from receiver.source.options import Edge, Position, SourceOptions
+from receiver.source.options import PROGRAM, Edge, Position, SourceOptions
 from receiver.source.ranges import StreamState
 
 __all__ = ["StreamUnreadable", "ask", "look", "partitions_of", "sequence_at", "sequence_of"]
@@ -30,15 +30,13 @@ class StreamUnreadable(OperatorError):
     """The broker is there and does not let the stream be read."""
 
 
-def ask(options: SourceOptions, question: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+def ask(
+    options: SourceOptions, question: Callable[[Connection], Coroutine[Any, Any, Answer]]
+) -> Answer:
     """Return the answer to a question of planning, asked on the connection of this process."""
-    connection = background.connection(options.servers, options.access)
-
-    async def put() -> Answer:
-        return await question(connection)
-
+    connection = background.connection(options.servers, options.access, PROGRAM)
     try:
-        return background.wait(put(), _PLANNING)
+        return background.wait(question(connection), _PLANNING)
     except TimeoutError:
         raise StreamUnreadable(
             f"stream {options.stream} at {connection.servers}: no answer in {_PLANNING:g} s"
