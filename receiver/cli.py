@@ -106,11 +106,10 @@ def verify(as_json: bool, **options: Any) -> int:
     """Compare received files with the stream, as far as that holds their lines; exit code 1 when they differ."""
     settings = given(VerifySettings, options)
     log_to_stderr(settings)
-    from receiver.verify import report as view  # not before --help: it brings Spark
-    from receiver.verify.verify import verify as compare
+    from receiver.verify.verify import verify as compare  # not before --help: it brings Spark
 
     report = compare(settings)
-    click.echo(view.as_json(report) if as_json else view.as_text(report))
+    click.echo(report.as_json() if as_json else report.as_text())
     return Exit.DONE if report.is_well else Exit.FAILED
 
 

@@ -1,13 +1,13 @@
 """What a verification found, for people and for programs. Values and words only."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from broker.app.printable import printable
 from broker.app.sizes import format_size
-from receiver.verify.outcome import Examined, HostReport
+from receiver.verify.examination import Examined, FileReport
 
-__all__ = ["Report", "as_json", "as_text"]
+__all__ = ["Report"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,66 +19,58 @@ class Report:
 
     @property
     def is_well(self) -> bool:
-        """Whether every expected byte is in its place, or was removed to make room."""
-        return all(host.is_well for unit in self.units for host in unit.reports)
+        """Whether every expected line is in its place, or was removed to make room."""
+        return not any(report.counts.total for report in self._reports)
 
+    @property
+    def _reports(self) -> list[FileReport]:
+        return [report for unit in self.units for report in unit.reports]
 
-def as_json(report: Report) -> str:
-    """Write a report for programs: sizes in bytes, hosts that differ or hold less than the stream."""
-    hosts = [
-        {
-            "partition": host.partition,
-            "host": host.host,
-            "file": host.live,
-            "bytes": host.size,
-            "pruned_bytes": host.pruned,
-            "missing_segments": host.holes,
-            "differences": [
-                {
-                    "kind": place.difference.kind.value,
-                    "lines": place.difference.lines,
-                    "bytes": place.difference.size,
-                    "first": place.where,
-                }
-                for place in host.places
-            ],
+    def as_json(self) -> str:
+        """Write it for programs: sizes in bytes, files that differ or hold less than the stream."""
+        files = [
+            {
+                "partition": report.partition,
+                "host": report.host,
+                "file": report.live,
+                "bytes": report.size,
+                "pruned_bytes": report.pruned,
+                **asdict(report.counts),
+                "first_difference": report.first if report.counts.total else "",
+                "missing_segments": report.holes,
+            }
+            for report in self._reports
+        ]
+        totals = {
+            "hosts_compared": sum(unit.hosts for unit in self.units),
+            "bytes": sum(unit.size for unit in self.units),
+            "set_aside": sum(unit.refused for unit in self.units),
+            "unclaimed": self.unclaimed,
         }
-        for unit in report.units
-        for host in unit.reports
-    ]
-    return json.dumps({"well": report.is_well, **_totals(report), "hosts": hosts}, indent=2)
+        return json.dumps({"well": self.is_well, **totals, "hosts": files}, indent=2)
+
+    def as_text(self) -> str:
+        """Write it for people: a line for each file that differs, and one for everything."""
+        lines = [line for report in self._reports for line in _of_file(report)]
+        hosts = sum(unit.hosts for unit in self.units)
+        size = format_size(sum(unit.size for unit in self.units))
+        lines.append(
+            f"{'all well' if self.is_well else 'DIFFERENCES'}: {hosts} hosts, {size} compared"
+        )
+        if self.unclaimed:
+            numbers = ", ".join(map(str, self.unclaimed))
+            lines.append(f"not compared, as no receiver has claimed them yet: partitions {numbers}")
+        return "\n".join(map(printable, lines))
 
 
-def as_text(report: Report) -> str:
-    """Write a report for people: a line per difference, and one for everything."""
-    lines = [line for unit in report.units for host in unit.reports for line in _of_host(host)]
-    totals = _totals(report)
-    told = f"{totals['hosts_compared']} hosts, {format_size(int(str(totals['bytes'])))}"
-    lines.append(f"{'all well' if report.is_well else 'DIFFERENCES'}: {told} compared")
-    if report.unclaimed:
-        numbers = ", ".join(map(str, report.unclaimed))
-        lines.append(f"not compared, as no receiver has claimed them yet: partitions {numbers}")
-    return "\n".join(map(printable, lines))
-
-
-def _of_host(host: HostReport) -> list[str]:
-    name = host.host
-    told = [
-        f"{name}: {place.difference.kind.value}: {place.difference.lines} lines, {place.difference.size} bytes, "
-        f"the first in {place.where}"
-        for place in host.places
-    ]
-    if host.holes:
-        told.append(f"{name}: segments that are not there: {', '.join(map(str, host.holes))}")
-    if host.pruned:
-        told.append(f"{name}: pruned: the oldest {host.pruned} bytes are no longer kept")
-    return told
-
-
-def _totals(report: Report) -> dict[str, object]:
-    return {
-        "hosts_compared": sum(unit.hosts for unit in report.units),
-        "bytes": sum(unit.size for unit in report.units),
-        "set_aside": sum(unit.refused for unit in report.units),
-        "unclaimed": list(report.unclaimed),
-    }
+def _of_file(report: FileReport) -> list[str]:
+    lines = []
+    if report.counts.total:
+        wrong = [f"{count} {kind}" for kind, count in asdict(report.counts).items() if count]
+        told = f"{report.live}: {', '.join(wrong)}; the first difference is in {report.first}"
+        if report.holes:
+            told += f"; segments that are not there: {', '.join(map(str, report.holes))}"
+        lines.append(told)
+    if report.pruned:
+        lines.append(f"{report.live}: pruned: the oldest {report.pruned} bytes are no longer kept")
+    return lines

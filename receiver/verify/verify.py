@@ -21,8 +21,7 @@ from receiver.replay.survey import Span, Wanted, survey
 from receiver.replay.tasks import Unit, cut_evenly
 from receiver.spark.scratch import scratch_folder
 from receiver.spark.session import spark_context
-from receiver.verify.examination import examine
-from receiver.verify.outcome import Order
+from receiver.verify.examination import Order, examine
 from receiver.verify.report import Report
 from receiver.verify.settings import VerifySettings
 from receiver.zones import named_zone

@@ -1,4 +1,4 @@
-"""Files that a receiver's tasks wrote, damaged by hand: each damage is found, and named with its place."""
+"""Files that a receiver's tasks wrote, damaged by hand: each damage is found, and counted, with the place of the first."""
 
 import gzip
 from collections.abc import Callable
@@ -13,13 +13,14 @@ from broker.client.access import Access
 from receiver.consume import task
 from receiver.replay.reading import Reader
 from receiver.replay.tasks import Unit
-from receiver.verify.examination import examine
-from receiver.verify.outcome import Examined, HostReport, Order
+from receiver.verify.comparison import Counts
+from receiver.verify.examination import Examined, FileReport, Order, examine
 from tests.receiver.partition import Partition, lines_of, message, ours
 
 pytestmark = pytest.mark.nats
 
 LINES = [b"line %03d of a log that is long enough\n" % n for n in range(60)]
+ALTERED = Counts(missing=1, foreign=1)
 
 
 @pytest.fixture
@@ -49,16 +50,14 @@ def examined(partition: Partition, until: int, first: int = 1, keeps: bool = Fal
     return outcome
 
 
-def the_report(partition: Partition, until: int) -> HostReport:
+def the_report(partition: Partition, until: int) -> FileReport:
     (report,) = examined(partition, until).reports
     assert report.host == "web01"
     return report
 
 
-def kinds(report: HostReport) -> dict[str, tuple[int, str]]:
-    return {
-        p.difference.kind.value: (p.difference.lines, p.where.split()[0]) for p in report.places
-    }
+def found(report: FileReport) -> tuple[Counts, str]:
+    return report.counts, report.first.split()[0]
 
 
 def segment(partition: Partition, number: int) -> Path:
@@ -91,49 +90,49 @@ def test_compressed_segments_are_looked_into(partition: Partition) -> None:
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b"005", b"XXX")))
 
     assert whole.reports == ()
-    assert kinds(the_report(partition, until)) == {"torn": (1, "web01.log.000001.gz")}
+    assert found(the_report(partition, until)) == (ALTERED, "web01.log.000001.gz")
 
 
 @pytest.mark.parametrize(
-    ("change", "kind", "lines"),
+    ("change", "wrong"),
     [
-        pytest.param(lambda ls: ls[:3] + ls[4:], "missing", 1, id="a line removed"),
-        pytest.param(lambda ls: ls[:4] + ls[3:], "repeated", 1, id="a line doubled"),
-        pytest.param(lambda ls: [*ls[:3], ls[4], ls[3], *ls[5:]], "reordered", 2, id="swapped"),
-        pytest.param(lambda ls: [*ls[:3], b"x" + ls[3][1:], *ls[4:]], "torn", 1, id="a byte"),
-        pytest.param(lambda ls: [*ls[:3], ls[3][:9] + b"\n", *ls[4:]], "torn", 1, id="half a line"),
-        pytest.param(lambda ls: [*ls[:3], b"stranger\n", *ls[3:]], "foreign", 1, id="a stranger's"),
+        pytest.param(lambda ls: ls[:3] + ls[4:], Counts(missing=1), id="a line removed"),
+        pytest.param(lambda ls: ls[:4] + ls[3:], Counts(repeated=1), id="a line doubled"),
+        pytest.param(
+            lambda ls: [*ls[:3], ls[4], ls[3], *ls[5:]], Counts(reordered=2), id="swapped"
+        ),
+        pytest.param(lambda ls: [*ls[:3], b"x" + ls[3][1:], *ls[4:]], ALTERED, id="a byte"),
+        pytest.param(lambda ls: [*ls[:3], ls[3][:9] + b"\n", *ls[4:]], ALTERED, id="half a line"),
+        pytest.param(lambda ls: [*ls[:3], b"stranger\n", *ls[3:]], Counts(foreign=1), id="foreign"),
     ],
 )
-def test_a_damage_in_a_closed_segment_is_named_with_its_place(
-    change: Callable[[list[bytes]], list[bytes]], kind: str, lines: int, partition: Partition
+def test_a_damage_in_a_closed_segment_is_counted_with_its_place(
+    change: Callable[[list[bytes]], list[bytes]], wrong: Counts, partition: Partition
 ) -> None:
     until = received(partition)
 
     edit(segment(partition, 2), change)
 
-    assert kinds(the_report(partition, until)) == {kind: (lines, "web01.log.000002")}
+    assert found(the_report(partition, until)) == (wrong, "web01.log.000002")
 
 
 @pytest.mark.parametrize(
-    ("change", "kind"),
+    ("change", "wrong"),
     [
-        pytest.param(lambda ls: [*ls[:-1], ls[-1][:-5]], "torn", id="the tail cut"),
-        pytest.param(lambda ls: ls[:-1], "missing", id="the last line gone"),
-        pytest.param(
-            lambda ls: [*ls, b"a stranger's\n"], "foreign", id="a stranger's line appended"
-        ),
-        pytest.param(lambda ls: [*ls, LINES[0]], "repeated", id="an old line appended"),
+        pytest.param(lambda ls: [*ls[:-1], ls[-1][:-5]], ALTERED, id="the tail cut"),
+        pytest.param(lambda ls: ls[:-1], Counts(missing=1), id="the last line gone"),
+        pytest.param(lambda ls: [*ls, b"a stranger's\n"], Counts(foreign=1), id="foreign"),
+        pytest.param(lambda ls: [*ls, LINES[0]], Counts(repeated=1), id="an old line appended"),
     ],
 )
-def test_a_damage_at_the_end_is_named(
-    change: Callable[[list[bytes]], list[bytes]], kind: str, partition: Partition
+def test_a_damage_at_the_end_is_counted(
+    change: Callable[[list[bytes]], list[bytes]], wrong: Counts, partition: Partition
 ) -> None:
     until = received(partition)
 
     edit(partition.output / "web01.log", change)
 
-    assert kinds(the_report(partition, until)) == {kind: (1, "web01.log")}
+    assert found(the_report(partition, until)) == (wrong, "web01.log")
 
 
 def test_a_segment_that_was_removed_is_named(partition: Partition) -> None:
@@ -144,7 +143,7 @@ def test_a_segment_that_was_removed_is_named(partition: Partition) -> None:
 
     report = the_report(partition, until)
     assert report.holes == (2,)
-    assert kinds(report) == {"missing": (gone, "web01.log.000003")}
+    assert found(report) == (Counts(missing=gone), "web01.log.000003")
 
 
 def test_a_host_whose_files_are_gone_is_missing_as_a_whole(partition: Partition) -> None:
@@ -152,7 +151,7 @@ def test_a_host_whose_files_are_gone_is_missing_as_a_whole(partition: Partition)
     for path in partition.output.glob("web01.log*"):
         path.unlink()
 
-    assert kinds(the_report(partition, until)) == {"missing": (len(LINES), "no")}
+    assert found(the_report(partition, until)) == (Counts(missing=len(LINES)), "no")
 
 
 def test_the_oldest_segments_may_have_been_pruned(partition: Partition) -> None:
@@ -162,7 +161,7 @@ def test_the_oldest_segments_may_have_been_pruned(partition: Partition) -> None:
     segment(partition, 1).unlink()
 
     report = the_report(partition, until)
-    assert (report.is_well, report.pruned, report.places) == (True, size, ())
+    assert (report.counts, report.pruned) == (Counts(), size)
 
 
 def test_pruned_lines_are_told_apart_from_the_same_lines_later(partition: Partition) -> None:
@@ -175,7 +174,7 @@ def test_pruned_lines_are_told_apart_from_the_same_lines_later(partition: Partit
         segment(partition, number).unlink()
 
     report = the_report(partition, until)
-    assert (report.is_well, report.pruned) == (True, sum(sizes))
+    assert (report.counts, report.pruned) == (Counts(), sum(sizes))
 
 
 def test_what_was_received_before_the_first_message_is_no_difference(partition: Partition) -> None:
@@ -262,4 +261,4 @@ def test_files_of_another_layout_are_found(partition: Partition) -> None:
     assert (well.hosts, well.reports) == (1, ())
     (report,) = damaged.reports
     assert report.live == str(path.relative_to(partition.output))
-    assert kinds(report) == {"missing": (1, "app.log")}
+    assert found(report) == (Counts(missing=1), "app.log")
