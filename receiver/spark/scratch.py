@@ -33,33 +33,26 @@ def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
         try:
             make_folder(place, 0o755).close()
             _sweep(place)
-            folder = _enter(stack, place)
+            stack.callback(_sweep, place)  # also ours, whose lock is free by then
+            folder = _locked_folder(stack, place)
         except OSError as error:
             raise OperatorError(
                 f"cannot make Spark's scratch folder in {place}: {error.strerror}; start again"
             ) from None
-        stack.callback(_sweep, place)
         yield folder
 
 
-def _enter(stack: ExitStack, place: Path) -> Path:
+def _locked_folder(stack: ExitStack, place: Path) -> Path:
     while True:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
         try:
-            return stack.enter_context(_made(place))
+            stack.enter_context(in_use(folder))
         except (FileNotFoundError, BlockingIOError):
             if not place.is_dir():
                 raise
-            # that's fine: another start has taken it, which had no lock yet, for one that a killed start left
-
-
-@contextmanager
-def _made(place: Path) -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
-    try:
-        with in_use(folder):
-            yield folder
-    finally:
-        _remove(folder)
+            # that's fine: another start has removed it, which had no lock yet, as one that a killed start left
+        else:
+            return folder
 
 
 def _short_enough(parent: Path | None) -> Path:
@@ -110,16 +103,6 @@ def _remove_if_left(place: Folder, name: str) -> None:
             os.rmdir(name, dir_fd=place.descriptor)
         finally:
             os.close(descriptor)
-
-
-def _remove(folder: Path) -> None:
-    with (
-        suppress(OSError),  # that's fine: what is left is for a later start
-        open_folder(folder.parent) as place,
-    ):
-        with place.enter(folder.name) as opened:
-            _empty(opened)
-        os.rmdir(folder.name, dir_fd=place.descriptor)
 
 
 def _empty(folder: Folder) -> None:
