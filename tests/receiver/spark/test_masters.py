@@ -11,7 +11,7 @@ from bench.ports import free_port
 from bench.processes import Processes
 from broker.app.exits import ConfigurationError, Exit, OperatorError
 from broker.topology import Topology
-from receiver.spark.masters import check_masters
+from receiver.spark.cluster import check_masters
 from tests.conftest import Server, apply_topology
 from tests.receiver.scene import Scene
 

@@ -3,8 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from receiver.spark.java import Java, find_java
-from receiver.spark.launched import home_for_launcher
+from receiver.spark.java import Java, find_java, home_for_launcher
 
 
 def make_java(home: Path, modules: str) -> Java:

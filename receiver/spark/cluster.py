@@ -1,17 +1,31 @@
-"""Asks whether a standalone Spark master is there, before a JVM is started for it: Spark itself says so after a minute."""
+"""What a cluster needs of us: a master that answers before a JVM is started for it, and our packages for its executors.
 
+Spark itself says only after a minute that no master is there. An executor needs a Python of the same minor version and
+platform, and nothing of ours installed: Spark brings it the archive.
+"""
+
+import importlib.util
 import queue
 import socket
 import threading
 import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from broker.app.exits import ConfigurationError, OperatorError
 
-__all__ = ["check_masters"]
+__all__ = ["FOLDER", "check_masters", "pack"]
+
+FOLDER = "logship"
+"""The name of the folder, in an executor's own, in which Spark unpacks the archive."""
 
 _SCHEME = "spark://"
 _PATIENCE = 10.0  # seconds for names and connections, all masters at once
+_NEEDED = ("broker", "receiver", "nats", "zstandard")
+_WHERE_THERE = ("nacl", "cffi", "_cffi_backend")  # keys are signed with it; an extra
+_SKIPPED = {"__pycache__", "tests"}
 
 
 def check_masters(master: str, patience: float = _PATIENCE) -> None:
@@ -64,3 +78,32 @@ def _ask(host: str, port: int, patience: float, answers: "queue.SimpleQueue[str]
         answers.put(f"{host}:{port}: no name of a machine")
     else:
         answers.put("")
+
+
+def pack(folder: Path) -> Path:
+    """Write the archive into a folder and return its path; raises `OperatorError` when there is no room for it."""
+    archive = folder / f"{FOLDER}.zip"
+    try:
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+            for path, name in _contents():
+                file.write(path, name)
+    except OSError as error:
+        raise OperatorError(
+            f"cannot write {archive} for the executors: {error.strerror or error}"
+        ) from None
+    return archive
+
+
+def _contents() -> Iterator[tuple[Path, str]]:
+    for package in map(Path, (*_NEEDED, *_WHERE_THERE)):
+        spec = importlib.util.find_spec(package.name)
+        if spec is None or spec.origin is None:
+            continue
+        origin = Path(spec.origin)
+        if spec.submodule_search_locations is None:
+            yield origin, origin.name
+            continue
+        for path in sorted(origin.parent.rglob("*")):
+            inner = path.relative_to(origin.parent)
+            if path.is_file() and not _SKIPPED.intersection(inner.parts):
+                yield path, str(package / inner)
