@@ -7,9 +7,10 @@ decided. The operator brings the store back; or adopts the files, where they hol
 import os
 import random
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,40 @@ def _older(world: "World", chance: random.Random) -> None:
         if now.until != offset.next or offset.next in {was.first, was.until}:
             raise CannotStrike("nothing was committed since, or what is stored is not committed")
         _strike(world, number, chance, lambda path: put(path, older))
+
+
+def _older_under_log(world: "World", chance: random.Random) -> None:
+    """Put back an older copy of the store of a partition, and leave the log of writes of the newer one beside it."""
+    number = _chosen(world, chance)
+    path = path_of(world.receiver_state, number)
+    if not path.exists():
+        raise CannotStrike("there is no store yet")
+    older, log = path.read_bytes(), path.with_name(f"{path.name}-wal")
+    time.sleep(chance.uniform(*_MEANWHILE))
+    with dead(world):
+        if not log.exists():
+            raise CannotStrike("there is no log of writes")
+        left = log.read_bytes()
+        if _rows(_copy(world, number)) == _rows(older, left):
+            raise CannotStrike("the log has all that was written since")
+
+        def harm(path: Path) -> None:
+            put(path, older)
+            log.write_bytes(left)
+
+        _strike(world, number, chance, harm)
+
+
+def _rows(store: bytes, log: bytes = b"") -> list[list[tuple[object, ...]]] | None:
+    """Return what a store holds with a log of writes beside it, None where it cannot be read."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "p.db")
+        path.write_bytes(store)
+        path.with_name("p.db-wal").write_bytes(log)
+        with closing(sqlite3.connect(path)) as opened, suppress(sqlite3.Error):
+            tables = ("batch", "files", "spans", "gaps", "segments")
+            return [sorted(opened.execute(f"SELECT * FROM {table}"), key=repr) for table in tables]
+    return None
 
 
 def _chosen(world: "World", chance: random.Random) -> int:
@@ -159,5 +194,6 @@ KINDS = tuple(
         "store-emptied": _harmed(_emptied),
         "store-garbled": _harmed(_garbled),
         "store-older": _older,
+        "store-older-under-log": _older_under_log,
     }.items()
 )
