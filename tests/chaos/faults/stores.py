@@ -155,8 +155,8 @@ def _opened(world: "World", number: int) -> Store:
 
 
 def _copy(world: "World", number: int) -> bytes:
-    with closing(sqlite3.connect(path_of(world.receiver_state, number))) as store:
-        return store.serialize()
+    with _opened(world, number) as store, closing(sqlite3.connect(store.path)) as opened:
+        return opened.serialize()
 
 
 def _offset(world: "World", number: int) -> Offset:
