@@ -1,7 +1,8 @@
 """Faults of stores: that of a partition is lost, cut, garbled, emptied, or an older copy of it is put back.
 
 The product promises one clear error, which names `logreceiver offsets adopt`, and touches no file until somebody has
-decided. The operator brings the store back; or adopts the files, where they hold no more than what is committed.
+decided. The operator brings the store back; or adopts the files, where they hold no more than what is committed. An older
+store is always brought back: by its spans, what the files have since would be told as lost.
 """
 
 import os
@@ -57,7 +58,7 @@ def _harmed(harm: Harm) -> Act:
     def act(world: "World", chance: random.Random) -> None:
         number = _chosen(world, chance)
         with dead(world):
-            _strike(world, number, chance, lambda path: harm(path, chance))
+            _strike(world, number, chance, lambda path: harm(path, chance), may_be_lost=True)
 
     act.__doc__ = harm.__doc__
     return act
@@ -116,7 +117,12 @@ def _chosen(world: "World", chance: random.Random) -> int:
 
 
 def _strike(
-    world: "World", number: int, chance: random.Random, harm: Callable[[Path], None]
+    world: "World",
+    number: int,
+    chance: random.Random,
+    harm: Callable[[Path], None],
+    *,
+    may_be_lost: bool = False,
 ) -> None:
     """Do harm to a store, and have the operator know of it; all receivers are dead."""
     operator = world.operator
@@ -131,7 +137,7 @@ def _strike(
         raise CannotStrike("nothing was received yet")
     is_settled = batch.until == offset.next and _is_settled(world, number)
     copy = _copy(world, number)
-    is_lost = is_settled and chance.random() < 0.5
+    is_lost = may_be_lost and is_settled and chance.random() < 0.5
     harm(path_of(world.receiver_state, number))
     os.sync()  # or a power cut undoes it
     path = path_of(world.receiver_state, number)
