@@ -4,6 +4,7 @@ __all__ = ["POINTS"]
 
 POINTS = (
     "claimed",
+    "left",
     "rebuilt",
     "gathered",
     "sending",

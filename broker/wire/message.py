@@ -13,12 +13,15 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 import zstandard
 
+from broker.wire.streams import MAX_PARTITIONS
+
 __all__ = [
     "EXPECTED_SEQUENCE",
     "MAX_ID_BYTES",
     "MAX_LINES_BYTES",
     "MAX_PATH_BYTES",
     "MAX_SPANS_BYTES",
+    "Followed",
     "Identity",
     "MalformedMessage",
     "Origin",
@@ -53,6 +56,7 @@ _MOST_HASH = 128  # hex digits; those of SHA-512
 _MOST_SHOWN = 100  # characters of a wrong header in the reason why it is wrong
 
 _SPANS, _AGENT, _READ_AT = "Log-Spans", "Log-Agent", "Log-Read-At"
+_FOLLOWS, _MOVED = "Log-Follows", "Log-Moved"
 _ENCODING = "Content-Encoding"
 _SOURCE = "Nats-Stream-Source"
 _LARGEST_POSITION = 2**63  # of any file system
@@ -145,17 +149,29 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class Followed:
+    """The end of a host's lines in a partition that had them before: the sequence of the claim that says so."""
+
+    partition: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
 class Origin:
     """Where the lines of a message came from, as its headers say: one section after the other.
 
     `read_at` is when the first of them was read, in nanoseconds since the epoch. A message without sections is a claim: the
-    first message of an agent, which fences older agents of the same host.
+    first message of an agent, which fences older agents of the same host. With another number of partitions a host's
+    lines move to another partition: the claim there `follows` the last sequence in each one that had them before, and
+    the claim that ends them in such a one says where they have `moved`.
     """
 
     agent: str
     read_at: int
     sections: tuple[Section, ...] = ()
     compressed: bool = False
+    follows: tuple[Followed, ...] = ()
+    moved: int | None = None
 
     @property
     def is_claim(self) -> bool:
@@ -178,6 +194,10 @@ def encode_origin(origin: Origin) -> dict[str, str]:
     headers = {_AGENT: origin.agent, _READ_AT: str(origin.read_at)}
     if origin.sections:
         headers[_SPANS] = f"[{','.join(map(_encode, origin.sections))}]"
+    if origin.follows:
+        headers[_FOLLOWS] = ",".join(f"{one.partition}:{one.sequence}" for one in origin.follows)
+    if origin.moved is not None:
+        headers[_MOVED] = str(origin.moved)
     if origin.compressed:
         headers[_ENCODING] = "zstd"
     return headers
@@ -210,7 +230,11 @@ def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
     if not _is_number(read_at):
         raise MalformedMessage(f"{_READ_AT} {_shown(read_at)} is not a number")
     sections = _decode(headers[_SPANS]) if _SPANS in headers else ()
-    return Origin(agent, int(read_at), sections, _is_compressed(headers))
+    follows = tuple(map(_followed, headers[_FOLLOWS].split(","))) if _FOLLOWS in headers else ()
+    moved = _partition(_MOVED, headers[_MOVED]) if _MOVED in headers else None
+    if sections and (follows or moved is not None):
+        raise MalformedMessage(f"{_FOLLOWS} and {_MOVED} are for a claim, which has no lines")
+    return Origin(agent, int(read_at), sections, _is_compressed(headers), follows, moved)
 
 
 def predecessor_of(headers: Mapping[str, str] | None) -> int | None:
@@ -292,6 +316,19 @@ def _decode(text: str) -> tuple[Section, ...]:
     if (size := sum(section.size for section in sections)) > MAX_LINES_BYTES:
         raise MalformedMessage(f"{_SPANS} claims {size} bytes, more than {MAX_LINES_BYTES}")
     return sections
+
+
+def _followed(text: str) -> Followed:
+    partition, _, sequence = text.partition(":")
+    if not _is_number(sequence):
+        raise MalformedMessage(f"{_FOLLOWS} {_shown(text)} is not <partition>:<sequence>")
+    return Followed(_partition(_FOLLOWS, partition), int(sequence))
+
+
+def _partition(header: str, text: str) -> int:
+    if not _is_number(text) or int(text) >= MAX_PARTITIONS:
+        raise MalformedMessage(f"{header} {_shown(text)} names no partition")
+    return int(text)
 
 
 def _section(entry: object) -> Section:

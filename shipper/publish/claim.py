@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from broker.app.faults import fault
 from broker.client.connection import ConnectionLost, Rejected
+from broker.wire.message import Followed
 from broker.wire.subjects import InvalidSubject, Subject
 from shipper.positions import Positions
 from shipper.publish.messages import HostMessages
@@ -69,7 +70,9 @@ class Claimant:
     async def _attempt(self, subject: Subject, known: Positions) -> Ownership:
         agent, claim = await self._claim(subject)
         fault("claimed")
-        claim = max(claim, await self._claim_elsewhere(subject, agent, claim))
+        if follows := await self._leave_others(subject, agent, claim):
+            fault("left")
+            claim = await self._messages.claim(subject, agent, self._clock(), follows=follows)
         saved = await self._snapshots.read() or Positions()
         rival = AgentId.parse(saved.agent)
         if self._is_open and rival is not None and rival > agent:
@@ -114,17 +117,29 @@ class Claimant:
             return agent, claim
         raise AssertionError("the last look returns or raises")
 
-    async def _claim_elsewhere(self, subject: Subject, agent: AgentId, claim: int) -> int:
-        """Claim the subjects that the host had with other numbers of partitions: an older agent may still publish there."""
+    async def _leave_others(
+        self, subject: Subject, agent: AgentId, claim: int
+    ) -> tuple[Followed, ...]:
+        """Claim the subjects that the host had with other numbers of partitions, and say on each that its lines have moved.
+
+        An older agent may still publish there. Returns where the host's lines end in these partitions: the receiver of
+        this one writes nothing before they are received.
+        """
         heads = await self._messages.heads()
         if not any(head.sequence >= claim for head in heads):
             raise ConnectionLost("the stream does not show the claim yet")
-        last = 0
+        follows = []
         for head in heads:
             other = _subject_of(head)
-            if other not in {None, subject} and head.agent != agent:
-                last = await self._messages.claim(other, agent, self._clock())
-        return last
+            if other is None or other == subject:
+                continue
+            end = head.sequence
+            if head.origin is None or head.origin.moved != subject.partition:
+                end = await self._messages.claim(
+                    other, agent, self._clock(), moved=subject.partition
+                )
+            follows.append(Followed(other.partition, end))
+        return tuple(follows)
 
     def _strongest_before(self, agent: AgentId, others: Iterable[Stored]) -> AgentId | None:
         """Return the newest of the newer agents, which were there before and had clocks that ran ahead; None where none was.

@@ -18,6 +18,7 @@ from broker.client.answer import stored_at
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
 from broker.wire.message import (
     EXPECTED_SEQUENCE,
+    Followed,
     MalformedMessage,
     Origin,
     decode_origin,
@@ -60,14 +61,22 @@ class HostMessages:
         return Stored(int(headers["Nats-Sequence"]), _origin_of(answer), str(subject))
 
     async def claim(
-        self, subject: Subject, agent: AgentId, now: int, expected: int | None = None
+        self,
+        subject: Subject,
+        agent: AgentId,
+        now: int,
+        expected: int | None = None,
+        *,
+        follows: tuple[Followed, ...] = (),
+        moved: int | None = None,
     ) -> int:
         """Store an empty message, after which no older agent can publish on the subject; return its sequence.
 
-        `now` in nanoseconds; refused if the subject's last sequence is not `expected`, where that is given. After
-        `ConnectionLost` it may be stored or not; a second claim does no harm.
+        `now` in nanoseconds; refused if the subject's last sequence is not `expected`, where that is given. It says which
+        partitions had the host's lines before, or that they have `moved` from here. After `ConnectionLost` it may be stored
+        or not; a second claim does no harm.
         """
-        headers = encode_origin(Origin(str(agent), now))
+        headers = encode_origin(Origin(str(agent), now, follows=follows, moved=moved))
         if expected is not None:
             headers[EXPECTED_SEQUENCE] = str(expected)
         return stored_at(await self._connection.ask(str(subject), b"", headers))

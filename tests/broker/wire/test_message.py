@@ -13,6 +13,7 @@ from broker.wire.message import (
     MAX_LINES_BYTES,
     MAX_PATH_BYTES,
     MAX_SPANS_BYTES,
+    Followed,
     Identity,
     MalformedMessage,
     Origin,
@@ -26,7 +27,7 @@ from broker.wire.message import (
     predecessor_of,
     split,
 )
-from broker.wire.streams import MAX_PAYLOAD
+from broker.wire.streams import MAX_PARTITIONS, MAX_PAYLOAD
 
 ZSTD = {"Content-Encoding": "zstd"}
 OURS = {"Log-Agent": "a"}
@@ -57,6 +58,14 @@ origins = st.builds(
     sections=st.lists(sections(), max_size=5).map(tuple),
     compressed=st.booleans(),
 )
+followed = st.builds(Followed, st.integers(0, MAX_PARTITIONS - 1), st.integers(0, 2**64 - 1))
+claims = st.builds(
+    Origin,
+    agent=tokens,
+    read_at=st.integers(0, 2**64 - 1),
+    follows=st.lists(followed, max_size=5).map(tuple),
+    moved=st.none() | st.integers(0, MAX_PARTITIONS - 1),
+)
 
 
 def section(size: int = 9, file_id: str = "f", path: str = "/x", **more: Any) -> Section:
@@ -71,7 +80,7 @@ def spans(*entries: object) -> dict[str, str]:
     return {**GOOD, "Log-Spans": json.dumps(entries)}
 
 
-@given(origins)
+@given(origins | claims)
 def test_an_origin_comes_back_as_it_was_sent(origin: Origin) -> None:
     assert decode_origin(encode_origin(origin)) == origin
 

@@ -11,6 +11,7 @@ import pytest
 from bench.processes import Process, Processes
 from broker.app.exits import FencedError
 from broker.client.connection import Connection
+from broker.wire.message import Followed
 from broker.wire.streams import CONFIG_BUCKET, subjects_of
 from broker.wire.subjects import Subject
 from shipper.publish.messages import HostMessages
@@ -76,6 +77,42 @@ async def test_a_running_agent_goes_over_between_two_rounds(
     found = [message async for page in pages for message in page]
     at = [m.subject for m in found if m.origin and not m.origin.is_claim]
     assert at == [str(OLD)] * 2 + [str(NEW)] * 2
+
+
+async def test_the_claims_say_where_lines_have_moved_and_what_they_follow(
+    connection: Connection, make_round: Make
+) -> None:
+    agent = await start(connection)
+    await agent.publish(round_of(make_round, agent, 1))
+    await change(connection, agent)
+    await agent.publish(round_of(make_round, agent, 2))
+
+    heads = {head.subject: head for head in await HostMessages(connection, "web01").heads()}
+    left = heads[str(OLD)]
+    assert left.origin is not None
+    assert left.origin.moved == NEW.partition
+    pages = HostMessages(connection, "web01").since(left.sequence + 1)
+    found = [message async for page in pages for message in page]
+    claim, first = found[-2:]
+    assert claim.origin is not None
+    assert (claim.subject, claim.origin.follows) == (
+        str(NEW),
+        (Followed(OLD.partition, left.sequence),),
+    )
+    assert first.origin is not None
+    assert first.origin.sections
+
+
+async def test_a_host_that_moves_back_says_so(connection: Connection, make_round: Make) -> None:
+    agent = await start(connection)
+    for number, partitions in enumerate((MANY, 2), 1):
+        await agent.publish(round_of(make_round, agent, number))
+        await change(connection, agent, partitions=partitions)
+    await agent.publish(round_of(make_round, agent, 3))
+
+    heads = {head.subject: head for head in await HostMessages(connection, "web01").heads()}
+    moved = {subject: head.origin.moved for subject, head in heads.items() if head.origin}
+    assert moved == {str(OLD): None, str(NEW): OLD.partition}
 
 
 async def test_a_bucket_that_is_away_changes_nothing(
