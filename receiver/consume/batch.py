@@ -15,10 +15,11 @@ from broker.wire.message import MAX_LINES_BYTES, MalformedMessage, has_ours, pre
 from broker.wire.subjects import InvalidHost, InvalidSubject
 from receiver.consume.assignment import Assignment
 from receiver.consume.fetch import Chunk
+from receiver.consume.handover import follows, leaves_for
 from receiver.consume.judging import Endings, Finding, Judge, Kind, Piece, host_of
 from receiver.consume.open_partition import OpenPartition, Writing
 from receiver.consume.outcome import Done
-from receiver.storage import gaps
+from receiver.storage import gaps, moves
 from receiver.storage.gaps import Gap
 from receiver.storage.plan import Run
 from receiver.storage.quarantine import Quarantine
@@ -68,6 +69,7 @@ class Batch:
         self._last: Delivery | None = None
         self._files: dict[str, set[str]] = {}  # by host, where each has one of its own
         self._is_full = False
+        self._left: dict[str, int] = {}  # hosts that go to another partition behind this batch
         self._ack = ""
 
     def write(self, chunk: Chunk) -> Chunk | None:
@@ -79,8 +81,12 @@ class Batch:
         pieces, count = self._pieces, 0
         for delivery, message in chunk.messages:
             headers = message.headers if has_ours(message.head) else None
+            if (self._last or count) and follows(message, delivery.sequence):
+                self._is_full = True  # such a message begins a batch
+                break
             try:
                 self._sort(delivery, message, headers, pieces)
+                self._note_move(message)
             except (MalformedMessage, InvalidHost, InvalidSubject) as error:
                 self._tally.quarantined += 1
                 self._quarantine.set_aside(delivery, message, str(error))
@@ -94,8 +100,14 @@ class Batch:
         if len(pieces) <= _FEW:
             self._append(pieces)
         rest = chunk.behind(count)
-        self._pass(chunk.beginning(count) if rest else chunk)
+        if count:
+            self._pass(chunk.beginning(count) if rest else chunk)
         return rest
+
+    def _note_move(self, message: Arrived) -> None:
+        partition = leaves_for(message)
+        if partition not in {None, self._assignment.partition}:
+            self._left[host_of(message.subject)] = partition
 
     def set_aside(self, chunk: Chunk, reason: str) -> None:
         """Set the messages of a chunk aside unread; raises OSError."""
@@ -131,7 +143,8 @@ class Batch:
         self._note_files(found)
         for piece in found:
             self._tally.lines += piece.lines
-            live = self._names.live_name(piece.host, piece.file or None, moment)
+            is_own = piece.file_id != ""
+            live = self._names.live_name(piece.host, piece.file or None, moment, is_own=is_own)
             payload = self._endings.joined(live, piece)
             self._tally.size += len(payload)
             self._add(pieces.setdefault(live, []), payload, moment)
@@ -186,9 +199,13 @@ class Batch:
         today = self._days.today if self._layout.has_date else ""
         with store.transaction():
             self._output.put(stored, today, unfinished)
+            for host, partition in self._left.items():
+                moves.leave(store, self._names.own(host), partition, stored.number)
             self._spans.put(stored.number)
             gaps.put(store, missing, stored.number)
         self._spans.stored()
+        if self._left:
+            self._names.forget()
 
     def drop(self) -> None:
         """Leave nothing torn in quarantine after an OSError, as far as the disk allows."""

@@ -1,12 +1,12 @@
 """A partition that a task has the lock of: its store, its names, and what a batch of it is written with."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 
 from receiver.consume.assignment import Assignment, Destination
-from receiver.storage import gaps
+from receiver.storage import gaps, moves
 from receiver.storage.calendar import Calendar
 from receiver.storage.files import Output
 from receiver.storage.folders import Folders
@@ -16,7 +16,7 @@ from receiver.storage.position import Batch, Position, first_undone
 from receiver.storage.recovery import recover
 from receiver.storage.site import Site
 from receiver.storage.spans import Spans
-from receiver.storage.store import UNKNOWN, Store
+from receiver.storage.store import UNKNOWN, Store, path_of
 from receiver.zones import named_zone
 
 __all__ = ["OpenPartition", "Writing"]
@@ -123,6 +123,14 @@ class OpenPartition:
         """Return whose line is not finished at the end of live files: host and id of the source file."""
         rows = self.store.rows("SELECT path, host, unfinished FROM files WHERE unfinished NOT NULL")
         return {str(path): (str(host), str(file)) for path, host, file in rows if file != UNKNOWN}
+
+    def take_over(self, host: str, partitions: Iterable[int]) -> None:
+        """Take over what other partitions have put aside of a host that was theirs; raises OSError, `Damaged`."""
+        for partition in partitions:
+            with suppress(FileNotFoundError), Store(path_of(self.site.state, partition)) as before:
+                moves.take_over(self.store, before, host, self.site.partition)
+        self.names.forget()
+        self.spans = Spans(self.store)
 
     @contextmanager
     def writing(self) -> Iterator[Writing]:

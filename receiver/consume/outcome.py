@@ -70,6 +70,8 @@ class Cause(Enum):
     """Spark gave up on the task after its attempts."""
     REACH = "reach"
     """The machine that the task runs on does not see the output or state folder."""
+    MOVED = "moved"
+    """A host was in another partition before, and its lines there are not received yet."""
     STATE = "state"
     """Store, files and offset contradict each other; a person has to decide."""
 

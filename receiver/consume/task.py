@@ -25,7 +25,8 @@ from receiver.consume.attempts import DEADLY, Attempts
 from receiver.consume.batch import Batch
 from receiver.consume.claim import Entry, Taken, hold_against_stream
 from receiver.consume.fetch import Chunk, Reading
-from receiver.consume.judging import Kind
+from receiver.consume.handover import MustWait, follows, require_received
+from receiver.consume.judging import Kind, host_of
 from receiver.consume.offsets import StreamMismatch, nanoseconds, position_of
 from receiver.consume.open_partition import OpenPartition
 from receiver.consume.outcome import Blocked, Cause, Done, Ending, Report, Superseded
@@ -43,6 +44,9 @@ _MOVE_PATIENCE = 60.0  # seconds; the entry itself gives up before
 
 _CONTRADICTIONS = (Damaged, StreamMismatch, UnreadableOffset)
 """What says that files, state and broker do not go together."""
+
+
+_CAUSES = {Elsewhere: Cause.REACH, Locked: Cause.LOCKED, MustWait: Cause.MOVED}
 
 
 @dataclass(slots=True)
@@ -77,10 +81,8 @@ def _ended(
         make_folder(destination.state)
         with partition_lock(destination.state / f"p{partition}.lock", _LOCK_PATIENCE):
             return _opened(assignment, destination, committed)
-    except Elsewhere as error:
-        return Blocked(partition, Cause.REACH, str(error))
-    except Locked as error:
-        return Blocked(partition, Cause.LOCKED, str(error))
+    except (Elsewhere, Locked, MustWait) as error:
+        return Blocked(partition, _CAUSES[type(error)], str(error))
     except (ConnectionLost, Rejected, TimeoutError) as error:
         return Blocked(partition, Cause.BROKER, _words(error))
     except OSError as error:
@@ -243,6 +245,7 @@ class _Session:
             held = hold_against_stream(self._connection, offset, self._assignment.partition)
             background.wait(held, _KV_PATIENCE)
         _look(self._destination)  # from now on its disk cannot be unmounted
+        self._take_over(first, offset)
         begin = self._committed.done.until
         with self._partition.writing() as writing:
             batch = Batch(replace(self._assignment, first=begin), self._partition, writing)
@@ -254,6 +257,15 @@ class _Session:
                 with suppress(OSError, Damaged):  # else the next start takes it back
                     self._partition.recover_anew(begin)
                 raise
+
+    def _take_over(self, first: Chunk, offset: Offset) -> None:
+        """Take over the files of a host that goes on here, by the first message of a batch; raises `MustWait`."""
+        delivery, message = first.messages[0]
+        if ends := follows(message, delivery.sequence):
+            host, partitions = host_of(message.subject), self._destination.partitions
+            received = require_received(self._connection, host, ends, offset, partitions)
+            background.wait(received, _KV_PATIENCE)
+            self._partition.take_over(host, [end.partition for end in ends])
 
     def _told(self, notices: tuple[str, ...]) -> None:
         done = self._committed.done
@@ -334,7 +346,9 @@ def _write_one_by_one(batch: Batch, chunk: Chunk, reading: Reading, attempts: At
             batch.set_aside(one, f"{DEADLY} workers died over it; it was not looked at again")
             reading.end_batch(chunk.behind(count))
             return
-        batch.write(one)
+        if batch.write(one):
+            reading.end_batch(chunk.behind(count - 1))
+            return
 
 
 def _now() -> datetime:

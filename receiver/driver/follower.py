@@ -30,6 +30,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between attempts of a blocke
 _ELECTION = 20  # attempts after short pauses while a broker of several servers may elect a leader
 _CHECK = 5.0  # seconds between looks at the stream while lines come
 _ONCE_ATTEMPTS = 3  # blocked attempts after which --once gives up
+_HANDOVER = 240  # the same, half a second apart, where another partition must come further first
 
 _LOOK_AROUND = 10.0  # seconds between looks for a successor while nothing comes
 _RELEASE_PATIENCE = 1.0  # seconds
@@ -308,7 +309,8 @@ class Follower:
         self._attempts += 1
         detail = f"{blocked.cause.value}: {blocked.detail}"
         elects = blocked.cause is Cause.BROKER and self._connection.has_choice
-        most = _ELECTION if elects else _ONCE_ATTEMPTS
+        follows = blocked.cause is Cause.MOVED
+        most = _HANDOVER if follows else _ELECTION if elects else _ONCE_ATTEMPTS
         if self.pace.once and (blocked.cause is Cause.STATE or self._attempts >= most):
             raise OperatorError(f"partition {self._partition} is blocked, {detail}")
         if blocked.cause is not Cause.BROKER:
@@ -316,7 +318,7 @@ class Follower:
         self._meter.blocked(blocked)
         if not elects:
             await unless(stop, self._count())
-        is_brisk = elects and self._attempts <= _ELECTION
+        is_brisk = follows or (elects and self._attempts <= _ELECTION)
         await pause(stop, _blocked_pause(1 if is_brisk else self._attempts))
 
     async def _confirm(self) -> None:

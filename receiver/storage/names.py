@@ -8,7 +8,7 @@ is marked. Names of files cost a host nothing: beyond a number of them its lines
 import errno
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from receiver.storage.layout import Days, Layout
 from receiver.storage.store import FileRow, Store
@@ -29,6 +29,7 @@ class _Source:
     host: str
     file: str
     day: str
+    is_home: bool = True
 
 
 class Names:
@@ -58,16 +59,33 @@ class Names:
         self._counts = Counter[tuple[str, str]]()
         self._notices: list[str] = []
 
-    def live_name(self, host: str, file: str | None, moment: int) -> str:
-        """Return the live file for lines of a host's file that were stored at a moment; raises OSError."""
+    def live_name(self, host: str, file: str | None, moment: int, *, is_own: bool = False) -> str:
+        """Return the live file for lines of a host's file that were stored at a moment; raises OSError.
+
+        `is_own` says that the host's shipper sent them: to a partition that is not the host's only while that was its own.
+        """
         layout = self._layout
         day = self._days.date(moment) if layout.has_date else ""
-        source = _Source(host, (file or "") if layout.has_file else "", day)
+        is_home = is_own or self._is_home_of(host)
+        source = _Source(host, (file or "") if layout.has_file else "", day, is_home)
         if (live := self._known.get(source)) is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             live = self._known[source] = self._stored(source) or self._given(source)
         return live
+
+    def own(self, host: str) -> list[str]:
+        """Return the live files of a host that are not marked: they go with it to another partition."""
+        return [
+            row.path
+            for row in self.store.files("host = ?", host)
+            if not self._layout.mark_of(row.path)
+        ]
+
+    def forget(self) -> None:
+        """Ask the store again for every name: other files have come to it, or left it."""
+        self._known.clear()
+        self._counts.clear()
 
     def row(self, live: str, batch: int) -> FileRow:
         """Return the row of a live file that was never there, as a batch announces it."""
@@ -81,8 +99,12 @@ class Names:
             "SELECT path FROM files WHERE host = ? AND source = ? AND day = ?",
             *(source.host, source.file, source.day),
         )
-        paths = (str(row[0]) for row in found)
-        return next(filter(self._layout.holds, paths), None)
+        for (path,) in found:
+            # where the host is at home, a marked one was given while it was not
+            is_right = not (source.is_home and self._layout.mark_of(str(path)))
+            if is_right and self._layout.holds(str(path)):
+                return str(path)
+        return None
 
     def _given(self, source: _Source) -> str:
         if self._layout.has_file and self._count(source) >= _MOST_OF_HOST:
@@ -95,7 +117,7 @@ class Names:
     def _first(self, source: _Source, path: Callable[[str], str]) -> str:
         """Return the first of a host's paths that is free, and note that it was given."""
         live = ""
-        for mark in ("", self._mark) if self._is_home_of(source.host) else (self._mark,):
+        for mark in ("", self._mark) if source.is_home else (self._mark,):
             live = self._untangled(path(mark)) if self._layout.has_file else path(mark)
             if self._is_file(live):
                 return live
@@ -107,7 +129,7 @@ class Names:
 
     def _overflow(self, source: _Source) -> str:
         live = self._first(
-            _Source(source.host, "\0", source.day),
+            replace(source, file="\0"),
             lambda mark: self._layout.overflow(source.host, source.day, mark),
         )
         if (str(self.store.path), source.host) not in _told:

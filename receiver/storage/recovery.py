@@ -11,6 +11,7 @@ from itertools import groupby
 
 from broker.app.faults import fault
 from receiver.storage.folders import Folders
+from receiver.storage.moves import take_back
 from receiver.storage.position import Position
 from receiver.storage.store import FileRow, SegmentRow, Store
 
@@ -27,6 +28,7 @@ def recover(store: Store, folders: Folders, since: int, position: Position) -> l
     batch = store.batch()
     assert batch is not None, "begun before it is recovered"
     trusts_inodes = batch.store_inode in {0, store.inode()}
+    take_back(store, since)
     undo = _Undo(store, folders, since, trusts_inodes=trusts_inodes)
     undo.run()
     fault("undone")

@@ -59,6 +59,7 @@ class Partition:
     limit: int = LIMIT
     rotate_every: timedelta = timedelta()
     template: str = "{host}.log"
+    partitions: int = 0
 
     @property
     def output(self) -> Path:
@@ -150,6 +151,7 @@ class Partition:
             (self.url,),
             self.rotate_every,
             path_template=self.template,
+            partitions=self.partitions,
         )
 
     def run(self, first: int = 1, epoch: int = 1) -> Done | Blocked | Superseded:

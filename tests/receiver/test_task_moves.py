@@ -1,0 +1,185 @@
+"""A host goes to another partition: its lines stay in one file, in order, whatever is killed on the way."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from broker.client.connection import Connection
+from broker.wire.message import Followed, Origin, encode_origin
+from receiver.consume.outcome import Cause, Done
+from receiver.faults import IN_BATCH
+from tests.receiver.partition import Partition, blocked, lines_of, message
+
+pytestmark = pytest.mark.nats
+
+Message = tuple[str, bytes, dict[str, str] | None]
+HOST = "web01"
+
+
+@pytest.fixture
+def old(logs_url: str, tmp_path: Path) -> Partition:
+    return Partition(logs_url, tmp_path, 1, rotate_size=250, partitions=2)
+
+
+@pytest.fixture
+def new(old: Partition) -> Partition:
+    return replace(old, number=0)
+
+
+def lines(first: int, count: int) -> list[bytes]:
+    return [b"%06d %b\n" % (number, b"x" * 92) for number in range(first, first + count)]
+
+
+def shipped(partition: Partition, first: int, count: int) -> list[Message]:
+    """Return messages of a line each, of one file of the host."""
+    made: list[Message] = []
+    for number, line in enumerate(lines(first, count), first):
+        _, payload, headers = message(HOST, lines_of("app.log", number * 100, line))
+        made.append((f"logs.p{partition.number}.{HOST}", payload, headers))
+    return made
+
+
+def claim(
+    partition: Partition, *, moved: int | None = None, follows: tuple[Followed, ...] = ()
+) -> Message:
+    origin = Origin("1-00000001", 1_000, follows=follows, moved=moved)
+    return f"logs.p{partition.number}.{HOST}", b"", encode_origin(origin)
+
+
+def move(before: Partition, after: Partition) -> None:
+    """Publish what a shipper says when it goes over."""
+    left = before.publish(claim(before, moved=after.number))
+    after.publish(claim(after, follows=(Followed(before.number, left),)))
+
+
+@pytest.fixture
+def moved(old: Partition, new: Partition) -> tuple[Partition, Partition]:
+    """Publish ten lines to the old partition and ten to the new one."""
+    old.claim()
+    new.claim()
+    old.publish(*shipped(old, 0, 10))
+    move(old, new)
+    new.publish(*shipped(new, 10, 10))
+    return old, new
+
+
+def received(partition: Partition) -> bytes:
+    return partition.read(HOST)
+
+
+def test_lines_wait_until_those_before_them_are_received(
+    moved: tuple[Partition, Partition],
+) -> None:
+    old, new = moved
+
+    blocked(new.run(), Cause.MOVED, HOST, "partition 1", "sequence 11")
+    assert received(new) == b""
+    old.receive()
+    new.receive()
+
+    assert received(new) == b"".join(lines(0, 20))
+
+
+def test_what_a_host_left_is_neither_cut_nor_closed_by_the_partition_that_it_left(
+    moved: tuple[Partition, Partition],
+) -> None:
+    old, new = moved
+    until = old.receive().until
+    new.receive()
+
+    old.move(until, epoch=2)
+    old.lines("other", b"line of another host\n")
+    assert isinstance(old.run(until, epoch=2), Done)
+
+    assert received(new) == b"".join(lines(0, 20))
+    assert old.sql("SELECT path FROM files") == [("other.log",)]
+
+
+def test_numbers_of_segments_go_on(moved: tuple[Partition, Partition]) -> None:
+    old, new = moved
+    old.receive()
+    new.receive()
+
+    numbers = [path.suffix for path in sorted(new.output.glob(f"{HOST}.log.*"))]
+    assert len(numbers) >= 8
+    assert numbers == [f".{number:06d}" for number in range(1, len(numbers) + 1)]
+    segments = new.sql("SELECT count(*) FROM segments WHERE path != live")
+    assert segments == [(len(numbers),)]
+    assert old.sql("SELECT count(*) FROM segments") == [(0,)]
+
+
+def test_a_host_may_come_back(moved: tuple[Partition, Partition]) -> None:
+    old, new = moved
+    move(new, old)
+    old.publish(*shipped(old, 20, 10))
+    move(old, new)
+    new.publish(*shipped(new, 30, 10))
+
+    first = {0: 1, 1: 1}  # by partition
+    for partition in (old, new, old, new):
+        while isinstance(done := partition.run(first[partition.number]), Done):
+            if done.until == done.first:
+                break
+            first[partition.number] = done.until
+
+    assert received(new) == b"".join(lines(0, 40))
+
+
+@pytest.mark.parametrize("point", IN_BATCH)
+def test_a_task_killed_at_any_point_of_going_over_is_mended_by_the_next(
+    moved: tuple[Partition, Partition], point: str
+) -> None:
+    for partition in moved:
+        assert partition.run_apart(fault=point).returncode == -9
+        reached = partition.offset().next
+        partition.move(reached, epoch=2)
+        partition.receive(reached, epoch=2)
+
+    assert received(moved[1]) == b"".join(lines(0, 20))
+
+
+def test_lines_that_were_shipped_again_are_dropped(moved: tuple[Partition, Partition]) -> None:
+    old, new = moved
+    new.publish(*shipped(new, 5, 10), *shipped(new, 20, 5))
+
+    old.receive()
+    new.receive()
+
+    assert received(new) == b"".join(lines(0, 25))
+
+
+def test_lines_of_another_client_go_to_a_marked_file_where_the_host_is_not(
+    moved: tuple[Partition, Partition],
+) -> None:
+    old, new = moved
+    old.lines(HOST, b"from somebody\n")
+    old.receive()
+    new.receive()
+
+    assert received(new) == b"".join(lines(0, 20))
+    assert (old.output / f"{HOST}..p1.log").read_bytes() == b"from somebody\n"
+
+
+@pytest.mark.parametrize("end", [Followed(1, 10**9), Followed(7, 1)])
+def test_nobody_can_hold_a_partition_up_by_what_cannot_be(new: Partition, end: Followed) -> None:
+    new.claim()
+    new.publish(claim(new, follows=(end,)), *shipped(new, 0, 3))
+
+    new.receive()
+
+    assert received(new) == b"".join(lines(0, 3))
+
+
+def test_what_is_in_the_stream_no_more_is_not_waited_for(
+    moved: tuple[Partition, Partition],
+) -> None:
+    _, new = moved
+
+    async def purge(connection: Connection) -> None:
+        await connection.api("STREAM.PURGE.LOGS", {"seq": 12})
+
+    new.ask(purge)
+    new.receive()
+
+    assert received(new) == b"".join(lines(10, 10))
