@@ -1,10 +1,13 @@
 """The points of a shipper at which a test can kill it; `broker.app.faults` does it."""
 
-__all__ = ["POINTS"]
+__all__ = ["IN_MOVE", "POINTS"]
+
+IN_MOVE = ("left",)
+"""Those of a start behind another number of partitions."""
 
 POINTS = (
     "claimed",
-    "left",
+    *IN_MOVE,
     "rebuilt",
     "gathered",
     "sending",

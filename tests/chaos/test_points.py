@@ -182,6 +182,8 @@ def test_whatever_point_it_is_killed_at_no_line_is_lost_repeated_or_reordered(
 
 def kill_shipper(stage: Stage) -> None:
     for point in shipper.faults.POINTS:
+        if point in shipper.faults.IN_MOVE:
+            continue
         armed = stage.arm("shipper", point)
         if point in {"claimed", "rebuilt"}:  # at a start
             stage.shipper.process.kill()
