@@ -15,6 +15,7 @@ _PLACES = {
     "run": "running:run",
     "credentials": "credentials:credentials",
     "apply": "declaring:apply",
+    "partitions": "partitioning:partitions",
     "export": "exchanging:export",
     "import": "exchanging:import_",
     "status": "looking:status",

@@ -71,7 +71,7 @@ class TopologySettings(ProgramSettings):
 
     partitions: Annotated[int, Field(ge=1, le=MAX_PARTITIONS)] = Field(
         10,
-        description="Number of partitions that hosts are spread over; fixed once lines are stored.",
+        description="Number of partitions that hosts are spread over; once lines are stored `logbroker partitions` changes it.",
         json_schema_extra={"metavar": "N"},
     )
     max_age: Duration = Field(

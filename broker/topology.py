@@ -40,6 +40,7 @@ class Topology:
     site: the stream and the number of partitions are copies of those there, and take nothing else; '' ends that. `sources`
     are sites whose lines come in beside one's own. `room` is the limit in bytes that was computed from the store, and
     counts instead of `max_bytes`, which is what somebody asked for. Where nobody told the number of partitions, the one that is stored counts.
+    `existing` is how many there are where there were more before: what these hold is received all the same.
     """
 
     partitions: int = 10
@@ -63,12 +64,18 @@ class Topology:
     sources: tuple[str, ...] | None = None
     room: int | None = None
     partitions_told: bool = True
+    existing: int = 0
 
     def following(self, stored: int | None) -> "Topology":
         """Return the same with the number of partitions that is stored, unless somebody told another one."""
         if self.partitions_told or stored is None:
             return self
         return replace(self, partitions=stored)
+
+    @property
+    def all_partitions(self) -> int:
+        """How many partitions there are to be: those that hosts are spread over, and those that they have left."""
+        return max(self.partitions, self.existing)
 
     @property
     def bound(self) -> int | None:
@@ -107,7 +114,7 @@ class Topology:
             "max_age": self._nanoseconds(self.max_age),
             "duplicate_window": self._nanoseconds(self.duplicate_window),
             "allow_direct": True,
-            **self._origin(STREAM, *subjects_of(self.partitions)),
+            **self._origin(STREAM, *subjects_of(self.all_partitions)),
             "allow_atomic": False,  # a round is one message
             "no_ack": False,
             "sealed": False,

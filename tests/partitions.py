@@ -1,10 +1,9 @@
-"""Gives a stream another number of partitions while it holds lines, which no command of logbroker does."""
+"""Lets the stream of a test take lines on more subjects than those of its partitions."""
 
-from broker.client.bucket import read, write
 from broker.client.connection import Connection
-from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, subjects_of
+from broker.wire.streams import STREAM
 
-__all__ = ["add_subjects", "change_partitions"]
+__all__ = ["add_subjects"]
 
 
 async def add_subjects(connection: Connection, *subjects: str) -> None:
@@ -12,11 +11,3 @@ async def add_subjects(connection: Connection, *subjects: str) -> None:
     config = (await connection.api(f"STREAM.INFO.{STREAM}"))["config"]
     taken = list(dict.fromkeys((*config["subjects"], *subjects)))
     await connection.api(f"STREAM.UPDATE.{STREAM}", {**config, "subjects": taken})
-
-
-async def change_partitions(connection: Connection, partitions: int) -> None:
-    """Let the stream take the lines of so many partitions, and then tell everybody."""
-    await add_subjects(connection, *subjects_of(partitions))
-    entry = await read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    revision = entry.revision if entry else 0
-    await write(connection, CONFIG_BUCKET, PARTITIONS_KEY, b"%d" % partitions, revision)

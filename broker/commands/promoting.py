@@ -11,13 +11,13 @@ from broker.app.durations import format_duration
 from broker.app.exits import OperatorError
 from broker.app.options import given, settings_options
 from broker.app.printable import printable
-from broker.client import bucket
 from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.partitions import current_partitions, existing_partitions
 from broker.declaring.difference import describe
 from broker.declaring.promotion import COPIED, Copy, copy_of, promotion
 from broker.declaring.provision import carry_out, refuse, refuse_half
 from broker.settings import STATUS_FIELDS, BrokerSettings
-from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, partitions_in
+from broker.wire.streams import CONFIG_BUCKET, STREAM
 
 __all__ = ["promote"]
 
@@ -65,14 +65,13 @@ async def _promote(settings: BrokerSettings, *, yes: bool) -> None:
 
 
 async def _partitions(connection: Connection) -> int:
-    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    number = partitions_in(entry.value if entry else None)
-    if number is None:
+    """Return how many partitions exist: shippers say on the subjects that their hosts have left that they did."""
+    if not await current_partitions(connection):
         raise OperatorError(
             f"the copy of {CONFIG_BUCKET} does not say how many partitions there are, so that {STREAM} could take no "
             "lines; nothing was changed"
         )
-    return number
+    return await existing_partitions(connection)
 
 
 def _words(copy: Copy) -> str:

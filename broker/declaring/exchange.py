@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from broker.app.exits import ConfigurationError
@@ -12,7 +13,7 @@ from broker.declaring.plan import merge, plan_entry
 from broker.declaring.provision import consumers_of, look, refuse_half
 from broker.declaring.steps import Change, Kind, Plan
 from broker.topology import Topology
-from broker.wire.streams import CONFIG_BUCKET, partitions_in
+from broker.wire.streams import CONFIG_BUCKET, STREAM, existing_in, partitions_in
 
 __all__ = ["gather", "overruled", "plan_document"]
 
@@ -77,13 +78,24 @@ async def plan_document(connection: Connection, document: Document) -> Plan:
         for info in await consumers_of(connection, name)
     }
     made = merge(
-        (one, consumers.get((one.stream, one.name)) if one.stream else streams.get(one.name))
+        (one, consumers.get((one.stream, one.name)))
+        if one.stream
+        else (_with_partitions(one, streams.get(one.name)), streams.get(one.name))
         for one in document.wanted
     )
     if document.partitions is None:
         return made
     entry = plan_entry(document.partitions, await look(connection, Topology()))
     return Plan((*made.steps, *entry.steps), (*made.refusals, *entry.refusals), made.left)
+
+
+def _with_partitions(wanted: Wanted, found: Mapping[str, Any] | None) -> Wanted:
+    """Return a stream that keeps the subjects of the partitions that exist: those that hosts have left as well."""
+    asked, there = wanted.config.get("subjects"), (found or {}).get("subjects")
+    if wanted.name != STREAM or not asked or not there:
+        return wanted
+    kept = [one for one in there if existing_in([one]) and one not in asked]
+    return replace(wanted, config={**wanted.config, "subjects": [*asked, *kept]})
 
 
 def overruled(declared: Topology, document: Document) -> tuple[Change, ...]:

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.printable import printable
 from broker.client import bucket
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.client.quorum import is_certain
@@ -17,8 +17,7 @@ from broker.declaring.steps import Action, Kind, Plan, Step
 from broker.declaring.weighing import weigh
 from broker.topology import Topology
 from broker.wire.descent import is_being_restored
-from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, partitions_in
-from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
+from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM
 
 __all__ = [
     "STREAM_NOT_FOUND",
@@ -38,6 +37,7 @@ _WAYS = {  # what to do about an answer that does not say it
     10005: "; fewer servers than --replicas are there, or have the --placement-tags",
     10123: "; apply --replicas alone, and the placement when all servers have the stream",
     10047: "; the store has no room for so much: lower --max-bytes, or raise --max-store",
+    10026: "; raise --max-consumers by `logbroker apply`: each partition needs a consumer",
     10028: "; memory holds half of --memory: lower --max-bytes, or raise that",
 }
 _AT_ONCE = 64  # requests under way; thousands of partitions would otherwise wait for thousands of round trips
@@ -99,15 +99,12 @@ async def look(connection: Connection, desired: Topology) -> Actual:
                 name,
             )
     offsets = streams.get(f"KV_{OFFSETS_BUCKET}")
-    partitions = await _partitions(connection) if f"KV_{CONFIG_BUCKET}" in streams else None
-    is_said = partitions_in(partitions) is not None
     return Actual(
         streams={name: info["config"] for name, info in streams.items()},
         consumers=await _consumers(connection) if STREAM in streams else {},
-        partitions=partitions,
+        partitions=await _partitions(connection) if f"KV_{CONFIG_BUCKET}" in streams else None,
         messages=streams[STREAM]["state"]["messages"] if STREAM in streams else 0,
         offsets=offsets["state"].get("num_subjects", 0) if offsets else 0,
-        hosts=frozenset() if is_said or STREAM not in streams else await _hosts(connection),
     )
 
 
@@ -150,22 +147,11 @@ async def _consumers(connection: Connection) -> dict[str, Mapping[str, Any]]:
 
 async def _partitions(connection: Connection) -> str | None:
     entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    return None if entry is None else entry.value.decode("utf-8", "replace")
+    return None if entry is None else _text(entry)
 
 
-async def _hosts(connection: Connection) -> frozenset[Subject]:
-    found: set[Subject] = set()
-    seen = 0
-    while True:
-        body = {"subjects_filter": ">", "offset": seen}
-        page = await connection.api(f"STREAM.INFO.{STREAM}", body, patience=30)
-        subjects = page["state"].get("subjects") or {}
-        for subject in subjects:
-            with suppress(InvalidSubject, InvalidHost):
-                found.add(Subject.parse(subject))
-        seen += len(subjects)
-        if not subjects or seen >= page.get("total", 0):
-            return frozenset(found)
+def _text(entry: bucket.Entry) -> str:
+    return entry.value.decode("utf-8", "replace")
 
 
 async def carry_out(connection: Connection, made: Plan, patience: float = _PATIENCE) -> None:
@@ -207,7 +193,7 @@ async def _take(step: Step, connection: Connection, patience: float) -> None:
 def _call(step: Step, connection: Connection, patience: float) -> Coroutine[Any, Any, object]:
     match step.kind, step.action:
         case Kind.ENTRY, _:
-            return _write_partitions(connection, step.config["value"])
+            return _write_partitions(connection, step)
         case Kind.STREAM, Action.CREATE:
             return connection.api(f"STREAM.CREATE.{step.name}", step.config, patience)
         case Kind.STREAM, _:
@@ -219,7 +205,12 @@ def _call(step: Step, connection: Connection, patience: float) -> Coroutine[Any,
             return connection.api(f"CONSUMER.CREATE.{step.stream}.{step.name}", body, patience)
 
 
-async def _write_partitions(connection: Connection, value: str) -> None:
+async def _write_partitions(connection: Connection, step: Step) -> None:
+    """Write the entry, if it is still as the plan found it."""
     entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+    found = None if entry is None else printable(_text(entry))
+    if found != (step.changes[0].before if step.changes else None):
+        raise bucket.Conflict(f"{step.name} is no longer as it was")
     revision = entry.revision if entry else 0
-    await bucket.write(connection, CONFIG_BUCKET, PARTITIONS_KEY, value.encode(), revision)
+    value = step.config["value"].encode()
+    await bucket.write(connection, CONFIG_BUCKET, PARTITIONS_KEY, value, revision)

@@ -33,6 +33,9 @@ API = "JS.LOGS.API"
 
 _OFFSETS = f"KV_{OFFSETS_BUCKET}"
 _PARTITIONS = f"DIRECT.GET.KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}.{PARTITIONS_KEY}"
+_ALL_OFFSETS = (
+    f"DIRECT.GET.{_OFFSETS}.$KV.{OFFSETS_BUCKET}.*"  # lines of a host may follow any partition's
+)
 _WHOAMI = "$SYS.REQ.USER.INFO"
 
 
@@ -105,7 +108,7 @@ def _of_receiver(identity: Identity) -> Permissions:
     ]
     return Permissions(
         (
-            *_api(f"STREAM.INFO.{STREAM}", _PARTITIONS),
+            *_api(f"STREAM.INFO.{STREAM}", _PARTITIONS, _ALL_OFFSETS),
             *(lines if identity.partitions else _all_partitions()),
             "logship.receiver.>",
             *leave,
@@ -142,7 +145,6 @@ def _partition_api(partition: int) -> tuple[str, ...]:
         f"CONSUMER.RESET.{STREAM}.{durable}",
         f"CONSUMER.MSG.NEXT.{STREAM}.{durable}",
         *bells,
-        f"DIRECT.GET.{_OFFSETS}.$KV.{OFFSETS_BUCKET}.{offset_key(partition)}",
     )
 
 
@@ -160,13 +162,13 @@ def _all_partitions() -> tuple[str, ...]:
             f"CONSUMER.CREATE.{STREAM}",
             f"CONSUMER.CREATE.{STREAM}.>",
             f"CONSUMER.INFO.{STREAM}.*",
+            f"CONSUMER.NAMES.{STREAM}",
             f"CONSUMER.RESET.{STREAM}.*",
             f"CONSUMER.DELETE.{STREAM}.*",
             f"CONSUMER.MSG.NEXT.{STREAM}.*",
             f"STREAM.MSG.GET.{STREAM}",
             f"STREAM.MSG.GET.{_OFFSETS}",
             f"DIRECT.GET.{STREAM}",
-            f"DIRECT.GET.{_OFFSETS}.$KV.{OFFSETS_BUCKET}.*",
         ),
         f"$JS.ACK.{STREAM}.>",
         f"$KV.{OFFSETS_BUCKET}.*",

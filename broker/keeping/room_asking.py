@@ -10,22 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from broker.client import bucket
 from broker.client.connection import Connection, Rejected
+from broker.client.partitions import existing_partitions
 from broker.declaring.provision import consumers_of
 from broker.keeping.room_received import Frontier, Received, frontier, holds
 from broker.wire.descent import ancestors
 from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import (
-    CONFIG_BUCKET,
-    OFFSETS_BUCKET,
-    PARTITIONS_KEY,
-    offset_key,
-    partitions_in,
-)
+from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from broker.wire.subjects import consumer_name
 
-__all__ = ["State", "ask", "ask_offsets", "ask_partitions"]
+__all__ = ["State", "ask", "ask_offsets"]
 
 _KEY = re.compile(rf"\$KV\.{OFFSETS_BUCKET}\.p(0|[1-9][0-9]{{0,5}})")
 _AT_ONCE = 32
@@ -43,7 +37,7 @@ class State:
 async def ask(connection: Connection, info: Mapping[str, Any]) -> State:
     """Return what is received of the stream that STREAM.INFO tells of; raises `Rejected`, `ConnectionLost`."""
     frontiers = await ask_offsets(connection, info)
-    partitions = range(await ask_partitions(connection))
+    partitions = range(await existing_partitions(connection))
     consumers = await consumers_of(connection)
     return State(
         Received(frontiers, holds(consumers, partitions)),
@@ -57,12 +51,6 @@ def _behind(consumers: Sequence[Mapping[str, Any]], partitions: range) -> tuple[
         for one in consumers
     }
     return tuple(n for n in partitions if waiting.get(consumer_name(n), 1))
-
-
-async def ask_partitions(connection: Connection) -> int:
-    """Return the number of partitions, 0 where nobody knows; raises `Rejected`, `ConnectionLost`."""
-    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    return partitions_in(entry.value if entry else None) or 0
 
 
 async def ask_offsets(connection: Connection, info: Mapping[str, Any]) -> dict[int, Frontier]:

@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Any
 
 from broker.client.connection import Connection
-from broker.keeping.room_asking import ask_offsets, ask_partitions
+from broker.client.partitions import existing_partitions
+from broker.keeping.room_asking import ask_offsets
 from broker.keeping.room_dropped import iso
 from broker.keeping.room_plan import Seen
 from broker.keeping.room_report import Expiring
@@ -41,7 +42,7 @@ async def ask_expiring(connection: Connection, info: Mapping[str, Any], now: int
         return []
     frontiers = await ask_offsets(connection, info)
     found = []
-    for partition in range(await ask_partitions(connection)):
+    for partition in range(await existing_partitions(connection)):
         reached = frontiers.get(partition)
         begin = reached.until if reached else int(info["state"]["first_seq"])
         stored = await _stored_from(connection, partition, begin)

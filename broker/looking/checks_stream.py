@@ -30,8 +30,10 @@ def _about_stream(status: Status) -> Iterator[Finding]:
             Grade.CRITICAL,
             f"{status.lost_messages} messages of the store were damaged and are lost",
         )
-    if not status.partitions:
-        yield Finding(Grade.CRITICAL, "no partitions are set up: `logbroker apply` does that")
+    if not status.current_partitions:
+        yield Finding(
+            Grade.CRITICAL, "no number of partitions is set up: `logbroker apply` does that"
+        )
     without = [one.partition for one in status.partitions if one.pending is None]
     if without:
         yield Finding(

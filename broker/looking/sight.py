@@ -124,7 +124,8 @@ class Status:
     `store_limit` is the most that this user's account may store, `max_bytes` the most that the stream may hold; None
     for no limit of its own. `max_age` is in seconds. `lost_messages` are those that the server found damaged. `nodes` are
     the reports of the logbroker of each server, none where a nats-server runs without one. `now` is the broker's clock.
-    `hosts` is how many have messages in the stream, whatever their partitions; None where nobody counted.
+    `hosts` is how many have messages in the stream, whatever their partitions; None where nobody counted. Hosts are
+    spread over the first `current_partitions` of `partitions`, 0 where nobody says; the others had hosts before.
     """
 
     server: str
@@ -140,6 +141,7 @@ class Status:
     max_bytes: int | None
     store_used: int
     store_limit: int | None
+    current_partitions: int
     partitions: tuple[PartitionStatus, ...]
     hosts: int | None = None
     now: str = ""
@@ -163,6 +165,7 @@ class Status:
         reached: tuple[str, str],
         info: Mapping[str, Any],
         account: Mapping[str, Any],
+        current: int,
         partitions: tuple[PartitionStatus, ...],
     ) -> "Status":
         """Return what the server's answers say; `reached` is its address and its version."""
@@ -182,6 +185,7 @@ class Status:
             max_bytes=_limit(config.get("max_bytes", -1)),
             store_used=account.get("storage", 0),
             store_limit=_limit(account.get("limits", {}).get("max_storage", -1)),
+            current_partitions=current,
             partitions=partitions,
             now=info.get("ts", ""),
             max_age=age / _SECOND if age else None,

@@ -6,21 +6,15 @@ from typing import Any
 
 from broker.client import bucket
 from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.partitions import current_partitions, existing_partitions
 from broker.looking.hosts import subjects
 from broker.looking.reports import reports
 from broker.looking.sight import PartitionStatus, Status, hosts_of, strays_of
 from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import (
-    CONFIG_BUCKET,
-    OFFSETS_BUCKET,
-    PARTITIONS_KEY,
-    STREAM,
-    offset_key,
-    partitions_in,
-)
+from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from broker.wire.subjects import consumer_name, partition_filter
 
-__all__ = ["ask", "glance", "partition_count"]
+__all__ = ["ask", "glance"]
 
 _AT_ONCE = 64  # requests under way
 
@@ -42,35 +36,17 @@ async def glance(connection: Connection) -> Status:
     client = await connection.client()
     version = client.connected_server_version
     number = f"{version.major}.{version.minor}.{version.patch}"
-    info, account, partitions = await asyncio.gather(
-        connection.api(f"STREAM.INFO.{STREAM}"), connection.api("INFO"), _partitions(connection)
+    info, account, current, partitions = await asyncio.gather(
+        connection.api(f"STREAM.INFO.{STREAM}"),
+        connection.api("INFO"),
+        current_partitions(connection),
+        _partitions(connection),
     )
-    return Status.of((connection.servers, number), info, account, partitions)
-
-
-async def partition_count(connection: Connection) -> int:
-    """Return how many partitions there are, 0 where nobody has set them up; raises `Rejected` or `ConnectionLost`."""
-    try:
-        entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    except Rejected as error:
-        if error.is_nobody and await _has_bucket(connection):
-            raise  # its leader is being elected
-        return 0  # a stream without its buckets: of somebody else, or half made
-    return partitions_in(entry.value if entry else None) or 0
-
-
-async def _has_bucket(connection: Connection) -> bool:
-    try:
-        await connection.api(f"STREAM.INFO.KV_{CONFIG_BUCKET}")
-    except Rejected as error:
-        if error.is_leaderless:
-            raise
-        return False
-    return True
+    return Status.of((connection.servers, number), info, account, current, partitions)
 
 
 async def _partitions(connection: Connection) -> tuple[PartitionStatus, ...]:
-    count = await partition_count(connection)
+    count = await existing_partitions(connection)
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def one(number: int) -> PartitionStatus:

@@ -52,6 +52,20 @@ def _head(status: Status) -> list[tuple[str, str]]:
         ("first", f"{status.first_sequence} at {_short(status.first_time)}"),
         ("last", f"{status.last_sequence} at {_short(status.last_time)}"),
         ("store", f"{format_size(status.store_used)}{limit}"),
+        *_left_partitions(status),
+    ]
+
+
+def _left_partitions(status: Status) -> list[tuple[str, str]]:
+    """Return the line about partitions that hosts have left, where there are any."""
+    current, existing = status.current_partitions, len(status.partitions)
+    if not 0 < current < existing:
+        return []
+    return [
+        (
+            "hosts",
+            f"are spread over {current} of {existing} partitions, the others hold older lines",
+        )
     ]
 
 
@@ -139,8 +153,8 @@ def _warnings(status: Status) -> list[str]:
         found.append(
             f"{_counted(status.lost_messages, 'message')} of the store were damaged and are lost"
         )
-    if not status.partitions:
-        found.append("no partitions are set up: `logbroker apply` does that")
+    if not status.current_partitions:
+        found.append("no number of partitions is set up: `logbroker apply` does that")
     return ["", *(f"warning: {printable(text)}" for text in found)] if found else []
 
 

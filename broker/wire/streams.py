@@ -1,5 +1,7 @@
 """Names of what both ends and the broker meet at: the stream, its buckets and their keys, and how large a message may be."""
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 from broker.wire.subjects import consumer_name, own_token, partition_filter
@@ -14,6 +16,7 @@ __all__ = [
     "POSITIONS_BUCKET",
     "STREAM",
     "consumer_config",
+    "existing_in",
     "offset_key",
     "partitions_in",
     "positions_key",
@@ -27,6 +30,7 @@ CONFIG_BUCKET = "LOGS_CONFIG"
 POSITIONS_BUCKET = "LOGS_POSITIONS"
 PARTITIONS_KEY = "partitions"
 MAX_PARTITIONS = 10_000
+_OF_PARTITION = re.compile(r"(?:receiver-p|logs\.p)(0|[1-9][0-9]{0,5})(?:\.>)?")
 
 MAX_PAYLOAD = 8 * 1024 * 1024
 """The largest message that the bundled broker takes, in bytes, headers included."""
@@ -55,6 +59,12 @@ def partitions_in(value: str | bytes | None) -> int | None:
     if not (text.isascii() and text.isdigit()) or len(text) > len(str(MAX_PARTITIONS)):
         return None
     return int(text) if 1 <= int(text) <= MAX_PARTITIONS else None
+
+
+def existing_in(names: Iterable[str]) -> int:
+    """Return the number below which all partitions are of these consumers and subject filters of partitions."""
+    numbers = (int(found[1]) for name in names if (found := _OF_PARTITION.fullmatch(name)))
+    return max((number + 1 for number in numbers if number < MAX_PARTITIONS), default=0)
 
 
 def subjects_of(partitions: int) -> tuple[str, ...]:

@@ -257,7 +257,7 @@ def test_a_disk_with_less_room_than_before_is_no_reason_not_to_start(start_broke
     assert info["config"]["max_bytes"] < 6_000_000
 
 
-def test_the_number_of_partitions_cannot_change_under_stored_lines(
+def test_another_number_of_partitions_under_stored_lines_is_refused_with_the_way_round(
     start_broker: Any, logbroker: Callable[..., Any]
 ) -> None:
     broker = start_broker("--partitions", "3")
@@ -271,7 +271,8 @@ def test_the_number_of_partitions_cannot_change_under_stored_lines(
 
     assert refused.popen.wait(10) == 78
     assert refused.said.count("\n") == 1
-    assert "is 3 and cannot become 4" in refused.said
+    assert "is 3 and not 4" in refused.said
+    assert "`logbroker partitions 4`" in refused.said
 
 
 @pytest.mark.parametrize("found", [signal.SIG_DFL, signal.SIG_IGN], ids=["as usual", "by nohup"])

@@ -12,8 +12,8 @@ import pytest
 
 from bench.processes import Process, Processes
 from broker.client.connection import Connection
+from broker.declaring.repartition import change_partitions
 from broker.wire.subjects import Subject
-from tests.partitions import change_partitions
 
 pytestmark = pytest.mark.nats
 

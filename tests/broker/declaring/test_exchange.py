@@ -94,7 +94,7 @@ async def test_another_number_of_partitions_is_refused_under_stored_lines(
 
     made = await plan_document(connection, Document((), 3))
 
-    assert "is 2 and cannot become 3" in made.refusals[0]
+    assert "is 2 and not 3" in made.refusals[0]
 
 
 async def test_what_the_settings_set_back_is_told() -> None:

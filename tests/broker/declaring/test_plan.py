@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.declaring.plan import Actual, plan
+from broker.declaring.plan import Actual, plan, plan_partitions
 from broker.declaring.steps import Action, Change, Kind, Left, Plan
 from broker.topology import Topology
 from broker.wire.streams import consumer_config, partitions_in
@@ -134,7 +134,7 @@ def test_a_consumer_of_another_ack_policy_is_refused_with_the_way_round() -> Non
 
 
 @pytest.mark.parametrize(("messages", "offsets"), [(1, 0), (0, 1)])
-def test_hosts_never_move_between_partitions_under_stored_lines_or_offsets(
+def test_hosts_move_under_stored_lines_or_offsets_only_by_the_command_for_it(
     messages: int, offsets: int
 ) -> None:
     made = plan(
@@ -142,8 +142,9 @@ def test_hosts_never_move_between_partitions_under_stored_lines_or_offsets(
         as_applied(Topology(partitions=2), messages=messages, offsets=offsets),
     )
 
-    assert "is 2 and cannot become 4" in made.refusals[0]
-    assert "--partitions 2" in made.refusals[0]
+    assert "is 2 and not 4" in made.refusals[0]
+    assert "`logbroker partitions 4`" in made.refusals[0]
+    assert "make it 2" in made.refusals[0]
 
 
 def test_fewer_partitions_of_an_empty_stream_remove_the_consumers_that_are_over() -> None:
@@ -209,6 +210,62 @@ def test_hosts_move_no_more_where_the_number_cannot_be_read_and_the_refusal_can(
 
     (refusal,) = plan(Topology(partitions=4), damaged).refusals
 
-    assert "is 3, as consumers, offsets and lines show" in refusal
-    assert "keep --partitions 3" in refusal
+    assert "is 3, as consumers, subjects and offsets show" in refusal
+    assert "make it 3" in refusal
     assert refusal.isprintable()
+
+
+def after_change(before: int, after: int, **changes: object) -> Actual:
+    """Return what a server would tell after hosts went over to another number of partitions."""
+    most = max(before, after)
+    return as_applied(
+        Topology(partitions=after, existing=most),
+        consumers={f"receiver-p{n}": consumer_config(n) for n in range(most)},
+        **changes,
+    )
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 3), st.integers(0, 3))
+def test_a_changed_number_adds_what_is_missing_removes_nothing_and_comes_last(
+    before: int, after: int, messages: int, offsets: int
+) -> None:
+    held = as_applied(Topology(partitions=before), messages=messages, offsets=offsets)
+
+    made = plan_partitions(after, held)
+
+    assert not made.refusals
+    assert not any(step.action is Action.REMOVE for step in made.steps)
+    made_consumers = {step.name for step in made.steps if step.kind is Kind.CONSUMER}
+    assert made_consumers == {f"receiver-p{n}" for n in range(before, after)}
+    (*_, last) = made.steps or (None,)
+    assert (last is None) == (before == after)
+    assert last is None or (last.kind, last.config) == (Kind.ENTRY, {"value": str(after)})
+    assert plan_partitions(after, after_change(before, after)) == Plan(())
+
+
+@pytest.mark.parametrize(("messages", "offsets"), [(1, 0), (0, 1)])
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
+def test_partitions_that_hosts_have_left_stay_while_there_are_lines_or_offsets(
+    messages: int, offsets: int, is_told: bool
+) -> None:
+    topology = Topology(partitions=3 if is_told else 10, partitions_told=is_told)
+
+    assert plan(topology, after_change(5, 3, messages=messages, offsets=offsets)) == Plan(())
+
+
+def test_partitions_that_hosts_have_left_go_with_the_last_line_and_offset() -> None:
+    made = plan(Topology(partitions=3), after_change(5, 3))
+
+    assert [(step.action, step.name) for step in made.steps] == [
+        (Action.UPDATE, "LOGS"),
+        (Action.REMOVE, "receiver-p3"),
+        (Action.REMOVE, "receiver-p4"),
+    ]
+
+
+def test_a_number_that_is_gone_may_be_told_where_more_partitions_exist() -> None:
+    damaged = after_change(5, 3, messages=9, partitions=None)
+
+    (step,) = plan(Topology(partitions=3), damaged).steps
+
+    assert step.config == {"value": "3"}

@@ -154,6 +154,7 @@ async def test_a_consumer_that_has_read_is_removed_only_when_a_person_agrees(
     body["config"]["filter_subject"] = "logs.p0.>"  # type: ignore[index]
     await connection.api("CONSUMER.CREATE.LOGS.receiver-p7", body)
     await read_one(connection, "receiver-p7")
+    await connection.api("STREAM.PURGE.LOGS")
     after = Topology(partitions=3)
 
     made = plan(after, await look(connection, after))

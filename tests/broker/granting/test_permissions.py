@@ -56,10 +56,12 @@ def test_a_host_called_like_the_hash_of_another_has_none_of_its_rights() -> None
     assert not any("shipper-" in subject or "logs." in subject for subject in shared)
 
 
-def test_a_receiver_names_every_subject_of_its_partitions_without_a_wildcard_before_them() -> None:
+def test_a_receiver_names_every_subject_of_its_partitions_and_reads_every_offset() -> None:
     mine = of(Kind.RECEIVER, "r", 3, 5)
 
-    of_lines = [subject for subject in mine.publish if "LOGS" in subject]
+    offsets = f"{API}.DIRECT.GET.KV_LOGS_OFFSETS.$KV.LOGS_OFFSETS.*"
+    assert offsets in mine.publish
+    of_lines = [subject for subject in mine.publish if "LOGS" in subject and subject != offsets]
     numbers = {number for subject in of_lines for number in re.findall(r"p(\d+)", subject)}
     assert numbers == {"3", "5"}
     assert all(re.fullmatch(r"[^*]*(p\d+\.>)?", subject) for subject in of_lines)

@@ -70,7 +70,7 @@ def test_a_slow_line_is_told(connect: float, rtt: float, grade: Grade) -> None:
     [
         pytest.param({}, Grade.OK, "10 messages of 3 hosts", id="well"),
         pytest.param({"lost_messages": 1}, Grade.CRITICAL, "damaged", id="damage"),
-        pytest.param({"partitions": ()}, Grade.CRITICAL, "logbroker apply", id="no partitions"),
+        pytest.param({"current_partitions": 0}, Grade.CRITICAL, "logbroker apply", id="no number"),
         pytest.param(
             {"strays": Strays(4, 1, ("logs.p9.x",))}, Grade.WARNING, "logs.p9.x", id="strays"
         ),

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 import pytest
 
 from broker.client.connection import Connection, Rejected
+from broker.client.partitions import current_partitions
 from broker.looking.checking import look
 from broker.looking.events import listen
 from broker.looking.feed import Feed, at_sequence
 from broker.looking.findings import Check
 from broker.looking.lines import Run
-from broker.looking.status import partition_count
 from broker.looking.tail import Wanted, tail
 from broker.looking.top import watch
 from broker.topology import Topology
@@ -100,7 +100,7 @@ async def test_a_bucket_that_nobody_answers_for_is_not_taken_for_none(
     await connection.api(f"STREAM.UPDATE.{config['name']}", config | {"allow_direct": False})
 
     with pytest.raises(Rejected, match="nobody listens"):
-        await partition_count(connection)
+        await current_partitions(connection)
 
     await connection.api(f"STREAM.UPDATE.{config['name']}", config)
-    assert await partition_count(connection) == 2
+    assert await current_partitions(connection) == 2

@@ -37,7 +37,8 @@ def seen(**changed: Any) -> Status:
         PartitionStatus.of(1, {**consumer, "num_pending": 0, "num_ack_pending": 0}, None),
     )
     return replace(
-        Status.of(("nats://b:4222", "2.15.1"), info, account, partitions), **{"hosts": 3, **changed}
+        Status.of(("nats://b:4222", "2.15.1"), info, account, 2, partitions),
+        **{"hosts": 3, **changed},
     )
 
 
@@ -113,7 +114,10 @@ def test_lines_that_nobody_reads_are_found() -> None:
         ),
         pytest.param({"nodes": ({"odd": 1},)}, "?", id="a node of another version"),
         pytest.param({"lost_messages": 2}, "2 messages of the store were damaged", id="damage"),
-        pytest.param({"partitions": ()}, "logbroker apply", id="no partitions"),
+        pytest.param({"current_partitions": 0}, "logbroker apply", id="no number"),
+        pytest.param(
+            {"current_partitions": 1}, "are spread over 1 of 2 partitions", id="left partitions"
+        ),
         pytest.param(
             {"strays": strays_of({"logs.p7.x\x1b": 1}, 2)},
             r"1 message on subjects that no receiver reads: logs.p7.x\x1b",
