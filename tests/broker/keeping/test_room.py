@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from broker.declaring.repartition import change_partitions
 from broker.keeping.room import RoomKeeper
 from broker.keeping.room_drops import NAME
 from broker.wire.streams import STREAM
@@ -171,6 +172,22 @@ def test_hosts_go_on_when_receivers_have_more(stream: Stream) -> None:
 
     assert not keeper.report.waits
     assert len(stream.fill(ONE)) > len(there) // 3
+
+
+def test_partitions_that_hosts_have_left_are_made_room_in_and_named_like_the_others(
+    stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    there = stream.fill(ONE, THIRD)
+    stream.ask(lambda connection: change_partitions(connection, 1))
+    stream.commit(0, there[-1] + 1)
+
+    waiting = stream.look(2)
+
+    assert waiting.report.waits
+    assert "behind are partitions 0, 1" in caplog.text
+    assert stream.sequences(THIRD) == [n for n in there if n % 2 == 0]
+    stream.commit(1, there[-1] + 1)
+    assert not stream.look().report.waits
 
 
 def test_two_keepers_at_once_leave_the_newest(stream: Stream) -> None:
