@@ -1,0 +1,70 @@
+"""The number of partitions changes while lines flow and programs die: each host stays in one file, every line once, in order."""
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from bench.oracle import judge
+from bench.processes import Processes, wait_until
+from bench.received import read_received
+from bench.suite import Suite
+from bench.traffic import Traffic
+from broker.wire.subjects import partition_of
+
+pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(420)]
+
+HOSTS = ("web01", "web02", "db01.example.net", "cache")
+NUMBERS = (2, 5, 3, 5)
+
+
+def test_hosts_that_go_over_and_back_keep_one_file_through_kills(tmp_path: Path) -> None:
+    assert all(len({partition_of(host, number) for number in NUMBERS}) > 1 for host in HOSTS)
+    with Processes(tmp_path) as programs, ExitStack() as stack:
+        suite = Suite(tmp_path, programs, partitions=NUMBERS[0])
+        suite.start_broker()
+        receiver = suite.start_program(
+            "logreceiver",
+            "receiver",
+            [
+                *("--partition", "all", "--server", suite.url, "--output", str(suite.output)),
+                *("--state-dir", str(tmp_path / "state"), "--rotate-size", "100kB"),
+            ],
+        )
+        files = {host: tmp_path / "hosts" / host / "app.log" for host in HOSTS}
+        shippers = {host: suite.start_shipper(host, [file]) for host, file in files.items()}
+        traffic = {
+            host: stack.enter_context(Traffic([file], 300, seed))
+            for seed, (host, file) in enumerate(files.items())
+        }
+
+        def received(host: str) -> int:
+            try:
+                return len(read_received(suite.output, host))
+            except (FileNotFoundError, ValueError):
+                return 0
+
+        wait_until("lines flow", lambda: all(map(received, HOSTS)), 120, [receiver])
+        for number, host in zip(NUMBERS[1:], HOSTS, strict=False):
+            suite.administer("partitions", str(number), "--yes")
+            time.sleep(1)
+            for victim in (receiver, shippers[host]):
+                victim.kill()
+                victim.start()
+            time.sleep(15)  # shippers ask for the number now and then
+        for one in traffic.values():
+            one.stop()
+        written = {host: traffic[host].written[file] for host, file in files.items()}
+        for host, lines in written.items():
+            wait_until(
+                f"all of {host} is received",
+                lambda host=host, lines=lines: received(host) >= len(lines),
+                120,
+                [receiver],
+            )
+        time.sleep(1)  # nothing more may come
+
+        verdicts = {h: judge([w], read_received(suite.output, h)) for h, w in written.items()}
+        assert {h: str(v) for h, v in verdicts.items() if not v.is_perfect} == {}
+        assert [path.name for path in suite.output.rglob("*..p*")] == []
