@@ -189,6 +189,7 @@ _CROSSINGS = (
         f"STREAM.MSG.GET.{STREAM}",
         f"STREAM.MSG.GET.KV_{OFFSETS_BUCKET}",
         f"CONSUMER.INFO.{STREAM}.*",
+        f"CONSUMER.NAMES.{STREAM}",
         f"CONSUMER.RESET.{STREAM}.*",
         f"CONSUMER.DELETE.{STREAM}.*",
     ),
