@@ -1,17 +1,20 @@
 """What there is to replay: asks the broker which partitions there are, and where in the stream times lie. Reads only."""
 
+from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC
 
 from broker.app.exits import ConfigurationError
 from broker.app.moment import Moment
 from broker.client.access import Access
-from broker.client.connection import Connection
+from broker.client.connection import Connection, Rejected
+from broker.client.partitions import existing_partitions
 from broker.wire.streams import STREAM
 from receiver.source.ranges import StreamState
 from receiver.source.survey import look, partitions_of, sequence_at
 
-__all__ = ["Span", "Wanted", "survey"]
+__all__ = ["Span", "Wanted", "hosts_that_moved", "survey"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ async def survey(wanted: Wanted, access: Access) -> Span:
     connection = Connection(wanted.servers, "logreceiver replay", access=access)
     try:
         state = await look(connection, STREAM)
-        everywhere = tuple(range(await partitions_of(connection)))
+        everywhere = tuple(range(await _partitions(connection)))
         first = await _sequence(connection, wanted.since, state)
         until = await _sequence(connection, wanted.until, state)
     finally:
@@ -61,6 +64,30 @@ async def survey(wanted: Wanted, access: Access) -> Span:
         state.first,
         _gone(wanted.since, state, first),
     )
+
+
+async def _partitions(connection: Connection) -> int:
+    """Return how many partitions there are, with those that hosts have left where the rights suffice to ask."""
+    number = await partitions_of(connection)
+    with suppress(Rejected):
+        number = max(number, await existing_partitions(connection))
+    return number
+
+
+async def hosts_that_moved(connection: Connection) -> frozenset[str]:
+    """Return the hosts of which the stream holds lines in more than one partition; raises `Rejected`, `ConnectionLost`.
+
+    A partition that holds one message of a host holds the claim by which it left.
+    """
+    partitions = Counter[str]()
+    offset, total = 0, 1
+    while offset < total:
+        asked = {"subjects_filter": "logs.>", "offset": offset}
+        answer = await connection.api(f"STREAM.INFO.{STREAM}", asked)
+        counts = answer["state"].get("subjects") or {}
+        partitions.update(subject.split(".", 2)[2] for subject, n in counts.items() if n > 1)
+        offset, total = offset + max(1, len(counts)), answer.get("total", 0)
+    return frozenset(host for host, count in partitions.items() if count > 1)
 
 
 async def _sequence(connection: Connection, moment: Moment | None, state: StreamState) -> int:

@@ -29,7 +29,7 @@ class _Source:
     host: str
     file: str
     day: str
-    is_home: bool = True
+    is_own: bool = False
 
 
 class Names:
@@ -66,8 +66,7 @@ class Names:
         """
         layout = self._layout
         day = self._days.date(moment) if layout.has_date else ""
-        is_home = is_own or self._is_home_of(host)
-        source = _Source(host, (file or "") if layout.has_file else "", day, is_home)
+        source = _Source(host, (file or "") if layout.has_file else "", day, is_own)
         if (live := self._known.get(source)) is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
@@ -99,12 +98,12 @@ class Names:
             "SELECT path FROM files WHERE host = ? AND source = ? AND day = ?",
             *(source.host, source.file, source.day),
         )
-        for (path,) in found:
-            # where the host is at home, a marked one was given while it was not
-            is_right = not (source.is_home and self._layout.mark_of(str(path)))
-            if is_right and self._layout.holds(str(path)):
-                return str(path)
-        return None
+        paths = [str(path) for (path,) in found if self._layout.holds(str(path))]
+        marked = [path for path in paths if self._layout.mark_of(path)]
+        if plain := [path for path in paths if path not in marked]:
+            return plain[0]
+        # a marked file may be that of other clients, and the host's own lines have another one
+        return marked[0] if marked and not source.is_own else None
 
     def _given(self, source: _Source) -> str:
         if self._layout.has_file and self._count(source) >= _MOST_OF_HOST:
@@ -117,7 +116,7 @@ class Names:
     def _first(self, source: _Source, path: Callable[[str], str]) -> str:
         """Return the first of a host's paths that is free, and note that it was given."""
         live = ""
-        for mark in ("", self._mark) if source.is_home else (self._mark,):
+        for mark in self._marks(source):
             live = self._untangled(path(mark)) if self._layout.has_file else path(mark)
             if self._is_file(live):
                 return live
@@ -126,6 +125,10 @@ class Names:
                 self._counts[source.host, source.day] += 1
                 return live
         raise FileExistsError(errno.EEXIST, "is not known to the store; move it away", live)
+
+    def _marks(self, source: _Source) -> tuple[str, ...]:
+        is_home = source.is_own or self._is_home_of(source.host)
+        return ("", self._mark) if is_home else (self._mark,)
 
     def _overflow(self, source: _Source) -> str:
         live = self._first(

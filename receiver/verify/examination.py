@@ -34,6 +34,8 @@ _LOOKS = 20  # at a host whose files are rotated, compressed or removed meanwhil
 class Order:
     """What is compared with what; `keeps` says that the receiver removes old segments, and may have removed all.
 
+    Hosts that `moved` are left out: a partition does not know what others have written to their files.
+
     `progress` is a folder where tasks say how far they are; those of other machines have none of that name.
     """
 
@@ -44,6 +46,7 @@ class Order:
     keeps: bool
     path_template: str = DEFAULT
     time_zone: str = "UTC"
+    moved: frozenset[str] = frozenset()
 
     def forms(self, live: str) -> tuple[str, ...]:
         """Return the names of a live file; of a day that is over it is compressed under its own."""
@@ -95,6 +98,8 @@ def examine(unit: Unit, order: Order) -> Examined:
         for run in order.reader.unit(unit):
             refused += len(run.refused)
             for piece in run.pieces:
+                if piece.host in order.moved:
+                    continue
                 live = naming.live_name(piece)
                 if (expected := files.get(live)) is None:
                     expected = files[live] = _Expected(piece.host)

@@ -9,13 +9,16 @@ from receiver.verify.examination import Examined, FileReport
 
 __all__ = ["Report"]
 
+_MOST_NAMED = 5  # hosts
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All units; `unclaimed` are partitions that no receiver has received yet."""
+    """All units; `unclaimed` are partitions that no receiver has received yet, `moved` hosts in more than one partition."""
 
     units: tuple[Examined, ...]
     unclaimed: tuple[int, ...]
+    moved: frozenset[str] = frozenset()
 
     @property
     def is_well(self) -> bool:
@@ -46,6 +49,7 @@ class Report:
             "bytes": sum(unit.size for unit in self.units),
             "set_aside": sum(unit.refused for unit in self.units),
             "unclaimed": self.unclaimed,
+            "moved": sorted(self.moved),
         }
         return json.dumps({"well": self.is_well, **totals, "hosts": files}, indent=2)
 
@@ -60,6 +64,12 @@ class Report:
         if self.unclaimed:
             numbers = ", ".join(map(str, self.unclaimed))
             lines.append(f"not compared, as no receiver has claimed them yet: partitions {numbers}")
+        if self.moved:
+            hosts_left_out = ", ".join(sorted(self.moved)[:_MOST_NAMED])
+            lines.append(
+                "not compared, as the stream has their lines in more than one partition: "
+                f"{len(self.moved)} hosts, such as {hosts_left_out}"
+            )
         return "\n".join(map(printable, lines))
 
 

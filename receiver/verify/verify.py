@@ -17,7 +17,7 @@ from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.replay.progress import run_tasks
 from receiver.replay.reading import Reader
-from receiver.replay.survey import Span, Wanted, survey
+from receiver.replay.survey import Span, Wanted, hosts_that_moved, survey
 from receiver.replay.tasks import Unit, cut_evenly
 from receiver.spark.scratch import scratch_folder
 from receiver.spark.session import spark_context
@@ -33,6 +33,7 @@ __all__ = ["verify"]
 class _Task:
     span: Span
     offsets: dict[int, int]
+    moved: frozenset[str]
 
     def units(self, cores: int) -> list[Unit]:
         """Return what tasks compare, each partition up to its own offset."""
@@ -52,7 +53,7 @@ def verify(settings: VerifySettings) -> Report:
     task = asyncio.run(_prepare(settings))
     unclaimed = tuple(sorted(set(task.span.partitions) - set(task.offsets)))
     if not task.units(1):
-        return Report((), unclaimed)
+        return Report((), unclaimed, task.moved)
     with (
         scratch_folder() as progress,
         spark_context(
@@ -70,10 +71,11 @@ def verify(settings: VerifySettings) -> Report:
             _keeps(settings),
             settings.path_template,
             settings.time_zone,
+            task.moved,
         )
         units = task.units(spark.defaultParallelism)
         examined = run_tasks(spark, units, partial(examine, order=order), progress)
-    return Report(tuple(examined), unclaimed)
+    return Report(tuple(examined), unclaimed, task.moved)
 
 
 def _reader(settings: VerifySettings) -> Reader:
@@ -98,6 +100,7 @@ async def _prepare(settings: VerifySettings) -> _Task:
         await connection.once()
         span = await survey(Wanted(settings.server, numbers, since), settings.access)
         created = (await connection.api(f"STREAM.INFO.{STREAM}"))["created"]
+        moved = await hosts_that_moved(connection)
         offsets = {
             number: offset.next
             for number in span.partitions
@@ -111,7 +114,7 @@ async def _prepare(settings: VerifySettings) -> _Task:
         ) from None
     finally:
         await connection.close()
-    return _Task(span, offsets)
+    return _Task(span, offsets, moved)
 
 
 async def _offset(connection: Connection, partition: int, created: str) -> Offset | None:

@@ -1,5 +1,6 @@
 """The number of partitions changes while lines flow and programs die: each host stays in one file, every line once, in order."""
 
+import json
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -68,3 +69,14 @@ def test_hosts_that_go_over_and_back_keep_one_file_through_kills(tmp_path: Path)
         verdicts = {h: judge([w], read_received(suite.output, h)) for h, w in written.items()}
         assert {h: str(v) for h, v in verdicts.items() if not v.is_perfect} == {}
         assert [path.name for path in suite.output.rglob("*..p*")] == []
+        verified = suite.start_program(
+            "logreceiver",
+            "verify",
+            [
+                *("verify", "--server", suite.url, "--output", str(suite.output), "--json"),
+                *("--state-dir", str(tmp_path / "state")),
+            ],
+        )
+        assert verified.wait(90) == 0, verified.said()
+        said = verified.said()
+        assert set(json.loads(said[said.index("{") :])["moved"]) == set(HOSTS)
