@@ -94,8 +94,8 @@ def adopt(yes: bool, **options: Any) -> None:
     """Take the files in --output as they are: as all that was received before the offset, whatever the store says.
 
     For a store (p<N>.db in --state-dir) that is lost, damaged, or does not go with the offset or the files. Lines that
-    were written and never committed stay, and may come a second time: it is your word that this is right. No receiver
-    may be running there.
+    were written and never committed stay, and may come a second time: it is your word that this is right. Behind an
+    older store gaps are told of what the files have received since it was copied. No receiver may be running there.
     """
     settings = _settings(options, needs_partition=True)
     from receiver.status.status import ask, count

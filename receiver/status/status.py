@@ -5,6 +5,7 @@ What KV and the stream know is asked of the broker; what only the owner knows, o
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.untrusted import json_object
 from broker.client import bucket
 from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
+from broker.client.partitions import existing_partitions
 from broker.client.patience import ELECTION, until_answered
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import (
@@ -139,7 +141,7 @@ def ask(
 
 
 async def count(connection: Connection) -> int:
-    """Return how many partitions there are; raises `ConfigurationError` when the broker does not say."""
+    """Return over how many partitions hosts are spread; raises `ConfigurationError` when the broker does not say."""
     entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
     partitions = partitions_in(entry.value if entry else None)
     if partitions is None:
@@ -152,9 +154,12 @@ async def count(connection: Connection) -> int:
 async def gather(
     connection: Connection, now: datetime, wanted: Callable[[int], Iterable[int]] = range
 ) -> list[PartitionStatus]:
-    """Ask the broker, and the owners, about those `wanted` of so many partitions."""
+    """Ask the broker, and the owners, about those `wanted` of so many partitions: also of those that hosts have left."""
+    number = await count(connection)
+    with suppress(Rejected):  # else the rights do not suffice to ask
+        number = max(number, await existing_partitions(connection))
     stream = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
-    chosen = wanted(await count(connection))
+    chosen = wanted(number)
     return [*await asyncio.gather(*(_partition(connection, n, stream, now) for n in chosen))]
 
 

@@ -54,6 +54,7 @@ def test_hosts_that_go_over_and_back_keep_one_file_through_kills(tmp_path: Path)
                 victim.kill()
                 victim.start()
             time.sleep(15)  # shippers ask for the number now and then
+        suite.administer("partitions", "3", "--yes")
         for one in traffic.values():
             one.stop()
         written = {host: traffic[host].written[file] for host, file in files.items()}
@@ -69,6 +70,12 @@ def test_hosts_that_go_over_and_back_keep_one_file_through_kills(tmp_path: Path)
         verdicts = {h: judge([w], read_received(suite.output, h)) for h, w in written.items()}
         assert {h: str(v) for h, v in verdicts.items() if not v.is_perfect} == {}
         assert [path.name for path in suite.output.rglob("*..p*")] == []
+        status = suite.start_program(
+            "logreceiver", "status", ["status", "--server", suite.url, "--json"]
+        )
+        assert status.wait(60) == 0, status.said()
+        said = status.said()
+        assert len(json.loads(said[said.index("{") :])["partitions"]) == 5
         verified = suite.start_program(
             "logreceiver",
             "verify",
