@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 
 from bench.processes import Process, Processes
+from broker.app.faults import VARIABLE
 from broker.client.connection import Connection
 from broker.declaring.repartition import change_partitions
 from broker.wire.subjects import Subject
+from shipper.publish.messages import HostMessages
 
 pytestmark = pytest.mark.nats
 
 HOSTS = LIVES, DIES = "web01", "web02"
 MANY = 5
+NEW = str(Subject.for_host(DIES, MANY))
 
 
 def start(processes: Processes, url: str, host: str, folder: Path, name: str) -> Process:
@@ -82,3 +85,41 @@ async def test_each_line_comes_once_and_in_order_though_one_is_killed_right_behi
             lines = b"".join(message.lines for message in await stream()).splitlines(keepends=True)
             got = {h: b"".join(x for x in lines if x.startswith(h.encode())) for h in HOSTS}
     assert got == wanted
+
+
+@pytest.mark.parametrize("point", ["claimed", "left", "rebuilt", "snapshot_sending"])
+async def test_an_agent_killed_on_its_way_to_another_partition_says_all_of_it_at_the_next_start(
+    connection: Connection, logs_url: str, processes: Processes, tmp_path: Path, point: str
+) -> None:
+    log, faults = tmp_path / f"{DIES}.log", tmp_path / "faults"
+    faults.mkdir()
+    process = processes.start(
+        "shipper",
+        [
+            *(sys.executable, "-m", "shipper", "--server", logs_url, "--host", DIES),
+            *("--file", str(log), "--once"),
+        ],
+        folder=Path(__file__).parents[2],
+        environment={VARIABLE: str(faults)},
+    )
+    log.write_bytes(b"line 1\n")
+    assert await asyncio.to_thread(process.wait, 30) == 0
+    await change_partitions(connection, MANY)
+
+    (faults / point).touch()
+    log.write_bytes(b"line 1\nline 2\n")
+    process.start()
+    assert await asyncio.to_thread(process.wait, 30) == -signal.SIGKILL
+    process.start()
+    assert await asyncio.to_thread(process.wait, 30) == 0
+
+    messages = [one async for page in HostMessages(connection, DIES).since(1) for one in page]
+    at = [(one, one.origin) for one in messages if one.origin is not None]
+    left = [one for one, origin in at if origin.moved is not None]
+    claims = [(one, origin) for one, origin in at if origin.follows]
+    lines = [(one, origin) for one, origin in at if origin.sections]
+    assert [one.subject for one, _ in lines] == [str(Subject.for_host(DIES, 2)), NEW]
+    assert [origin.lines for _, origin in lines] == [1, 1]
+    claim, origin = claims[-1]
+    assert (claim.subject, origin.follows[0].sequence) == (NEW, left[-1].sequence)
+    assert left[-1].sequence < claim.sequence < lines[-1][0].sequence
