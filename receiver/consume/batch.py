@@ -108,6 +108,7 @@ class Batch:
         partition = leaves_for(message)
         if partition not in {None, self._assignment.partition}:
             self._left[host_of(message.subject)] = partition
+            self._is_full = True  # other clients' lines behind it go elsewhere
 
     def set_aside(self, chunk: Chunk, reason: str) -> None:
         """Set the messages of a chunk aside unread; raises OSError."""
