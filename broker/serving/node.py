@@ -205,6 +205,8 @@ class Node:
     async def _tell_ready(self, held: Held) -> None:
         for one in (self._speaking, self._consumer_requests):
             await one.listens.wait()  # whoever reads that it is ready may ask it
+        self._write_ready()
+        self._ready.set()
         logger.info(
             "ready: %s, store %s, stream %s of at most %s, %d messages",
             self.connection.servers,
@@ -213,8 +215,6 @@ class Node:
             format_size(held.max_bytes),
             held.messages,
         )
-        self._write_ready()
-        self._ready.set()
 
     def _wait(self, reason: str) -> None:
         """Take note of what the cluster is waited for, and say it; it may be that the other servers start later."""
