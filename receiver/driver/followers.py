@@ -160,10 +160,11 @@ class Followers:
         except FencedError as error:
             self._lose(partition, error)
         else:
-            del self._followed[partition]
+            if followed.stop.is_set():  # else all of it is received, and nobody is to begin again
+                del self._followed[partition]
             if partition not in self._wanted:
                 self._shared.meter.forget(partition)
-            await wake.close()
+        await wake.close()
 
     def _lose(self, partition: int, error: FencedError) -> None:
         """Go on without a partition, which is logged; of the last one the program's last line tells."""
@@ -171,7 +172,7 @@ class Followers:
         self._lost[partition] = error
         by = error.owner if isinstance(error, TakenOver) else f"hand ({error})"
         self._shared.meter.lost(partition, by)
-        if self._followed:
+        if self._running():
             logger.error("%s; this one goes on with its others%s", error, _advice(error))
 
     async def _stand_by(
