@@ -2,8 +2,9 @@
 
 A worker that dies says nothing, so each batch is noted before its messages are looked at, and the note is taken back when
 the batch has ended, well or with an error that is reported. Of a batch over which three workers died the messages are
-looked at one by one, each noted before; the one that three more die over is set aside unread. Only those count that die
-under one claim: a receiver that is killed or restarted claims the partition anew, and its end tells nothing about a message.
+looked at one by one, each noted before. A message that one more dies over begins a batch, since those before it may be what
+kills; when three in all have died over it, it is set aside unread. Only those count that die under one claim: a receiver that
+is killed or restarted claims the partition anew, and its end tells nothing about a message.
 """
 
 import json
@@ -55,6 +56,10 @@ class Attempts:
         self._write(replace(self._before, deaths=self._before.deaths + 1))
         return False
 
+    def is_suspect(self, sequence: int) -> bool:
+        """Say whether a worker has died over this message the last time that messages were looked at one by one."""
+        return self._before.alone > 0 and self._before.sequence == sequence
+
     def look_at(self, sequence: int) -> bool:
         """Note that a message is about to be looked at; False, and nothing noted, when it is not to be. Raises OSError."""
         alone = self._before.alone if self._before.sequence == sequence else 0
@@ -72,9 +77,10 @@ class Attempts:
         """Take back what was noted of the batch: its error is reported. Raises OSError."""
         self._write(self._before)
 
-    def end(self) -> None:
-        """Note that the batch came to its end; raises OSError."""
-        self._before = _Note()
+    def end(self, until: int) -> None:
+        """Note that the batch came to its end, before `until`; a message behind it is as suspect as before. Raises OSError."""
+        is_ahead = self._before.alone > 0 and self._before.sequence >= until
+        self._before = replace(self._before, first=until) if is_ahead else _Note()
         self._write(self._before)
 
     def _read(self) -> _Note:

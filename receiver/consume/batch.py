@@ -72,6 +72,11 @@ class Batch:
         self._left: dict[str, int] = {}  # hosts that go to another partition behind this batch
         self._ack = ""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message was taken in yet."""
+        return self._last is None
+
     def write(self, chunk: Chunk) -> Chunk | None:
         """Append the lines of a chunk to their hosts' files; return what the batch has no room for; raises OSError.
 

@@ -294,7 +294,7 @@ class _Session:
         except (ConnectionLost, Rejected, *_CONTRADICTIONS):
             attempts.take_back()
             raise
-        attempts.end()
+        attempts.end(done.until)
         return done
 
     def _commit(self, done: Done) -> None:
@@ -340,8 +340,11 @@ class _Session:
 
 
 def _write_one_by_one(batch: Batch, chunk: Chunk, reading: Reading, attempts: Attempts) -> None:
-    """Write messages each of which is noted before; the one that kills is set aside, and ends the batch."""
+    """Write messages each of which is noted before; the one that kills begins a batch, is set aside, and ends it."""
     for count, one in enumerate(chunk.single(), 1):
+        if attempts.is_suspect(one.last.sequence) and not batch.is_empty:
+            reading.end_batch(chunk.behind(count - 1))
+            return
         if not attempts.look_at(one.last.sequence):
             batch.set_aside(one, f"{DEADLY} workers died over it; it was not looked at again")
             reading.end_batch(chunk.behind(count))

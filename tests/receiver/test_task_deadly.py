@@ -20,9 +20,11 @@ from receiver.consume import task
 from receiver.consume.assignment import Assignment, Destination, Stay
 from receiver.consume import judging
 words = json.loads(sys.argv[1])
+left = [words["most"]]
 
 def decode(headers, payload, unfolder=None, real=judging.decode_payload):
-    if b"deadly" in payload:
+    left[0] -= 1
+    if b"deadly" in payload or left[0] < 0:
         os.kill(os.getpid(), signal.SIGKILL)
     return real(headers, payload, unfolder)
 
@@ -42,13 +44,17 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
     return made
 
 
-def deaths_until(partition: Partition, until: int) -> int:
-    """Run workers until all before `until` is committed; return how many were killed."""
+def deaths_until(partition: Partition, until: int, most: int = 1000) -> int:
+    """Run workers, none of which survives more than `most` messages, until all before `until` is committed.
+
+    Return how many were killed.
+    """
     killed = 0
     while (first := partition.offset().next) < until:
         words = {
             "first": first,
             "limit": LIMIT,
+            "most": most,
             "output": str(partition.output),
             "state": str(partition.state),
             "url": partition.url,
@@ -94,6 +100,15 @@ def test_workers_that_are_killed_at_innocent_messages_cost_no_line(partition: Pa
         assert partition.run_apart(1, fault="appended").returncode == -9
 
     assert deaths_until(partition, last + 1) == 0
+
+    assert partition.read("web01") == b"".join(b"%03d\n" % n for n in range(50))
+    assert partition.set_aside() == []
+
+
+def test_a_message_that_kills_only_behind_others_is_received(partition: Partition) -> None:
+    last = partition.publish(*(ours("web01", "a", n * 4, b"%03d\n" % n) for n in range(50)))
+
+    deaths_until(partition, last + 1, most=20)
 
     assert partition.read("web01") == b"".join(b"%03d\n" % n for n in range(50))
     assert partition.set_aside() == []
