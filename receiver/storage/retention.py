@@ -131,12 +131,13 @@ class Retention:
         there: list[SegmentRow] = []
         gone: list[SegmentRow] = []
         for row in store.segments("batch <= ?", store.settled()):
-            is_there = False
-            with (
-                suppress(OSError),
-                within(self.order.output, row.path + row.compressed) as path,
-            ):
-                is_there = not path.is_symlink() and path.is_file()
+            try:
+                with within(self.order.output, row.path + row.compressed) as path:
+                    is_there = not path.is_symlink() and path.is_file()
+            except FileNotFoundError:
+                is_there = False
+            except OSError:
+                continue  # that's fine: it is looked at again
             (there if is_there else gone).append(row)
         if gone and self._is_mounted(store):
             with store.transaction():

@@ -380,6 +380,22 @@ def test_what_other_hands_have_taken_away_is_forgotten_and_counts_no_more(order:
     assert names_in(order) == ["web01.log", *names[:2]]
 
 
+def test_what_cannot_be_looked_at_for_now_is_not_forgotten(order: Order, tmp_path: Path) -> None:
+    (order.output / "web01").mkdir()
+    first, last = make(order, 1, 2, live="web01/app.log")
+    order = replace(order, compress="none", limits=Limits(number=1))
+    (order.output / "web01").rename(tmp_path / "elsewhere")
+    (order.output / "web01").symlink_to(tmp_path / "elsewhere")
+
+    tidy(order, never)
+    (order.output / "web01").unlink()
+    (tmp_path / "elsewhere").rename(order.output / "web01")
+    tidy(order, never)
+
+    assert not (order.output / first).exists()
+    assert (order.output / last).exists()
+
+
 def test_where_the_output_is_not_mounted_nothing_is_forgotten(order: Order, tmp_path: Path) -> None:
     names = make(order, 1, 2)
     order.output.rename(tmp_path / "away")
