@@ -86,7 +86,7 @@ class Batch:
         pieces, count = self._pieces, 0
         for delivery, message in chunk.messages:
             headers = message.headers if has_ours(message.head) else None
-            if (self._last or count) and follows(message, delivery.sequence):
+            if (self._last or count) and follows(message):
                 self._is_full = True  # such a message begins a batch
                 break
             try:

@@ -5,24 +5,28 @@ the stream, so that no two partitions wait for each other.
 """
 
 from broker.client import bucket
-from broker.client.connection import Arrived, Connection
+from broker.client.connection import Arrived, Connection, Denied, Rejected
 from broker.wire.message import Followed, MalformedMessage, Origin, decode_origin
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
+from broker.wire.subjects import Subject, host_filter
+from receiver.consume.claim import stream_state
 
 __all__ = ["MustWait", "follows", "leaves_for", "require_received"]
+
+_NO_MESSAGE = 10037
 
 
 class MustWait(Exception):
     """The other partition has not come so far; a later attempt finds out whether it has by then."""
 
 
-def follows(message: Arrived, sequence: int) -> tuple[Followed, ...]:
-    """Return the ends of a host's lines in other partitions that a message says it follows, all of them before its own."""
+def follows(message: Arrived) -> tuple[Followed, ...]:
+    """Return the ends of a host's lines in other partitions that a message says it follows."""
     if b"Log-Follows" not in message.head:  # as nearly always: it costs nothing
         return ()
     origin = _origin(message)
-    return tuple(one for one in origin.follows if one.sequence < sequence) if origin else ()
+    return origin.follows if origin else ()
 
 
 def leaves_for(message: Arrived) -> int | None:
@@ -41,26 +45,51 @@ def _origin(message: Arrived) -> Origin | None:
 
 
 async def require_received(
-    connection: Connection, host: str, ends: tuple[Followed, ...], own: Offset, partitions: int
+    connection: Connection, subject: Subject, ends: tuple[Followed, ...], sequence: int, own: Offset
 ) -> None:
-    """Return when the host's lines in other partitions are committed, or are in the stream no more; else raise `MustWait`.
+    """Return when nothing of the host before its claim at `sequence` is left to receive elsewhere; else raise `MustWait`.
 
-    A partition that no receiver has ever owned counts only where it is one of the `partitions` that there are.
+    The stream says what there is: a host that names what is not there must not hold others up.
     """
-    for end in ends:
-        key = offset_key(end.partition)
-        entry = await bucket.read(connection, OFFSETS_BUCKET, key)
-        offset = Offset.decode(entry.value) if entry else None
-        if offset is None and end.partition >= partitions:
+    request = {"subjects_filter": host_filter(subject.host)}
+    state = (await connection.api(f"STREAM.INFO.{STREAM}", request))["state"]
+    there = {Subject.parse(name).partition for name in state.get("subjects") or ()}
+    for end in {end.partition: end for end in ends}.values():
+        if end.partition == subject.partition or end.partition not in there:
             continue
-        is_same = offset is not None and offset.stream_created == own.stream_created
-        if offset is not None and is_same and offset.next > end.sequence:
-            continue
-        info = await connection.api(f"STREAM.INFO.{STREAM}")
-        if info["state"]["first_seq"] > end.sequence:
-            continue
-        reached = "nothing of it" if offset is None else f"it up to sequence {offset.next - 1}"
-        raise MustWait(
-            f"host {host} was in partition {end.partition} before, up to sequence {end.sequence}; "
-            f"its receiver has received {reached}"
-        )
+        entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(end.partition))
+        reached = await _reached(connection, Offset.decode(entry.value), own) if entry else 1
+        left = await _first_left(connection, Subject(end.partition, subject.host), end, reached)
+        if left is not None and left < sequence:
+            words = f"it up to sequence {reached - 1}" if entry else "nothing of it"
+            raise MustWait(
+                f"host {subject.host} was in partition {end.partition} before, up to sequence {end.sequence}; "
+                f"its receiver has received {words}"
+            )
+
+
+async def _reached(connection: Connection, offset: Offset, own: Offset) -> int:
+    """Return where a partition goes on in the stream that is there: its offset may be of one that this was restored from."""
+    if offset.stream_created == own.stream_created:
+        return offset.next
+    stream = await stream_state(connection)
+    return min(offset.next, stream.in_common_with(offset.stream_created) or 1)
+
+
+async def _first_left(
+    connection: Connection, subject: Subject, end: Followed, reached: int
+) -> int | None:
+    """Return the sequence of the first message on a subject from `reached` on, None where there is none.
+
+    Whoever may not read other partitions goes by the host's word.
+    """
+    try:
+        request = {"seq": max(reached, 1), "next_by_subj": str(subject)}
+        answer = await connection.api(f"STREAM.MSG.GET.{STREAM}", request)
+        return int(answer["message"]["seq"])
+    except Denied:
+        return end.sequence if reached <= end.sequence else None
+    except Rejected as error:
+        if error.error != _NO_MESSAGE:
+            raise
+        return None

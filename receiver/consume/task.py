@@ -19,6 +19,7 @@ from itertools import chain
 from broker.app.faults import fault
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.subjects import Subject
 from receiver.consume import background
 from receiver.consume.assignment import Assignment, Destination, Turn
 from receiver.consume.attempts import DEADLY, Attempts
@@ -261,9 +262,10 @@ class _Session:
     def _take_over(self, first: Chunk, offset: Offset) -> None:
         """Take over the files of a host that goes on here, by the first message of a batch; raises `MustWait`."""
         delivery, message = first.messages[0]
-        if ends := follows(message, delivery.sequence):
-            host, partitions = host_of(message.subject), self._destination.partitions
-            received = require_received(self._connection, host, ends, offset, partitions)
+        if ends := follows(message):
+            host, place = host_of(message.subject), (delivery.sequence, offset)
+            subject = Subject(self._assignment.partition, host)
+            received = require_received(self._connection, subject, ends, *place)
             background.wait(received, _KV_PATIENCE)
             self._partition.take_over(host, [end.partition for end in ends])
 

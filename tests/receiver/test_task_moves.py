@@ -161,14 +161,37 @@ def test_lines_of_another_client_go_to_a_marked_file_where_the_host_is_not(
     assert (old.output / f"{HOST}..p1.log").read_bytes() == b"from somebody\n"
 
 
-@pytest.mark.parametrize("end", [Followed(1, 10**9), Followed(7, 1)])
-def test_nobody_can_hold_a_partition_up_by_what_cannot_be(new: Partition, end: Followed) -> None:
-    new.claim()
+@pytest.mark.parametrize(
+    "end", [Followed(1, 10**9), Followed(7, 1), Followed(1, 2), Followed(0, 2)]
+)
+def test_nobody_can_hold_a_partition_up_by_what_cannot_be(
+    old: Partition, new: Partition, end: Followed
+) -> None:
+    old.move(2)
+    new.move(2)
+    old.lines("other", *3 * [b"line of another host\n"])
     new.publish(claim(new, follows=(end,)), *shipped(new, 0, 3))
 
-    new.receive()
+    new.receive(2)
 
     assert received(new) == b"".join(lines(0, 3))
+
+
+def test_lines_in_a_partition_beyond_their_number_are_waited_for_though_nobody_has_received_it_yet(
+    old: Partition, new: Partition
+) -> None:
+    new, beyond = replace(new, partitions=1), replace(old, partitions=1)
+    new.claim()
+    beyond.publish(*shipped(beyond, 0, 10))
+    move(beyond, new)
+    new.publish(*shipped(new, 10, 10))
+
+    blocked(new.run(), Cause.MOVED, HOST, "partition 1", "nothing of it")
+    beyond.claim()
+    beyond.receive()
+    new.receive()
+
+    assert received(new) == b"".join(lines(0, 20))
 
 
 def test_what_is_in_the_stream_no_more_is_not_waited_for(
