@@ -69,7 +69,7 @@ class Batch:
         self._last: Delivery | None = None
         self._files: dict[str, set[str]] = {}  # by host, where each has one of its own
         self._is_full = False
-        self._left: dict[str, int] = {}  # hosts that go to another partition behind this batch
+        self._left: set[str] = set()  # hosts that go to another partition behind this batch
         self._ack = ""
 
     @property
@@ -112,7 +112,7 @@ class Batch:
     def _note_move(self, message: Arrived) -> None:
         partition = leaves_for(message)
         if partition not in {None, self._assignment.partition}:
-            self._left[host_of(message.subject)] = partition
+            self._left.add(host_of(message.subject))
             self._is_full = True  # other clients' lines behind it go elsewhere
 
     def set_aside(self, chunk: Chunk, reason: str) -> None:
@@ -205,8 +205,8 @@ class Batch:
         today = self._days.today if self._layout.has_date else ""
         with store.transaction():
             self._output.put(stored, today, unfinished)
-            for host, partition in self._left.items():
-                moves.leave(store, self._names.own(host), partition, stored.number)
+            for host in self._left:
+                moves.leave(store, self._names.own(host), stored.number)
             self._spans.put(stored.number)
             gaps.put(store, missing, stored.number)
         self._spans.stored()

@@ -125,10 +125,11 @@ class OpenPartition:
         return {str(path): (str(host), str(file)) for path, host, file in rows if file != UNKNOWN}
 
     def take_over(self, host: str, partitions: Iterable[int]) -> None:
-        """Take over what other partitions have put aside of a host that was theirs; raises OSError, `Damaged`."""
-        for partition in partitions:
+        """Take over what other partitions have put aside of a host, and what nobody took of it here; raises OSError, `Damaged`."""
+        for partition in set(partitions) - {self.site.partition}:
             with suppress(FileNotFoundError), Store(path_of(self.site.state, partition)) as before:
-                moves.take_over(self.store, before, host, self.site.partition)
+                moves.take_over(self.store, before, host)
+        moves.take_back(self.store, "host = ?", host)
         self.names.forget()
         self.spans = Spans(self.store)
 

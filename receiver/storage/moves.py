@@ -1,7 +1,8 @@
 """Hosts that move between partitions: their live files, segments and spans go from one store to the next.
 
-The partition that a host leaves puts them aside with the batch in which it reads so, and cuts nothing of them from then
-on. The next one takes them over when that batch is committed: nothing undoes it any more.
+The partition that a host leaves puts its files aside with the batch in which it reads so, and cuts nothing of them from
+then on. The next one takes them away when that batch is committed: nothing undoes it any more. So a file is in one store
+only, whichever way a host goes; one that nobody has taken is there for the host when it comes back.
 """
 
 from collections.abc import Iterable
@@ -11,62 +12,53 @@ from receiver.storage.store import Store
 __all__ = ["leave", "take_back", "take_over"]
 
 
-def leave(store: Store, paths: Iterable[str], partition: int, batch: int) -> None:
-    """Put live files aside for another partition, with their segments, within the transaction of a batch."""
+def leave(store: Store, paths: Iterable[str], batch: int) -> None:
+    """Put live files aside for another partition, within the transaction of a batch; segments stay until they are taken."""
     gone = list(paths)
-    for path in gone:
-        store.change(
-            "INSERT OR REPLACE INTO left_files SELECT *, ?, ? FROM files WHERE path = ?",
-            *(partition, batch, path),
-        )
-        store.change(
-            "INSERT OR REPLACE INTO left_segments SELECT *, ? FROM segments WHERE live = ?",
-            *(batch, path),
-        )
-        store.change("DELETE FROM segments WHERE live = ?", path)
+    store.change_all(
+        "INSERT OR REPLACE INTO left_files SELECT *, ? FROM files WHERE path = ?",
+        ((batch, path) for path in gone),
+    )
     store.forget_files(gone)
 
 
-def take_back(store: Store, since: int) -> None:
-    """Take back what batches from a number on have put aside, in a transaction of its own: these batches are undone next."""
-    if not store.rows("SELECT 1 FROM left_files WHERE left_in >= ? LIMIT 1", since):
+def take_back(store: Store, where: str, *values: object) -> None:
+    """Take the files back that were put aside, and for which a condition holds, in a transaction of its own."""
+    if not (found := store.left_files(where, *values)):
         return
     with store.transaction():
-        files, segments = (
-            store.left_files("left_in >= ?", since),
-            store.left_segments("left_in >= ?", since),
-        )
-        store.put_files(files)
-        store.put_segments(segments)
-        store.change("DELETE FROM left_files WHERE left_in >= ?", since)
-        store.change("DELETE FROM left_segments WHERE left_in >= ?", since)
+        store.put_files(row for row in found if store.file(row.path) is None)
+        store.change(f"DELETE FROM left_files WHERE {where}", *values)
 
 
-def take_over(store: Store, before: Store, host: str, partition: int) -> None:
-    """Take the files of a host over that another store has put aside for this partition; what is here already stays.
+def take_over(store: Store, before: Store, host: str) -> None:
+    """Take the files of a host over that another store has put aside; what is here already stays.
 
     The host's last batch there is committed, so that nothing of this is ever undone. Raises OSError, `Damaged`.
     """
+    left = before.left_files("host = ?", host)
     files = [
         row._replace(length_before=row.length, batch=0)
-        for row in before.left_files("left_to = ? AND host = ?", partition, host)
+        for row in left
         if store.file(row.path) is None
     ]
     segments = [
         segment._replace(batch=0)
         for row in files
-        for segment in before.left_segments("live = ?", row.path)
+        for segment in before.segments("live = ?", row.path)
     ]
     spans = before.rows(
         "SELECT host, file, until, read_at FROM spans WHERE host = ? AND file != ''", host
     )
     with store.transaction():
-        for row in files:
-            store.change("DELETE FROM left_files WHERE path = ?", row.path)
-            store.change("DELETE FROM left_segments WHERE live = ?", row.path)
         store.put_files(files)
         store.put_segments(segments)
         store.change_all(
-            "INSERT INTO spans VALUES (?, ?, ?, NULL, ?, NULL, 0) ON CONFLICT DO UPDATE SET until = max(until, excluded.until)",
+            "INSERT INTO spans VALUES (?, ?, ?, NULL, ?, NULL, 0) ON CONFLICT DO UPDATE SET "
+            "until = max(until, excluded.until), read_at = max(read_at, excluded.read_at)",
             spans,
         )
+    with before.transaction():
+        gone = [(row.path,) for row in left]
+        before.change_all("DELETE FROM left_files WHERE path = ?", gone)
+        before.change_all("DELETE FROM segments WHERE live = ?", gone)

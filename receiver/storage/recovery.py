@@ -28,7 +28,7 @@ def recover(store: Store, folders: Folders, since: int, position: Position) -> l
     batch = store.batch()
     assert batch is not None, "begun before it is recovered"
     trusts_inodes = batch.store_inode in {0, store.inode()}
-    take_back(store, since)
+    take_back(store, "left_in >= ?", since)
     undo = _Undo(store, folders, since, trusts_inodes=trusts_inodes)
     undo.run()
     fault("undone")

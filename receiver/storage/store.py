@@ -64,10 +64,8 @@ CREATE TABLE segments (
   compressed TEXT NOT NULL, batch INTEGER NOT NULL
 );
 CREATE INDEX segments_of_file ON segments (live);
-CREATE TABLE left_files AS SELECT *, 0 AS left_to, 0 AS left_in FROM files;
+CREATE TABLE left_files AS SELECT *, 0 AS left_in FROM files;
 CREATE UNIQUE INDEX left_files_by_path ON left_files (path);
-CREATE TABLE left_segments AS SELECT *, 0 AS left_in FROM segments;
-CREATE UNIQUE INDEX left_segments_by_path ON left_segments (path);
 """
 
 _ERRORS = {
@@ -356,11 +354,6 @@ class Store:
         """Return the live files that were left to other partitions, for which a condition holds."""
         found = self.rows(f"SELECT {_FILE} FROM left_files WHERE {where}", *values)
         return [FileRow(*row) for row in found]  # type: ignore[arg-type] # by the schema
-
-    def left_segments(self, where: str, *values: object) -> list[SegmentRow]:
-        """Return the closed segments that were left to other partitions, for which a condition holds."""
-        found = self.rows(f"SELECT {_SEGMENT} FROM left_segments WHERE {where}", *values)
-        return [SegmentRow(*row) for row in found]  # type: ignore[arg-type] # by the schema
 
     # spans
 

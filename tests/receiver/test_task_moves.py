@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.client.connection import Connection
+from broker.declaring.repartition import change_partitions
 from broker.wire.message import Followed, Origin, encode_origin
 from receiver.consume.outcome import Cause, Done
 from receiver.faults import IN_BATCH
@@ -25,6 +26,14 @@ def old(logs_url: str, tmp_path: Path) -> Partition:
 @pytest.fixture
 def new(old: Partition) -> Partition:
     return replace(old, number=0)
+
+
+@pytest.fixture
+def third(old: Partition) -> Partition:
+    old.ask(lambda connection: change_partitions(connection, 3))
+    made = replace(old, number=2)
+    made.claim()
+    return made
 
 
 def lines(first: int, count: int) -> list[bytes]:
@@ -126,6 +135,69 @@ def test_a_host_may_come_back(moved: tuple[Partition, Partition]) -> None:
     assert received(new) == b"".join(lines(0, 40))
 
 
+def test_a_host_may_go_on_before_anything_of_it_is_received(
+    moved: tuple[Partition, Partition], third: Partition
+) -> None:
+    old, new = moved
+    left = [Followed(one.number, one.publish(claim(one, moved=2))) for one in moved]
+    third.publish(claim(third, follows=tuple(left)), *shipped(third, 20, 10))
+
+    for partition in (old, new, third):
+        partition.receive()
+
+    assert received(third) == b"".join(lines(0, 30))
+
+
+def test_a_host_may_turn_round_on_the_way(old: Partition, new: Partition) -> None:
+    old.claim()
+    old.publish(*shipped(old, 0, 10), claim(old, moved=new.number), claim(old))
+    old.publish(claim(old, follows=(Followed(0, new.publish(claim(new, moved=1))),)))
+    old.publish(*shipped(old, 10, 10))
+
+    new.claim()
+    new.receive()
+    old.receive()
+
+    assert received(old) == b"".join(lines(0, 20))
+
+
+def test_a_host_that_comes_back_in_a_round_loses_nothing_to_a_kill(
+    moved: tuple[Partition, Partition], third: Partition
+) -> None:
+    old, new = moved
+    first = {one.number: one.receive().until for one in moved}
+    left = [Followed(one.number, one.publish(claim(one, moved=2))) for one in moved]
+    third.publish(claim(third, follows=tuple(left)), *shipped(third, 20, 1))
+    left = [Followed(one.number, one.publish(claim(one, moved=0))) for one in (old, third)]
+    new.publish(claim(new, follows=tuple(left)), *shipped(new, 21, 10))
+    old.receive(first[1])
+    done = new.run(first[0])
+    assert isinstance(done, Done)
+    third.receive()
+
+    assert new.run_apart(done.until, fault="fetched").returncode == -9
+    new.receive(done.until)
+
+    assert received(new) == b"".join(lines(0, 31))
+
+
+def test_a_host_that_was_received_on_another_machine_finds_its_file_again(
+    moved: tuple[Partition, Partition], tmp_path: Path
+) -> None:
+    old, new = moved
+    elsewhere = new.with_folder(tmp_path / "elsewhere")
+    move(new, old)
+    old.publish(*shipped(old, 20, 10))
+
+    done = old.run()
+    assert isinstance(done, Done)
+    elsewhere.receive()
+    old.receive(done.until)
+
+    assert received(elsewhere) == b"".join(lines(10, 10))
+    assert received(old) == b"".join([*lines(0, 10), *lines(20, 10)])
+
+
 @pytest.mark.parametrize("point", IN_BATCH)
 def test_a_task_killed_at_any_point_of_going_over_is_mended_by_the_next(
     moved: tuple[Partition, Partition], point: str
@@ -192,6 +264,19 @@ def test_lines_in_a_partition_beyond_their_number_are_waited_for_though_nobody_h
     new.receive()
 
     assert received(new) == b"".join(lines(0, 20))
+
+
+def test_a_claim_that_follows_its_own_partition_changes_nothing(new: Partition) -> None:
+    new.claim()
+    new.publish(*shipped(new, 0, 10))
+    new.publish(claim(new, moved=1))
+    new.publish(claim(new, follows=(Followed(0, 11),)), *shipped(new, 10, 10))
+
+    new.receive()
+
+    assert received(new) == b"".join(lines(0, 20))
+    closed = len(list(new.output.glob(f"{HOST}.log.*")))
+    assert new.sql("SELECT count(*) FROM segments WHERE path != live") == [(closed,)]
 
 
 def test_what_is_in_the_stream_no_more_is_not_waited_for(
