@@ -13,8 +13,15 @@ __all__ = ["leave", "take_back", "take_over"]
 
 
 def leave(store: Store, paths: Iterable[str], batch: int) -> None:
-    """Put live files aside for another partition, within the transaction of a batch; segments stay until they are taken."""
+    """Put live files aside for another partition, within the transaction of a batch; segments stay until they are taken.
+
+    A day's file that the same batch has closed, as the day is over, may get more lines of that day there.
+    """
     gone = list(paths)
+    store.change_all(
+        "DELETE FROM segments WHERE path = ? AND path = live AND batch = ?",
+        ((path, batch) for path in gone),
+    )
     store.change_all(
         "INSERT OR REPLACE INTO left_files SELECT *, ? FROM files WHERE path = ?",
         ((batch, path) for path in gone),

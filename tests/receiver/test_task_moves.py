@@ -1,5 +1,6 @@
 """A host goes to another partition: its lines stay in one file, in order, whatever is killed on the way."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from broker.client.connection import Connection
 from broker.declaring.repartition import change_partitions
 from broker.wire.message import Followed, Origin, encode_origin
+from receiver.consume import task
 from receiver.consume.outcome import Cause, Done
 from receiver.faults import IN_BATCH
 from tests.receiver.partition import Partition, blocked, lines_of, message
@@ -264,6 +266,25 @@ def test_lines_in_a_partition_beyond_their_number_are_waited_for_though_nobody_h
     new.receive()
 
     assert received(new) == b"".join(lines(0, 20))
+
+
+def test_a_days_file_that_goes_on_elsewhere_is_not_closed_by_the_partition_that_it_left(
+    old: Partition, new: Partition
+) -> None:
+    old, new = (replace(one, template="{host}-{date}.log", rotate_size=0) for one in (old, new))
+    old.claim()
+    new.claim()
+    old.publish(*shipped(old, 0, 10))
+    until = old.receive().until
+    move(old, new)
+    new.publish(*shipped(new, 10, 10))
+
+    tomorrow = time.time_ns() + 24 * 3600 * 10**9
+    task.run(replace(old.assignment(until), passed=tomorrow), old.destination)
+    new.receive()
+
+    assert [path.read_bytes() for path in new.output.glob("*.log")] == [b"".join(lines(0, 20))]
+    assert new.sql("SELECT * FROM segments") == []
 
 
 def test_a_claim_that_follows_its_own_partition_changes_nothing(new: Partition) -> None:
