@@ -63,7 +63,7 @@ def adopt(site: Site, position: Position) -> int:
 
 
 def _put(store: Store, rows: list[FileRow], segments: list[SegmentRow]) -> None:
-    store.change("DELETE FROM segments")
+    store.change("DELETE FROM segments WHERE live NOT IN (SELECT path FROM left_files)")
     store.change("UPDATE files SET length = NULL, length_before = NULL, inode = 0, batch = 0")
     store.change("UPDATE spans SET until_before = NULL, batch = 0")
     store.put_files(rows)

@@ -10,8 +10,11 @@ from broker.client.connection import Connection
 from broker.declaring.repartition import change_partitions
 from broker.wire.message import Followed, Origin, encode_origin
 from receiver.consume import task
+from receiver.consume.offsets import position_of
 from receiver.consume.outcome import Cause, Done
 from receiver.faults import IN_BATCH
+from receiver.storage.adopt import adopt
+from receiver.storage.site import Site
 from tests.receiver.partition import Partition, blocked, lines_of, message
 
 pytestmark = pytest.mark.nats
@@ -285,6 +288,21 @@ def test_a_days_file_that_goes_on_elsewhere_is_not_closed_by_the_partition_that_
 
     assert [path.read_bytes() for path in new.output.glob("*.log")] == [b"".join(lines(0, 20))]
     assert new.sql("SELECT * FROM segments") == []
+
+
+def test_segments_of_a_host_that_left_outlast_an_adoption(
+    moved: tuple[Partition, Partition],
+) -> None:
+    old, new = moved
+    old.receive()
+    site = Site(old.output, old.state, old.number, partitions=2)
+    adopt(site, position_of(old.offset()))
+
+    new.receive()
+
+    closed = len(list(new.output.glob(f"{HOST}.log.*")))
+    assert new.sql("SELECT count(*) FROM segments WHERE path != live") == [(closed,)]
+    assert received(new) == b"".join(lines(0, 20))
 
 
 def test_a_claim_that_follows_its_own_partition_changes_nothing(new: Partition) -> None:
