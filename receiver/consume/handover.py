@@ -46,19 +46,23 @@ def _origin(message: Arrived) -> Origin | None:
 
 async def require_received(
     connection: Connection, subject: Subject, ends: tuple[Followed, ...], sequence: int, own: Offset
-) -> None:
-    """Return when nothing of the host before its claim at `sequence` is left to receive elsewhere; else raise `MustWait`.
+) -> dict[Followed, int]:
+    """Return how far other partitions are received when nothing of the host before its claim at `sequence` is left there.
+
+    Else raise `MustWait`. It is 0 for what nobody has received, or what holds nothing of the host by now.
 
     The stream says what there is: a host that names what is not there must not hold others up.
     """
     request = {"subjects_filter": host_filter(subject.host)}
     state = (await connection.api(f"STREAM.INFO.{STREAM}", request))["state"]
     there = {Subject.parse(name).partition for name in state.get("subjects") or ()}
-    for end in {end.partition: end for end in ends}.values():
-        if end.partition == subject.partition or end.partition not in there:
+    latest = {end.partition: end for end in ends if end.partition != subject.partition}
+    received = dict.fromkeys(latest.values(), 0)
+    for end in received:
+        if end.partition not in there:
             continue
         entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(end.partition))
-        reached = await _reached(connection, Offset.decode(entry.value), own) if entry else 1
+        reached = await _reached(connection, Offset.decode(entry.value), own) if entry else 0
         left = await _first_left(connection, Subject(end.partition, subject.host), end, reached)
         if left is not None and left < sequence:
             words = f"it up to sequence {reached - 1}" if entry else "nothing of it"
@@ -66,6 +70,8 @@ async def require_received(
                 f"host {subject.host} was in partition {end.partition} before, up to sequence {end.sequence}; "
                 f"its receiver has received {words}"
             )
+        received[end] = reached
+    return received
 
 
 async def _reached(connection: Connection, offset: Offset, own: Offset) -> int:

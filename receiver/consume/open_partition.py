@@ -1,10 +1,11 @@
 """A partition that a task has the lock of: its store, its names, and what a batch of it is written with."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
 
+from broker.wire.message import Followed
 from receiver.consume.assignment import Assignment, Destination
 from receiver.storage import gaps, moves
 from receiver.storage.calendar import Calendar
@@ -124,14 +125,32 @@ class OpenPartition:
         rows = self.store.rows("SELECT path, host, unfinished FROM files WHERE unfinished NOT NULL")
         return {str(path): (str(host), str(file)) for path, host, file in rows if file != UNKNOWN}
 
-    def take_over(self, host: str, partitions: Iterable[int]) -> None:
-        """Take over what other partitions have put aside of a host, and what nobody took of it here; raises OSError, `Damaged`."""
-        for partition in set(partitions) - {self.site.partition}:
-            with suppress(FileNotFoundError), Store(path_of(self.site.state, partition)) as before:
-                moves.take_over(self.store, before, host)
+    def take_over(self, host: str, received: Mapping[Followed, int]) -> None:
+        """Take over what other partitions have put aside of a host, and what nobody took of it here; raises OSError, `Damaged`.
+
+        `received` is how far each of them has come. Where lines went to stores that are not here since the last of them came
+        here, nobody knows how far its source files were received.
+        """
+        known = self.store.span(host, "")
+        here = [self._take_over(host, *end) for end in received.items()]
         moves.take_back(self.store, "host = ?", host)
+        since = known.until if known else 0
+        if any(
+            end.sequence > since for end, is_here in zip(received, here, strict=True) if not is_here
+        ):
+            moves.forget_spans(self.store, host)
         self.names.forget()
         self.spans = Spans(self.store)
+
+    def _take_over(self, host: str, end: Followed, reached: int) -> bool:
+        """Return whether the store of a partition is here, and all that was received of it in that."""
+        try:
+            with Store(path_of(self.site.state, end.partition)) as before:
+                moves.take_over(self.store, before, host)
+                batch = before.batch()
+                return batch is not None and batch.until >= reached
+        except FileNotFoundError:
+            return not reached
 
     @contextmanager
     def writing(self) -> Iterator[Writing]:

@@ -266,8 +266,7 @@ class _Session:
             host, place = host_of(message.subject), (delivery.sequence, offset)
             subject = Subject(self._assignment.partition, host)
             received = require_received(self._connection, subject, ends, *place)
-            background.wait(received, _KV_PATIENCE)
-            self._partition.take_over(host, [end.partition for end in ends])
+            self._partition.take_over(host, background.wait(received, _KV_PATIENCE))
 
     def _told(self, notices: tuple[str, ...]) -> None:
         done = self._committed.done

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from receiver.storage.store import Store
 
-__all__ = ["leave", "take_back", "take_over"]
+__all__ = ["forget_spans", "leave", "take_back", "take_over"]
 
 
 def leave(store: Store, paths: Iterable[str], batch: int) -> None:
@@ -69,3 +69,9 @@ def take_over(store: Store, before: Store, host: str) -> None:
         gone = [(row.path,) for row in left]
         before.change_all("DELETE FROM left_files WHERE path = ?", gone)
         before.change_all("DELETE FROM segments WHERE live = ?", gone)
+
+
+def forget_spans(store: Store, host: str) -> None:
+    """Forget how far the source files of a host were received, in a transaction of its own."""
+    with store.transaction():
+        store.change("DELETE FROM spans WHERE host = ? AND file != ''", host)

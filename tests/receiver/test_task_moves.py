@@ -201,6 +201,7 @@ def test_a_host_that_was_received_on_another_machine_finds_its_file_again(
 
     assert received(elsewhere) == b"".join(lines(10, 10))
     assert received(old) == b"".join([*lines(0, 10), *lines(20, 10)])
+    assert old.sql("SELECT * FROM gaps") == []
 
 
 @pytest.mark.parametrize("point", IN_BATCH)
