@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,13 @@ from broker.app.exits import FencedError
 from broker.client.bucket import read
 from broker.client.connection import Connection
 from receiver.consume.assignment import Stay
-from receiver.consume.outcome import Ending
+from receiver.consume.outcome import Cause, Ending
 from receiver.driver.partitions import find_partitions
 from receiver.driver.presence import Life, Presence, life_of, report_of
 from tests import secured
 from tests.receiver.driver.test_follower import Loop
-from tests.receiver.partition import Partition
+from tests.receiver.partition import Partition, blocked
+from tests.receiver.test_task_moves import HOST, lines, move, shipped
 
 pytestmark = pytest.mark.nats
 
@@ -48,6 +50,26 @@ async def test_least_rights_suffice_to_receive_and_to_be_told_to_leave(
     offset = await asyncio.to_thread(anybody.offset)
     assert (offset.next, offset.released) == (3, True)
     assert "Violation" not in server.said()
+
+
+def test_least_rights_suffice_for_a_host_that_comes_from_another_partition(
+    processes: Processes, tmp_path: Path
+) -> None:
+    identities = (secured.receiver("r0", 0), secured.receiver("r1", 1))
+    server = secured.start_secured(processes, tmp_path, *identities)
+    old, new = (Partition(server.url(), tmp_path, number, partitions=2) for number in (1, 0))
+    for one in (old, new):
+        one.claim()
+    old.publish(*shipped(old, 0, 3))
+    move(old, new)
+    new.publish(*shipped(new, 3, 3))
+
+    limited = replace(new, url=server.url("r0"))
+    blocked(limited.run(), Cause.MOVED, "partition 1", "sequence 4")
+    replace(old, url=server.url("r1")).receive()
+    limited.receive()
+
+    assert new.read(HOST) == b"".join(lines(0, 6))
 
 
 async def test_a_receiver_tells_admins_of_its_life_and_answers_to_nothing_but_inboxes(
