@@ -8,7 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-__all__ = ["REFUSED", "descriptor_of", "is_regular", "named", "opened", "read", "sync_folder"]
+from receiver.storage.writeback import is_local
+
+__all__ = [
+    "REFUSED",
+    "descriptor_of",
+    "is_regular",
+    "named",
+    "opened",
+    "read",
+    "sync_folder",
+    "uri_of",
+]
 
 REFUSED = "is a symbolic link or no regular file; move it away"
 _FLAGS = {
@@ -70,3 +81,11 @@ def named(path: Path) -> Iterator[None]:
         if error.filename is None:
             error.filename = str(path)
         raise
+
+
+def uri_of(path: Path) -> str:
+    """Return how SQLite opens a database; one that nobody has open, in a folder that is not ours to write, as it stands there."""
+    is_closed = is_local(path.parent) and not os.path.lexists(f"{path}-wal")
+    is_ours = os.access(path.parent, os.W_OK, effective_ids=True)
+    mode = "immutable=1" if is_closed and not is_ours else "mode=rwc"
+    return f"{path.absolute().as_uri()}?{mode}"

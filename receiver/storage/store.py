@@ -15,7 +15,7 @@ from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from receiver.storage.opening import REFUSED, is_regular, sync_folder
+from receiver.storage.opening import REFUSED, is_regular, sync_folder, uri_of
 from receiver.storage.position import Batch, Damaged
 from receiver.storage.writeback import is_local
 
@@ -165,7 +165,7 @@ class Store:
         if not is_there and not make:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         with self._translated():
-            self._open(f"{path.absolute().as_uri()}?mode=rwc")
+            self._open(uri_of(path))
         try:
             with self._translated():
                 self._prepare(make=make)

@@ -1,6 +1,10 @@
 """What the stores of a state folder say is summed up by live file, and what never came by host."""
 
+import os
+import tempfile
 from pathlib import Path
+
+import pytest
 
 from receiver.status.hosts import HostFile, HostGaps, files_in, gaps_in
 from receiver.storage.gaps import Gap, put
@@ -39,3 +43,24 @@ def test_gaps_are_summed_over_partitions_and_a_damaged_store_says_nothing(tmp_pa
     (tmp_path / "p2.db").write_bytes(b"none of ours\n" * 500)
 
     assert gaps_in(tmp_path) == [HostGaps("web01", 4, 80)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user")
+@pytest.mark.parametrize("is_running", [True, False])
+def test_whoever_may_only_read_the_stores_has_the_files(is_running: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        state = Path(folder)
+        (state / "web01.log").touch()
+        add(state, state, "web01.log", moment=NOON)
+        with begun(state, state) as store:
+            if not is_running:
+                store.close()
+            for path in (state, *state.iterdir()):
+                path.chmod(0o755 if path == state else 0o644)
+            os.seteuid(65534)
+            try:
+                found = files_in(state)
+            finally:
+                os.seteuid(0)
+
+    assert [file.path for file in found] == ["web01.log"]
