@@ -24,7 +24,7 @@ class Standing:
     """How one partition stands.
 
     `next` is the first sequence that no file holds yet, 0 before it was claimed; `owner` is who has it while we stand by,
-    `successor` who took it from us for good.
+    `successor` who took it from us for good, and what is to be done about it.
     `pending` is how many messages waited after the last batch; `stored_at` when the last received message was stored,
     `committed_at` when a batch was committed, `blocked_since` when it got stuck: in nanoseconds since the epoch, 0 for
     never. `seconds` is what all batches took together, `batch_seconds` one of the last stay.

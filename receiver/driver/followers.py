@@ -28,6 +28,10 @@ from receiver.storage.site import Site
 __all__ = ["Followers", "Shared"]
 
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
+_ALONE = (
+    "only one receiver may own it, so start this one without it, or end the other and start this one "
+    "again"
+)
 
 logger = logging.getLogger(__name__)
 
@@ -170,8 +174,8 @@ class Followers:
         """Go on without a partition, which is logged; of the last one the program's last line tells."""
         del self._followed[partition]
         self._lost[partition] = error
-        by = error.owner if isinstance(error, TakenOver) else f"hand ({error})"
-        self._shared.meter.lost(partition, by)
+        by = f"{error.owner}: {_ALONE}" if isinstance(error, TakenOver) else f"hand: {error}"
+        self._shared.meter.lost(partition, f"{by}{_advice(error)}")
         if self._running():
             logger.error("%s; this one goes on with its others%s", error, _advice(error))
 

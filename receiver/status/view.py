@@ -42,10 +42,7 @@ class PartitionReport:
         """Why the partition is not received, empty when it is."""
         counted, seconds = self.counted, (self.now - self.counted.blocked_since) / _SECOND
         if counted.successor:
-            return (
-                f"partition {self.partition} was taken over by {counted.successor}: only one receiver may own it, so "
-                "start this one without it, or end the other and start this one again"
-            )
+            return f"partition {self.partition} was taken over by {counted.successor}"
         if counted.blocked and seconds >= _LONG:
             reason = f"{counted.blocked.cause.value}: {counted.blocked.detail}"
             return f"partition {self.partition} is blocked for {seconds:.0f} s: {reason}"

@@ -303,6 +303,7 @@ def test_a_partition_whose_offset_was_moved_ends_alone_and_the_last_one_ends_wit
     assert found
     health = page(f"{found[1]}/healthz")
     assert (health.code, "partition 1 was taken over by hand" in health.text) == (503, True)
+    assert health.text.strip().endswith("start it again to go on from there")
     assert 'logreceiver_lost{partition="1"} 1.0' in page(f"{found[1]}/metrics").text
 
     move_offset(scene, 0)
