@@ -55,15 +55,16 @@ async def require_received(
     """
     request = {"subjects_filter": host_filter(subject.host)}
     state = (await connection.api(f"STREAM.INFO.{STREAM}", request))["state"]
-    there = {Subject.parse(name).partition for name in state.get("subjects") or ()}
+    there = state.get("subjects") or ()
     latest = {end.partition: end for end in ends if end.partition != subject.partition}
     received = dict.fromkeys(latest.values(), 0)
     for end in received:
-        if end.partition not in there:
+        place = Subject(end.partition, subject.host)
+        if str(place) not in there:
             continue
         entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(end.partition))
         reached = await _reached(connection, Offset.decode(entry.value), own) if entry else 0
-        left = await _first_left(connection, Subject(end.partition, subject.host), end, reached)
+        left = await _first_left(connection, place, end, reached)
         if left is not None and left < sequence:
             words = f"it up to sequence {reached - 1}" if entry else "nothing of it"
             raise MustWait(

@@ -7,6 +7,7 @@ everything is asked of the stream again. The newest start wins: whoever finds a 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from broker.app.faults import fault
@@ -56,6 +57,7 @@ class Claimant:
         self._clock = clock
         self._first = 0  # the sequence of the first claim, until a session is open
         self._is_open = False
+        self._before: Subject | None = None  # the subject of the session before
         self._is_stranger_named = False
 
     async def claim(self, subject: Subject, known: Positions) -> Ownership:
@@ -64,7 +66,7 @@ class Claimant:
         `known` are the positions of the session before; where there are none the snapshot counts. Raises `FencedError`.
         """
         owned = await self._waiting.until_answered(lambda: self._attempt(subject, known))
-        self._first, self._is_open = 0, True
+        self._first, self._is_open, self._before = 0, True, subject
         return owned
 
     async def _attempt(self, subject: Subject, known: Positions) -> Ownership:
@@ -123,23 +125,29 @@ class Claimant:
         """Claim the subjects that the host had with other numbers of partitions, and say on each that its lines have moved.
 
         An older agent may still publish there. Returns where the host's lines end in these partitions: the receiver of
-        this one writes nothing before they are received.
+        this one writes nothing before they are received. Of the subject of the session before retention may have removed all.
         """
         heads = await self._messages.heads()
         if not any(head.sequence >= claim for head in heads):
             raise ConnectionLost("the stream does not show the claim yet")
+        left = {other: head for head in heads if (other := _subject_of(head)) is not None}
         follows = []
-        for head in heads:
-            other = _subject_of(head)
-            if other is None or other == subject:
+        for other, head in left.items():
+            if other == subject:
                 continue
             end = head.sequence
             if head.origin is None or head.origin.moved != subject.partition:
-                end = await self._messages.claim(
-                    other, agent, self._clock(), moved=subject.partition
-                )
+                end = await self._leave(other, agent, subject)
             follows.append(Followed(other.partition, end))
+        before = self._before
+        if before is not None and before != subject and before not in left:
+            with suppress(Rejected):  # that's fine: the stream was made anew, with fewer subjects
+                end = await self._leave(before, agent, subject)
+                follows.append(Followed(before.partition, end))
         return tuple(follows)
+
+    async def _leave(self, other: Subject, agent: AgentId, subject: Subject) -> int:
+        return await self._messages.claim(other, agent, self._clock(), moved=subject.partition)
 
     def _strongest_before(self, agent: AgentId, others: Iterable[Stored]) -> AgentId | None:
         """Return the newest of the newer agents, which were there before and had clocks that ran ahead; None where none was.

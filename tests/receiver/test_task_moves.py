@@ -15,6 +15,7 @@ from receiver.consume.outcome import Cause, Done
 from receiver.faults import IN_BATCH
 from receiver.storage.adopt import adopt
 from receiver.storage.site import Site
+from tests.partitions import add_subjects
 from tests.receiver.partition import Partition, blocked, lines_of, message
 
 pytestmark = pytest.mark.nats
@@ -247,6 +248,8 @@ def test_nobody_can_hold_a_partition_up_by_what_cannot_be(
 ) -> None:
     old.move(2)
     new.move(2)
+    new.ask(lambda connection: add_subjects(connection, "logs.any.>"))
+    new.publish((f"logs.any.{HOST}", b"for another program\n", None))
     old.lines("other", *3 * [b"line of another host\n"])
     new.publish(claim(new, follows=(end,)), *shipped(new, 0, 3))
 

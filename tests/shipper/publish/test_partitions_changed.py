@@ -104,6 +104,37 @@ async def test_the_claims_say_where_lines_have_moved_and_what_they_follow(
     assert first.origin.sections
 
 
+async def test_a_running_agent_says_so_where_retention_has_removed_all_of_its_messages(
+    connection: Connection, make_round: Make
+) -> None:
+    agent = await start(connection)
+    await agent.publish(round_of(make_round, agent, 1))
+    await connection.api("STREAM.PURGE.LOGS")
+    await change(connection, agent)
+    await agent.publish(round_of(make_round, agent, 2))
+
+    heads = {head.subject: head for head in await HostMessages(connection, "web01").heads()}
+    moved = {subject: head.origin.moved for subject, head in heads.items() if head.origin}
+    assert moved == {str(OLD): NEW.partition, str(NEW): None}
+
+
+async def test_a_stream_that_was_made_anew_with_fewer_partitions_hinders_nothing(
+    connection: Connection, make_round: Make, stream: Stream
+) -> None:
+    agent = await start(connection)
+    await change(connection, agent)
+    await agent.publish(round_of(make_round, agent, 1))
+    await connection.api("STREAM.PURGE.LOGS")
+    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
+    await connection.api("STREAM.UPDATE.LOGS", {**config, "subjects": list(subjects_of(2))})
+    await change(connection, agent, partitions=2)
+    r = round_of(make_round, agent, 2)
+
+    await agent.publish(r)
+
+    assert lines_of(await stream()) == [r.payload]
+
+
 async def test_a_host_that_moves_back_says_so(connection: Connection, make_round: Make) -> None:
     agent = await start(connection)
     for number, partitions in enumerate((MANY, 2), 1):
