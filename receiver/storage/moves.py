@@ -65,6 +65,8 @@ def take_over(store: Store, before: Store, host: str) -> None:
             "until = max(until, excluded.until), read_at = max(read_at, excluded.read_at)",
             spans,
         )
+    if not left:
+        return  # a host may name any partition, whose store is not to be locked for nothing
     with before.transaction():
         gone = [(row.path,) for row in left]
         before.change_all("DELETE FROM left_files WHERE path = ?", gone)
