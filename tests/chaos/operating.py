@@ -3,8 +3,10 @@
 On duty only from the first fault on that damages what programs remember: anywhere else a receiver that refuses is a finding.
 """
 
+import math
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,6 +125,7 @@ class Operator:
     """By partition: what "bring back the right one" means."""
     on_duty: threading.Event = field(default_factory=threading.Event)
     failures: list[str] = field(default_factory=list)
+    _brought_back_at: float = -math.inf
     _read: dict[str, int] = field(default_factory=dict)
     _ended: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -149,7 +152,11 @@ class Operator:
 
     def _look_after(self, receiver: Program) -> None:
         if refused := receiver.refused:
-            self._heed(refused.words.splitlines()[-1] if refused.words else "")
+            words = refused.words.splitlines()[-1] if refused.words else ""
+            if refused.at > self._brought_back_at:
+                self._heed(words)
+            else:  # what it says of a store may be mended by now
+                self.tell("operator", read=words, did="started again")
             self._news(receiver)
             receiver.go_on()
             return
@@ -211,6 +218,7 @@ class Operator:
             self.failures += store.touched()
             if store.copy is not None:
                 store.bring_back(store.copy)
+                self._brought_back_at = time.monotonic()
             del self.stores[partition]
             return f"brought back {store.path.name}" if store.copy is not None else ""
         entry = self.entries.pop(partition, None)

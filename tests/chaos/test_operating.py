@@ -121,3 +121,20 @@ def test_an_entry_that_was_harmed_is_brought_back_where_the_stores_are_whole(
         wait_until("it goes on", lambda: receiver.refused is None, 30)
 
     assert centre.entries == {0: b"as it was"}
+
+
+def test_what_another_receiver_has_said_of_a_store_before_it_was_brought_back_is_done(
+    centre: Centre,
+) -> None:
+    receiver = refuse(centre)
+    told: list[str] = []
+    operator = Operator(centre, lambda _, **fields: told.append(fields["did"]))
+    operator.stores[0] = HarmedStore(centre.output / "p0.db", b"as it was", {})
+    operator.on_duty.set()
+
+    with operator:
+        wait_until("it goes on", lambda: receiver.refused is None, 30)
+        refuse(centre)
+        wait_until("it goes on again", lambda: receiver.refused is None, 30)
+
+    assert told == ["brought back p0.db", "started again"]
