@@ -35,6 +35,8 @@ def test_files_of_credentials_suffice_to_ship_receive_and_look_while_others_are_
     )
     shipper = site.ship("web01", "host-web01.toml")
 
+    # a server that reads its settings anew loses an answer now and then, and a start waits for each
+    wait_until("it ships", lambda: "ships on" in shipper.said(), 60, [shipper])
     with (folder / "app.log").open("ab", buffering=0) as log:
         for number in range(10):
             log.write(b"".join(LINES[number * 3000 : (number + 1) * 3000]))
