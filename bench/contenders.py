@@ -14,7 +14,7 @@ from bench.ports import free_port
 from bench.processes import Process, Processes, wait_until
 from bench.suite import Suite
 from broker.client.connection import Connection
-from broker.declaring.provision import apply
+from broker.provision.apply import apply
 from broker.topology import Topology
 from broker.wire.streams import MAX_PAYLOAD, STREAM
 

@@ -25,10 +25,10 @@ from bench.table import table
 from broker.client.access import Access
 from broker.client.answer import answer_of, stored_at
 from broker.client.connection import Connection
-from broker.declaring.provision import apply
 from broker.granting.accounts import accounts_of
 from broker.granting.identity import Identity, Kind, Password
-from broker.serving.conf_accounts import render_accounts
+from broker.provision.apply import apply
+from broker.server.conf_accounts import render_accounts
 from broker.topology import Topology
 from broker.wire.message import Origin, Section, Span, encode_origin
 from broker.wire.streams import STREAM

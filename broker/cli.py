@@ -12,12 +12,12 @@ from broker.client.servers import looks_like_server
 __all__ = ["main"]
 
 _PLACES = {
-    "run": "running:run",
+    "run": "run:run",
     "credentials": "credentials:credentials",
-    "apply": "declaring:apply",
-    "partitions": "partitioning:partitions",
-    "export": "exchanging:export",
-    "import": "exchanging:import_",
+    "apply": "apply:apply",
+    "partitions": "partitions:partitions",
+    "export": "exchange:export",
+    "import": "exchange:import_",
     "status": "looking:status",
     "top": "watching:top",
     "hosts": "looking:hosts",

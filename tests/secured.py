@@ -13,8 +13,8 @@ from broker.client.access import Access
 from broker.client.connection import Connection
 from broker.granting.accounts import accounts_of
 from broker.granting.identity import Identity, Kind, Password
-from broker.serving.conf_accounts import render_accounts
-from broker.serving.consumer_requests import ConsumerRequests
+from broker.server.conf_accounts import render_accounts
+from broker.server.consumer_requests import ConsumerRequests
 from broker.topology import Topology
 from tests.conftest import apply_topology
 

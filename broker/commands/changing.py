@@ -21,8 +21,8 @@ from broker.granting.certificates import VALID, Pki
 from broker.granting.handing import take_back
 from broker.granting.identity import Identity
 from broker.granting.issue import Issued, Sign
-from broker.serving.neighbour import Taken, read_ready, tell
-from broker.serving.securing import TLS_FOLDER
+from broker.server.neighbour import Taken, read_ready, tell
+from broker.server.securing import TLS_FOLDER
 from broker.settings import BrokerSettings
 
 __all__ = ["NOTHING", "Change", "begin", "now"]

@@ -24,7 +24,7 @@ from broker.granting.identity import Certificate, Identity, Nkey
 from broker.granting.issue import Issued, Sign, Way, issue
 from broker.granting.partitions import partitions_of
 from broker.looking.credentials import connected, rows, table
-from broker.serving.neighbour import read_ready
+from broker.server.neighbour import read_ready
 from broker.settings import BrokerSettings
 
 __all__ = ["credentials"]

@@ -13,9 +13,9 @@ from broker.app.options import given, settings_options
 from broker.app.printable import printable
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.client.partitions import current_partitions, existing_partitions
-from broker.declaring.difference import describe
-from broker.declaring.promotion import COPIED, Copy, copy_of, promotion
-from broker.declaring.provision import carry_out, refuse, refuse_half
+from broker.provision.apply import carry_out, refuse, refuse_half
+from broker.provision.difference import describe
+from broker.provision.promotion import COPIED, Copy, copy_of, promotion
 from broker.settings import STATUS_FIELDS, BrokerSettings
 from broker.wire.streams import CONFIG_BUCKET, STREAM
 

@@ -17,7 +17,7 @@ from broker.app.lazily import Listed
 from broker.app.options import given, settings_options
 from broker.commands.typed import length
 from broker.granting.certificates import End, Pki, ends_of, read_authority
-from broker.serving.securing import TLS_FOLDER
+from broker.server.securing import TLS_FOLDER
 from broker.settings import BrokerSettings
 
 __all__ = ["tls"]

@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import Any
 
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
-from broker.declaring.provision import consumers_of
-from broker.serving.node import Node
+from broker.provision.apply import consumers_of
+from broker.server.node import Node
 from broker.wire.streams import STREAM
 
 __all__ = ["Pushes", "is_misused", "refuse_pushes"]

@@ -12,8 +12,8 @@ from typing import Any
 
 from broker.client.connection import Connection, Rejected
 from broker.client.partitions import existing_partitions
-from broker.declaring.provision import consumers_of
 from broker.keeping.room_received import Frontier, Received, frontier, holds
+from broker.provision.apply import consumers_of
 from broker.wire.descent import ancestors
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key

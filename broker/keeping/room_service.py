@@ -6,9 +6,9 @@ import time
 from broker.keeping.room import OnFull, Policy, RoomKeeper
 from broker.keeping.room_disk import Disk
 from broker.keeping.room_marks import Marks
-from broker.serving.conf import kept_free
-from broker.serving.node import Node
-from broker.serving.outfit import own_name
+from broker.server.conf import kept_free
+from broker.server.node import Node
+from broker.server.outfit import own_name
 from broker.settings import BrokerSettings
 from broker.settings_room import RoomSettings
 

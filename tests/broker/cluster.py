@@ -14,9 +14,9 @@ from bench.processes import Process, Processes, wait_until
 from broker.app.address import Address
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
-from broker.serving.binary import find
-from broker.serving.conf import ServerConf, render
-from broker.serving.conf_cluster import ClusterConf
+from broker.server.binary import find
+from broker.server.conf import ServerConf, render
+from broker.server.conf_cluster import ClusterConf
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 from broker.wire.subjects import consumer_name

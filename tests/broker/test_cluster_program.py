@@ -11,7 +11,7 @@ import pytest
 from bench.processes import Processes, wait_until
 from broker.client.access import Access
 from broker.client.connection import Connection
-from broker.serving.neighbour import is_held, read_ready
+from broker.server.neighbour import is_held, read_ready
 from tests.broker.cluster import Brokers
 from tests.broker.conftest import StartBroker, call_logbroker
 

@@ -297,8 +297,8 @@ def test_a_server_is_quiet_unless_something_is_wrong(start_broker: Any) -> None:
     broker.end()
 
     assert [line.split(":")[0] for line in broker.said.splitlines()] == [
-        "INFO broker.serving.node",
-        "INFO broker.serving.service",
+        "INFO broker.server.node",
+        "INFO broker.server.service",
     ]
 
 
@@ -317,7 +317,7 @@ def test_a_stream_larger_than_its_store_is_made_to_fit_and_said(start_broker: An
     info = ask(broker.wait_ready()["server"], "STREAM.INFO.LOGS")
 
     assert info["config"]["max_bytes"] < 10_000_000
-    assert "WARNING broker.serving.outfit: the stream gets" in broker.said
+    assert "WARNING broker.server.outfit: the stream gets" in broker.said
 
 
 def test_a_running_broker_answers_for_itself(start_broker: Any) -> None:

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from broker.app.configuration import load, name_of
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection, Rejected
-from broker.declaring.provision import apply
-from broker.serving.binary import find
-from broker.serving.conf import render
-from broker.serving.door import Door
-from broker.serving.outfit import put_together
-from broker.serving.store import measure
+from broker.provision.apply import apply
+from broker.server.binary import find
+from broker.server.conf import render
+from broker.server.door import Door
+from broker.server.outfit import put_together
+from broker.server.store import measure
 from broker.settings import BrokerSettings
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.client.connection import Connection
-from broker.declaring.repartition import change_partitions
+from broker.provision.repartition import change_partitions
 from broker.wire.message import Followed, Origin, encode_origin
 from receiver.consume import task
 from receiver.consume.offsets import position_of

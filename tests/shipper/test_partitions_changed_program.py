@@ -13,7 +13,7 @@ import pytest
 from bench.processes import Process, Processes
 from broker.app.faults import VARIABLE
 from broker.client.connection import Connection
-from broker.declaring.repartition import change_partitions
+from broker.provision.repartition import change_partitions
 from broker.wire.subjects import Subject
 from shipper.publish.messages import HostMessages
 

@@ -10,7 +10,7 @@ from bench.processes import Processes
 from broker.client.answer import ConnectionLost, Denied, Rejected
 from broker.client.connection import Connection
 from broker.client.patience import until_answered
-from broker.serving.binary import find
+from broker.server.binary import find
 
 Trouble = ConnectionLost | Rejected
 

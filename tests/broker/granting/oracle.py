@@ -3,7 +3,7 @@
 from typing import Any
 
 from bench.processes import wait_until
-from broker.serving.serverlog import Level, read_line
+from broker.server.serverlog import Level, read_line
 from tests.raw import Raw
 from tests.secured import Secured
 

@@ -16,13 +16,13 @@ from broker.app.exits import OperatorError
 from broker.app.folder import open_folder
 from broker.client import bucket
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.declaring.provision import apply
 from broker.keeping import transfer
 from broker.keeping.backup import STREAMS, back_up, check
 from broker.keeping.manifest import Backup
 from broker.keeping.outlook import Change, outlook
 from broker.keeping.restore import restore, there
 from broker.looking.feed import Feed, at_sequence
+from broker.provision.apply import apply
 from broker.topology import Topology
 from broker.wire.descent import is_being_restored
 from broker.wire.offset import Offset

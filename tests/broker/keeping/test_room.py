@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from broker.declaring.repartition import change_partitions
 from broker.keeping.room import RoomKeeper
 from broker.keeping.room_drops import NAME
+from broker.provision.repartition import change_partitions
 from broker.wire.streams import STREAM
 from tests.broker.keeping.conftest import Stream
 from tests.raw import Raw

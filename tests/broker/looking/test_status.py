@@ -8,9 +8,9 @@ import pytest
 
 from bench.processes import Processes
 from broker.client.connection import Arrived, Connection, Rejected
-from broker.declaring.joining import join
 from broker.looking.reports import reports
 from broker.looking.status import ask
+from broker.provision.joining import join
 from broker.report import SUBJECT
 from broker.topology import Topology
 from broker.wire.offset import Offset

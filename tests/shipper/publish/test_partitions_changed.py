@@ -11,7 +11,7 @@ import pytest
 from bench.processes import Process, Processes
 from broker.app.exits import FencedError
 from broker.client.connection import Connection
-from broker.declaring.repartition import change_partitions
+from broker.provision.repartition import change_partitions
 from broker.wire.message import Followed
 from broker.wire.streams import CONFIG_BUCKET, subjects_of
 from broker.wire.subjects import Subject

@@ -1,0 +1,52 @@
+"""`logbroker run`."""
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+import click
+
+from broker.app.exits import ConfigurationError
+from broker.app.notify import notifier_from
+from broker.app.options import given, settings_options
+from broker.keeping.pushes import refuse_pushes
+from broker.keeping.room_service import keep_room
+from broker.server.service import log_as_told, serve
+from broker.settings import RUN_FIELDS, BrokerSettings
+
+__all__ = ["run"]
+
+
+@click.command()
+@settings_options(BrokerSettings, RUN_FIELDS)
+def run(**options: Any) -> None:
+    """Run nats-server on a folder until SIGTERM; says when it is ready."""
+    # a hang-up before there is anything to read again waits until there is
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    settings = given(BrokerSettings, options)
+    if settings.store_dir is None and (folders := os.environ.get("STATE_DIRECTORY")):
+        options["store_dir"] = folders.split(":")[0]  # systemd's, where nothing else is said
+        settings = given(BrokerSettings, options)
+    if settings.store_dir is None:
+        raise click.UsageError(
+            "--store-dir is required (or LOGBROKER_STORE_DIR, or store_dir in the --config file)"
+        )
+    log_as_told(settings)
+    folder = settings.store_dir.absolute()
+    asyncio.run(
+        serve(
+            settings,
+            folder,
+            notifier_from(os.environ),
+            lambda: _reread(options),
+            beside=(keep_room, refuse_pushes),
+        )
+    )
+
+
+def _reread(options: dict[str, Any]) -> BrokerSettings:
+    try:
+        return given(BrokerSettings, options)
+    except click.UsageError as error:
+        raise ConfigurationError(error.format_message()) from None

@@ -1,0 +1,216 @@
+"""Brings a broker to what is declared: asks what is there, has it planned, and carries the plan out."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.printable import printable
+from broker.client import bucket
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.quorum import is_certain
+from broker.provision.cautions import cautions
+from broker.provision.deletion import without
+from broker.provision.plan import Actual, plan
+from broker.provision.steps import Action, Kind, Plan, Step
+from broker.provision.weighing import weigh
+from broker.topology import Topology
+from broker.wire.descent import is_being_restored
+from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM
+
+__all__ = [
+    "STREAM_NOT_FOUND",
+    "Refused",
+    "apply",
+    "carry_out",
+    "consumers_of",
+    "look",
+    "refuse",
+    "refuse_half",
+]
+
+STREAM_NOT_FOUND = 10059
+"""The error of JetStream for a stream that is not there."""
+_WAYS = {  # what to do about an answer that does not say it
+    10074: "; run three servers as a cluster (--cluster), or keep --replicas 1",
+    10005: "; fewer servers than --replicas are there, or have the --placement-tags",
+    10123: "; apply --replicas alone, and the placement when all servers have the stream",
+    10047: "; the store has no room for so much: lower --max-bytes, or raise --max-store",
+    10026: "; raise --max-consumers by `logbroker apply`: each partition needs a consumer",
+    10028: "; memory holds half of --memory: lower --max-bytes, or raise that",
+}
+_AT_ONCE = 64  # requests under way; thousands of partitions would otherwise wait for thousands of round trips
+_PATIENCE = 60.0  # seconds for a step: nats-server takes those under way one by one, and syncs each to a disk that may be slow
+logger = logging.getLogger(__name__)
+
+
+class Refused(ConfigurationError):
+    """The server does not take a configuration; of a cluster one may that comes up later, or leads by then."""
+
+
+async def apply(connection: Connection, desired: Topology, patience: float = _PATIENCE) -> Plan:
+    """Bring the broker to what is declared and return what was done.
+
+    Raises `ConfigurationError` for a refusal, and `OperatorError` where the server failed, by its disk or for a while.
+    Nobody can be asked here, so whatever deletes stored lines, or a position, is held back and said. Each step may take
+    `patience` seconds.
+    """
+    for words in cautions(desired):
+        logger.warning("%s", words)
+    made = plan(desired, await look(connection, desired))
+    refuse(made)
+    losses = await weigh(connection, made)
+    for loss in losses:
+        logger.warning(
+            "%s keeps its %s, since the change %s; `logbroker apply` with the same settings asks, and does it",
+            loss.step.name,
+            " and ".join(loss.fields) or "place",
+            loss.words,
+        )
+    safe = without(made, losses)
+    await carry_out(connection, safe, patience)
+    return safe
+
+
+def refuse(made: Plan) -> None:
+    """Raise `ConfigurationError` with all reasons of a plan that refuses."""
+    if made.refusals:
+        raise ConfigurationError("; also: ".join(made.refusals))
+
+
+def refuse_half(streams: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise `ConfigurationError` where one of the streams, configurations by name, is being restored: a part would be opened."""
+    if half := sorted(name for name, config in streams.items() if is_being_restored(config)):
+        raise ConfigurationError(
+            f"not all of a backup is back ({', '.join(half)}): wait for `logbroker restore`, or run it again; nothing was changed"
+        )
+
+
+async def look(connection: Connection, desired: Topology) -> Actual:
+    """Return what is there of that which is declared, and what the partitions' number would touch."""
+    names = [config["name"] for config in desired.streams()]
+    found = await asyncio.gather(*(_stream(connection, name) for name in names))
+    streams = {name: info for name, info in zip(names, found, strict=True) if info is not None}
+    for name, info in streams.items():
+        if is_being_restored(info["config"]):
+            logger.warning(
+                "stream %s holds a part of a backup, closed to everybody: wait for `logbroker restore`, or run it again",
+                name,
+            )
+    offsets = streams.get(f"KV_{OFFSETS_BUCKET}")
+    return Actual(
+        streams={name: info["config"] for name, info in streams.items()},
+        consumers=await _consumers(connection) if STREAM in streams else {},
+        partitions=await _partitions(connection) if f"KV_{CONFIG_BUCKET}" in streams else None,
+        messages=streams[STREAM]["state"]["messages"] if STREAM in streams else 0,
+        offsets=offsets["state"].get("num_subjects", 0) if offsets else 0,
+    )
+
+
+async def _stream(connection: Connection, name: str) -> dict[str, Any] | None:
+    try:
+        info = await connection.api(f"STREAM.INFO.{name}")
+    except Rejected as error:
+        if error.error == STREAM_NOT_FOUND:
+            return None
+        raise OperatorError(
+            f"{connection.servers} does not tell about stream {name}: {error.description}; "
+            "is JetStream on, and may this user see it?"
+        ) from None
+    if not is_certain(info):  # a stream that seems empty would let the number of partitions change
+        raise ConnectionLost(f"stream {name} has no leader that is sure of it")
+    return info
+
+
+async def consumers_of(connection: Connection, stream: str = STREAM) -> list[dict[str, Any]]:
+    """Return what the server tells of every consumer of a stream.
+
+    Raises `Rejected`, and `ConnectionLost` where it does not tell of all: in a cluster the server of one may have died.
+    """
+    found: list[dict[str, Any]] = []
+    while True:
+        page = await connection.api(f"CONSUMER.LIST.{stream}", {"offset": len(found)})
+        consumers, missing = page.get("consumers") or [], page.get("missing") or []
+        found.extend(consumers)
+        is_all = len(found) >= page.get("total", 0)
+        if missing or not (consumers or is_all):
+            named = ", ".join(sorted(missing)) or "some of them"
+            raise ConnectionLost(f"no server tells of the consumers of stream {stream}: {named}")
+        if is_all:
+            return found
+
+
+async def _consumers(connection: Connection) -> dict[str, Mapping[str, Any]]:
+    return {info["name"]: info["config"] for info in await consumers_of(connection)}
+
+
+async def _partitions(connection: Connection) -> str | None:
+    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+    return None if entry is None else _text(entry)
+
+
+def _text(entry: bucket.Entry) -> str:
+    return entry.value.decode("utf-8", "replace")
+
+
+async def carry_out(connection: Connection, made: Plan, patience: float = _PATIENCE) -> None:
+    """Take the steps of a plan in order, each for at most `patience` seconds: one kind after the other, at once within a kind."""
+    for kind in (Kind.STREAM, Kind.CONSUMER, Kind.ENTRY):
+        steps = [step for step in made.steps if step.kind is kind]
+        await _together(steps, connection, patience)
+
+
+async def _together(steps: Sequence[Step], connection: Connection, patience: float) -> None:
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(step: Step) -> None:
+        async with gate:
+            await _take(step, connection, patience)
+
+    await asyncio.gather(*map(one, steps))
+
+
+async def _take(step: Step, connection: Connection, patience: float) -> None:
+    try:
+        await _call(step, connection, patience)
+    except bucket.Conflict:
+        raise OperatorError(
+            f"{step.name} was changed by somebody else meanwhile; try again"
+        ) from None
+    except Rejected as error:
+        if error.is_of_server:
+            raise OperatorError(
+                f"{connection.servers} failed to {step.action.value} {step.kind.value} {step.name}: "
+                f"{error.description}; check the disk of its store and its log, then try again"
+            ) from None
+        raise Refused(
+            f"{connection.servers} refuses to {step.action.value} {step.kind.value} {step.name}: "
+            f"{error.description}{_WAYS.get(error.error, '')}"
+        ) from None
+
+
+def _call(step: Step, connection: Connection, patience: float) -> Coroutine[Any, Any, object]:
+    match step.kind, step.action:
+        case Kind.ENTRY, _:
+            return _write_partitions(connection, step)
+        case Kind.STREAM, Action.CREATE:
+            return connection.api(f"STREAM.CREATE.{step.name}", step.config, patience)
+        case Kind.STREAM, _:
+            return connection.api(f"STREAM.UPDATE.{step.name}", step.config, patience)
+        case Kind.CONSUMER, Action.REMOVE:
+            return connection.api(f"CONSUMER.DELETE.{step.stream}.{step.name}", patience=patience)
+        case _:
+            body = {"stream_name": step.stream, "config": step.config, "action": step.action.value}
+            return connection.api(f"CONSUMER.CREATE.{step.stream}.{step.name}", body, patience)
+
+
+async def _write_partitions(connection: Connection, step: Step) -> None:
+    """Write the entry, if it is still as the plan found it."""
+    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+    found = None if entry is None else printable(_text(entry))
+    if found != (step.changes[0].before if step.changes else None):
+        raise bucket.Conflict(f"{step.name} is no longer as it was")
+    revision = entry.revision if entry else 0
+    value = step.config["value"].encode()
+    await bucket.write(connection, CONFIG_BUCKET, PARTITIONS_KEY, value, revision)

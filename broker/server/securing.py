@@ -1,0 +1,99 @@
+"""Which certificates a broker uses: those of the settings, or those of `DIR/tls`. Looks at files; changes none."""
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.app.exits import ConfigurationError
+from broker.client.access import Access
+from broker.granting.authority import names_in
+from broker.granting.certificates import OWN_NAME, Pki
+from broker.server.conf_tls import Clients, TlsConf
+from broker.settings_tls import TlsSettings
+
+__all__ = ["TLS_FOLDER", "Security", "security_of"]
+
+TLS_FOLDER = "tls"
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """How a broker talks: in the clear where `tls` is None; `own` is how logbroker itself gets in."""
+
+    tls: TlsConf | None = None
+    own: Access = Access()  # noqa: RUF009 - a frozen value
+    files: tuple[Path, ...] = ()
+    """Files whose change is a reason to read them again."""
+
+
+def security_of(settings: TlsSettings, folder: Path, *, mapped: bool) -> Security:
+    """Return what the settings and the store say; `mapped` where names in certificates are credentials.
+
+    Raises `ConfigurationError` for files that are missing or cannot be used together.
+    """
+    pki = Pki(folder / TLS_FOLDER)
+    certificate = settings.server_cert or (pki.broker if pki.is_there else None)
+    if certificate is None:
+        _refuse_without(settings, mapped=mapped)
+        return Security()
+    key = settings.server_key or certificate
+    authorities = settings.client_ca or (pki.authority if pki.authority.exists() else None)
+    clients = _demand(settings, mapped=mapped)
+    if clients is not Clients.ANY and authorities is None:
+        raise ConfigurationError(
+            "clients are to show certificates, and no authority says which; give --client-ca"
+        )
+    _check(certificate, key)
+    tls = TlsConf(
+        str(certificate.absolute()),
+        str(key.absolute()),
+        None if authorities is None else str(authorities.absolute()),
+        clients,
+    )
+    own = pki.own if pki.own.exists() else None
+    if clients is not Clients.ANY and own is None:
+        raise ConfigurationError(
+            f"logbroker itself needs a certificate to get in: put one for {OWN_NAME}, with its key, into {pki.own}"
+        )
+    access = Access(tls_ca=certificate, tls_cert=own, tls_name=_name_in(certificate))
+    return Security(
+        tls, access, tuple(dict.fromkeys(filter(None, (certificate, key, authorities, own))))
+    )
+
+
+def _demand(settings: TlsSettings, *, mapped: bool) -> Clients:
+    if mapped:
+        return Clients.MAPPED
+    return Clients.CERTIFIED if settings.require_certificates else Clients.ANY
+
+
+def _refuse_without(settings: TlsSettings, *, mapped: bool) -> None:
+    wanted = {
+        "--server-key": settings.server_key is not None,
+        "--client-ca": settings.client_ca is not None,
+        "--require-certificates": settings.require_certificates,
+        "a credential that is a certificate": mapped,
+    }
+    for reason, is_wanted in wanted.items():
+        if is_wanted:
+            raise ConfigurationError(
+                f"{reason} takes a broker with a certificate; make one with `logbroker tls init`, "
+                "or give --server-cert"
+            )
+
+
+def _check(certificate: Path, key: Path) -> None:
+    try:
+        # a password is given lest OpenSSL asks for one at the terminal
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+            certificate, key, password=lambda: b""
+        )
+    except (OSError, ValueError) as error:  # SSLError is one of the first
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError(
+            f"cannot use certificate {certificate} with key {key}: {reason}; check --server-cert and --server-key"
+        ) from None
+
+
+def _name_in(certificate: Path) -> str:
+    return next(iter(names_in(certificate.read_bytes())), "")

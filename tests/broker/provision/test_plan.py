@@ -1,0 +1,271 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.provision.plan import Actual, plan, plan_partitions
+from broker.provision.steps import Action, Change, Kind, Left, Plan
+from broker.topology import Topology
+from broker.wire.streams import consumer_config, partitions_in
+
+NOTHING = Actual(streams={}, consumers={}, partitions=None, messages=0, offsets=0)
+DEFAULTS = {"max_msgs": -1, "compression": "none", "metadata": {"_nats.ver": "2.15.1"}}
+
+limits = st.none() | st.just(-1) | st.integers(1, 10**15)
+topologies = st.builds(
+    Topology,
+    partitions=st.integers(1, 12),
+    max_age=st.timedeltas(timedelta(seconds=1), timedelta(days=400)),
+    max_bytes=limits,
+    max_msgs=limits,
+    max_msg_size=limits,
+    max_msgs_per_subject=limits,
+    max_consumers=limits,
+    discard=st.sampled_from(["old", "new"]),
+    discard_new_per_subject=st.booleans(),
+    replicas=st.integers(1, 5),
+    compression=st.sampled_from([None, "none", "s2"]),
+    placement_cluster=st.sampled_from([None, "", "east"]),
+    placement_tags=st.sampled_from([(), ("ssd",)]),
+    duplicate_window=st.sampled_from([timedelta(milliseconds=100), timedelta(seconds=1)]),
+    description=st.sampled_from([None, "", "lines"]),
+    metadata=st.sampled_from([(), ("owner=ops",)]),
+)
+
+
+def as_applied(topology: Topology, **changes: object) -> Actual:
+    """Return what a server would tell after `topology` was applied: the same, with defaults of its own."""
+    actual = Actual(
+        streams={
+            config["name"]: {
+                **DEFAULTS,
+                **{field: value for field, value in config.items() if value},  # as a server says it
+            }
+            for config in topology.streams()
+        },
+        consumers={
+            f"receiver-p{n}": {"max_deliver": -1, **consumer_config(n)}
+            for n in range(topology.partitions)
+        },
+        partitions=str(topology.partitions),
+        messages=0,
+        offsets=0,
+    )
+    return replace(actual, **changes)  # type: ignore[arg-type]
+
+
+@given(topologies)
+def test_what_was_applied_once_leaves_nothing_to_do(topology: Topology) -> None:
+    assert plan(topology, as_applied(topology, messages=9, offsets=1)) == Plan(())
+
+
+def test_an_empty_server_gets_everything_and_the_number_of_partitions_last() -> None:
+    made = plan(Topology(partitions=2), NOTHING)
+
+    assert {step.action for step in made.steps} == {Action.CREATE}
+    assert [step.name for step in made.steps] == [
+        "LOGS",
+        "KV_LOGS_OFFSETS",
+        "KV_LOGS_CONFIG",
+        "KV_LOGS_POSITIONS",
+        "receiver-p0",
+        "receiver-p1",
+        "LOGS_CONFIG/partitions",
+    ]
+
+
+@given(topologies, topologies, st.integers(0, 3), st.integers(0, 3))
+def test_a_plan_is_nothing_changed_or_refused_and_never_a_changed_number_over_stored_lines(
+    before: Topology, after: Topology, messages: int, offsets: int
+) -> None:
+    made = plan(after, as_applied(before, messages=messages, offsets=offsets))
+
+    moved = before.partitions != after.partitions
+    assert bool(made.refusals) == (moved and bool(messages or offsets))
+    if made.refusals:
+        assert not any(
+            step.kind is Kind.ENTRY or step.action is Action.REMOVE for step in made.steps
+        )
+
+
+def test_an_update_names_the_changed_fields_only_and_keeps_what_we_do_not_declare() -> None:
+    made = plan(Topology(max_age=timedelta(days=2)), as_applied(Topology()))
+
+    (step,) = made.steps
+    assert (step.action, step.name) == (Action.UPDATE, "LOGS")
+    assert step.changes == (Change("max_age", 86_400 * 10**9, 2 * 86_400 * 10**9),)
+    assert step.config["compression"] == "none"
+
+
+def test_a_limit_set_by_hand_stays_when_none_is_declared() -> None:
+    made = plan(Topology(), as_applied(Topology(max_bytes=5)))
+
+    assert not made.steps
+    assert made.left == (Left(Kind.STREAM, "LOGS", "max_bytes", 5),)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("storage", "memory"), ("retention", "workqueue"), ("sealed", True)]
+)
+def test_a_field_that_cannot_change_in_place_is_refused_with_the_way_round(
+    field: str, value: object
+) -> None:
+    actual = as_applied(Topology())
+    logs = {**actual.streams["LOGS"], field: value}
+
+    made = plan(Topology(), replace(actual, streams={**actual.streams, "LOGS": logs}))
+
+    assert len(made.refusals) == 1
+    assert f"stream LOGS: {field} is {value}" in made.refusals[0]
+    assert "cannot be changed in place" in made.refusals[0]
+    assert "restore" in made.refusals[0]
+    assert not made.steps
+
+
+def test_a_consumer_of_another_ack_policy_is_refused_with_the_way_round() -> None:
+    actual = as_applied(Topology(partitions=1))
+    other = {**actual.consumers["receiver-p0"], "ack_policy": "explicit"}
+
+    made = plan(Topology(partitions=1), replace(actual, consumers={"receiver-p0": other}))
+
+    assert "remove the consumer (receiver-p0)" in made.refusals[0]
+
+
+@pytest.mark.parametrize(("messages", "offsets"), [(1, 0), (0, 1)])
+def test_hosts_move_under_stored_lines_or_offsets_only_by_the_command_for_it(
+    messages: int, offsets: int
+) -> None:
+    made = plan(
+        Topology(partitions=4),
+        as_applied(Topology(partitions=2), messages=messages, offsets=offsets),
+    )
+
+    assert "is 2 and not 4" in made.refusals[0]
+    assert "`logbroker partitions 4`" in made.refusals[0]
+    assert "make it 2" in made.refusals[0]
+
+
+def test_fewer_partitions_of_an_empty_stream_remove_the_consumers_that_are_over() -> None:
+    actual = as_applied(Topology(partitions=3))
+    foreign = {**actual.consumers, "audit": {}, "receiver-px": {}}
+
+    made = plan(Topology(partitions=1), replace(actual, consumers=foreign))
+
+    removed = [step.name for step in made.steps if step.action is Action.REMOVE]
+    assert removed == ["receiver-p1", "receiver-p2"]
+    assert made.steps[-1].config == {"value": "1"}
+
+
+@pytest.mark.parametrize(
+    ("stored", "number"),
+    [
+        ("4", 4),
+        (None, 10),
+        ("", 10),
+        ("many", 10),
+        ("0", 10),
+        ("10001", 10),
+        ("²", 10),
+        ("9" * 5000, 10),
+    ],
+)
+def test_a_number_of_partitions_that_nobody_told_is_the_stored_one(
+    stored: str | None, number: int
+) -> None:
+    said = partitions_in(stored)
+
+    assert Topology(partitions_told=False).following(said).partitions == number
+    assert Topology(partitions=7).following(said).partitions == 7
+
+
+def test_whoever_tells_no_number_changes_none() -> None:
+    there = replace(as_applied(Topology(partitions=4)), messages=100, partitions="4")
+
+    assert plan(Topology(partitions_told=False), there) == Plan(())
+    assert plan(Topology(partitions=10), there).refusals
+
+
+@pytest.mark.parametrize("stored", [None, "", "\x03\ufffd", "0", "three"])
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
+def test_a_number_that_cannot_be_read_is_mended_from_what_was_made_by_it(
+    stored: str | None, is_told: bool
+) -> None:
+    damaged = replace(as_applied(Topology(partitions=3)), partitions=stored, messages=9, offsets=3)
+
+    made = plan(Topology(partitions=3 if is_told else 10, partitions_told=is_told), damaged)
+
+    assert not made.refusals
+    assert [(step.name, step.config) for step in made.steps] == [
+        ("LOGS_CONFIG/partitions", {"value": "3"})
+    ]
+
+
+@pytest.mark.parametrize("stored", [None, "\x03\ufffd"])
+def test_hosts_move_no_more_where_the_number_cannot_be_read_and_the_refusal_can(
+    stored: str | None,
+) -> None:
+    damaged = replace(as_applied(Topology(partitions=3)), partitions=stored, messages=9)
+
+    (refusal,) = plan(Topology(partitions=4), damaged).refusals
+
+    assert "is 3, as consumers, subjects and offsets show" in refusal
+    assert "make it 3" in refusal
+    assert refusal.isprintable()
+
+
+def after_change(before: int, after: int, **changes: object) -> Actual:
+    """Return what a server would tell after hosts went over to another number of partitions."""
+    most = max(before, after)
+    return as_applied(
+        Topology(partitions=after, existing=most),
+        consumers={f"receiver-p{n}": consumer_config(n) for n in range(most)},
+        **changes,
+    )
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 3), st.integers(0, 3))
+def test_a_changed_number_adds_what_is_missing_removes_nothing_and_comes_last(
+    before: int, after: int, messages: int, offsets: int
+) -> None:
+    held = as_applied(Topology(partitions=before), messages=messages, offsets=offsets)
+
+    made = plan_partitions(after, held)
+
+    assert not made.refusals
+    assert not any(step.action is Action.REMOVE for step in made.steps)
+    made_consumers = {step.name for step in made.steps if step.kind is Kind.CONSUMER}
+    assert made_consumers == {f"receiver-p{n}" for n in range(before, after)}
+    (*_, last) = made.steps or (None,)
+    assert (last is None) == (before == after)
+    assert last is None or (last.kind, last.config) == (Kind.ENTRY, {"value": str(after)})
+    assert plan_partitions(after, after_change(before, after)) == Plan(())
+
+
+@pytest.mark.parametrize(("messages", "offsets"), [(1, 0), (0, 1)])
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
+def test_partitions_that_hosts_have_left_stay_while_there_are_lines_or_offsets(
+    messages: int, offsets: int, is_told: bool
+) -> None:
+    topology = Topology(partitions=3 if is_told else 10, partitions_told=is_told)
+
+    assert plan(topology, after_change(5, 3, messages=messages, offsets=offsets)) == Plan(())
+
+
+def test_partitions_that_hosts_have_left_go_with_the_last_line_and_offset() -> None:
+    made = plan(Topology(partitions=3), after_change(5, 3))
+
+    assert [(step.action, step.name) for step in made.steps] == [
+        (Action.UPDATE, "LOGS"),
+        (Action.REMOVE, "receiver-p3"),
+        (Action.REMOVE, "receiver-p4"),
+    ]
+
+
+def test_a_number_that_is_gone_may_be_told_where_more_partitions_exist() -> None:
+    damaged = after_change(5, 3, messages=9, partitions=None)
+
+    (step,) = plan(Topology(partitions=3), damaged).steps
+
+    assert step.config == {"value": "3"}

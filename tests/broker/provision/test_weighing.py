@@ -1,0 +1,165 @@
+"""What is said to be deleted is what a real server deletes, and a start deletes nothing."""
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from broker.client.connection import Connection, Message
+from broker.provision.apply import apply, carry_out, look
+from broker.provision.plan import plan
+from broker.provision.weighing import weigh
+from broker.topology import Topology
+from broker.wire.streams import consumer_config
+
+pytestmark = pytest.mark.nats
+
+BEFORE = Topology(partitions=1)
+
+
+@pytest.fixture
+async def connection(fresh_url: str) -> AsyncIterator[Connection]:
+    connection = Connection([fresh_url], "test")
+    yield connection
+    await connection.close()
+
+
+async def publish(connection: Connection, hosts: str) -> None:
+    for host in hosts:
+        await connection.ask(f"logs.p0.{host}", b"x" * 100)
+
+
+async def held(connection: Connection) -> int:
+    return int((await connection.api("STREAM.INFO.LOGS"))["state"]["messages"])
+
+
+async def read_one(connection: Connection, consumer: str) -> None:
+    arrived = asyncio.Event()
+
+    async def hear(_message: Message) -> None:
+        arrived.set()
+
+    inbox = connection.new_inbox()
+    await connection.subscribe(inbox, hear)
+    await connection.publish(f"$JS.API.CONSUMER.MSG.NEXT.LOGS.{consumer}", b"", inbox)
+    await asyncio.wait_for(arrived.wait(), 20)
+
+
+LOWERED = [
+    pytest.param(replace(BEFORE, max_msgs=4), 0, id="messages, new ones wait"),
+    pytest.param(replace(BEFORE, max_msgs=4, discard="old"), 6, id="messages"),
+    pytest.param(replace(BEFORE, max_bytes=300), 0, id="bytes, new ones wait"),
+    pytest.param(replace(BEFORE, max_bytes=300, discard="old"), 8, id="bytes"),
+    pytest.param(replace(BEFORE, max_msgs_per_subject=2), 3, id="messages of a host"),
+    pytest.param(
+        replace(BEFORE, max_msgs_per_subject=2, discard_new_per_subject=True), 3, id="host waits"
+    ),
+    pytest.param(replace(BEFORE, max_age=timedelta(hours=1)), 0, id="age, all younger"),
+    pytest.param(replace(BEFORE, max_msg_size=4096, compression="s2"), 0, id="size, compression"),
+]
+
+
+@pytest.mark.parametrize(("after", "gone"), LOWERED)
+async def test_as_many_messages_go_as_was_said(
+    connection: Connection, after: Topology, gone: int
+) -> None:
+    await apply(connection, BEFORE)
+    await publish(connection, "aaaabbbccd")
+
+    made = plan(after, await look(connection, after))
+    losses = await weigh(connection, made)
+    await carry_out(connection, made)
+
+    assert [f"{gone} " in loss.words for loss in losses] == [True] * bool(gone)
+    assert await held(connection) == 10 - gone
+    assert not plan(after, await look(connection, after)).steps
+
+
+async def test_messages_that_are_too_old_are_counted_by_the_servers_clock(
+    connection: Connection,
+) -> None:
+    await apply(connection, BEFORE)
+    await publish(connection, "abc")
+    await asyncio.sleep(2.1)
+    await publish(connection, "ab")
+    after = replace(BEFORE, max_age=timedelta(seconds=2))
+
+    (loss,) = await weigh(connection, plan(after, await look(connection, after)))
+
+    assert re.search("deletes [3-5] of 5 messages", loss.words)  # five where this took long
+    assert not (await connection.api("CONSUMER.NAMES.LOGS"))["consumers"][1:]
+
+
+async def test_messages_that_cannot_be_counted_are_told_all_the_same(
+    connection: Connection,
+) -> None:
+    full = replace(BEFORE, max_consumers=1)
+    await apply(connection, full)
+    await publish(connection, "a")
+    await asyncio.sleep(1.1)
+    after = replace(full, max_age=timedelta(seconds=1))
+
+    (loss,) = await weigh(connection, plan(after, await look(connection, after)))
+
+    assert "uncounted: maximum consumers limit reached" in loss.words
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        replace(BEFORE, max_msgs=4, discard="old", max_msg_size=9000),
+        replace(BEFORE, max_bytes=300, discard="old", max_msg_size=9000),
+        replace(BEFORE, max_msgs_per_subject=2, discard_new_per_subject=True, max_msg_size=9000),
+    ],
+    ids=["messages", "bytes", "messages of a host"],
+)
+async def test_a_start_holds_back_what_would_delete_and_applies_the_rest(
+    connection: Connection, after: Topology, caplog: pytest.LogCaptureFixture
+) -> None:
+    await apply(connection, BEFORE)
+    await publish(connection, "aaaabbbccd")
+
+    with caplog.at_level(logging.WARNING):
+        await apply(connection, after)
+
+    assert await held(connection) == 10
+    assert (await connection.api("STREAM.INFO.LOGS"))["config"]["max_msg_size"] == 9000
+    said = caplog.messages[-1]
+    assert "LOGS keeps its max_" in said
+    assert "logbroker apply" in said
+
+
+async def test_a_limit_that_can_hold_what_is_there_is_applied_at_a_start(
+    connection: Connection,
+) -> None:
+    await apply(connection, BEFORE)
+    await publish(connection, "aaab")
+    after = replace(BEFORE, max_msgs=4, discard="old", max_age=timedelta(minutes=1))
+
+    await apply(connection, after)
+
+    assert not plan(after, await look(connection, after)).steps
+
+
+async def test_a_consumer_that_has_read_is_removed_only_when_a_person_agrees(
+    connection: Connection,
+) -> None:
+    await apply(connection, Topology(partitions=3))
+    await publish(connection, "a")
+    body = {"stream_name": "LOGS", "config": consumer_config(7)}
+    body["config"]["filter_subject"] = "logs.p0.>"  # type: ignore[index]
+    await connection.api("CONSUMER.CREATE.LOGS.receiver-p7", body)
+    await read_one(connection, "receiver-p7")
+    await connection.api("STREAM.PURGE.LOGS")
+    after = Topology(partitions=3)
+
+    made = plan(after, await look(connection, after))
+    (loss,) = await weigh(connection, made)
+    done = await apply(connection, after)
+
+    assert (loss.step.name, "sequence 1" in loss.words) == ("receiver-p7", True)
+    assert not done.steps

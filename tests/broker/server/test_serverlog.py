@@ -1,0 +1,93 @@
+import pytest
+
+from broker.server.serverlog import Level, News, Said, explain, read_line, what
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("[7] [INF] Server is ready", Said(Level.INFO, "Server is ready")),
+        ("[7] [WRN] slow", Said(Level.WARNING, "slow")),
+        ("[7] [FTL] dead", Said(Level.FATAL, "dead")),
+        ("[7] 2026/11/20 19:00:00.1 [ERR] bad", Said(Level.ERROR, "bad")),
+        ("panic: runtime error", Said(Level.ERROR, "panic: runtime error")),
+        ("goroutine 1 [running]:", Said(Level.DEBUG, "goroutine 1 [running]:")),
+        ("", Said(Level.DEBUG, "")),
+    ],
+)
+def test_a_line_of_nats_server_keeps_its_level(line: str, said: Said) -> None:
+    assert read_line(line) == said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Error listening on port: 127.0.0.1:4222, "listen tcp 127.0.0.1:4222: bind: address already in use"',
+        "Can't start monitoring: can't listen to the monitor port: listen tcp 127.0.0.1:4222: bind: address already in use",
+    ],
+)
+def test_a_port_in_use_is_named_with_what_to_do(text: str) -> None:
+    reason = explain([Said(Level.FATAL, text)])
+
+    assert reason.startswith("127.0.0.1:4222 is in use")
+    assert "--listen" in reason
+
+
+def test_the_last_trouble_is_the_reason_and_chatter_is_none() -> None:
+    said = [Said(Level.ERROR, "first"), Said(Level.ERROR, "last"), Said(Level.INFO, "bye")]
+
+    assert explain(said) == "last"
+    assert explain([Said(Level.INFO, "Server is ready")]) == ""
+    assert explain([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "news"),
+    [
+        ("[7] [INF]   Git:      [b2fd3ef]", News.COMMIT),
+        ("[7] [INF] Reloaded server configuration (sha256:f9473f)", News.RELOADED),
+        ("[7] [ERR] Failed to reload server configuration: no", News.NOT_RELOADED),
+        ("[7] [INF] Closing existing clients", News.CLOSING),
+        ("[7] [INF] Server is ready", News.READY),
+        ("[7] [WRN]   Error decrypting our stream metafile: no", News.CANNOT_DECRYPT),
+        ("[7] [INF] Starting JetStream", None),
+    ],
+)
+def test_what_somebody_waits_for_is_heard(line: str, news: News | None) -> None:
+    assert what(read_line(line)) is news
+
+
+@pytest.mark.parametrize("news", News)
+@pytest.mark.parametrize(
+    "around",
+    [
+        "[7] [ERR] 127.0.0.1:59136 - cid:8 - authentication error - Nkey {!r}",
+        "[7] [ERR] [::1]:59136 - cid:8 - Client Error {}",
+        "[7] [WRN] Invalid JetStream request 'A > B': json: unknown field {!r}",
+        "[7] [TRC] {}",
+        "{}",
+    ],
+)
+def test_words_within_a_line_or_at_another_level_are_no_news(news: News, around: str) -> None:
+    assert what(read_line(around.format(news.value[1]))) is None
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [
+        "1.2.3.4:5 - cid:6",
+        "[::1]:5 - wid:6",
+        "1.2.3.4:5 - mid_ws:6",
+        "9.9.9.9/1.2.3.4:5 - lid_ws:6",
+    ],
+)
+def test_what_is_said_of_a_connection_explains_no_end(connection: str) -> None:
+    words = "listen tcp 9.9.9.9:99: bind: address already in use"
+    said = [read_line(f"[7] [{level}] {connection} - {words}") for level in ("ERR", "FTL")]
+
+    assert explain(said) == ""
+    assert explain([read_line("[7] [ERR] mine"), *said]) == "mine"
+
+
+def test_control_characters_in_a_line_are_shown_as_escapes() -> None:
+    assert explain([read_line("[7] [ERR] a\x1b[2Kb\r\u202ec")]) == r"a\x1b[2Kb\r\u202ec"
