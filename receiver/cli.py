@@ -12,7 +12,7 @@ import click
 from broker.app.exits import ConfigurationError, Exit
 from broker.app.notify import notifier_from
 from broker.app.options import given, settings_options, spread
-from broker.app.program import log_to_stderr, run
+from broker.app.program import log_to_stderr, run, version_of
 from receiver.offsets_cli import COMMANDS as OFFSETS_COMMANDS
 from receiver.offsets_cli import offsets
 from receiver.replay.settings import REPLAY_FIELDS, ReplaySettings
@@ -125,4 +125,15 @@ def _reread(options: dict[str, Any]) -> ReceiverSettings:
 def main() -> None:
     """Run logreceiver."""
     several = ("--partition", "--server", "--host", "--file")
-    run(logreceiver, spread(sys.argv[1:], several, _COMMANDS))
+    run(logreceiver, spread(sys.argv[1:], several, _COMMANDS), _versions)
+
+
+def _versions() -> list[str]:
+    from receiver.spark.java import find_java
+
+    try:
+        java = find_java(os.environ)
+        known = f"Java {java.version} ({java.origin})"
+    except ConfigurationError as error:
+        known = str(error)
+    return [f"Spark {version_of('pyspark')}", known]

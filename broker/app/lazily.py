@@ -1,6 +1,6 @@
 """Commands that are loaded when they are called: a start pays for one of them, and lacks nothing that the others need."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -18,24 +18,42 @@ class Listed(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands."""
-        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, one.get_short_help_str(_SENTENCE)) for name, one in commands if one]
-            )
+        _write(self, ctx, formatter, "Commands", self.list_commands(ctx))
+
+
+def _write(
+    group: click.Group,
+    context: click.Context,
+    formatter: click.HelpFormatter,
+    title: str,
+    names: Iterable[str],
+) -> None:
+    commands = ((name, group.get_command(context, name)) for name in names)
+    with formatter.section(title):
+        formatter.write_dl(
+            [(name, one.get_short_help_str(_SENTENCE)) for name, one in commands if one]
+        )
 
 
 class Lazily(Listed):
-    """A group of commands, each by its name and where it is: `module:attribute`.
+    """A group of commands in sections, each command by its name and where it is: `module:attribute`.
 
     One whose libraries are not installed says so when it is called, with the extra that brings them.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """Take what a group takes, and `places` and `extra`."""
-        self.places: Mapping[str, str] = options.pop("places")
+        """Take what a group takes, and `sections` (of the help: title to places) and `extra`."""
+        self.sections: Mapping[str, Mapping[str, str]] = options.pop("sections")
+        self.places = {
+            name: place for places in self.sections.values() for name, place in places.items()
+        }
         self._extra: str = options.pop("extra")
         super().__init__(*arguments, **options)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, section by section."""
+        for title, places in self.sections.items():
+            _write(self, ctx, formatter, title, places)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names, in their order."""

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 
 import click
@@ -15,23 +16,61 @@ from broker.app.journal import graded, handler_for, is_journal
 from broker.app.loglines import FORMATS, JsonLines
 from broker.app.printable import printable
 
-__all__ = ["end_on_sigterm", "log_to_stderr", "run"]
+__all__ = ["end_on_sigterm", "log_to_stderr", "run", "version_of"]
 
 _MOMENT = 0.01  # seconds
 logger = logging.getLogger(__name__)
 
 
-def run(command: click.Command, arguments: Sequence[str]) -> None:
+def run(
+    command: click.Command,
+    arguments: Sequence[str],
+    others: Callable[[], Sequence[str]] = tuple,
+) -> None:
     """Run a command line and exit with its code; an error that a person must mend is one line on stderr.
 
-    Adds `--version`. SIGTERM ends it in order from now on, until the program takes that over: nothing is under way yet, and only who
-    asked for all at once (`--once`) did not get it.
+    Adds `--version`, which also shows the versions of what the program runs, as `others` returns them, and `-h`. SIGTERM ends
+    the program in order from now on, until it handles the signal itself: with code 1 where `--once` asked for all at once.
     """
     told_to_end = Exit.FAILED if "--once" in arguments else Exit.DONE
     end_on_sigterm(told_to_end)
     program = command.name or "logship"
-    versioned = click.version_option(package_name="logship", prog_name=program)(command)
-    sys.exit(_code_of(lambda: versioned.main(arguments, program, standalone_mode=False), program))
+    versioned = _version_option(program, others)(command)
+    names = ["-h", "--help"]
+    sys.exit(
+        _code_of(
+            lambda: versioned.main(
+                arguments, program, standalone_mode=False, help_option_names=names
+            ),
+            program,
+        )
+    )
+
+
+def version_of(package: str) -> str:
+    """Return the version of an installed package."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _version_option(
+    program: str, others: Callable[[], Sequence[str]]
+) -> Callable[[click.Command], click.Command]:
+    def show(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+        if wanted:
+            click.echo("\n".join([f"{program} {version_of('logship')}", *others()]))
+            context.exit()
+
+    return click.option(
+        "--version",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        help="Show the versions of the program and of what it runs.",
+    )
 
 
 def end_on_sigterm(code: Exit) -> None:

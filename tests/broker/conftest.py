@@ -127,7 +127,7 @@ def logbroker_inside(
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         # each run adds an option to its group
-        own = Lazily("logbroker", places=group.places, extra="logship[broker]")
+        own = Lazily("logbroker", sections=group.sections, extra="logship[broker]")
         with pytest.raises(SystemExit) as ended:
             program.run(own, words)
         said = capfd.readouterr()

@@ -1,5 +1,6 @@
 """Each command of logbroker is where the table says, and one does not need what another one is made with."""
 
+import re
 import subprocess
 import sys
 
@@ -27,6 +28,22 @@ def test_a_command_is_called_by_its_own_name(name: str) -> None:
     assert command is not None
     assert command.name == name
     assert "pip install" not in (command.help or "")
+
+
+def test_the_help_has_sections_and_h_shows_it() -> None:
+    shown = called("-h").stdout
+
+    assert [line[:-1] for line in shown.splitlines() if re.fullmatch(r"\w+:", line)] == [
+        *("Options", "Running", "Declaring", "Looking", "Changing"),
+    ]
+    assert called("status", "-h").stdout == called("status", "--help").stdout
+
+
+def test_the_version_names_that_of_nats_server_too() -> None:
+    ours, server = called("--version").stdout.splitlines()
+
+    assert re.fullmatch(r"logbroker \d+\.\d+\.\d+", ours)
+    assert re.fullmatch(r"nats-server \d+\.\d+\.\d+", server)
 
 
 def test_who_only_looks_needs_no_library_that_a_broker_needs() -> None:
