@@ -3,10 +3,10 @@
 Reads and ships nothing; used by one thread at a time.
 """
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from shipper.expression import Expression
 from shipper.positions import Cursor, after
 from shipper.tail.reader import Block
 
@@ -15,22 +15,23 @@ __all__ = ["LineFilter", "Rules"]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which lines are shipped: those that match one of `include` (all, when there is none) and none of `exclude`."""
+    """Which lines are shipped: those in which one of `include` is found (all, when there is none) and none of `exclude`.
 
-    include: tuple[Expression, ...] = ()
-    exclude: tuple[Expression, ...] = ()
+    Each line is searched by itself, without its newline.
+    """
+
+    include: tuple[re.Pattern[bytes], ...] = ()
+    exclude: tuple[re.Pattern[bytes], ...] = ()
 
     def apply(self, run: bytes) -> bytes:
-        """Return what is left of a run of lines."""
+        """Return what is left of whole lines, or of a piece of one."""
+        end = b"\n" if run.endswith(b"\n") else b""
+        lines = run.removesuffix(b"\n").split(b"\n")
         if self.include:
-            found = {line for expression in self.include for line in expression.lines(run)}
-            run = b"".join([run[begin:end] for begin, end in sorted(found)])
-        for expression in self.exclude:
-            lines = expression.lines(run) if run else []
-            starts = [0, *(end for _, end in lines)]
-            ends = [*(begin for begin, _ in lines), len(run)]
-            run = b"".join([run[start:end] for start, end in zip(starts, ends, strict=True)])
-        return run
+            lines = [line for line in lines if any(one.search(line) for one in self.include)]
+        for one in self.exclude:
+            lines = [line for line in lines if not one.search(line)]
+        return b"\n".join(lines) + end if lines else b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from broker.app.folder import make_folder
 from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
 from broker.client.credentials import verify
 from broker.wire.subjects import inbox_of
-from shipper.expression import Expression
 from shipper.host_lock import HostLock
 from shipper.line_filter import Rules
 from shipper.positions import Cursor, Positions
@@ -28,7 +27,7 @@ from shipper.publish.snapshots import Snapshots
 from shipper.publish.stored import AgentId
 from shipper.publish.subject import HostSubject
 from shipper.publish.waiting import Waiting, reason_of, wrong_credential
-from shipper.settings import ShipperSettings, default_state_dir, round_bytes
+from shipper.settings import ShipperSettings, default_state_dir, expression, round_bytes
 from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import PATH, Spool
 from shipper.tail.follower import Follower
@@ -185,8 +184,8 @@ def loop_options(settings: ShipperSettings) -> LoopOptions:
         settings.patience.total_seconds() if settings.once else None,
         scan_after=0.02 if spools else 0.2,  # a spool has few files, one after another
         rules=Rules(
-            tuple(map(Expression, settings.include_lines)),
-            tuple(map(Expression, settings.exclude_lines)),
+            tuple(map(expression, settings.include_lines)),
+            tuple(map(expression, settings.exclude_lines)),
         ),
     )
 

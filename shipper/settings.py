@@ -1,6 +1,7 @@
 """What a shipper can be told; options, variables (LOGSHIPPER_…), keys, defaults and help all come from here."""
 
 import os
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +16,6 @@ from broker.app.durations import Duration
 from broker.app.reload import Reload, differences
 from broker.client.access_settings import AccessSettings, Servers
 from broker.wire.subjects import validate_host
-from shipper.expression import Expression
 from shipper.tail.paths import Selection
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Compression",
     "ShipperSettings",
     "default_state_dir",
+    "expression",
     "reload",
     "round_bytes",
 ]
@@ -51,9 +52,20 @@ def _one_per_line(value: object) -> object:
     return tuple(value.splitlines()) if isinstance(value, str) else value
 
 
+def expression(text: str) -> re.Pattern[bytes]:
+    """Compile a regular expression over bytes; raises ValueError that names it.
+
+    Its author answers for what it costs, catastrophic backtracking included.
+    """
+    try:
+        return re.compile(text.encode("utf-8", "surrogateescape"))
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"{text!r} is not a regular expression: {error}") from None
+
+
 def _check_expressions(value: tuple[str, ...]) -> tuple[str, ...]:
     for text in value:
-        Expression(text)
+        expression(text)
     return value
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker.wire.message import Identity, Origin, Section, Span
-from shipper.expression import Expression
 from shipper.line_filter import Rules
 from shipper.positions import Cursor, Positions
 from shipper.publish.rounds import Round
+from shipper.settings import expression
 from shipper.shipping import LoopOptions, Shipping
 from shipper.status.meter import Meter
 from shipper.tail.follower import Follower
@@ -203,7 +203,7 @@ async def test_a_file_found_while_all_lines_are_left_out_is_saved_before_it_is_r
         new_id=map(str, itertools.count()).__next__,
         clock=time.time_ns,
     )
-    rules = Rules(exclude=(Expression("noise"),))
+    rules = Rules(exclude=(expression("noise"),))
     options = LoopOptions(
         1 << 20, "none", once=False, patience=None, scan_after=0.0, scan_every=0.0, rules=rules
     )

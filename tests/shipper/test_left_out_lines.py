@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from receiver.consume.judging import judge
-from shipper.expression import Expression
 from shipper.line_filter import Rules
 from shipper.positions import Positions
 from shipper.publish.rounds import Round
+from shipper.settings import expression
 from shipper.shipping import LoopOptions, Shipping
 from shipper.status.meter import Meter
 from shipper.tail.follower import Follower
@@ -43,7 +43,7 @@ class Host:
             max_line=300,
         )
         began = sum(cursor.offset for cursor in self.positions.files.values())
-        rules = Rules(exclude=tuple(map(Expression, exclude)))
+        rules = Rules(exclude=tuple(map(expression, exclude)))
         options = LoopOptions(1 << 20, "none", once=True, patience=10.0, rules=rules)
         shipping = Shipping(
             follower,

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from broker.wire.message import Identity, Section, Span
 from receiver.consume.judging import judge
-from shipper.expression import Expression
 from shipper.line_filter import LineFilter, Rules
+from shipper.settings import expression
 from shipper.tail.reader import Block, end_of_run
 
 
 def rules(include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> Rules:
-    return Rules(tuple(map(Expression, include)), tuple(map(Expression, exclude)))
+    return Rules(tuple(map(expression, include)), tuple(map(expression, exclude)))
 
 
 def block(start: int, lines: bytes, continues: bool = False, file: str = "f1") -> Block:

@@ -20,11 +20,10 @@ from broker.app.configuration import load
 from broker.app.exits import OperatorError, leading
 from broker.app.folder import make_folder
 from broker.wire.message import Section
-from shipper.expression import Expression
 from shipper.line_filter import Rules
 from shipper.positions import Positions
 from shipper.publish.rounds import Round
-from shipper.settings import ShipperSettings, reload
+from shipper.settings import ShipperSettings, expression, reload
 from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import Spool
 from shipper.status.meter import Meter
@@ -375,7 +374,7 @@ async def test_segments_are_removed_while_more_comes(agent: Agent, pipe: Pipe) -
 async def test_the_end_comes_soon_although_its_lines_are_left_out(
     tmp_path: Path, pipe: Pipe
 ) -> None:
-    agent = Agent(tmp_path / "state", rules=Rules(exclude=(Expression("secret"),)))
+    agent = Agent(tmp_path / "state", rules=Rules(exclude=(expression("secret"),)))
     pipe.write(b"one\n" + b"secret\n" * 3000)
     pipe.end()
     began = time.monotonic()
