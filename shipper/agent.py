@@ -119,7 +119,7 @@ class Agent:
     async def _close(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING):
-                await self._sessions.close()
+                await self._sessions.connection.close()
                 if self._spool is not None:
                     await self._spool.close()
 

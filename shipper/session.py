@@ -15,7 +15,6 @@ from broker.app.folder import make_folder
 from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
 from broker.client.credentials import verify
 from broker.wire.subjects import inbox_of
-from shipper.host_lock import HostLock
 from shipper.line_filter import Rules
 from shipper.positions import Cursor, Positions
 from shipper.publish.acks import largest_payload
@@ -30,6 +29,7 @@ from shipper.publish.waiting import Waiting, reason_of, wrong_credential
 from shipper.settings import ShipperSettings, default_state_dir, expression, round_bytes
 from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import PATH, Spool
+from shipper.status.live import require_alone
 from shipper.tail.follower import Follower
 from shipper.tail.open_files import most_open_files
 from shipper.tail.paths import Selection
@@ -76,18 +76,16 @@ def reasons_for(
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What one claim gives; `max_payload` is what the broker takes at a time, in bytes."""
+    """What one claim gives; `max_payload` is what the broker takes at a time, in bytes, `broker` tells it from others."""
 
     agent: AgentId
     positions: Positions
     max_payload: int
+    broker: str
 
 
 class Sessions:
-    """Opens the sessions of a run, one after the other, with what all of them share; `publish` is for the newest.
-
-    Another agent of the host that lives on this machine is refused from before the first claim until `close`.
-    """
+    """Opens the sessions of a run, one after the other, with what all of them share; `publish` is for the newest."""
 
     def __init__(self, settings: ShipperSettings, host: str, clock: Callable[[], int]) -> None:
         """Open none yet; `clock` is nanoseconds since the epoch."""
@@ -95,7 +93,7 @@ class Sessions:
         self.waiting = waiting = Waiting(reasons_for(settings, host, connection))
         self.snapshots = Snapshots(connection, host)
         self._settings = settings
-        self._lock = HostLock(host)
+        self._host = host
         self._run = AgentId.following(None, clock() // 1_000_000, secrets.token_hex(4))
         self._numbers = itertools.count(1)
         self._host_subject = HostSubject(connection, host, waiting)
@@ -117,24 +115,18 @@ class Sessions:
         """
         partitions = await self._host_subject.find()
         is_next = bool(known.files or known.sequence)
-        lock = self._lock.share if self._settings.take_over or is_next else self._lock.take
-        lock(partitions.time)
+        if not (self._settings.take_over or is_next):
+            await asyncio.to_thread(require_alone, self._host, partitions.time)
         max_payload = await largest_payload(self.connection)
         publisher = self._publisher
         if isinstance(publisher, UnacknowledgedPublisher):
             saved = await self.waiting.until_answered(self.snapshots.read)
-            return Session(self._run, known if is_next else saved or known, max_payload)
+            positions = known if is_next else saved or known
+            return Session(self._run, positions, max_payload, partitions.time)
         owned = await self._claimant.claim(self._host_subject.subject, known)
         publisher.begin(owned)
         logger.info("agent %s ships on %s", owned.agent, owned.subject)
-        return Session(owned.agent, owned.positions, max_payload)
-
-    async def close(self) -> None:
-        """Close the connection, and let another agent of the host run here."""
-        try:
-            await self.connection.close()
-        finally:
-            self._lock.close()
+        return Session(owned.agent, owned.positions, max_payload, partitions.time)
 
 
 def follower_for(

@@ -9,20 +9,22 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
 from broker.app.sizes import format_size
 from broker.client.connection import Connection
 from shipper.publish.waiting import Waiting
-from shipper.session import Session
 from shipper.shipping import Shipping
 from shipper.spool import PATH, Spool
 from shipper.status.meter import Meter
 from shipper.tail.follower import Follower
 from shipper.tail.notices import rfc3339
 from shipper.tail.tailer import FileState, Stage
+
+if TYPE_CHECKING:
+    from shipper.session import Session
 
 __all__ = ["FileReport", "HostReport", "Trouble", "View", "reason_for"]
 
@@ -65,7 +67,7 @@ class Trouble:
 class HostReport:
     """A host; `running` tells the report of an agent from one of the positions in the broker.
 
-    `sequence` is the stream's, of the last acknowledged round; `passed_over` are paths that --ignore-older keeps from being
+    `broker` is what tells the broker from others. `sequence` is the stream's, of the last acknowledged round; `passed_over` are paths that --ignore-older keeps from being
     followed; `lost_bytes` are counted since `up_since`, by cause. `is_following` is false until the first scan is done.
     `reading_seconds` is how long the scan or read under way takes, `unacknowledged_seconds` the age of the oldest round
     that is read and not acknowledged.
@@ -76,6 +78,7 @@ class HostReport:
     sequence: Count
     running: bool
     files: tuple[FileReport, ...]
+    broker: str = ""
     saved: str | None = None
     pid: int | None = None
     user: str | None = None
@@ -179,7 +182,7 @@ class View:
         self._connection = connection
         self._clock = clock
 
-    def at_work(self, session: Session, source: Follower, shipping: Shipping) -> None:
+    def at_work(self, session: "Session", source: Follower, shipping: Shipping) -> None:
         """Report on these parts from now on."""
         self.session, self.source, self.shipping = session, source, shipping
 
@@ -233,6 +236,7 @@ class View:
             sequence=self.shipping.positions.sequence if self.shipping else 0,
             running=True,
             files=(),
+            broker=self.session.broker if self.session else "",
             pid=os.getpid(),
             up_since=rfc3339(self.meter.since),
             last_ack=rfc3339(last_ack) if last_ack else None,

@@ -2,20 +2,17 @@
 
 import asyncio
 import concurrent.futures.thread  # noqa: F401 - cannot be imported any more once the rights are gone
+import ctypes
 import os
-import pwd
 import resource
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
-from broker.app.exits import OperatorError
-from shipper.host_lock import HostLock
 from shipper.status.check import Finding, Level, check_files
-from shipper.status.live import Answers, ask
+from shipper.status.live import Answers, ask, require_alone
 from shipper.tail.notices import NoticeKind
 from shipper.tail.open_files import most_open_files
 from shipper.tail.paths import Selection
@@ -99,16 +96,16 @@ def asked_by_a_stranger(folder: str) -> None:
     """
     _become_nobody()
     answers = ask(Path(folder).name)
-    sentence = "agents of user root run here; ask as root to see them"
-    assert answers == Answers(not_asked=[sentence]), answers
+    assert answers == Answers(strangers=frozenset({"root"})), answers
+    assert answers.not_asked == ["agents of user root run here; ask as root to see them"]
     with socket.socket(socket.AF_UNIX) as client:
-        client.connect(f"\0logship/status/{Path(folder).name}/{os.getppid()}")
+        client.connect(_socket_of(Path(folder).name))
         assert client.recv(1) == b""  # nor is one who does not mind
 
 
 def asking_the_status_without_end(folder: str) -> None:
     """Ask an agent of the parent's, as another user, until the file `asks` in the folder is removed."""
-    name, asks = f"\0logship/status/{Path(folder).name}/{os.getppid()}", Path(folder) / "asks"
+    name, asks = _socket_of(Path(folder).name), Path(folder) / "asks"
     asks.touch()
     _become_nobody()
     while asks.exists():
@@ -120,77 +117,41 @@ def asking_the_status_without_end(folder: str) -> None:
 
 
 def beside_a_stranger(folder: str) -> None:
-    """Hold a host whose name another user holds, as root and as one more user; `folder` stands for a broker."""
-    with _held_by_another(folder, STRANGER):
-        asyncio.run(_hold_beside_a_stranger(folder))
+    """Start beside another user who listens like an agent of the host; `folder` is the host."""
+    host = Path(folder).name
+    with socket.socket(socket.AF_UNIX) as listener:
+        os.seteuid(STRANGER)
+        listener.bind(f"\0logship/agent/{host}/stranger")
+        listener.listen(1)
+        os.seteuid(0)
+        require_alone(host, "broker")
         _become_nobody()
-        asyncio.run(_hold_beside_a_stranger(folder))
+        require_alone(host, "broker")
 
 
-def beside_the_service(folder: str) -> None:
-    """Be refused, as root, beside the user whom systemd runs shippers as; `folder` stands for a broker."""
-    with _held_by_another(folder, NOBODY):
-        service = pwd.getpwuid(NOBODY).pw_name
-        try:
-            HostLock("web01", service).take(folder)
-        except OperatorError as error:
-            assert "ships for web01" in str(error)  # noqa: PT017 - there is no pytest in here
-        else:
-            raise AssertionError("it was held")
+def _socket_of(host: str) -> str:
+    lines = Path("/proc/net/unix").read_text("utf-8", "replace").splitlines()
+    (name,) = {line.split()[-1] for line in lines if f"@logship/agent/{host}/" in line}
+    return f"\0{name[1:]}"
 
 
-@contextmanager
-def _held_by_another(folder: str, user: int) -> Iterator[None]:
-    ready, says = os.pipe()
-    ends, lives = os.pipe()
-    if os.fork() == 0:
-        os.close(lives)
-        os.setuid(user)
-        asyncio.run(_hold_as_a_stranger(folder, says, ends))
-        os._exit(0)
-    assert os.read(ready, 4) == b"held"
-    yield
-    os.close(lives)
+def without_inotify(folder: str) -> None:
+    """Follow files as a user whose inotify instances are all taken."""
+    from tests.shipper.tail.test_changes import Agent, is_polled
 
+    _become_nobody()
+    libc = ctypes.CDLL(None)
+    while libc.inotify_init() >= 0:
+        pass
 
-async def _hold_as_a_stranger(broker: str, says: int, ends: int) -> None:
-    HostLock("web01").take(broker)
-    os.write(says, b"held")
-    os.read(ends, 1)  # until the other process is gone
+    async def follow() -> None:
+        agent = Agent(Path(folder), poll_every=0.05)
+        await is_polled(agent)
+        (text,) = agent.said_of_watches()
+        assert "max_user_instances" in text, text
+        await agent.follower.close()
 
-
-async def _hold_beside_a_stranger(broker: str) -> None:
-    first, second = HostLock("web01"), HostLock("web01")
-    first.take(broker)
-    try:
-        second.take(broker)
-    except OperatorError as error:
-        said = str(error)
-    assert f"(pid {os.getpid()}) ships for web01" in said
-    first.close()
-
-
-def asking_without_end(folder: str) -> None:
-    """Ask for a host that the parent holds right after more have asked than the kernel lets wait; its holder is named every time."""
-    host = f"flooded-{os.getppid()}"
-    for _ in range(5):
-        _fill_the_queue(f"@logship/shipper/{host}/")
-        try:
-            HostLock(host).take(folder)
-        except OperatorError as error:
-            assert f"(pid {os.getppid()}) ships for {host}" in str(error)  # noqa: PT017 - there is no pytest in here
-        else:
-            raise AssertionError("it was held")
-
-
-def _fill_the_queue(prefix: str) -> None:
-    lines = Path("/proc/net/unix").read_text().splitlines()
-    (name,) = {line.split()[-1] for line in lines if prefix in line}
-    with suppress(BlockingIOError):
-        while True:
-            with socket.socket(socket.AF_UNIX) as client:
-                client.setblocking(False)
-                client.connect(f"\0{name[1:]}")
+    asyncio.run(follow())
 
 
 def with_few_descriptors(folder: str) -> None:

@@ -1,6 +1,5 @@
 """One agent of a host runs on a machine: another one refuses, and what would ship nothing claims nothing."""
 
-import asyncio
 import itertools
 import os
 import signal
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Process, Processes, wait_until
-from shipper.host_lock import HostLock
 from tests.shipper.children import run_child
 
 pytestmark = pytest.mark.nats
@@ -129,32 +127,19 @@ def test_once_without_its_file_claims_nothing_even_when_it_may_take_over(
     assert running.stop(12) == 0
 
 
-def test_one_that_stands_still_is_refused_for_as_well(
-    logs_url: str, running: Process, ship: Ship, log: Path
+def test_one_that_stands_still_is_missed_and_ends_once_it_goes_on(
+    logs_url: str, running: Process, ship: Ship, log: Path, read_back: ReadBack
 ) -> None:
     os.kill(running.pid, signal.SIGSTOP)
-    try:
-        second = ship(logs_url, "--file", log, "--once")
-        assert second.wait(60) == 1
-    finally:
-        os.kill(running.pid, signal.SIGCONT)
-    assert running.stop(12) == 0
+    write(log, b"two\n")
+    assert ship(logs_url, "--file", log, "--once").wait(60) == 0
+    os.kill(running.pid, signal.SIGCONT)
+    write(log, b"three\n")
 
-
-async def test_asked_more_often_than_may_wait_the_holder_is_still_named(tmp_path: Path) -> None:
-    lock = HostLock(f"flooded-{os.getpid()}")
-    lock.take(str(tmp_path))
-
-    await asyncio.to_thread(run_child, "asking_without_end", tmp_path)
-
-    lock.close()
+    assert running.wait(60) == 78
+    assert read_back(logs_url) == b"one\ntwo\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")
 def test_another_user_who_holds_the_name_stops_no_agent(open_folder: Path) -> None:
     run_child("beside_a_stranger", open_folder)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")
-def test_an_agent_of_root_refuses_beside_one_of_the_services_user(open_folder: Path) -> None:
-    run_child("beside_the_service", open_folder)
