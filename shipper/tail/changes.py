@@ -1,10 +1,7 @@
-"""Notices changes of followed files and folders. Reads no file; says which tailers may have something to read.
+"""Notices changes of followed files and folders. Reads no file; says which files may have something to read.
 
+    watched   every folder, by inotify where it can be had: each write to a file in it, each file that comes, goes or is renamed
     polled    every folder and every file, each `poll_every` seconds: size and time of change
-    watched   by inotify, where it can be had, so that a change is noticed sooner: a folder while it is followed,
-              a file until its next write
-    growing   a file that was written to on this machine within the last second: its size is looked at every tick,
-              since an event for each write would cost more than shipping the line; not on a network file system
 
 No promise rests on inotify, which tells nothing of what other machines write. What it misses, polling finds.
 """
@@ -12,170 +9,112 @@ No promise rests on inotify, which tells nothing of what other machines write. W
 import asyncio
 import ctypes
 import errno
-import math
 import os
 import struct
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
-
-from watchdog.observers import inotify_c
-from watchdog.observers.inotify_c import InotifyConstants, Mask, WatchDescriptor
 
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.open_files import Handles
 from shipper.tail.scan import FileKey
 from shipper.tail.tailer import Tailer
 
-__all__ = ["ChangeDetection", "remote_devices"]
+__all__ = ["ChangeDetection"]
 
 Heard = Callable[[Collection[FileKey], bool], None]
 
-_QUIET = 1.0  # seconds without growth, after which a file is watched again
-_TICK = 0.05  # seconds between two looks at growing files
-_TICK_SHARE = 20  # a look at growing files takes one part in so many of a core at most
+_PAUSE = 0.05  # seconds from one wake-up to the next, however many write
+_READ_SHARE = 20  # reading events takes one part in so many of a core at most
 _POLL_SHARE = 100  # a poll does
 _COARSE = 20_000_000  # nanoseconds; file systems keep time by the tick of the kernel
 
-_MOUNTS = Path("/proc/self/mountinfo")
-_REMOTE = {
-    *(
-        "nfs",
-        "nfs4",
-        "cifs",
-        "smb3",
-        "afs",
-        "9p",
-        "virtiofs",
-        "ceph",
-        "glusterfs",
-        "lustre",
-        "gfs2",
-        "ocfs2",
-    ),
-    *("gpfs", "beegfs", "orangefs", "vboxsf", "vmhgfs", "prl_fs", "fuse"),
-}
-"""File systems that another machine or program serves."""
-
-_IN_FOLDER = Mask(
-    InotifyConstants.IN_CREATE
-    | InotifyConstants.IN_MOVE
-    | InotifyConstants.IN_DELETE
-    | InotifyConstants.IN_ATTRIB
-    | InotifyConstants.IN_DELETE_SELF
-    | InotifyConstants.IN_MOVE_SELF
-)
-_NEXT_WRITE = Mask(InotifyConstants.IN_MODIFY | InotifyConstants.IN_ONESHOT)
 _EVENT = struct.Struct("iIII")  # watch, mask, cookie, length of the name behind it: inotify(7)
+_EVENTS = 256 * 1024  # bytes of events that are read at a time
+_MODIFY, _ATTRIB, _MOVED, _CREATE, _DELETE = 0x2, 0x4, 0xC0, 0x100, 0x200
+_SELF_GONE, _IGNORED, _MASK_ADD = 0xC00, 0x8000, 0x2000_0000
+_NAMES = _ATTRIB | _MOVED | _CREATE | _DELETE | _SELF_GONE | _MASK_ADD
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Inotify:
-    """One inotify descriptor, read by the event loop; watches are known by device and inode.
+    """One inotify descriptor, which the event loop reads; it watches folders.
 
-    `heard(files, moved)` is called with the files that were written to; `moved`: anything else happened, or may have.
+    `heard(paths, moved)` is called with the files that were written to; `moved`: anything else happened, or may have.
     `shortage` says why something cannot be watched, and what to do.
     """
 
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, heard: Callable[[Collection[str], bool], None]) -> None:
         self.shortage = ""
         self._heard = heard
         self._descriptor = -1
-        self._has_overflowed = False
-        self._numbers: dict[FileKey, WatchDescriptor] = {}
-        self._keys: dict[WatchDescriptor, FileKey] = {}
-
-    def __contains__(self, key: FileKey) -> bool:
-        return key in self._numbers
+        self._folders: dict[int, list[str]] = {}
 
     def open(self) -> None:
-        """Open the descriptor, if it is not open; without one nothing is watched.
-
-        After an overflow of the kernel's queue a new one is needed: nobody knows which watches have ended.
-        """
-        if self._has_overflowed:
-            self.close()
+        """Open the descriptor, if it is not open; without one nothing is watched."""
         if self._descriptor >= 0:
             return
-        self._descriptor = inotify_c.inotify_init()
+        self._descriptor = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._descriptor < 0:
             self.shortage = f"{_last_error().strerror}; raise fs.inotify.max_user_instances"
-            return
-        os.set_blocking(self._descriptor, False)
-        os.set_inheritable(self._descriptor, False)
-        asyncio.get_running_loop().add_reader(self._descriptor, self._read)
+        self._listen()
 
-    def watch(self, path: str, key: FileKey, mask: Mask) -> os.stat_result | None:
-        """Watch the file at a path, and return its status after that; None when it cannot be, or is another file.
-
-        Runs in a thread, so the loop may read an event before its watch is known here, and pass over it. A write that
-        came so early has changed the size meanwhile: the watch has ended.
-        """
+    def watch(self, folders: Iterable[str], homes: Container[str]) -> None:
+        """Watch these folders and no others, in a thread; of `homes`, which hold followed files, each write is heard."""
         if self._descriptor < 0:
-            return None
-        try:
-            descriptor = os.open(path, os.O_PATH)
-        except OSError:
-            return None
-        try:
-            before = os.fstat(descriptor)
-            if FileKey.of(before) != key or not self._add(f"/proc/self/fd/{descriptor}", key, mask):
-                return None
-            after = os.fstat(descriptor)
-        except OSError:  # a file server has forgotten it
-            return None
-        finally:
-            os.close(descriptor)
-        if mask == _NEXT_WRITE and after.st_size != before.st_size:
-            self._drop(key)
-        return after
-
-    def keep(self, keys: Container[FileKey]) -> None:
-        """Drop all watches but these."""
-        for key in list(self._numbers):
-            if key not in keys:
-                self._drop(key)
+            return
+        before, now = self._folders, dict[int, list[str]]()
+        for folder in folders:
+            prefix = folder.rstrip("/")
+            mask = _NAMES | _MODIFY if prefix in homes else _NAMES
+            number = _libc.inotify_add_watch(self._descriptor, os.fsencode(folder), mask)
+            if number >= 0:
+                now.setdefault(number, []).append(prefix)
+            elif (error := _last_error()).errno == errno.ENOSPC:
+                self.shortage = f"{error.strerror}; raise fs.inotify.max_user_watches"
+        self._folders = now
+        for number in before.keys() - now.keys():
+            _libc.inotify_rm_watch(self._descriptor, number)
 
     def close(self) -> None:
-        """Drop all watches."""
+        """Watch nothing any more."""
         if self._descriptor >= 0:
             asyncio.get_running_loop().remove_reader(self._descriptor)
             os.close(self._descriptor)
         self._descriptor = -1
-        self._has_overflowed = False
-        self._numbers, self._keys = {}, {}
 
-    def _add(self, path: str, key: FileKey, mask: Mask) -> bool:
-        number = inotify_c.inotify_add_watch(self._descriptor, path.encode(), mask)
-        if number < 0:
-            if (error := _last_error()).errno == errno.ENOSPC:
-                self.shortage = f"{error.strerror}; raise fs.inotify.max_user_watches"
-            return False
-        self._numbers[key], self._keys[number] = number, key
-        return True
+    def _listen(self) -> None:
+        if self._descriptor >= 0:
+            asyncio.get_running_loop().add_reader(self._descriptor, self._wake_up)
 
-    def _drop(self, key: FileKey) -> None:
-        if (number := self._numbers.pop(key, None)) is not None:
-            self._keys.pop(number, None)
-            inotify_c.inotify_rm_watch(self._descriptor, number)
+    def _wake_up(self) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self.read()
+        loop.remove_reader(self._descriptor)
+        loop.call_later(max(_PAUSE, _READ_SHARE * (loop.time() - began)), self._listen)
 
-    def _read(self) -> None:
-        files: set[FileKey] = set()
-        has_moved = False
-        events, at = os.read(self._descriptor, 1 << 16), 0
+    def read(self) -> None:
+        """Hear of what has happened by now."""
+        with suppress(OSError):  # nothing has
+            files, has_moved = self._parse(os.read(self._descriptor, _EVENTS))
+            if files or has_moved:
+                self._heard(files, has_moved)
+
+    def _parse(self, events: bytes) -> tuple[set[str], bool]:
+        """Return the files that were written to, and whether anything else happened."""
+        names: set[tuple[int, bytes]] = set()
+        has_moved, at = False, 0
         while at < len(events):
             number, mask, _, length = _EVENT.unpack_from(events, at)
             at += _EVENT.size + length
-            key = self._keys.get(number)
-            if mask & InotifyConstants.IN_IGNORED:
-                if key is not None:
-                    del self._keys[number], self._numbers[key]
-            elif mask & InotifyConstants.IN_MODIFY:
-                files.update(() if key is None else (key,))
-            else:
-                has_moved = True
-                self._has_overflowed |= bool(mask & InotifyConstants.IN_Q_OVERFLOW)
-        if files or has_moved:
-            self._heard(files, has_moved)
+            if mask & _MODIFY:
+                names.add((number, events[at - length : at]))
+            has_moved |= not mask & (_MODIFY | _IGNORED)
+        # an event may come before its watch is known here
+        has_moved |= any(number not in self._folders for number, _ in names)
+        found = ((os.fsdecode(name.rstrip(b"\0")), number) for number, name in names)
+        files = {f"{folder}/{name}" for name, n in found for folder in self._folders.get(n, ())}
+        return files, has_moved
 
 
 class ChangeDetection:
@@ -192,21 +131,14 @@ class ChangeDetection:
         self._listens = listen
         self._inotify = Inotify(self._hear)
         self._folders: dict[str, tuple[FileKey, int]] = {}
-        self._growing: dict[FileKey, float] = {}
-        self._remote: frozenset[int] = frozenset()
-        self._next_tick = self._next_poll = 0.0
+        self._files: dict[str, FileKey] = {}
+        self._next_poll = 0.0
         self._has_warned = False
 
     @property
     def patience(self) -> float:
         """After how many seconds to ask again though nothing was heard."""
-        now = _now()
-        tick = max(_TICK, self._next_tick - now) if self._growing else math.inf
-        return min(tick, max(0.0, self._next_poll - now))
-
-    def is_growing(self, key: FileKey) -> bool:
-        """Whether a file was heard to grow: what was written last is in memory, of this machine."""
-        return key in self._growing
+        return max(0.0, self._next_poll - _now())
 
     async def follow(
         self, folders: Iterable[str], tailers: Mapping[FileKey, Tailer], listed: int
@@ -214,30 +146,29 @@ class ChangeDetection:
         """Follow these folders and files and no others; the folders were listed at `listed`, in nanoseconds."""
         if self._listens:
             self._inotify.open()
-        paths = tuple(folders)
+        paths, known = tuple(folders), set(self._files.values())
+        seen = (tailer.entry for tailer in tailers.values() if tailer.unseen_since is None)
+        self._files = {entry.real: entry.key for entry in seen}
         has_moved = await asyncio.to_thread(self._follow_folders, paths, listed)
-        self._inotify.keep({*tailers, *(key for key, _ in self._folders.values())})
-        grown = await self._watch([t for k, t in tailers.items() if k not in self._growing])
-        if grown or has_moved:
-            self._notify(grown, has_moved)
+        if not known.issuperset(self._files.values()):
+            self._next_poll = 0.0  # a write to a new file, before this, was not heard
+        if has_moved:
+            self._notify((), True)
         if self._has_warned or not (shortage := self._inotify.shortage):
             return []
         self._has_warned = True
         text = f"not all of it can be watched, the rest is polled: {shortage}"
         return [Notice(NoticeKind.UNWATCHED, next(iter(paths), "/"), text)]
 
-    async def changed_files(self, tailers: Mapping[FileKey, Tailer]) -> list[FileKey]:
-        """Return the files that look as if there was something to read, of those that are due."""
-        grown: list[FileKey] = []
-        if self._growing and _now() >= self._next_tick:
-            grown += await self._look_at_growing(tailers)
-        if (now := _now()) >= self._next_poll:
-            quiet = [tailer for key, tailer in tailers.items() if key not in self._growing]
-            polled, have_moved = await asyncio.to_thread(self._poll, quiet)
-            self._next_poll = now + max(self._poll_every, _POLL_SHARE * (_now() - now))
-            grown += polled
-            if have_moved:
-                self._notify((), True)
+    async def changed_files(self, tailers: Mapping[FileKey, Tailer]) -> Sequence[FileKey]:
+        """Hear of what has happened; poll, if that is due, and return the files that look as if there was something to read."""
+        self._inotify.read()
+        if (now := _now()) < self._next_poll:
+            return ()
+        grown, have_moved = await asyncio.to_thread(self._poll, list(tailers.values()))
+        self._next_poll = now + max(self._poll_every, _POLL_SHARE * (_now() - now))
+        if have_moved:
+            self._notify((), True)
         return grown
 
     async def close(self) -> None:
@@ -245,92 +176,38 @@ class ChangeDetection:
         self._listens = False
         self._inotify.close()
 
-    def _hear(self, files: Collection[FileKey], moved: bool) -> None:
-        # a server that hangs must not hold up the event loop: its files are read and polled in a thread
-        local = (key for key in files if key.device not in self._remote)
-        self._growing.update(dict.fromkeys(local, _now() + _QUIET))
-        self._notify(files, moved)
+    def _hear(self, paths: Collection[str], moved: bool) -> None:
+        files = [self._files[path] for path in paths if path in self._files]
+        if files or moved:
+            self._notify(files, moved)
 
     def _follow_folders(self, paths: Sequence[str], listed: int) -> bool:
         """Note the folders, in a thread; return whether one changed after it was listed and before it was watched."""
-        before, self._folders = self._folders, {}
-        with suppress(OSError):
-            self._remote = remote_devices(_MOUNTS.read_text(errors="replace"))
-        has_moved = False
-        for path in paths:
-            if (status := _status(path)) is None:
-                continue
-            key = FileKey.of(status)
-            is_watched = key in self._inotify
-            if not is_watched:
-                status = self._inotify.watch(path, key, _IN_FOLDER) or status
-            seen = self._folders[path] = key, status.st_mtime_ns
-            is_late = status.st_mtime_ns > listed - _COARSE
-            has_moved |= is_late and not is_watched and seen != before.get(path)
-        return has_moved
-
-    async def _watch(self, tailers: Iterable[Tailer]) -> list[FileKey]:
-        """Watch files for their next write; return those that have grown since they were read."""
-        unwatched = [tailer for tailer in tailers if tailer.entry.key not in self._inotify]
-        return await asyncio.to_thread(self._watch_all, unwatched) if unwatched else []
-
-    def _watch_all(self, tailers: Sequence[Tailer]) -> list[FileKey]:
-        grown = []
-        for tailer in tailers:
-            descriptor = self._handles.opened(tailer.entry.key)
-            path = tailer.entry.real if descriptor is None else f"/proc/self/fd/{descriptor}"
-            status = self._inotify.watch(path, tailer.entry.key, _NEXT_WRITE)
-            if status is not None and _has_grown(tailer, status):
-                grown.append(tailer.entry.key)
-        return grown
-
-    async def _look_at_growing(self, tailers: Mapping[FileKey, Tailer]) -> list[FileKey]:
-        now = _now()
-        grown, quiet = [], []
-        for key, until in list(self._growing.items()):
-            tailer = tailers.get(key)
-            if tailer is None:
-                del self._growing[key]
-            elif tailer.dirty or tailer.suspect:
-                continue  # it is read first
-            elif self._differs(tailer):
-                grown.append(key)
-            elif now >= until:
-                del self._growing[key]
-                quiet.append(tailer)
-        self._next_tick = now + _TICK_SHARE * (_now() - now)
-        grown += await self._watch(quiet)
-        self._growing.update(dict.fromkeys(grown, now + _QUIET))
-        return grown
+        self._inotify.watch(paths, {path.rpartition("/")[0] for path in self._files})
+        before, self._folders = self._folders, _states(paths)
+        changed = (state for path, state in self._folders.items() if state != before.get(path))
+        return any(modified > listed - _COARSE for _, modified in changed)
 
     def _poll(self, tailers: Sequence[Tailer]) -> tuple[list[FileKey], bool]:
         """Return which files have grown, and whether a folder has changed, in a thread."""
-        before = self._folders
-        found = {path: _status(path) for path in before}
-        self._folders = {path: (FileKey.of(s), s.st_mtime_ns) for path, s in found.items() if s}
-        grown = [tailer.entry.key for tailer in tailers if self._differs(tailer)]
+        before, self._folders = self._folders, _states(self._folders)
+        grown = [tailer.entry.key for tailer in tailers if self._has_grown(tailer)]
         return grown, self._folders != before
 
-    def _differs(self, tailer: Tailer) -> bool:
+    def _has_grown(self, tailer: Tailer) -> bool:
+        # what is to be read, or to be scanned, is known already; another file at the path is no sign of growth
+        if tailer.dirty or tailer.suspect:
+            return False
         descriptor = self._handles.opened(tailer.entry.key)
         status = _status(tailer.entry.real if descriptor is None else descriptor)
-        return status is not None and _has_grown(tailer, status)
+        if status is None or FileKey.of(status) != tailer.entry.key:
+            return False
+        return tailer.differs(status.st_size, status.st_mtime_ns)
 
 
-def remote_devices(mountinfo: str) -> frozenset[int]:
-    """Return the devices of file systems that another machine or program serves.
-
-    `mountinfo` is the text of /proc/self/mountinfo (proc(5)): the device is the third field, and the type the first
-    behind a lone `-`.
-    """
-    remote = set()
-    for line in mountinfo.splitlines():
-        before, _, after = line.partition(" - ")
-        fields, kind = before.split(), after.partition(" ")[0]
-        if len(fields) > 2 and (kind in _REMOTE or kind.startswith("fuse.")):
-            major, minor = map(int, fields[2].split(":"))
-            remote.add(os.makedev(major, minor))
-    return frozenset(remote)
+def _states(folders: Iterable[str]) -> dict[str, tuple[FileKey, int]]:
+    found = {path: _status(path) for path in folders}
+    return {path: (FileKey.of(s), s.st_mtime_ns) for path, s in found.items() if s}
 
 
 def _status(target: str | int) -> os.stat_result | None:
@@ -338,13 +215,6 @@ def _status(target: str | int) -> os.stat_result | None:
         return os.stat(target)  # noqa: PTH116 - a descriptor, or one of thousands of paths
     except OSError:
         return None
-
-
-def _has_grown(tailer: Tailer, status: os.stat_result) -> bool:
-    # what is to be read, or to be scanned, is known already; another file at the path is no sign of growth
-    if tailer.dirty or tailer.suspect or FileKey.of(status) != tailer.entry.key:
-        return False
-    return tailer.differs(status.st_size, status.st_mtime_ns)
 
 
 def _last_error() -> OSError:

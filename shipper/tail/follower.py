@@ -347,7 +347,7 @@ class Follower:
         blocks: list[Block] = []
         self._is_decompressing = False
         while budget > 0 and len(blocks) < _ENOUGH and (turn := await self._turn(budget)):
-            readings = await self._read(turn, budget)
+            readings = await self._reader.read(list(turn.values()), budget)
             got = self._accept(turn, readings)
             blocks += got
             budget -= sum(len(reading.run) + len(reading.rest) for reading in readings)
@@ -370,14 +370,6 @@ class Follower:
                 continue
             turn[tailer] = tailer.request(descriptor, share, self._handles.decompressor(tailer))
         return turn
-
-    async def _read(self, turn: Mapping[Tailer, Request], budget: int) -> list[Reading]:
-        requests = list(turn.values())
-        if all(self._changes.is_growing(tailer.entry.key) for tailer in turn):
-            readings = self._reader.read_at_once(requests, budget)
-            if readings is not None:
-                return readings
-        return await self._reader.read(requests, budget)
 
     def _accept(self, turn: Iterable[Tailer], readings: Iterable[Reading]) -> list[Block]:
         now = self._clock()

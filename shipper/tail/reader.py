@@ -1,6 +1,6 @@
 """Reads whole lines from open files, and checks at the same time that each is still the file that was being read.
 
-Reading blocks, so it is done in a thread, but for the few bytes of a growing file that the kernel still holds in memory.
+Reading blocks, so it is done in a thread.
 """
 
 import asyncio
@@ -94,9 +94,6 @@ class Reading:
 _MOST_DECOMPRESSED = 32 * 1024 * 1024
 """Bytes of a compressed file that are skipped in one visit: about a tenth of a second, with bzip2 a whole one."""
 
-_AT_ONCE = 32 * 1024
-"""Bytes of a file that are read without a thread: a few microseconds."""
-
 
 class Reader:
     """Serves one caller at a time; a run has `block_size` bytes at most, or one line of `max_line` bytes.
@@ -117,69 +114,47 @@ class Reader:
         """
         return await asyncio.to_thread(self._read_all, requests, budget)
 
-    def read_at_once(self, requests: Sequence[Request], budget: int) -> list[Reading] | None:
-        """Return what `read` would, without waiting for any disk; None when that is not to be had.
-
-        It is not when there are many bytes, when the kernel does not hold them in memory, or when anything is not as it
-        should be. The files must be on a file system of this machine: another's may be slow to tell a size.
-        """
-        if any(request.decompressor for request in requests):
-            return None
-        try:
-            readings = self._read_all(requests, budget, os.RWF_NOWAIT)
-        except OSError:  # also from a file system that cannot tell what it holds (preadv2(2))
-            return None
-        return readings if all(reading.intact for reading in readings) else None
-
-    def _read_all(self, requests: Sequence[Request], budget: int, flags: int = 0) -> list[Reading]:
+    def _read_all(self, requests: Sequence[Request], budget: int) -> list[Reading]:
         readings: list[Reading] = []
         for request in requests:
             if budget <= 0:
                 break
-            readings.append(reading := self._read_one(request, flags))
+            readings.append(reading := self._read_one(request))
             budget -= len(reading.run) + len(reading.rest)
         return readings
 
-    def _read_one(self, request: Request, flags: int) -> Reading:
+    def _read_one(self, request: Request) -> Reading:
         try:
             if request.decompressor is not None:
                 return self._decompress(request, request.decompressor)
-            return self._read(request, flags)
+            return self._read(request)
         except OSError as error:
-            if flags:
-                raise
             return Reading(True, request.offset, 0, error=error.strerror or str(error))
 
-    def _read(self, request: Request, flags: int) -> Reading:
+    def _read(self, request: Request) -> Reading:
         status = os.fstat(request.descriptor)
         if status.st_size < request.least:
             return Reading(False, status.st_size, status.st_mtime_ns)
-        if flags and status.st_size - request.offset > _AT_ONCE:
-            raise BlockingIOError
-        end = self._fill(request, status.st_size, flags)
+        end = self._fill(request, status.st_size)
         # a file that begins as it did after the reading was not truncated before or during it
-        head = bytearray(len(request.head))
-        length = os.preadv(request.descriptor, [head], 0, flags) if head else 0
+        head = os.pread(request.descriptor, len(request.head), 0)
         after = os.fstat(request.descriptor)
         size, modified = after.st_size, after.st_mtime_ns
         start = len(request.tail)
-        same = self._buffer.startswith(request.tail) and head[:length] == request.head
+        same = self._buffer.startswith(request.tail) and head == request.head
         if end < start or size < max(request.least, request.offset - start + end) or not same:
             return Reading(False, size, modified)
         if request.limit and end == start and status.st_size > request.offset:
             return Reading(True, size, modified, error="has fewer bytes than its size says")
         return Reading(True, size, modified, *self._split(start, end))
 
-    def _fill(self, request: Request, size: int, flags: int) -> int:
+    def _fill(self, request: Request, size: int) -> int:
         """Read the tail and what comes behind it into the buffer; up to the longest line where none ends within the limit."""
         start = len(request.tail)
         for limit in (min(request.limit, self._block_size), self._max_line + 1):
             wanted = start + min(limit, size - request.offset)
             with memoryview(self._buffer) as view:
-                into = [view[:wanted]]
-                end = os.preadv(request.descriptor, into, request.offset - start, flags)
-            if flags and end < wanted:
-                raise BlockingIOError
+                end = os.preadv(request.descriptor, [view[:wanted]], request.offset - start)
             if not limit or end - start < limit or self._buffer.find(b"\n", start, end) >= 0:
                 break
         return end

@@ -1,8 +1,6 @@
-"""How changes are noticed: heard by inotify, by the size of what grows, or by polling; none is missed in between."""
+"""How changes are noticed: heard by inotify, or by polling; none is missed in between."""
 
 import asyncio
-import ctypes
-import errno
 import itertools
 import os
 import random
@@ -11,12 +9,11 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from watchdog.observers import inotify_c
 
-from shipper.tail.changes import remote_devices
 from shipper.tail.follower import Follower
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import Selection
+from tests.shipper.children import run_child
 
 SOON = 40.0  # seconds, on a machine that is busy with other things
 NEVER = 3600.0
@@ -81,13 +78,6 @@ async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
     await agent.follower.close()
 
 
-@pytest.fixture
-async def poller(tmp_path: Path) -> AsyncIterator[Agent]:
-    agent = Agent(tmp_path, poll_every=0.05)
-    yield agent
-    await agent.follower.close()
-
-
 async def test_every_write_is_heard_whatever_comes_between_them(agent: Agent) -> None:
     chance = random.Random(7)
     count = dict.fromkeys(("a", "b", "c"), 0)
@@ -110,50 +100,6 @@ async def test_every_write_is_heard_whatever_comes_between_them(agent: Agent) ->
         assert agent.lines_of(name) == [b"%b%04d" % (name.encode(), n) for n in range(number)]
 
 
-async def test_a_file_that_comes_right_before_its_folder_is_watched_is_found_at_once(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add_watch = inotify_c.inotify_add_watch
-
-    def late(descriptor: int, path: bytes, mask: int) -> int:
-        if not (agent.folder / "app.log").exists():
-            agent.write("app.log", b"1\n")
-        return add_watch(descriptor, path, mask)
-
-    await asyncio.sleep(0.1)  # the folder itself is not new
-    monkeypatch.setattr(inotify_c, "inotify_add_watch", late)
-
-    await agent.until_got(b"1\n")
-
-
-@pytest.mark.parametrize("before", [True, False], ids=["before its watch", "after it"])
-async def test_a_write_while_the_watch_is_set_is_noticed_and_so_is_the_next(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch, before: bool
-) -> None:
-    add_watch, writes = inotify_c.inotify_add_watch, itertools.count(2)
-
-    def busy(descriptor: int, path: bytes, mask: int) -> int:
-        is_file = mask & inotify_c.InotifyConstants.IN_MODIFY
-        if before and is_file:
-            agent.write("a.log", b"%d\n" % next(writes))
-        number = add_watch(descriptor, path, mask)
-        if not before and is_file:
-            agent.write("a.log", b"%d\n" % next(writes))
-            time.sleep(0.05)  # the loop hears of it before the watch is known
-        return number
-
-    agent.write("a.log", b"1\n")
-    await agent.until_quiet()
-    with monkeypatch.context() as patch:
-        patch.setattr(inotify_c, "inotify_add_watch", busy)
-        agent.write("a.log", b"x\n")
-        await agent.until(lambda: b"2\n" in agent.got)
-    await agent.until_quiet()
-    agent.write("a.log", b"end\n")
-
-    await agent.until_got(b"end\n")
-
-
 async def test_a_file_that_became_quiet_is_heard_at_once(agent: Agent) -> None:
     agent.write("a.log", b"1\n")
     await agent.until_quiet()
@@ -163,26 +109,6 @@ async def test_a_file_that_became_quiet_is_heard_at_once(agent: Agent) -> None:
         await agent.until_quiet()
 
     assert agent.got == b"1\n2\n3\n"
-
-
-async def test_a_busy_file_is_not_watched(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    add_watch, watches = inotify_c.inotify_add_watch, itertools.count()
-
-    def count(descriptor: int, path: bytes, mask: int) -> int:
-        next(watches)
-        return add_watch(descriptor, path, mask)
-
-    agent.write("a.log", b"0\n")
-    await agent.until_quiet()
-    monkeypatch.setattr(inotify_c, "inotify_add_watch", count)
-    for number in range(1, 500):
-        agent.write("a.log", b"%d\n" % number)
-        if number % 50 == 0:
-            await agent.step(longest=0.01)
-    await agent.until_got(b"499\n")
-
-    # a slow machine may have seen it quiet in between
-    assert next(watches) < 5
 
 
 async def test_a_file_that_is_cut_off_while_it_is_quiet_is_looked_at(agent: Agent) -> None:
@@ -250,22 +176,26 @@ async def test_a_watch_stays_with_the_file_that_it_was_set_for(agent: Agent) -> 
     await agent.until(lambda: b"stale\n" in agent.got)
 
 
-async def test_lines_that_went_out_of_memory_while_the_file_grew_are_read_all_the_same(
-    agent: Agent,
-) -> None:
-    agent.write("a.log", b"one\n")
-    await agent.until_quiet()
-    for number in range(5):
-        agent.write("a.log", b"%d\n" % number)
-        with (agent.folder / "a.log").open("rb") as file:
-            os.fsync(file.fileno())
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+@pytest.mark.parametrize("what", ["file", "folder"])
+async def test_a_write_to_what_a_link_leads_to_is_heard(tmp_path: Path, what: str) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir()
+    if what == "file":
+        here.mkdir()
+        (here / "a.log").symlink_to(there / "real")
+    else:
+        here.symlink_to(there)
+    real = there / ("real" if what == "file" else "a.log")
+    agent = Agent(here)
+    for number in range(3):
+        with real.open("ab") as file:
+            file.write(b"%d\n" % number)
         await agent.until_got(b"%d\n" % number)
+        await agent.until_quiet()
+    await agent.follower.close()
 
-    assert agent.got == b"one\n0\n1\n2\n3\n4\n"
 
-
-async def _is_polled(agent: Agent) -> None:
+async def is_polled(agent: Agent) -> None:
     for name in ("a.log", "b.log", "c.log"):
         agent.write(name, b"1\n")
     await agent.until(lambda: agent.got == b"1\n1\n1\n")
@@ -284,70 +214,14 @@ async def _is_polled(agent: Agent) -> None:
 async def test_without_inotify_everything_is_polled_without_a_word(tmp_path: Path) -> None:
     agent = Agent(tmp_path, poll_every=0.05, listen=False)
 
-    await _is_polled(agent)
+    await is_polled(agent)
 
     await agent.follower.close()
     assert agent.said_of_watches() == []
 
 
-async def test_what_inotify_does_not_hear_is_polled(
-    poller: Agent, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be another user")
+def test_where_inotify_is_not_to_be_had_it_is_said_once_and_all_is_polled(
+    open_folder: Path,
 ) -> None:
-    # as on NFS, when another machine writes: a watch is set, and nothing comes of it
-    numbers = itertools.count(1)
-    monkeypatch.setattr(inotify_c, "inotify_add_watch", lambda *_: next(numbers))
-
-    await _is_polled(poller)
-
-    assert poller.said_of_watches() == []
-
-
-@pytest.mark.parametrize("allowed", [0, 2, 3], ids=["no folder", "no file", "one file"])
-async def test_where_watches_run_out_it_is_said_once_and_the_rest_is_polled(
-    poller: Agent, monkeypatch: pytest.MonkeyPatch, allowed: int
-) -> None:
-    add_watch, watches = inotify_c.inotify_add_watch, itertools.count()
-
-    def add(descriptor: int, path: bytes, mask: int) -> int:
-        if next(watches) < allowed:
-            return add_watch(descriptor, path, mask)
-        ctypes.set_errno(errno.ENOSPC)
-        return -1
-
-    monkeypatch.setattr(inotify_c, "inotify_add_watch", add)
-
-    await _is_polled(poller)
-
-    (text,) = poller.said_of_watches()
-    assert "max_user_watches" in text
-
-
-async def test_where_instances_run_out_all_is_polled(
-    poller: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def init() -> int:
-        ctypes.set_errno(errno.EMFILE)
-        return -1
-
-    monkeypatch.setattr(inotify_c, "inotify_init", init)
-
-    await _is_polled(poller)
-
-    (text,) = poller.said_of_watches()
-    assert "max_user_instances" in text
-
-
-MOUNTS = """\
-25 30 0:23 / /sys rw,nosuid shared:7 - sysfs sysfs rw
-30 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
-90 30 0:50 / /var/log/nfs rw,relatime shared:9 master:2 - nfs4 server:/logs rw,vers=4.2
-91 30 0:51 / /mnt/with\\040space rw - cifs //server/logs rw
-92 30 0:52 /folder /mnt/sshfs rw,user_id=0 - fuse.sshfs me@server: rw
-93 30 0:53 / /var/lib/docker/overlay2/merged rw - overlay overlay rw,lowerdir=a
-nonsense
- - nfs
-"""
-
-
-def test_file_systems_that_others_serve_are_told_by_the_table_of_mounts() -> None:
-    assert remote_devices(MOUNTS) == {os.makedev(0, minor) for minor in (50, 51, 52)}
+    run_child("without_inotify", open_folder)
