@@ -5,6 +5,7 @@ they expect, as a shipper's are; pulls are those of a receiver, acknowledged onc
 """
 
 import asyncio
+import hashlib
 import os
 import statistics
 import sys
@@ -12,9 +13,9 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
-import bcrypt
 import click
 
 import bench.ports
@@ -22,11 +23,12 @@ from bench.cpu import cpu_seconds
 from bench.processes import Process, Processes, wait_until
 from bench.pulls import pull
 from bench.table import table
+from broker.auth.accounts import accounts_of
+from broker.auth.store import Credential, Kind
 from broker.client.access import Access
 from broker.client.answer import answer_of, stored_at
 from broker.client.connection import Connection
-from broker.granting.accounts import accounts_of
-from broker.granting.identity import Identity, Kind, Password
+from broker.client.nkey import new_seed, user_key
 from broker.provision.apply import apply
 from broker.server.conf_accounts import render_accounts
 from broker.topology import Topology
@@ -39,6 +41,7 @@ __all__ = ["Cost", "main", "measure"]
 _OPEN, _HOST, _RECEIVER = "logbroker", "web01", "r0"
 _SUBJECT = "logs.p0.web01"
 _MB = 1e6
+_SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 _NOTE = """\
 Ratios are those of host and receiver to a user in the account of the stream, medians over the runs; CPU is nats-server's,
 seconds per GB. Rounds: one message each, with `sync_interval: always`; pulls: 16 MiB each, acknowledged."""
@@ -82,9 +85,11 @@ def measure(
 
 def _start(folder: Path, processes: Processes) -> tuple[Process, int]:
     port, path = bench.ports.free_port(), folder / "rights.conf"
-    identities = (
-        Identity(Kind.HOST, _HOST, _proof(_HOST)),
-        Identity(Kind.RECEIVER, _RECEIVER, _proof(_RECEIVER), (0,)),
+    credentials = (
+        Credential(kind=Kind.HOST, name=_HOST, nkey=_key(_HOST), since=_SINCE),
+        Credential(
+            kind=Kind.RECEIVER, name=_RECEIVER, nkey=_key(_RECEIVER), since=_SINCE, partitions=(0,)
+        ),
     )
     lines = [
         f'listen: "127.0.0.1:{port}"',
@@ -92,7 +97,7 @@ def _start(folder: Path, processes: Processes) -> tuple[Process, int]:
         f'jetstream {{ store_dir: "{folder}/store", sync_interval: always',
         "  limits { max_request_batch: 10000 } }",
         "feature_flags { js_ack_fc_v2: false }",
-        *render_accounts(accounts_of(identities, _proof(_OPEN))),
+        *render_accounts(accounts_of(credentials, _key(_OPEN), _SINCE)),
     ]
     path.write_text("\n".join(lines) + "\n", "utf-8")
     binary = Path(sys.executable).with_name("nats-server")
@@ -101,8 +106,12 @@ def _start(folder: Path, processes: Processes) -> tuple[Process, int]:
     return server, port
 
 
-def _proof(name: str) -> Password:
-    return Password(name, bcrypt.hashpw(name.encode(), bcrypt.gensalt(4)).decode())
+def _seed(name: str) -> str:
+    return new_seed(hashlib.sha256(name.encode()).digest())
+
+
+def _key(name: str) -> str:
+    return user_key(_seed(name)).public
 
 
 class _Bench:
@@ -123,7 +132,7 @@ class _Bench:
         return found
 
     def _connect(self, who: str) -> Connection:
-        access = Access(user=who, password=who)
+        access = Access(nkey_seed=_seed(who))
         return Connection([self._url], f"bench {who}", (inbox_of(who),), access)
 
     async def _one(self, admin: Connection, case: Case, pair: tuple[str, str], size: int) -> Cost:

@@ -1,11 +1,11 @@
-"""The settings of who gets in at the broker, beside the book of credentials itself."""
+"""The settings of who gets in at the broker, beside the credential store itself."""
 
 from typing import Annotated
 
 from pydantic import Field
 
 from broker.app.configuration import ProgramSettings
-from broker.granting.limits import Limits
+from broker.auth.accounts import Limits
 
 __all__ = ["GrantSettings"]
 

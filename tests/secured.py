@@ -1,24 +1,26 @@
 """A real nats-server with the accounts and rights that logbroker grants, for whoever is to be let in."""
 
 import asyncio
+import hashlib
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import bcrypt
-
 import bench.ports
 from bench.processes import Process, Processes, wait_until
+from broker.auth.accounts import accounts_of
+from broker.auth.store import Credential, Kind
 from broker.client.access import Access
 from broker.client.connection import Connection
-from broker.granting.accounts import accounts_of
-from broker.granting.identity import Identity, Kind, Password
+from broker.client.nkey import new_seed, user_key
 from broker.server.conf_accounts import render_accounts
 from broker.server.consumer_requests import ConsumerRequests
 from broker.topology import Topology
 from tests.conftest import apply_topology
 
 OWN = "logbroker"
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 class Secured(NamedTuple):
@@ -43,26 +45,30 @@ class Secured(NamedTuple):
         return self.process.log.read_text("utf-8") if self.process.log.exists() else ""
 
 
-def hashed(name: str) -> Password:
-    return Password(name, bcrypt.hashpw(name.encode(), bcrypt.gensalt(4)).decode())
+def key_of(name: str) -> str:
+    return user_key(new_seed(hashlib.sha256(name.encode()).digest())).public
 
 
-def host(name: str) -> Identity:
-    return Identity(Kind.HOST, name, hashed(name))
+def _credential(kind: Kind, name: str, *partitions: int) -> Credential:
+    return Credential(kind=kind, name=name, nkey=key_of(name), since=NOW, partitions=partitions)
 
 
-def receiver(name: str, *partitions: int) -> Identity:
-    return Identity(Kind.RECEIVER, name, hashed(name), partitions)
+def host(name: str) -> Credential:
+    return _credential(Kind.HOST, name)
 
 
-def admin(name: str) -> Identity:
-    return Identity(Kind.ADMIN, name, hashed(name))
+def receiver(name: str, *partitions: int) -> Credential:
+    return _credential(Kind.RECEIVER, name, *partitions)
 
 
-def start_secured(processes: Processes, folder: Path, *identities: Identity) -> Secured:
+def admin(name: str) -> Credential:
+    return _credential(Kind.ADMIN, name)
+
+
+def start_secured(processes: Processes, folder: Path, *credentials: Credential) -> Secured:
     """Start a server for these, with two partitions applied."""
     port, path = bench.ports.free_port(), folder / "secured.conf"
-    write_conf(path, port, *identities)
+    write_conf(path, port, *credentials)
     binary = Path(sys.executable).with_name("nats-server")
     server = Secured(port, processes.start(f"secured-{port}", [binary, "-c", path]), path)
     wait_until("is ready", lambda: "Server is ready" in server.said(), 60, [server.process])
@@ -89,12 +95,17 @@ def _take(url: str) -> None:
     asyncio.run(take())
 
 
-def write_conf(path: Path, port: int, *identities: Identity) -> None:
+def write_conf(path: Path, port: int, *credentials: Credential) -> None:
     """Write the configuration of a server that lets in these, and itself; it is told by a SIGHUP to read it again."""
-    accounts = accounts_of(identities, hashed(OWN))
+    rendered = "\n".join(render_accounts(accounts_of(credentials, key_of(OWN), NOW)))
+    for name in (OWN, *(one.name for one in credentials)):
+        # the rights are what is tested here, and a password is what an address can hold
+        rendered = rendered.replace(
+            f'nkey: "{key_of(name)}"', f'user: "{name}", password: "{name}"'
+        )
     path.write_text(
         f'listen: "127.0.0.1:{port}"\nmax_payload: 8MB\n'
         f'jetstream {{ store_dir: "{path.parent}/secured-store", sync_interval: always }}\n'
-        "feature_flags { js_ack_fc_v2: false }\n" + "\n".join(render_accounts(accounts)) + "\n",
+        f"feature_flags {{ js_ack_fc_v2: false }}\n{rendered}\n",
         "utf-8",
     )

@@ -41,7 +41,7 @@ def failure_of(error: BaseException, server: str, access: Access) -> Failure:
             answer = f"ends the TLS handshake: {reason}; check the --tls options"
         case _ if "maximum" in text.lower():
             answer = (
-                f"lets in nobody more: {text}; see there who connects so often, or raise --host-connections, "
+                f"connection limit reached: {text}; see there who connects so often, or raise --host-connections, "
                 "--receiver-connections"
             )
         case _ if any(word in text.lower() for word in _REFUSALS):

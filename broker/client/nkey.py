@@ -7,6 +7,7 @@ nats-io/nkeys: base32 of a prefix, the bytes and their CRC-16.
 import base64
 import binascii
 import re
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -32,8 +33,9 @@ class UserKey:
     sign: Callable[[str], bytes] = field(repr=False)
 
 
-def new_seed(raw: bytes) -> str:
-    """Return the seed (`SU…`) of a user's key that is made of 32 random bytes; raises ValueError for another number."""
+def new_seed(raw: bytes = b"") -> str:
+    """Return the seed (`SU…`) of a user's key that is made of 32 bytes, by default random ones; raises ValueError."""
+    raw = raw or secrets.token_bytes(_SEED_BYTES)
     if len(raw) != _SEED_BYTES:
         raise ValueError(f"a key is made of {_SEED_BYTES} bytes, not of {len(raw)}")
     body = bytes([_SEED | _USER >> 5, (_USER & 31) << 3]) + raw

@@ -1,10 +1,9 @@
 """`logbroker tls`: an authority of one's own, and the certificates that it signs."""
 
-import json
 import socket
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,7 @@ from broker.app import program
 from broker.app.exits import OperatorError
 from broker.app.lazily import Listed
 from broker.app.options import given, settings_options
-from broker.commands.typed import length
-from broker.granting.certificates import End, Pki, ends_of, read_authority
+from broker.auth.certificates import Pki, ends_of, read_authority
 from broker.server.securing import TLS_FOLDER
 from broker.settings import BrokerSettings
 
@@ -28,9 +26,9 @@ _HERE = ("localhost", "127.0.0.1", "::1")
 
 @click.group(cls=Listed)
 def tls() -> None:
-    """Make the certificates of a broker and its clients, signed by an authority of one's own.
+    """Make the certificates of a broker, signed by an authority of one's own.
 
-    They stand in DIR/tls. A broker that finds a certificate there talks TLS 1.3 and nothing else; one that
+    They are in DIR/tls. A broker that finds a certificate there talks TLS 1.3 and nothing else; one that
     runs takes new ones within some seconds, without a restart.
     """
 
@@ -115,41 +113,10 @@ def renew(
     own = _HERE if elsewhere else _own_names()
     wanted = _checked((*names, *own)) if names else pki.names()
     pki.sign(signer, wanted, _now())
-    _echo(ends_of([pki.broker]))
-
-
-@tls.command()
-@click.argument("name")
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Where certificate and key go, for --tls-cert; default: NAME.pem here.",
-)
-@click.option(
-    "--valid", metavar="TIME", callback=length, default="365d", show_default=True, help="How long."
-)
-@click.option("--force", is_flag=True, help="Replace the file that is there.")
-@settings_options(BrokerSettings, _FIELDS)
-def issue(name: str, output: Path | None, valid: timedelta, force: bool, **options: Any) -> None:
-    """Make a client's certificate, for a broker that asks for them; NAME is what it says of the client."""
-    pki = _pki(options)
-    target = output or Path(f"{name}.pem")
-    if target.exists() and not force:
-        raise OperatorError(f"{target} is there already; --force replaces it")
-    pki.issue(_checked([name])[0], target, _now(), valid)
-    click.echo(f"{target}: certificate and key for --tls-cert; {pki.authority} is for --tls-ca")
-
-
-@tls.command()
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
-@settings_options(BrokerSettings, _FIELDS)
-def show(as_json: bool, **options: Any) -> None:
-    """Show which certificates there are, and when they end."""
-    pki = _pki(options)
-    if not pki.folder.parent.is_dir():
-        raise OperatorError(f"there is no folder {pki.folder.parent}; check --store-dir")
-    _echo(ends_of([pki.authority, pki.broker, pki.own]), as_json=as_json)
+    (end,) = ends_of([pki.broker])
+    click.echo(
+        f"signed anew: {end.path} is for {', '.join(end.names)} until {end.not_after:%Y-%m-%d}"
+    )
 
 
 def _pki(options: dict[str, Any]) -> Pki:
@@ -185,28 +152,6 @@ def _checked(names: Sequence[str]) -> tuple[str, ...]:
                     f"{name!r} is neither a host's name (in ASCII) nor an address"
                 ) from None
     return tuple(dict.fromkeys(names))
-
-
-def _echo(ends: Sequence[End], *, as_json: bool = False) -> None:
-    now = _now()
-    if as_json:
-        found = [
-            {
-                "file": end.path,
-                "name": end.name,
-                "names": end.names,
-                "not_after": end.not_after.isoformat(),
-            }
-            for end in ends
-        ]
-        click.echo(json.dumps(found, indent=2))
-        return
-    for end in ends:
-        left = (end.not_after - now).days
-        said = f"in {left} days" if left >= 0 else "OVER"
-        click.echo(f"{end.not_after:%Y-%m-%d}  {said:<14} {end.name}  {end.path}")
-    if not ends:
-        click.echo("no certificates here: this broker talks in the clear")
 
 
 def _now() -> datetime:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from broker.app.exits import OperatorError
-from broker.granting.certificates import End, Pki, ends_of
+from broker.auth.certificates import End, Pki, ends_of
 
 __all__ = ["LOOK_EVERY", "NEAR", "Certwatch", "near_their_end"]
 

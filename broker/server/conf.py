@@ -6,7 +6,7 @@ Every name here was checked with `nats-server -t` of 2.15.1, which the server st
 from dataclasses import dataclass, field
 
 from broker.app.address import Address
-from broker.granting.accounts import Accounts
+from broker.auth.accounts import Accounts
 from broker.server.conf_accounts import render_accounts
 from broker.server.conf_cluster import ClusterConf, render_cluster
 from broker.server.conf_encryption import Cipher, render_encryption

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from broker.granting.accounts import SYS, Account, Accounts, Crossing, Traffic, User
-from broker.granting.identity import Certificate, Nkey, Password
-from broker.granting.permissions import Permissions
+from broker.auth.accounts import SYS, Account, Accounts, Crossing, Traffic, User
+from broker.auth.permissions import API, Permissions
 from broker.server.quoting import quoted
 
 __all__ = ["render_accounts"]
@@ -28,6 +27,8 @@ def _account(account: Account, crossings: Sequence[Crossing]) -> Iterator[str]:
     yield f"{account.name} {{"
     if account.has_jetstream:
         yield "  jetstream: enabled"
+        # whoever has a credential names the API so, also at a broker that is open yet
+        yield f'  mappings: {{ "{API}.>": "$JS.API.>" }}'
     if account.limits:
         yield "  limits {"
         yield f"    max_connections: {account.limits.connections}"
@@ -68,24 +69,17 @@ def _kind(crossing: Crossing) -> str:
 
 
 def _user(user: User) -> str:
-    match user.proof:
-        case Nkey(public):
-            who = f"nkey: {quoted(public)}"
-        case Password(name, hashed):
-            who = f"user: {quoted(name)}, password: {quoted(hashed)}"
-        case Certificate(subject):
-            who = f"user: {quoted(subject)}"
-    return f"{{ {who}{_ways(user)}{_permissions(user.permissions)} }}"
+    return f"{{ nkey: {quoted(user.nkey)}{_connections(user)}{_permissions(user.permissions)} }}"
 
 
-def _ways(user: User) -> str:
+def _connections(user: User) -> str:
     if user.is_server:
         return ', allowed_connection_types: ["LEAFNODE"]'
-    # whoever has rights of its own is no other site; and a name in a certificate is no password, which is asked for
-    # wherever such names do not count: at the port of other sites, an empty one would do
-    if user.permissions is None and not isinstance(user.proof, Certificate):
+    if user.permissions is None:
         return ""
-    return ', allowed_connection_types: ["STANDARD"]'
+    return (
+        ', allowed_connection_types: ["STANDARD"]'  # whoever has rights of its own is no other site
+    )
 
 
 def _permissions(permissions: Permissions | None) -> str:

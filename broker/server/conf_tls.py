@@ -1,20 +1,10 @@
 """TLS in the configuration of nats-server: what it shows, and what it asks of clients and of other brokers."""
 
 from dataclasses import dataclass
-from enum import Enum
 
 from broker.server.quoting import quoted
 
-__all__ = ["Clients", "TlsConf", "client_section", "route_section"]
-
-
-class Clients(Enum):
-    """What a client must show beside its credentials."""
-
-    ANY = "any"
-    CERTIFIED = "certified"
-    MAPPED = "mapped"
-    """A certificate, and the name in it says who the client is."""
+__all__ = ["TlsConf", "client_section", "route_section"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +14,13 @@ class TlsConf:
     certificate: str
     key: str
     authorities: str | None
-    clients: Clients = Clients.ANY
+    requires_certificates: bool = False
+    """Whether every client must show a certificate beside its credential."""
 
 
 def client_section(tls: TlsConf) -> list[str]:
     """Return the lines for the port of clients."""
-    demands = {
-        Clients.ANY: [],
-        Clients.CERTIFIED: ["verify: true"],
-        Clients.MAPPED: ["verify_and_map: true"],
-    }
-    return _section(tls, demands[tls.clients])
+    return _section(tls, ["verify: true"] if tls.requires_certificates else [])
 
 
 def route_section(tls: TlsConf) -> list[str]:

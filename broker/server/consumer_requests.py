@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import Any
 
 from broker.app.printable import printable
+from broker.auth.accounts import CONSUMER_REQUESTS
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
-from broker.granting.accounts import CONSUMER_REQUESTS
 from broker.server.speaking import Listening
 from broker.wire.streams import STREAM
 

@@ -16,8 +16,8 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.folder import open_folder
 from broker.app.sizes import format_size
 from broker.app.whole import replacing, telling, write_whole
+from broker.auth.certificates import Pki
 from broker.client.connection import Connection
-from broker.granting.certificates import Pki
 from broker.server.binary import Binary
 from broker.server.certwatch import LOOK_EVERY, Certwatch
 from broker.server.conf import kept_free, render

@@ -10,8 +10,8 @@ from datetime import datetime
 
 from broker.app.exits import ConfigurationError
 from broker.app.sizes import format_size
+from broker.auth.accounts import Admission
 from broker.client.access import Access
-from broker.granting.admission import Admission
 from broker.server.binary import find
 from broker.server.clustering import cluster_of
 from broker.server.conf import ServerConf, render, store_limit, stream_limit
@@ -46,7 +46,6 @@ class Outfit:
         is_opened = bool(self.admission.accounts.anybody and not before.admission.accounts.anybody)
         return (
             is_opened
-            or self.admission.mapped != before.admission.mapped
             or self.own != before.own
             or self.conf.max_store != before.conf.max_store
             or (self.conf.http is not None and self.conf.http_path != before.conf.http_path)
@@ -57,7 +56,7 @@ def put_together(settings: BrokerSettings, door: Door, space: Space, now: dateti
     """Return what the server is to be; raises `ConfigurationError` for what does not go together."""
     admission = door.look(settings, now)
     _refuse_strangers(settings, admission)
-    security = security_of(settings, door.folder, mapped=admission.mapped)
+    security = security_of(settings, door.folder)
     between = route_section(security.tls) if security.tls and security.tls.authorities else []
     limit = _limit(settings, space)
     conf = ServerConf(
@@ -78,9 +77,7 @@ def put_together(settings: BrokerSettings, door: Door, space: Space, now: dateti
     if settings.nats_config is not None:
         binary = find(settings.nats_server)
         conf = replace(conf, own=included(binary, settings.nats_config, door.folder, render(conf)))
-    own = security.own  # where names in certificates count, a password beside one is wrong
-    if not admission.mapped:
-        own = replace(own, user=door.own.user, password=door.own.password)
+    own = replace(security.own, nkey_seed=door.own.nkey_seed)
     room = _memory(settings) if settings.storage == "memory" else limit
     return Outfit(settings, conf, _topology(settings, room), admission, security, own)
 

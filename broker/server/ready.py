@@ -6,8 +6,8 @@ from pathlib import Path
 
 from broker.app.exits import OperatorError
 from broker.app.whole import write_whole
-from broker.granting.admission import Admission
-from broker.granting.bookfile import load_book
+from broker.auth.accounts import Admission
+from broker.auth.store_file import load_credentials
 from broker.server.conf import ServerConf
 from broker.server.neighbour import READY, account_of
 from broker.server.process import this_process
@@ -20,16 +20,16 @@ _MODE = 0o600  # it tells the secret path of the monitoring
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A book that was not taken over: its revision, if that could be read, and why."""
+    """A credential store that was not taken over: its revision, if that could be read, and why."""
 
     revision: int | None
     reason: str
 
 
 def refusal_of(folder: Path, error: OperatorError) -> Refusal:
-    """Return what to say of the book in a folder that was not taken over."""
+    """Return what to say of the credential store in a folder that was not taken over."""
     try:
-        return Refusal(load_book(folder).revision, str(error))
+        return Refusal(load_credentials(folder).revision, str(error))
     except OperatorError:
         return Refusal(None, str(error))
 

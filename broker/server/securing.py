@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.app.exits import ConfigurationError
+from broker.auth.authority import names_in
+from broker.auth.certificates import OWN_NAME, Pki
 from broker.client.access import Access
-from broker.granting.authority import names_in
-from broker.granting.certificates import OWN_NAME, Pki
-from broker.server.conf_tls import Clients, TlsConf
+from broker.server.conf_tls import TlsConf
 from broker.settings_tls import TlsSettings
 
 __all__ = ["TLS_FOLDER", "Security", "security_of"]
@@ -26,20 +26,19 @@ class Security:
     """Files whose change is a reason to read them again."""
 
 
-def security_of(settings: TlsSettings, folder: Path, *, mapped: bool) -> Security:
-    """Return what the settings and the store say; `mapped` where names in certificates are credentials.
+def security_of(settings: TlsSettings, folder: Path) -> Security:
+    """Return what the settings and the store say.
 
     Raises `ConfigurationError` for files that are missing or cannot be used together.
     """
     pki = Pki(folder / TLS_FOLDER)
     certificate = settings.server_cert or (pki.broker if pki.is_there else None)
     if certificate is None:
-        _refuse_without(settings, mapped=mapped)
+        _refuse_without(settings)
         return Security()
     key = settings.server_key or certificate
     authorities = settings.client_ca or (pki.authority if pki.authority.exists() else None)
-    clients = _demand(settings, mapped=mapped)
-    if clients is not Clients.ANY and authorities is None:
+    if settings.require_certificates and authorities is None:
         raise ConfigurationError(
             "clients are to show certificates, and no authority says which; give --client-ca"
         )
@@ -48,10 +47,10 @@ def security_of(settings: TlsSettings, folder: Path, *, mapped: bool) -> Securit
         str(certificate.absolute()),
         str(key.absolute()),
         None if authorities is None else str(authorities.absolute()),
-        clients,
+        settings.require_certificates,
     )
     own = pki.own if pki.own.exists() else None
-    if clients is not Clients.ANY and own is None:
+    if settings.require_certificates and own is None:
         raise ConfigurationError(
             f"logbroker itself needs a certificate to get in: put one for {OWN_NAME}, with its key, into {pki.own}"
         )
@@ -61,18 +60,11 @@ def security_of(settings: TlsSettings, folder: Path, *, mapped: bool) -> Securit
     )
 
 
-def _demand(settings: TlsSettings, *, mapped: bool) -> Clients:
-    if mapped:
-        return Clients.MAPPED
-    return Clients.CERTIFIED if settings.require_certificates else Clients.ANY
-
-
-def _refuse_without(settings: TlsSettings, *, mapped: bool) -> None:
+def _refuse_without(settings: TlsSettings) -> None:
     wanted = {
         "--server-key": settings.server_key is not None,
         "--client-ca": settings.client_ca is not None,
         "--require-certificates": settings.require_certificates,
-        "a credential that is a certificate": mapped,
     }
     for reason, is_wanted in wanted.items():
         if is_wanted:

@@ -13,7 +13,7 @@ from pathlib import Path
 from broker.app.exits import OperatorError
 from broker.app.folder import make_folder, read_file
 from broker.app.whole import write_whole
-from broker.granting.accounts import LOGS
+from broker.auth.accounts import LOGS
 
 __all__ = [
     "Space",

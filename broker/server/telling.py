@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from broker.granting.certificates import End
+from broker.auth.certificates import End
 from broker.report import End as ToldEnd
 from broker.report import Report
 from broker.server.binary import Binary

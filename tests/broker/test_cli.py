@@ -12,7 +12,7 @@ from broker.cli import group
 WITHOUT = (
     "import sys\nfor name in {names}: sys.modules[name] = None\nfrom broker.cli import main\nmain()"
 )
-EXTRA = ["bcrypt", "cryptography", "nacl"]
+EXTRA = ["cryptography", "nacl"]
 
 
 def called(*words: str) -> "subprocess.CompletedProcess[str]":

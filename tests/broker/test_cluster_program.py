@@ -50,7 +50,7 @@ async def gets_in(server: str, access: Access) -> bool:
     return True
 
 
-def test_a_credential_that_is_added_while_a_cluster_is_waited_for_is_in_the_book_and_counts_once_it_is_there(
+def test_a_credential_that_is_added_while_a_cluster_is_waited_for_counts_once_it_is_there(
     tmp_path: Path, processes: Processes
 ) -> None:
     cluster = Brokers(tmp_path / "cluster", processes)
@@ -65,8 +65,8 @@ def test_a_credential_that_is_added_while_a_cluster_is_waited_for_is_in_the_book
 
     assert added.returncode == 0, added.stderr
     assert "is not ready yet" in added.stdout
-    assert "counts as soon as it is" in added.stdout
-    assert "has taken it" not in added.stdout
+    assert "in force as soon as it is" in added.stdout
+    assert "has taken the change" not in added.stdout
     assert read_ready(first.folder) == {}
     for node in others:
         node.start()

@@ -3,17 +3,16 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from bench.processes import wait_until
+from broker.auth.certificates import Pki
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection
-from broker.granting.certificates import Pki
 from broker.wire.streams import STREAM
 from tests.broker.conftest import StartBroker, call_logbroker
 
@@ -107,24 +106,24 @@ def test_a_certificate_made_for_a_broker_elsewhere_is_not_for_this_machine(tmp_p
     assert "--name" in nameless.stderr
 
 
-def test_names_in_certificates_are_credentials_where_an_operator_says_so(
-    start_broker: StartBroker, tmp_path: Path, logbroker: Callable[..., Any]
+def test_clients_show_certificates_of_an_authority_of_the_operators_own(
+    start_broker: StartBroker, tmp_path: Path, tls: Path
 ) -> None:
     store, carried = tmp_path / "store", tmp_path / "admin.toml"
     secured(store)
-    added = logbroker(
-        *("credentials", "add", "admin", "operator", "--with", "certificate"),
-        *("--store-dir", store, "--output", carried),
-    )
+    pair = "".join((tls / f"client.{ending}").read_text() for ending in ("pem", "key"))
+    (store / "tls" / "logbroker.pem").write_text(pair)
+    added = call_logbroker("credentials", "add", "admin", "--store-dir", store, "--output", carried)
     assert added.returncode == 0, added.stderr
-    broker = start_broker(store=store)
-    ready = broker.wait_ready()
+    broker = start_broker(
+        "--require-certificates", "--client-ca", tls / "authority.pem", store=store
+    )
+    access = Access(nkey=carried, tls_ca=store / "tls" / "authority.pem")
+    certified = replace(access, tls_cert=tls / "client.pem", tls_key=tls / "client.key")
+    server = broker.wait_ready()["server"]
 
-    status = logbroker("status", "--config", carried, "--server", ready["server"])
-    assert status.returncode == 0, status.stderr
-    assert STREAM in status.stdout
-    other = tmp_path / "other.pem"
-    assert logbroker("tls", "issue", "x", "--store-dir", store, "--output", other).returncode == 0
-    unknown = Access(tls_ca=store / "tls" / "authority.pem", tls_cert=other)
-    assert "Authorization Violation" in asyncio.run(gets_in(ready["server"], unknown))
+    assert asyncio.run(gets_in(server, certified)) == STREAM
+    assert "certificate" in asyncio.run(gets_in(server, access))
+    nobody = replace(certified, nkey=None)
+    assert "Authorization Violation" in asyncio.run(gets_in(server, nobody))
     assert broker.end() == 0

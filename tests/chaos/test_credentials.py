@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from broker.granting.book import Book
-from broker.granting.booktext import BookUnreadable, read_book, write_book
+from broker.auth.store import EMPTY, InvalidStore, parse_store
 from tests.chaos.faults.catalogue import CATALOGUE
 from tests.chaos.faults.credentials import DAMAGES, Damage
 from tests.chaos.secured import Keys
@@ -21,12 +20,12 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("seed", range(20))
 def test_a_damaged_book_is_never_one_that_can_be_read(damage: Damage, seed: int) -> None:
-    whole = write_book(Book()).encode()
+    whole = EMPTY.as_json().encode()
 
     damaged = damage(whole, random.Random(seed))
 
-    with pytest.raises((BookUnreadable, UnicodeDecodeError)):
-        read_book(damaged.decode("utf-8"))
+    with pytest.raises((InvalidStore, UnicodeDecodeError)):
+        parse_store(damaged.decode("utf-8"))
 
 
 @pytest.mark.parametrize("kind", ["lock-out", "damage-book"])

@@ -14,7 +14,7 @@ from enum import Enum
 
 import zstandard
 
-from broker.granting.permissions import API
+from broker.auth.permissions import API
 from broker.wire.subjects import inbox_of
 from tests.raw import Heard, Raw
 

@@ -11,8 +11,8 @@ import pytest
 
 from bench.oracle import judge
 from bench.processes import Process, Processes, wait_until
+from broker.auth.permissions import API
 from broker.client.nkey import seed_of
-from broker.granting.permissions import API
 from broker.wire.subjects import inbox_of, partition_of
 from tests.journeys.hostile import BAD, OPERATIONS, Attack, Operation, Outcome
 from tests.journeys.site import Site

@@ -276,6 +276,6 @@ async def test_a_broker_that_is_full_is_told_from_one_that_is_not_there(serve: S
 
     said = await refusal(f"nats://{where}", access)
 
-    assert "lets in nobody more: maximum account active connections exceeded" in said
+    assert "connection limit reached: maximum account active connections exceeded" in said
     assert "--host-connections" in said
     await first.close()

@@ -1,13 +1,12 @@
 """`logbroker tls` as an operator uses it."""
 
-import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from broker.granting.authority import names_in
+from broker.auth.authority import names_in
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -104,52 +103,13 @@ def test_a_second_broker_of_a_cluster_takes_the_first_ones_authority_and_not_its
     assert "authority.key" in alone.stderr
 
 
-def test_a_client_gets_a_file_of_its_own_that_is_not_replaced_unasked(
-    made: Path, tmp_path: Path, logbroker: Call
-) -> None:
-    target = tmp_path / "web01.pem"
-    issue = ("tls", "issue", "web01", "--store-dir", made, "--output", target)
+@pytest.mark.parametrize("name", ["", "a b", "http://x", "ümlaut"])
+def test_a_name_that_will_not_do_is_refused(tmp_path: Path, logbroker: Call, name: str) -> None:
+    called = logbroker("tls", "init", "--store-dir", tmp_path / "store", "--name", name)
 
-    assert logbroker(*issue).returncode == 0
-    text = target.read_text("ascii")
-    assert text.count("BEGIN") == 2
-    assert target.stat().st_mode & 0o777 == 0o600
-    assert names_in(text.encode()) == ("web01",)
-    again = logbroker(*issue)
-    assert (again.returncode, target.read_text("ascii")) == (1, text)
-    assert "--force" in again.stderr
-    assert logbroker(*issue, "--force").returncode == 0
-
-
-@pytest.mark.parametrize("name", ["", "a b", "http://x", "ümlaut", "logbroker.logship.internal"])
-def test_a_name_that_will_not_do_is_refused(
-    made: Path, tmp_path: Path, logbroker: Call, name: str
-) -> None:
-    called = logbroker("tls", "issue", name, "--store-dir", made, "--output", tmp_path / "x.pem")
-
-    assert called.returncode in {2, 78}
+    assert called.returncode == 2
     assert called.stderr.count("\n") == 1
-    assert not (tmp_path / "x.pem").exists()
-
-
-def test_show_tells_when_they_end(made: Path, tmp_path: Path, logbroker: Call) -> None:
-    found = json.loads(logbroker("tls", "show", "--store-dir", made, "--json").stdout)
-
-    assert [Path(end["file"]).name for end in found][-1] == "authority.pem"
-    assert {"file", "name", "names", "not_after"} == set(found[0])
-    names = {Path(end["file"]).name: end["names"] for end in found}
-    assert (names["authority.pem"], "localhost" in names["broker.pem"]) == ([], True)
-    assert "days" in logbroker("tls", "show", "--store-dir", made).stdout
-    assert "in the clear" in logbroker("tls", "show", "--store-dir", tmp_path).stdout
-
-
-def test_a_folder_that_is_not_there_is_not_taken_for_a_broker_without_tls(tmp_path: Path) -> None:
-    from tests.broker.conftest import call_logbroker
-
-    called = call_logbroker("tls", "show", "--store-dir", tmp_path / "elsewhere")
-
-    assert called.returncode == 1
-    assert "there is no folder" in called.stderr
+    assert not (tmp_path / "store").exists()
 
 
 def test_a_store_that_is_a_file_is_no_broker_without_tls_either(tmp_path: Path) -> None:
@@ -157,7 +117,7 @@ def test_a_store_that_is_a_file_is_no_broker_without_tls_either(tmp_path: Path) 
 
     (tmp_path / "store").write_text("not a folder")
 
-    for words in (["show"], ["init"], ["renew"]):
+    for words in (["init"], ["renew"]):
         called = call_logbroker("tls", *words, "--store-dir", tmp_path / "store")
         assert called.returncode == 1
         assert called.stderr.count("\n") == 1

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.granting.authority import Authority, Use
-from broker.granting.certificates import OWN_NAME, Pki, ends_of
+from broker.auth.authority import Authority, Use
+from broker.auth.certificates import Pki, ends_of
 from broker.server.certwatch import Certwatch
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -105,11 +105,6 @@ async def test_a_damaged_authority_is_said_and_stops_nothing(
 
     assert "cannot renew" in caplog.text
     assert scene.reloads == 0
-
-
-def test_logbrokers_own_name_is_given_to_nobody_else(scene: Scene, tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="own name"):
-        scene.pki.issue(OWN_NAME, tmp_path / "x.pem", BEGIN)
 
 
 def test_an_authority_is_never_replaced(scene: Scene) -> None:

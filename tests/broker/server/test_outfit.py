@@ -5,12 +5,12 @@ import pytest
 
 from broker.app.address import Address
 from broker.app.exits import ConfigurationError
-from broker.granting.bookfile import held_book
+from broker.auth.store_file import held_credentials
 from broker.server.door import Door
 from broker.server.outfit import put_together
 from broker.server.store import Space
 from broker.settings import BrokerSettings
-from tests.broker.granting.test_book import BOOK
+from tests.broker.auth.test_store import STORE
 
 SPACE = Space(free=10**9, held=0, total=10**10, promised=0)
 ANYWHERE = Address("0.0.0.0", 4222)
@@ -34,7 +34,7 @@ def test_whoever_says_so_may_be_open_to_a_closed_network(tmp_path: Path) -> None
 
 
 def test_with_credentials_clients_may_come_from_everywhere(tmp_path: Path) -> None:
-    with held_book(tmp_path) as held:
-        held.write(BOOK)
+    with held_credentials(tmp_path) as held:
+        held.write(STORE)
 
     assert put_together(settings(listen=ANYWHERE), Door(tmp_path), SPACE, NOW).admission.secured

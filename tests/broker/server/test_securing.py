@@ -2,17 +2,18 @@
 
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from bench.processes import Processes, wait_until
 from broker.app.exits import ConfigurationError
+from broker.auth.authority import Use
+from broker.auth.certificates import OWN_NAME, Pki
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection
-from broker.granting.certificates import OWN_NAME, Pki
-from broker.server.conf_tls import Clients, client_section
+from broker.server.conf_tls import client_section
 from broker.server.securing import Security, security_of
 from broker.settings import BrokerSettings
 
@@ -23,22 +24,23 @@ NOW = datetime.now(UTC)  # noqa: TID251 - what OpenSSL goes by
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("store")
     pki = Pki(folder / "tls")
-    pki.sign(pki.found("ours", NOW), ["broker1.example.net"], NOW)  # not for 127.0.0.1
-    pki.issue("web01", folder / "web01.pem", NOW)
-    pki.issue("web02", folder / "web02.pem", NOW)
+    authority = pki.found("ours", NOW)
+    pki.sign(authority, ["broker1.example.net"], NOW)  # not for 127.0.0.1
+    client = authority.issue(["web01"], Use.CLIENT, NOW, timedelta(days=1))
+    (folder / "web01.pem").write_bytes(client.certificate + client.key)
     return folder
 
 
 def test_without_certificates_a_broker_talks_in_the_clear(tmp_path: Path) -> None:
-    assert security_of(BrokerSettings(), tmp_path, mapped=False) == Security()
+    assert security_of(BrokerSettings(), tmp_path) == Security()
 
 
 def test_certificates_of_the_store_are_used(store: Path) -> None:
-    security = security_of(BrokerSettings(), store, mapped=False)
+    security = security_of(BrokerSettings(), store)
 
     assert security.tls is not None
     assert security.tls.certificate == str(store / "tls" / "broker.pem")
-    assert security.tls.clients is Clients.ANY
+    assert not security.tls.requires_certificates
     assert security.own.tls_name == "broker1.example.net"
 
 
@@ -49,7 +51,7 @@ def test_own_certificates_win_over_those_of_the_store(store: Path, tls: Path) ->
         client_ca=tls / "authority.pem",
     )
 
-    security = security_of(settings, store, mapped=False)
+    security = security_of(settings, store)
 
     assert security.tls is not None
     assert security.tls.authorities == str(tls / "authority.pem")
@@ -76,7 +78,7 @@ def test_what_cannot_be_used_is_named(
     given = {k: tls / v if isinstance(v, str) else v for k, v in settings.items()}
 
     with pytest.raises(ConfigurationError, match=words):
-        security_of(BrokerSettings(**given), tmp_path, mapped=False)
+        security_of(BrokerSettings(**given), tmp_path)
 
 
 def test_logbroker_needs_a_certificate_of_its_own_where_clients_do(
@@ -90,7 +92,7 @@ def test_logbroker_needs_a_certificate_of_its_own_where_clients_do(
     )
 
     with pytest.raises(ConfigurationError, match=OWN_NAME):
-        security_of(settings, tmp_path, mapped=False)
+        security_of(settings, tmp_path)
 
 
 async def gets_in(port: int, access: Access) -> str:
@@ -106,25 +108,22 @@ async def gets_in(port: int, access: Access) -> str:
 
 
 @pytest.mark.nats
-async def test_a_real_server_knows_clients_by_their_certificates_and_lets_logbroker_in(
+async def test_a_real_server_asks_for_certificates_and_lets_logbroker_in(
     store: Path, tmp_path: Path, processes: Processes, free_port: Callable[[], int]
 ) -> None:
-    security = security_of(BrokerSettings(), store, mapped=True)
+    security = security_of(BrokerSettings(require_certificates=True), store)
     assert security.tls is not None
     port, path = free_port(), tmp_path / "secured.conf"
-    users = f'accounts {{ A {{ users: [ {{ user: "{OWN_NAME}" }}, {{ user: "web01" }} ] }} }}'
-    text = [f'listen: "127.0.0.1:{port}"', users, *client_section(security.tls)]
+    text = [f'listen: "127.0.0.1:{port}"', *client_section(security.tls)]
     path.write_text("\n".join(text))
     binary = Path(sys.executable).with_name("nats-server")
     server = processes.start("secured", [binary, "-c", path])
     wait_until("is ready", lambda: "Server is ready" in server.said(), 60, [server])
     authority, name = store / "tls" / "authority.pem", security.own.tls_name
 
-    assert f'"user":"{OWN_NAME}"' in await gets_in(port, security.own)
     known = Access(tls_ca=authority, tls_cert=store / "web01.pem", tls_name=name)
-    assert '"user":"web01"' in await gets_in(port, known)
-    unknown = Access(tls_ca=authority, tls_cert=store / "web02.pem", tls_name=name)
-    assert "Authorization Violation" in await gets_in(port, unknown)
+    for access in (security.own, known):
+        assert '"account"' in await gets_in(port, access)
     # the verdict may go down with the line
     assert " certificate" in await gets_in(port, Access(tls_ca=authority, tls_name=name))
     assert "does not hold" in await gets_in(port, Access(tls_ca=authority, tls_cert=known.tls_cert))

@@ -1,6 +1,7 @@
-"""The book of credentials on disk, in the broker's folder: read, and changed by one program at a time, whole or not at all.
+"""The credential store on disk, in the broker's directory: read, and changed by one program at a time, whole or not at all.
 
-A book that is damaged or newer is refused with what to do, never replaced and never taken for an empty one.
+A file that is damaged or newer is refused with what to do, never replaced and never taken for an empty store. What if we
+die while it is written? The atomic writer leaves the file as it was, or whole; the lock ends with the process.
 """
 
 import fcntl
@@ -13,44 +14,42 @@ from pathlib import Path
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.folder import Folder, give, make_folder, open_folder
 from broker.app.whole import write_for_owner
-from broker.granting.book import Book
-from broker.granting.booktext import BookUnreadable, read_book, write_book
+from broker.auth.store import EMPTY, CredentialStore, InvalidStore, parse_store
 
-__all__ = ["BOOK", "HeldBook", "held_book", "load_book"]
+__all__ = ["CREDENTIALS", "HeldCredentials", "held_credentials", "load_credentials"]
 
-BOOK = "credentials.json"
-"""The name of the book in the broker's folder."""
+CREDENTIALS = "credentials.json"
+"""The name of the credential store in the broker's directory."""
 
 _LOCK = "credentials.lock"
 _PATIENCE = 10.0  # seconds: another command that changes thousands takes some
 _LOOK_EVERY = 0.02
 
 
-def load_book(folder: Path) -> Book:
-    """Return the book of a broker's folder, an open one where there is none; raises `ConfigurationError`."""
+def load_credentials(folder: Path) -> CredentialStore:
+    """Return the credential store of a broker's directory, an open one where there is none; raises `ConfigurationError`."""
     try:
         with open_folder(folder) as opened:
             return _read(opened)
     except FileNotFoundError:
-        return Book()
+        return EMPTY
     except OSError as error:
         raise _unreadable(folder, error) from None
 
 
-def _read(folder: Folder) -> Book:
-    path = folder.path / BOOK
+def _read(folder: Folder) -> CredentialStore:
+    path = folder.path / CREDENTIALS
     try:
-        return read_book(folder.read(BOOK).decode("utf-8"))
+        return parse_store(folder.read(CREDENTIALS).decode("utf-8"))
     except FileNotFoundError:
-        return Book()
+        return EMPTY
     except OSError as error:
         raise _unreadable(path, error) from None
-    except BookUnreadable as error:
+    except (InvalidStore, UnicodeDecodeError) as error:
+        reason = str(error) if isinstance(error, InvalidStore) else "is damaged: not UTF-8"
         raise ConfigurationError(
-            f"{path} {error}; put back a copy of it, or move it away and add all credentials again"
+            f"{path} {reason}; put back a copy of it, or move it away and add all credentials again"
         ) from None
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"{path} is damaged: not UTF-8; put back a copy of it") from None
 
 
 def _unreadable(path: Path, error: OSError) -> ConfigurationError:
@@ -59,28 +58,25 @@ def _unreadable(path: Path, error: OSError) -> ConfigurationError:
     )
 
 
-class HeldBook:
-    """A book that nobody else changes meanwhile."""
+class HeldCredentials:
+    """A credential store that nobody else changes meanwhile."""
 
     def __init__(self, folder: Folder) -> None:
         """Read it; raises `ConfigurationError`."""
-        self.book = _read(folder)
+        self.store = _read(folder)
         self._folder = folder
 
-    def write(self, book: Book) -> None:
-        """Put a changed book in place; after a crash it is there whole or as before. Raises `OperatorError`.
-
-        Where root writes it, it gets the owner of the folder: the broker must be able to read it.
-        """
-        write_for_owner(self._folder, BOOK, write_book(book))
-        self.book = book
+    def write(self, store: CredentialStore) -> None:
+        """Put a changed store in place; raises `OperatorError`. Where root writes it, the owner of the directory gets it."""
+        write_for_owner(self._folder, CREDENTIALS, store.as_json())
+        self.store = store
 
 
 @contextmanager
-def held_book(folder: Path, patience: float = _PATIENCE) -> Iterator[HeldBook]:
-    """Hold the book of a folder, which is made when it is not there.
+def held_credentials(folder: Path, patience: float = _PATIENCE) -> Iterator[HeldCredentials]:
+    """Hold the credential store of a directory, which is made when it is not there.
 
-    Raises `OperatorError` kinds, also when somebody else holds it for `patience` seconds.
+    Raises `OperatorError` kinds, also when another program holds it for `patience` seconds.
     """
     with ExitStack() as stack:
         try:
@@ -94,7 +90,7 @@ def held_book(folder: Path, patience: float = _PATIENCE) -> Iterator[HeldBook]:
         stack.callback(os.close, descriptor)
         give(descriptor, opened.owner)
         _lock(descriptor, folder, patience)
-        yield HeldBook(opened)
+        yield HeldCredentials(opened)
 
 
 def _lock(descriptor: int, folder: Path, patience: float) -> None:

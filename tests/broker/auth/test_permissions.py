@@ -2,15 +2,16 @@ import re
 
 import pytest
 
+from broker.auth.permissions import API, Permissions, permissions_of
+from broker.auth.store import Credential, Kind
 from broker.client.rights import may_publish
-from broker.granting.identity import Identity, Kind, Nkey
-from broker.granting.permissions import API, Permissions, permissions_of
-
-KEY = Nkey("U")
+from tests.secured import NOW, admin, key_of
 
 
 def of(kind: Kind, name: str, *partitions: int) -> Permissions:
-    permissions = permissions_of(Identity(kind, name, KEY, partitions))
+    permissions = permissions_of(
+        Credential(kind=kind, name=name, nkey=key_of("x"), since=NOW, partitions=partitions)
+    )
     assert permissions is not None
     return permissions
 
@@ -20,7 +21,7 @@ def allows(permissions: Permissions, subject: str) -> bool:
 
 
 def test_an_admin_has_no_limits() -> None:
-    assert permissions_of(Identity(Kind.ADMIN, "a", KEY)) is None
+    assert permissions_of(admin("a")) is None
 
 
 @pytest.mark.parametrize("host", ["web01", "web01.example.net", "wéb01", "x" * 253])

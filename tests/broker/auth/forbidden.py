@@ -2,7 +2,7 @@
 
 import hashlib
 
-from broker.granting.permissions import API
+from broker.auth.permissions import API
 from broker.wire.streams import positions_key
 from tests import secured
 

@@ -1,4 +1,4 @@
-"""The book on disk: whole or as before, for one writer at a time, and refused rather than taken for an empty one."""
+"""The credential store on disk: whole or as before, for one writer at a time, and refused rather than taken for an empty one."""
 
 import fcntl
 import os
@@ -8,75 +8,74 @@ from pathlib import Path
 import pytest
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.granting.book import Book
-from broker.granting.bookfile import BOOK, held_book, load_book
-from broker.granting.booktext import write_book
-from tests.broker.granting.test_book import BOOK as WRITTEN
+from broker.auth.store import EMPTY
+from broker.auth.store_file import CREDENTIALS, held_credentials, load_credentials
+from tests.broker.auth.test_store import STORE
 
 ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 
 
-def test_where_there_is_no_book_the_broker_is_open(tmp_path: Path) -> None:
-    assert load_book(tmp_path) == Book()
+def test_where_there_is_no_store_the_broker_is_open(tmp_path: Path) -> None:
+    assert load_credentials(tmp_path) == EMPTY
 
 
-def test_a_book_that_was_written_is_read_and_replaced(tmp_path: Path) -> None:
-    with held_book(tmp_path / "store") as held:
-        assert held.book == Book()
-        held.write(WRITTEN)
+def test_a_store_that_was_written_is_read_and_replaced(tmp_path: Path) -> None:
+    with held_credentials(tmp_path / "store") as held:
+        assert held.store == EMPTY
+        held.write(STORE)
 
-    assert load_book(tmp_path / "store") == WRITTEN
-    with held_book(tmp_path / "store") as held:
-        assert held.book == WRITTEN
+    assert load_credentials(tmp_path / "store") == STORE
+    with held_credentials(tmp_path / "store") as held:
+        assert held.store == STORE
     assert (tmp_path / "store").stat().st_mode & 0o777 == 0o750
-    assert (tmp_path / "store" / BOOK).stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "store" / CREDENTIALS).stat().st_mode & 0o777 == 0o640
 
 
-def test_a_damaged_book_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
-    text = write_book(WRITTEN)[:-20]
-    (tmp_path / BOOK).write_text(text)
+def test_a_damaged_store_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    text = STORE.as_json()[:-20]
+    (tmp_path / CREDENTIALS).write_text(text)
 
-    with pytest.raises(ConfigurationError, match=r"is damaged: .*put back a copy"):
-        load_book(tmp_path)
-    with pytest.raises(ConfigurationError), held_book(tmp_path):
-        pytest.fail("a damaged book was held")
-    assert (tmp_path / BOOK).read_text() == text
+    with pytest.raises(ConfigurationError, match=r"is damaged.*put back a copy"):
+        load_credentials(tmp_path)
+    with pytest.raises(ConfigurationError), held_credentials(tmp_path):
+        pytest.fail("a damaged store was held")
+    assert (tmp_path / CREDENTIALS).read_text() == text
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
-    (tmp_path / BOOK).mkdir()
+    (tmp_path / CREDENTIALS).mkdir()
 
     with pytest.raises(ConfigurationError, match=r"cannot read .*: Is a directory"):
-        load_book(tmp_path)
+        load_credentials(tmp_path)
 
 
-def test_a_book_that_somebody_else_holds_is_waited_for_and_then_said(tmp_path: Path) -> None:
+def test_a_store_that_somebody_else_holds_is_waited_for_and_then_said(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path / "credentials.lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
 
     with (
         pytest.raises(OperatorError, match="another program is changing"),
-        held_book(tmp_path, 0.1),
+        held_credentials(tmp_path, 0.1),
     ):
         pytest.fail("two hold it")
     os.close(descriptor)
 
-    with held_book(tmp_path) as held:
-        assert held.book == Book()
+    with held_credentials(tmp_path) as held:
+        assert held.store == EMPTY
 
 
 @ONLY_ROOT
 def test_what_root_writes_belongs_to_the_folders_owner(tmp_path: Path) -> None:
     os.chown(tmp_path, 12345, 12346)
 
-    with held_book(tmp_path) as held:
-        held.write(WRITTEN)
+    with held_credentials(tmp_path) as held:
+        held.write(STORE)
 
     owners = {(path.stat().st_uid, path.stat().st_gid) for path in tmp_path.iterdir()}
     assert owners == {(12345, 12346)}
 
 
-@pytest.mark.parametrize("name", [BOOK, "credentials.lock"])
+@pytest.mark.parametrize("name", [CREDENTIALS, "credentials.lock"])
 @pytest.mark.parametrize("kind", ["link", "dangling link", "pipe"])
 def test_nothing_that_stands_in_a_files_place_is_followed_or_waited_for(
     tmp_path: Path, name: str, kind: str
@@ -94,7 +93,7 @@ def test_nothing_that_stands_in_a_files_place_is_followed_or_waited_for(
 
     with (
         pytest.raises(OperatorError, match=rf"{name}: is (a symbolic link|no regular file)"),
-        held_book(store),
+        held_credentials(store),
     ):
         pytest.fail("it was taken for a file of ours")
 
@@ -117,21 +116,24 @@ def test_root_gives_no_file_of_its_own_away(tmp_path: Path, kind: str) -> None:
             victim = victim.rename(store / "credentials.lock")
     os.chown(store, 12345, 12346)
 
-    with suppress(OperatorError), held_book(store):
+    with suppress(OperatorError), held_credentials(store):
         pass
 
     assert (victim.stat().st_uid, victim.read_text()) == (0, "root's")
 
 
 @ONLY_ROOT
-def test_root_writes_no_book_through_a_link_in_the_middle(tmp_path: Path) -> None:
+def test_root_writes_no_store_through_a_link_in_the_middle(tmp_path: Path) -> None:
     theirs, victim = tmp_path / "theirs", tmp_path / "victim"
     theirs.mkdir()
     victim.mkdir()
     (theirs / "store").symlink_to(victim)
     os.chown(theirs, 12345, 12346)
 
-    with pytest.raises(OperatorError, match="another user's link"), held_book(theirs / "store"):
+    with (
+        pytest.raises(OperatorError, match="another user's link"),
+        held_credentials(theirs / "store"),
+    ):
         pytest.fail("the link was followed")
 
     assert list(victim.iterdir()) == []

@@ -6,7 +6,7 @@ right to the API of their own account, which has no JetStream and would answer t
 
 from dataclasses import dataclass
 
-from broker.granting.identity import Certificate, Identity, Kind, Nkey, Password
+from broker.auth.store import Credential, Kind
 from broker.wire.streams import (
     CONFIG_BUCKET,
     OFFSETS_BUCKET,
@@ -62,13 +62,13 @@ _COPIES = Permissions(
 """What servers of two sites ask each other for copies, and how copies go: subjects of nats-server 2.15's own."""
 
 
-def permissions_of(identity: Identity) -> Permissions | None:
-    """Return the rights of an identity in its account; None for an admin, who has all that there are."""
-    match identity.kind:
+def permissions_of(credential: Credential) -> Permissions | None:
+    """Return the rights of a credential in its account; None for an admin, who has all that there are."""
+    match credential.kind:
         case Kind.HOST:
-            return _of_host(identity.name)
+            return _of_host(credential.name)
         case Kind.RECEIVER:
-            return _of_receiver(identity)
+            return _of_receiver(credential)
         case Kind.ADMIN:
             return None
         case Kind.SITE:
@@ -96,36 +96,26 @@ def _of_host(host: str) -> Permissions:
     )
 
 
-def _of_receiver(identity: Identity) -> Permissions:
+def _of_receiver(credential: Credential) -> Permissions:
     """Return the rights of a receiver: it answers at its own addresses only, and asks others at theirs."""
-    names = _names(identity)
-    leave = [f"logship.leave.{own_token(name)}.*" for name in names]
-    life = [f"logship.receiver.{own_token(name)}.*" for name in names]
+    own = own_token(credential.name)
+    leave = f"logship.leave.{own}.*"
     lines = [
         right
-        for partition in identity.partitions
+        for partition in credential.partitions
         for right in (*_api(*_partition_api(partition)), *_partition_writes(partition))
     ]
     return Permissions(
         (
             *_api(f"STREAM.INFO.{STREAM}", _PARTITIONS, _ALL_OFFSETS),
-            *(lines if identity.partitions else _all_partitions()),
+            *(lines if credential.partitions else _all_partitions()),
             "logship.receiver.>",
-            *leave,
+            leave,
             _WHOAMI,
         ),
-        (*(f"{inbox_of(name)}.>" for name in names), *leave, *life),
+        (f"{inbox_of(credential.name)}.>", leave, f"logship.receiver.{own}.*"),
         responds=True,
     )
-
-
-def _names(identity: Identity) -> tuple[str, ...]:
-    """Return what an identity may call itself: its name, and that which its proof tells the program that shows it."""
-    match identity.proof:
-        case Nkey(name) | Password(name, _):
-            return tuple(dict.fromkeys((identity.name, name)))
-        case Certificate():
-            return (identity.name,)
 
 
 def _partition_api(partition: int) -> tuple[str, ...]:

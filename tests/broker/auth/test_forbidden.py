@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes, wait_until
-from broker.granting.permissions import API
+from broker.auth.permissions import API
 from tests import secured
-from tests.broker.granting.forbidden import IDENTITIES, PUBLISHED, SUBSCRIBED
-from tests.broker.granting.oracle import everything, is_reported
+from tests.broker.auth.forbidden import IDENTITIES, PUBLISHED, SUBSCRIBED
+from tests.broker.auth.oracle import everything, is_reported
 from tests.raw import Raw
 from tests.secured import OWN, Secured
 

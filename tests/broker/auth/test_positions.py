@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from bench.processes import wait_until
+from broker.auth.permissions import API
 from broker.client import bucket
 from broker.client.connection import Connection
-from broker.granting.permissions import API
 from broker.wire.streams import MAX_PAYLOAD, POSITIONS_BUCKET, positions_key
 from broker.wire.subjects import inbox_of
-from tests.broker.granting.forbidden import HOSTS
-from tests.broker.granting.oracle import everything
-from tests.broker.granting.test_injections import TARGETS
+from tests.broker.auth.forbidden import HOSTS
+from tests.broker.auth.oracle import everything
+from tests.broker.auth.test_injections import TARGETS
 from tests.raw import Raw
 from tests.secured import Secured
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.app.exits import OperatorError
-from broker.granting.certificates import Pki, ends_of
+from broker.auth.certificates import Pki, ends_of
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")

@@ -12,13 +12,14 @@ could be had sent to another host's subject, or to a key of a bucket, and would 
 import goes to subscribers in the account that asked, and nowhere else.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
+from types import MappingProxyType
 
-from broker.granting.identity import Identity, Kind, Nkey, Password, Proof
-from broker.granting.limits import Limits
-from broker.granting.permissions import API, Permissions, permissions_of
+from broker.auth.permissions import API, Permissions, permissions_of
+from broker.auth.store import Credential, CredentialStore, Kind
 from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 
 __all__ = [
@@ -29,11 +30,13 @@ __all__ = [
     "SYS",
     "Account",
     "Accounts",
+    "Admission",
     "Crossing",
+    "Limits",
     "Traffic",
     "User",
     "accounts_of",
-    "open_accounts",
+    "admit",
 ]
 
 LOGS, SHIP, RECEIVE, SYS = "LOGS", "SHIP", "RECEIVE", "SYS"
@@ -42,6 +45,7 @@ CONSUMER_REQUESTS = "logship.consumer"
 """Where logbroker hears of the consumers that hosts and receivers want, which have no way to CONSUMER.CREATE itself."""
 
 _JETSTREAM = "$JS.API"
+_AGAIN = 5.0  # seconds
 _ASKED = (
     "VARZ",
     "CONNZ",
@@ -77,12 +81,23 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who gets in by a proof; without `permissions` to everything in the account."""
+    """Who gets in by an nkey; without `permissions` to everything in the account."""
 
-    proof: Proof
+    nkey: str
     permissions: Permissions | None = None
     is_server: bool = False
     """Another broker, and no client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most connections of all users of an account together, and the most subscriptions of each connection.
+
+    So one leaked secret cannot shut the others out.
+    """
+
+    connections: int
+    subscriptions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,54 +112,83 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """All accounts; whoever comes without a proof is the user of the key `anybody`, or is refused where that is empty."""
+    """All accounts; whoever comes without a key is the user of the key `anybody`, or is refused where that is empty."""
 
     accounts: tuple[Account, ...]
     crossings: tuple[Crossing, ...]
     anybody: str = ""
 
 
-def accounts_of(identities: Sequence[Identity], own: Proof) -> Accounts:
-    """Return the accounts of a broker that lets in these identities and logbroker itself, by `own`; nobody else."""
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What nats-server is told of who gets in, and the revision of the credential store that it comes from.
+
+    At `until` the next former key ends.
+    """
+
+    accounts: Accounts
+    revision: int
+    secured: bool
+    credentials: int
+    until: datetime | None
+
+    def seconds_left(self, now: datetime) -> float | None:
+        """Return the seconds until the store is to be looked at again, None for never.
+
+        A key that has ended by now could not be taken away then, e.g. by a damaged store: not at once again.
+        """
+        if self.until is None:
+            return None
+        left = (self.until - now).total_seconds()
+        return left if left > 0 else _AGAIN
+
+
+def admit(
+    store: CredentialStore,
+    own: str,
+    anybody: str,
+    now: datetime,
+    limits: Mapping[str, Limits] = MappingProxyType({}),
+) -> Admission:
+    """Return who gets in at `now`: logbroker itself by the key `own`, and whoever the store says.
+
+    Of a store that is not secured everybody gets in, as the user of the key `anybody`, whose seed nobody has; the accounts
+    are the same, so that the first credential changes users only. `limits` are by the name of the account.
+    """
+    accounts = accounts_of(store.credentials, own, now, limits, "" if store.secured else anybody)
+    end = store.next_end(now)
+    return Admission(accounts, store.revision, store.secured, len(store.credentials), end)
+
+
+def accounts_of(
+    credentials: Sequence[Credential],
+    own: str,
+    now: datetime,
+    limits: Mapping[str, Limits] = MappingProxyType({}),
+    anybody: str = "",
+) -> Accounts:
+    """Return the accounts of a broker that lets in these credentials and logbroker itself, by the key `own`."""
+    everybody = (User(anybody),) if anybody else ()
+    users = {kind: tuple(_users(credentials, kind, now)) for kind in Kind}
+    inside = (User(own), *users[Kind.ADMIN], *users[Kind.SITE], *everybody)
     return Accounts(
         (
             Account(SYS),
-            Account(
-                LOGS,
-                (
-                    User(own),
-                    *_users(identities, Kind.ADMIN),
-                    *(replace(one, is_server=True) for one in _users(identities, Kind.SITE)),
-                ),
-                has_jetstream=True,
-            ),
-            Account(SHIP, _users(identities, Kind.HOST)),
-            Account(RECEIVE, _users(identities, Kind.RECEIVER)),
+            Account(LOGS, inside, has_jetstream=True, limits=limits.get(LOGS)),
+            Account(SHIP, users[Kind.HOST], limits=limits.get(SHIP)),
+            Account(RECEIVE, users[Kind.RECEIVER], limits=limits.get(RECEIVE)),
         ),
         _CROSSINGS,
+        anybody,
     )
 
 
-def open_accounts(own: Password, anybody: Nkey) -> Accounts:
-    """Return the accounts of a broker without credentials: whoever reaches it may do everything in LOGS.
-
-    They are those with credentials, so that the first credential changes users only. `anybody` is a key that nobody has
-    the seed of: nats-server would compare the hash of a password with itself, and let in nobody.
-    """
-    closed = accounts_of((), own)
-    opened = [
-        replace(one, users=(*one.users, User(anybody))) if one.name == LOGS else one
-        for one in closed.accounts
-    ]
-    return replace(closed, accounts=tuple(opened), anybody=anybody.public)
-
-
-def _users(identities: Sequence[Identity], kind: Kind) -> tuple[User, ...]:
-    return tuple(
-        User(identity.proof, permissions_of(identity))
-        for identity in identities
-        if identity.kind is kind
-    )
+def _users(credentials: Iterable[Credential], kind: Kind, now: datetime) -> Iterator[User]:
+    for credential in credentials:
+        if credential.kind is kind:
+            permissions = permissions_of(credential)
+            for key in credential.accepted_keys(now):
+                yield User(key, permissions, is_server=kind is Kind.SITE)
 
 
 def _calls(into: str, traffic: Traffic, *calls: str) -> tuple[Crossing, ...]:

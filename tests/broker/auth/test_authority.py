@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from broker.granting.authority import Authority, UnusableAuthority, Use, names_in
+from broker.auth.authority import Authority, UnusableAuthority, Use, names_in
 
 NOW = datetime.now(UTC)  # noqa: TID251 - what OpenSSL goes by
 DAY = timedelta(days=1)

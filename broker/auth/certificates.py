@@ -14,24 +14,15 @@ from cryptography import x509
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.folder import make_folder, open_folder, read_file
-from broker.app.whole import write_for_owner, write_whole
-from broker.granting.authority import Authority, UnusableAuthority, Use, names_in
-from broker.granting.identity import OWN_NAME
+from broker.app.whole import write_for_owner
+from broker.auth.authority import Authority, UnusableAuthority, Use, names_in
 
-__all__ = [
-    "AUTHORITY_VALID",
-    "OWN_NAME",
-    "VALID",
-    "End",
-    "Pki",
-    "ends_of",
-    "read_authority",
-]
+__all__ = ["OWN_NAME", "End", "Pki", "ends_of", "read_authority"]
 
-VALID = timedelta(days=365)
-"""How long certificates of brokers and clients are valid unless told otherwise."""
-AUTHORITY_VALID = timedelta(days=3650)
-"""How long a new authority is valid."""
+OWN_NAME = "logbroker.logship.internal"
+"""The name in the certificate by which `logbroker run` itself connects to its server."""
+_VALID = timedelta(days=365)
+_AUTHORITY_VALID = timedelta(days=3650)
 _OPEN, _SECRET = 0o644, 0o600
 
 
@@ -85,7 +76,7 @@ class Pki:
                     "`logbroker tls renew` makes new certificates"
                 )
         self._make_folder()
-        authority = Authority.found(name, now, AUTHORITY_VALID)
+        authority = Authority.found(name, now, _AUTHORITY_VALID)
         own = authority.as_issued()
         self._write(self.authority_key, own.key, _SECRET)
         self._write(self.authority, own.certificate, _OPEN)
@@ -105,8 +96,8 @@ class Pki:
         The broker's own comes last: with it TLS is on.
         """
         try:
-            own = authority.issue([OWN_NAME], Use.CLIENT, now, VALID)
-            broker = authority.issue(names, Use.BROKER, now, VALID)
+            own = authority.issue([OWN_NAME], Use.CLIENT, now, _VALID)
+            broker = authority.issue(names, Use.BROKER, now, _VALID)
         except ValueError as error:
             raise ConfigurationError(
                 f"{', '.join(names)} cannot stand in a certificate: {error}"
@@ -146,16 +137,6 @@ class Pki:
     def read_authority(self) -> Authority:
         """Return the authority; raises `ConfigurationError` when it is not here, or cannot be used."""
         return read_authority(self.authority, self.authority_key)
-
-    def issue(self, name: str, target: Path, now: datetime, valid: timedelta = VALID) -> None:
-        """Write a client's certificate and key to a file; raises `OperatorError`, `ConfigurationError`."""
-        if name == OWN_NAME:
-            raise ConfigurationError(f"{name} is logbroker's own name; choose another one")
-        try:
-            issued = self.read_authority().issue([name], Use.CLIENT, now, valid)
-        except ValueError as error:
-            raise ConfigurationError(f"{name!r} cannot stand in a certificate: {error}") from None
-        write_whole(target, issued.certificate + issued.key, _SECRET)
 
 
 def read_authority(certificate: Path, key: Path) -> Authority:

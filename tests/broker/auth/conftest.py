@@ -7,7 +7,7 @@ import pytest
 from bench.processes import Processes
 from broker.wire.streams import positions_key
 from tests import secured
-from tests.broker.granting.forbidden import HOSTS, IDENTITIES
+from tests.broker.auth.forbidden import HOSTS, IDENTITIES
 from tests.raw import Raw
 from tests.secured import OWN, Secured
 

@@ -1,0 +1,124 @@
+"""The credential file that an operator carries to a host or a receiver: settings that its program takes as they are."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from broker.app.exits import OperatorError
+from broker.app.folder import open_folder
+from broker.app.whole import half_made, telling, write_whole
+from broker.auth.permissions import API
+from broker.auth.store import Credential, Kind
+from broker.wire.subjects import inbox_of
+
+__all__ = ["CredentialFile", "remove_files", "write_files"]
+
+_MODE = 0o600
+_HINTS = {
+    Kind.HOST: "logshipper --config {file} --file /var/log/app.log",
+    Kind.RECEIVER: "logreceiver --config {file} --output /var/log/logship",
+    Kind.ADMIN: "logbroker status --config {file}",
+    Kind.SITE: "logbroker run --site-nkey {file} --site {name} --site-remote nats-leaf://HOST:7422 ...",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialFile:
+    """What the holder of a credential needs; `authority` (PEM) is what the broker's certificate is checked against."""
+
+    credential: Credential
+    seed: str = field(repr=False)
+    servers: Sequence[str] = ()
+    authority: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the file is called by default, e.g. `host-web01.toml`."""
+        kind, name = self.credential.holder
+        return f"{kind.value}.toml" if name == kind.value else f"{kind.value}-{name}.toml"
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return the settings for the program of this kind, by name."""
+        return {
+            **({"server": list(self.servers)} if self.servers else {}),
+            **_own_settings(self.credential),
+            **({"tls_ca_pem": self.authority} if self.authority else {}),
+            "nkey_seed": self.seed,
+        }
+
+    def as_toml(self, file: str) -> str:
+        """Return the text of a file of settings named `file`."""
+        lines = [
+            f"# {self.credential.holder}: whoever has this file gets in as that, so nobody else may read it",
+            f"# {self.hint(file)}",
+            *(f"{key} = {_toml(value)}" for key, value in self.settings().items()),
+        ]
+        return "\n".join(lines) + "\n"
+
+    def hint(self, file: str) -> str:
+        """Return the command that uses the file."""
+        return _HINTS[self.credential.kind].format(file=file, name=self.credential.name)
+
+
+def write_files(texts: Mapping[Path, str], *, force: bool) -> None:
+    """Write files that only their owner may read, all or none; raises `OperatorError`.
+
+    So does a file that is there already, unless by `force`.
+    """
+    written: list[Path] = []
+    try:
+        for path, text in texts.items():
+            if force:
+                write_whole(path, text, _MODE)
+            else:
+                _write_new(path, text)
+            written.append(path)
+    except OperatorError:
+        remove_files(written)
+        raise
+
+
+def remove_files(paths: Sequence[Path]) -> None:
+    """Remove files whose secrets turned out to be of no use."""
+    for path in paths:
+        with suppress(OSError), open_folder(path.parent) as folder:
+            folder.remove(path.name)
+
+
+def _write_new(path: Path, text: str) -> None:
+    with telling(path), open_folder(path.parent) as folder:
+        with half_made(folder, path.name, _MODE) as half:
+            half.file.write(text.encode())
+            half.file.flush()
+            os.fsync(half.file.fileno())
+            try:
+                half.link(path.name)
+            except FileExistsError:
+                raise OperatorError(
+                    f"{path} is there already; --force replaces it, --output names another file"
+                ) from None
+        folder.sync()
+
+
+def _own_settings(credential: Credential) -> dict[str, Any]:
+    inbox = {"inbox_prefix": inbox_of(credential.name), "api_prefix": API}
+    match credential.kind:
+        case Kind.HOST:
+            return {"host": credential.name, **inbox}
+        case Kind.RECEIVER:
+            shares = [str(number) for number in credential.partitions]
+            return {"partition": shares or ["all"], **inbox}
+        case Kind.ADMIN | Kind.SITE:
+            return {}
+
+
+def _toml(value: Any) -> str:
+    if (
+        isinstance(value, str) and "\n" in value
+    ):  # PEM, which holds nothing that TOML reads otherwise
+        return f'"""\n{value}"""'
+    return json.dumps(value, ensure_ascii=False)

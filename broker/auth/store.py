@@ -1,0 +1,315 @@
+"""The credential store as a value: who gets in, since when, and how long older keys are still accepted.
+
+It never holds a secret: an nkey here is the public half. A store that was ever written stays secured, also without a
+credential: nobody gets in then, and only a person who says so opens the broker again.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    ValidationError,
+    model_validator,
+)
+
+from broker.client.nkey import is_public
+from broker.wire.streams import MAX_PARTITIONS
+from broker.wire.subjects import validate_host
+
+__all__ = [
+    "EMPTY",
+    "Credential",
+    "CredentialStore",
+    "Difference",
+    "Holder",
+    "InvalidStore",
+    "Kind",
+    "parse_store",
+    "summary_of",
+]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class InvalidStore(ValueError):
+    """A change that a credential store cannot take, or a text that is no credential store."""
+
+
+class Kind(Enum):
+    """What a credential is for."""
+
+    HOST = "host"
+    RECEIVER = "receiver"
+    ADMIN = "admin"
+    SITE = "site"
+
+
+class Holder(NamedTuple):
+    """Who has a credential: one of each kind and name."""
+
+    kind: Kind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.value} {self.name}"
+
+
+def _public(text: str) -> str:
+    if not is_public(text):
+        raise ValueError(f"{text!r} is not the public key of a user (U...)")
+    return text
+
+
+_PublicKey = Annotated[str, AfterValidator(_public)]
+_Partition = Annotated[int, Field(ge=0, lt=MAX_PARTITIONS)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+Model = TypeVar("Model", bound=_Model)
+
+
+class FormerKey(_Model):
+    """A key that was replaced and is accepted until a time."""
+
+    nkey: _PublicKey
+    until: AwareDatetime
+
+
+class Credential(_Model):
+    """The keys of one holder; `partitions` are those of a receiver, empty for all of them."""
+
+    kind: Kind
+    name: str
+    partitions: tuple[_Partition, ...] = ()
+    nkey: _PublicKey
+    since: AwareDatetime
+    rotated: AwareDatetime | None = None
+    former: tuple[FormerKey, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> "Credential":
+        if self.kind is Kind.HOST:
+            validate_host(self.name)
+        elif not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"{self.kind.value} name {self.name!r} is not one of letters, digits, '.', '_' and '-', at most 64"
+            )
+        if self.partitions and self.kind is not Kind.RECEIVER:
+            raise ValueError(f"a {self.kind.value} has no partitions; receivers have")
+        return self
+
+    @property
+    def holder(self) -> Holder:
+        """Who has it."""
+        return Holder(self.kind, self.name)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values, without what does not apply."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    def accepted_keys(self, now: datetime) -> tuple[str, ...]:
+        """Return the keys that are accepted at `now`, the newest first."""
+        return (self.nkey, *(one.nkey for one in self.former if one.until > now))
+
+    def rotated_to(
+        self, nkey: str, now: datetime, grace: timedelta, partitions: tuple[int, ...] | None
+    ) -> "Credential":
+        """Return it with a new key; all older ones are accepted for `grace` at most. Other `partitions` are those of all."""
+        end = now + grace
+        kept = (one for one in self.former if one.until > now)
+        former = [FormerKey(nkey=one.nkey, until=min(one.until, end)) for one in kept]
+        if grace:
+            former.insert(0, FormerKey(nkey=self.nkey, until=end))
+        share = self.partitions if partitions is None else partitions
+        changes = {"nkey": nkey, "rotated": now, "former": tuple(former), "partitions": share}
+        return _checked(Credential, {**dict(self), **changes})
+
+
+def summary_of(holders: Sequence[Holder]) -> str:
+    """Name the first three holders, and say how many more there are."""
+    more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
+    return ", ".join(map(str, holders[:3])) + more
+
+
+def _refuse_twice(holders: Sequence[Holder]) -> None:
+    if twice := [holder for holder, count in Counter(holders).items() if count > 1]:
+        raise ValueError(f"{summary_of(twice)} is there twice")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What tells one credential store from another."""
+
+    added: tuple[Holder, ...]
+    gone: tuple[Holder, ...]
+    changed: tuple[Holder, ...]
+
+    def __str__(self) -> str:
+        return f"{len(self.added)} new, {len(self.gone)} gone, {len(self.changed)} changed"
+
+
+class CredentialStore(_Model):
+    """All credentials; `revision` counts the changes, `secured` says whether a credential is needed to get in."""
+
+    version: Literal[1]
+    revision: NonNegativeInt
+    secured: bool
+    credentials: tuple[Credential, ...]
+
+    @model_validator(mode="after")
+    def _check(self) -> "CredentialStore":
+        if self.credentials and not self.secured:
+            raise ValueError("it has credentials and asks for none")
+        _refuse_twice([one.holder for one in self.credentials])
+        keys = Counter(
+            key for one in self.credentials for key in (one.nkey, *(old.nkey for old in one.former))
+        )
+        if twice := [key for key, count in keys.items() if count > 1]:
+            raise ValueError(f"the key {twice[0]} is that of two credentials")
+        return self
+
+    def next_end(self, now: datetime) -> datetime | None:
+        """Return when the next former key ends, None when none will."""
+        ends = (old.until for one in self.credentials for old in one.former)
+        return min((end for end in ends if end > now), default=None)
+
+    def found(self, holders: Sequence[Holder]) -> tuple[Credential, ...]:
+        """Return the credentials of the holders, in their order; raises `InvalidStore`."""
+        there = {one.holder: one for one in self.credentials}
+        if missing := [holder for holder in holders if holder not in there]:
+            raise InvalidStore(f"there is no credential of {summary_of(missing)}")
+        try:
+            _refuse_twice(holders)
+        except ValueError as error:
+            raise InvalidStore(str(error)) from None
+        return tuple(there[holder] for holder in holders)
+
+    def added(
+        self, new: Sequence[tuple[Holder, str, tuple[int, ...]]], now: datetime
+    ) -> "CredentialStore":
+        """Return the store with new credentials, each a holder, its key and its partitions; raises `InvalidStore`."""
+        there = {one.holder for one in self.credentials}
+        if known := [holder for holder, _, _ in new if holder in there]:
+            raise InvalidStore(f"{summary_of(known)} has a credential already")
+        made = [
+            _checked(
+                Credential,
+                {**holder._asdict(), "nkey": key, "partitions": partitions, "since": now},
+            )
+            for holder, key, partitions in new
+        ]
+        return self._with((*self.credentials, *made))
+
+    def rotated(
+        self,
+        keys: Mapping[Holder, str],
+        now: datetime,
+        grace: timedelta,
+        partitions: tuple[int, ...] | None = None,
+    ) -> "CredentialStore":
+        """Return the store with new keys, as `Credential.rotated_to`; raises `InvalidStore`."""
+        self.found(list(keys))
+        return self._with(
+            one.rotated_to(keys[one.holder], now, grace, partitions) if one.holder in keys else one
+            for one in self.credentials
+        )
+
+    def revoked(self, holders: Sequence[Holder]) -> "CredentialStore":
+        """Return the store without some credentials; it stays secured. Raises `InvalidStore`."""
+        gone = {one.holder for one in self.found(holders)}
+        return self._with(one for one in self.credentials if one.holder not in gone)
+
+    def opened(self) -> "CredentialStore":
+        """Return the store of a broker that lets in everybody; raises `InvalidStore` while somebody has a credential."""
+        if self.credentials:
+            raise InvalidStore(
+                f"other credentials are left ({len(self.credentials)}); revoke them all to open the broker again"
+            )
+        return EMPTY.model_copy(update={"revision": self.revision + 1})
+
+    def succeeded_by(self, other: "CredentialStore", *, force: bool) -> "CredentialStore":
+        """Return the store of another broker of a cluster as the successor of this one, or this one where they are alike.
+
+        Raises `InvalidStore` for one that would open a secured broker, or that is not newer, unless by `force`.
+        """
+        if other == self:
+            return self
+        if self.secured and not other.secured:
+            raise InvalidStore(
+                "it would open this broker; `logbroker credentials revoke --open-again` does"
+            )
+        if force:
+            revision = max(other.revision, self.revision + 1)
+            return other.model_copy(update={"revision": revision})
+        if other.revision <= self.revision:
+            raise InvalidStore(
+                f"it is not newer than the store of this broker (revision {other.revision}, not above {self.revision}); "
+                "import in the other direction, or use --force"
+            )
+        return other
+
+    def compared(self, after: "CredentialStore") -> Difference:
+        """Return what another store changes."""
+        old, new = ({one.holder: one for one in store.credentials} for store in (self, after))
+        return Difference(
+            tuple(holder for holder in new if holder not in old),
+            tuple(holder for holder in old if holder not in new),
+            tuple(holder for holder in new if holder in old and new[holder] != old[holder]),
+        )
+
+    def as_json(self) -> str:
+        """Return the text of the file."""
+        told = {"version": self.version, "revision": self.revision, "secured": self.secured}
+        found = [one.as_json() for one in self.credentials]
+        return json.dumps({**told, "credentials": found}, indent=2, ensure_ascii=False) + "\n"
+
+    def _with(self, credentials: Iterable[Credential]) -> "CredentialStore":
+        changes = {"version": 1, "revision": self.revision + 1, "secured": True}
+        return _checked(CredentialStore, {**changes, "credentials": tuple(credentials)})
+
+
+EMPTY = CredentialStore(version=1, revision=0, secured=False, credentials=())
+"""The store of a broker that never had a credential: everybody on its machine gets in."""
+
+
+def parse_store(text: str) -> CredentialStore:
+    """Return the credential store that a text holds; raises `InvalidStore` with the reason."""
+    try:
+        return CredentialStore.model_validate_json(text)
+    except ValidationError as error:
+        raise InvalidStore(
+            f"is damaged, or of a newer logship: {_reason(error, with_place=True)}"
+        ) from None
+
+
+def _checked(model: type[Model], values: Mapping[str, Any]) -> Model:
+    try:
+        return model(**values)
+    except ValidationError as error:
+        raise InvalidStore(_reason(error, with_place=False)) from None
+
+
+def _reason(error: ValidationError, *, with_place: bool) -> str:
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    words = first["msg"].removeprefix("Value error, ")
+    return (
+        f"{place}: {words}"
+        if place and (with_place or "Value error" not in first["msg"])
+        else words
+    )

@@ -1,1 +1,0 @@
-"""Who may do what at the broker: credentials, accounts, permissions, certificates."""

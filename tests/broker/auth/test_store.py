@@ -1,0 +1,204 @@
+"""The credential store says who gets in at a time, and takes nothing that nats-server would refuse or mistake for another."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.auth.accounts import LOGS, RECEIVE, SHIP, Limits, admit
+from broker.auth.store import EMPTY, CredentialStore, Holder, InvalidStore, Kind, parse_store
+from broker.client.nkey import new_seed, user_key
+
+NOW = datetime(2026, 11, 21, 17, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+OWN, ANYBODY = "own", "anybody"
+
+
+def key(number: int) -> str:
+    return user_key(new_seed(number.to_bytes(32, "big"))).public
+
+
+A, B, C, D = map(key, range(1, 5))
+WEB_A, WEB_B = Holder(Kind.HOST, "web-a"), Holder(Kind.HOST, "web-b")
+STORE = EMPTY.added([(WEB_A, A, ()), (WEB_B, B, ())], NOW)
+EVERY_KIND = EMPTY.added(
+    [
+        (Holder(Kind.HOST, "wéb01.example.net"), A, ()),
+        (Holder(Kind.RECEIVER, "3"), B, (3, 7)),
+        *((Holder(kind, "x"), key(10 + n), ()) for n, kind in enumerate(Kind)),
+    ],
+    NOW,
+)
+ROTATED = EVERY_KIND.rotated({Holder(Kind.RECEIVER, "3"): C}, NOW, HOUR)
+
+
+def accepted(store: CredentialStore, at: datetime) -> dict[str, set[str]]:
+    """Return the keys that get in at a time, by account."""
+    accounts = admit(store, OWN, ANYBODY, at).accounts.accounts
+    return {one.name: {user.nkey for user in one.users} for one in accounts}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["add", "rotate", "revoke"]),
+            st.sampled_from(list(Kind)),
+            st.sampled_from(["a", "b"]),
+            st.sampled_from([0, 1, 3]),
+        ),
+        max_size=12,
+    )
+)
+def test_whatever_is_done_those_get_in_whose_keys_are_good(
+    actions: list[tuple[str, Kind, str, int]],
+) -> None:
+    store, at, ends = EMPTY, NOW, dict[Holder, dict[str, datetime | None]]()
+    for number, (action, kind, name, hours) in enumerate(actions, 1):
+        holder, fresh, at = Holder(kind, name), key(number), at + HOUR
+        if (action == "add") == (holder in ends):
+            with pytest.raises(InvalidStore, match=rf"{holder}"):
+                _done(store, action, holder, fresh, at, hours)
+            continue
+        store = _done(store, action, holder, fresh, at, hours)
+        if action == "revoke":
+            del ends[holder]
+            continue
+        until = at + hours * HOUR
+        older = {one: min(end or until, until) for one, end in ends.get(holder, {}).items()}
+        ends[holder] = {**older, fresh: None}
+        assert parse_store(store.as_json()) == store
+    for later in (at, at + HOUR, at + 5 * HOUR):
+        good = {
+            one for each in ends.values() for one, end in each.items() if end is None or end > later
+        }
+        found = set().union(*accepted(store, later).values())
+        assert found == good | {OWN} | ({ANYBODY} if not store.secured else set())
+
+
+def _done(
+    store: CredentialStore, action: str, holder: Holder, fresh: str, at: datetime, hours: int
+) -> CredentialStore:
+    match action:
+        case "add":
+            return store.added([(holder, fresh, ())], at)
+        case "rotate":
+            return store.rotated({holder: fresh}, at, hours * HOUR)
+        case _:
+            return store.revoked([holder])
+
+
+def test_a_store_without_its_last_credential_lets_in_nobody_until_it_is_opened() -> None:
+    empty = STORE.revoked([WEB_A, WEB_B])
+
+    assert (empty.secured, accepted(empty, NOW)[LOGS]) == (True, {OWN})
+    assert not empty.opened().secured
+    assert empty.opened().revision == 3
+    with pytest.raises(InvalidStore, match=r"other credentials are left \(1\)"):
+        STORE.revoked([WEB_A]).opened()
+
+
+def test_a_key_that_should_have_ended_is_looked_at_again_in_a_while_and_not_at_once() -> None:
+    found = admit(STORE.rotated({WEB_A: C}, NOW, HOUR), OWN, ANYBODY, NOW)
+
+    assert [found.seconds_left(NOW + lapse * HOUR) for lapse in range(3)] == [3600, 5, 5]
+    assert admit(STORE, OWN, ANYBODY, NOW).seconds_left(NOW) is None
+
+
+def test_hosts_and_receivers_are_limited_and_admins_are_not() -> None:
+    given_limits = {SHIP: Limits(7, 8), RECEIVE: Limits(9, 10)}
+    found = admit(EVERY_KIND, OWN, ANYBODY, NOW, given_limits).accounts.accounts
+
+    limits = {one.name: one.limits for one in found}
+    assert (limits[SHIP], limits[RECEIVE], limits[LOGS]) == (*given_limits.values(), None)
+
+
+@pytest.mark.parametrize(
+    ("holder", "nkey", "partitions", "words"),
+    [
+        pytest.param(WEB_A, C, (), "host web-a has a credential already", id="known"),
+        pytest.param(Holder(Kind.HOST, "a b"), C, (), "holds white space", id="host"),
+        pytest.param(Holder(Kind.HOST, "a*"), C, (), "holds white space, '*'", id="wildcard"),
+        pytest.param(Holder(Kind.ADMIN, "../x"), C, (), "admin name", id="admin"),
+        pytest.param(Holder(Kind.RECEIVER, ""), C, (), "receiver name", id="no name"),
+        pytest.param(Holder(Kind.HOST, "c"), C, (3,), "a host has no partitions", id="host's"),
+        pytest.param(Holder(Kind.RECEIVER, "c"), C, (-1,), "greater than or", id="partition"),
+        pytest.param(Holder(Kind.HOST, "c"), "SUAxyz", (), "not the public key", id="a seed"),
+        pytest.param(Holder(Kind.HOST, "c"), f"{C[:-1]}A", (), "public key", id="a damaged key"),
+        pytest.param(Holder(Kind.HOST, "c"), A, (), "that of two credentials", id="of another"),
+    ],
+)
+def test_what_will_not_do_is_refused_with_the_reason(
+    holder: Holder, nkey: str, partitions: tuple[int, ...], words: str
+) -> None:
+    with pytest.raises(InvalidStore, match=r"^[^\n]*$") as raised:
+        STORE.added([(holder, nkey, partitions)], NOW)
+
+    assert words in str(raised.value)
+
+
+def test_whom_nobody_knows_is_named() -> None:
+    unknown = [Holder(Kind.HOST, f"x{number}") for number in range(5)]
+
+    with pytest.raises(InvalidStore, match="no credential of host x0, host x1, host x2 and 2 more"):
+        STORE.revoked(unknown)
+    with pytest.raises(InvalidStore, match="host web-a is there twice"):
+        STORE.revoked([WEB_A, WEB_A])
+
+
+def changed(**fields: Any) -> str:
+    return json.dumps({**json.loads(ROTATED.as_json()), **fields})
+
+
+def with_first(**fields: Any) -> str:
+    first, *others = json.loads(ROTATED.as_json())["credentials"]
+    return changed(credentials=[{**first, **fields}, *others])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("", "EOF", id="empty"),
+        pytest.param("{}", "version: Field required", id="open by nothing"),
+        pytest.param(ROTATED.as_json()[:-40], "Invalid JSON", id="cut"),
+        pytest.param("[" * 100_000, "recursion", id="deep"),
+        pytest.param(changed(version=2), "version", id="newer"),
+        pytest.param(changed(doors=1), "doors", id="unknown"),
+        pytest.param(changed(secured=False), "asks for none", id="open"),
+        pytest.param(with_first(only="mondays"), "credentials.0.only", id="limit"),
+        pytest.param(with_first(kind="root"), "credentials.0.kind", id="kind"),
+        pytest.param(with_first(name="a>"), "holds white space", id="host"),
+        pytest.param(with_first(since="2026-11-21T16:00:00"), "timezone", id="zone"),
+    ],
+)
+def test_what_is_no_store_is_refused_in_a_line(text: str, words: str) -> None:
+    with pytest.raises(
+        InvalidStore, match=r"^is damaged, or of a newer logship: [^\n]*$"
+    ) as raised:
+        parse_store(text)
+
+    assert words in str(raised.value)
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@given(st.data())
+def test_a_store_with_anything_anywhere_is_a_store_or_refused(data: st.DataObject) -> None:
+    content = json.loads(ROTATED.as_json())
+    entry = data.draw(st.sampled_from([content, *content["credentials"]]))
+    entry[data.draw(st.sampled_from(sorted(entry)))] = data.draw(_json)
+
+    try:
+        store = parse_store(json.dumps(content))
+    except InvalidStore:
+        return
+    assert parse_store(store.as_json()) == store
