@@ -36,7 +36,7 @@ class PublishingAgent:
         waiting = Waiting()
         self.messages = HostMessages(connection, host)
         self.host_subject = HostSubject(connection, host, waiting, ask_every)
-        self.publisher = Publisher(connection, self.host_subject, waiting, "none")
+        self.publisher = Publisher(connection, self.host_subject, waiting)
         self.positions = Positions()
         self.lost = 0
         self._claimant = Claimant(self.messages, Snapshots(connection, host), waiting, tag, clock)

@@ -202,7 +202,7 @@ async def test_unacknowledged_rounds_reach_the_stream_too(
 ) -> None:
     host_subject = HostSubject(connection, "web01", Waiting())
     await host_subject.find()
-    publisher = UnacknowledgedPublisher(connection, host_subject, Waiting(), "none")
+    publisher = UnacknowledgedPublisher(connection, host_subject, Waiting())
     r = round_of(make_round, AgentId(1, "aaaaaaaa"), 1)
 
     assert await publisher.publish(r) == 0
