@@ -34,6 +34,8 @@ _SECTIONS = {
         "check": "checking:check",
     },
     "Changing": {
+        "pause": "pause:pause",
+        "resume": "pause:resume",
         "purge": "removing:purge",
         "rm": "removing:rm",
         "backup": "backing_up:backup",

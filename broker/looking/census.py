@@ -37,7 +37,7 @@ class HostTraffic:
     `lines` and `bytes` were counted, rather than estimated. `files` are at most 20 paths of `file_count`, which is
     1,001 where there are more than 1,000. `file` is
     that of its newest lines. `set_aside` is how many of the messages that were read a receiver would not take for
-    lines; they are in no other number.
+    lines; they are in no other number. `paused` says until when an operator has paused the host, by whom and why.
     """
 
     host: str
@@ -53,6 +53,7 @@ class HostTraffic:
     files: tuple[str, ...]
     file_count: int
     set_aside: int = 0
+    paused: str | None = None
 
     def silent_for(self, now: int) -> float:
         """Return for how many seconds nothing has come; `now` is the broker's clock, in nanoseconds."""

@@ -7,13 +7,16 @@ messages, and as many are counted unless all are asked for.
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from broker.client.connection import Connection
+from broker.client.pauses import current_pauses
 from broker.looking.census import Census, HostTraffic
 from broker.looking.feed import EACH_LAST, Feed, Start, Taken, at_sequence
 from broker.looking.message import nanoseconds
+from broker.wire.pause import longest
 from broker.wire.streams import STREAM
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 
@@ -63,7 +66,13 @@ async def ask(connection: Connection, *, count_all: bool) -> Found:
     )
     async for delivery, message in _read(connection, at_sequence(begin), state["last_seq"]):
         census.count(delivery.stored_at, message)
-    return Found(census.hosts(whole=begin <= state["first_seq"]), nanoseconds(info["ts"]))
+    now, pauses = nanoseconds(info["ts"]), await current_pauses(connection)
+    moment = datetime.fromtimestamp(now / 1e9, UTC)
+    hosts = [
+        replace(one, paused=str(found) if (found := longest(pauses, one.host, moment)) else None)
+        for one in census.hosts(whole=begin <= state["first_seq"])
+    ]
+    return Found(hosts, now)
 
 
 async def last_seen(connection: Connection) -> list[HostTraffic]:

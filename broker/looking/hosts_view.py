@@ -1,12 +1,14 @@
 """Hosts as a table for people and as JSON for programs. Decides only."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from enum import Enum
 
 from broker.app.columns import columns
 from broker.app.durations import format_duration
+from broker.app.printable import printable
 from broker.app.sizes import format_size
 from broker.looking.census import MOST_COUNTED, HostTraffic
 from broker.looking.message import rfc3339
@@ -67,6 +69,8 @@ def as_table(hosts: Sequence[HostTraffic], now: int, total: int) -> str:
     notes = [f"{shown}{total} host{'' if total == 1 else 's'}"]
     if any(not host.exact for host in hosts):
         notes.append("~ estimated from the newest messages; --exact counts all of them")
+    paused = Counter(host.paused for host in hosts if host.paused)
+    notes += [f"{count} {printable(text)}" for text, count in paused.items()]
     return "\n".join([*table, "", *notes])
 
 
@@ -80,7 +84,7 @@ def _row(host: HostTraffic, now: int) -> tuple[str, ...]:
         f"{about}{format_size(host.bytes)}",
         "-" if host.first_seen is None else f"{rfc3339(host.first_seen)[:19]}Z",
         f"{rfc3339(host.last_seen)[:19]}Z",
-        silence(host.silent_for(now)),
+        silence(host.silent_for(now)) + (", paused" if host.paused else ""),
         host.file + _more(host.file_count),
     )
 

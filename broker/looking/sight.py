@@ -6,6 +6,7 @@ from typing import Any
 
 from broker.looking.message import nanoseconds
 from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.pause import Pause
 from broker.wire.streams import STREAM
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject, consumer_name
 
@@ -154,10 +155,11 @@ class Status:
     strays: Strays | None = None
     nodes: tuple[Mapping[str, Any], ...] = field(default=())
     inflows: tuple[Inflow, ...] = ()
+    pauses: tuple[Pause, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the same as plain values; the keys are the field names, and stay."""
-        return asdict(self)
+        return asdict(self) | {"pauses": [one.model_dump(mode="json") for one in self.pauses]}
 
     @classmethod
     def of(

@@ -7,6 +7,7 @@ from typing import Any
 from broker.client import bucket
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.client.partitions import current_partitions, existing_partitions
+from broker.client.pauses import current_pauses
 from broker.looking.hosts import subjects
 from broker.looking.reports import reports
 from broker.looking.sight import PartitionStatus, Status, hosts_of, strays_of
@@ -21,13 +22,16 @@ _AT_ONCE = 64  # requests under way
 
 async def ask(connection: Connection) -> Status:
     """Return all there is to say; raises `Rejected` or `ConnectionLost`."""
-    seen, found = await asyncio.gather(glance(connection), subjects(connection))
+    seen, found, pauses = await asyncio.gather(
+        glance(connection), subjects(connection), current_pauses(connection)
+    )
     return replace(
         seen,
         hosts=hosts_of(found),
         strays=strays_of(found, len(seen.partitions)) if seen.partitions else None,
         # of how many servers a cluster is is not known here
         nodes=await reports(connection, expected=0 if seen.cluster else 1),
+        pauses=pauses,
     )
 
 

@@ -53,6 +53,7 @@ def _head(status: Status) -> list[tuple[str, str]]:
         ("last", f"{status.last_sequence} at {_short(status.last_time)}"),
         ("store", f"{format_size(status.store_used)}{limit}"),
         *_left_partitions(status),
+        *[("pause", f"{one.hosts}: {one}") for one in status.pauses],
     ]
 
 

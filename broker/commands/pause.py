@@ -1,0 +1,165 @@
+"""`logbroker pause` and `logbroker resume`."""
+
+import getpass
+import json
+import math
+import os
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Any
+
+import click
+from pydantic import ValidationError
+
+from broker.app import program
+from broker.app.exits import OperatorError
+from broker.app.options import given, settings_options
+from broker.app.printable import printable
+from broker.client.bucket import Conflict
+from broker.client.connection import Connection, Rejected
+from broker.client.pauses import change_pauses
+from broker.commands.asking import asking
+from broker.commands.typed import length
+from broker.settings import STATUS_FIELDS, BrokerSettings
+from broker.wire.pause import ALL_HOSTS, Pause, UnreadablePauses, decode_pauses
+from broker.wire.streams import CONFIG_BUCKET
+
+__all__ = ["pause", "resume"]
+
+_GLOBS = click.argument("globs", metavar="[HOST_GLOB]...", nargs=-1)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print what is paused as JSON.")
+Pauses = tuple[Pause, ...]
+
+
+@click.command()
+@_GLOBS
+@click.option(
+    "--for", "how_long", metavar="TIME", callback=length, help="End it by itself after so long."
+)
+@click.option("--reason", default="", metavar="TEXT", help="Why; shown wherever the pause is.")
+@_JSON
+@settings_options(BrokerSettings, STATUS_FIELDS)
+def pause(
+    globs: tuple[str, ...],
+    how_long: timedelta | None,
+    reason: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Have shippers publish nothing, within two seconds: those of all hosts, or of hosts that match.
+
+    Their lines wait in their files. It lasts until `logbroker resume`, or as long as --for says.
+    """
+    until = None if how_long is None else _end(how_long)
+    made = [_made(glob, until, reason) for glob in globs or (ALL_HOSTS,)]
+    names = {one.hosts for one in made}
+
+    def change(value: bytes) -> Pauses:
+        return (*(one for one in _in_force(value) if one.hosts not in names), *made)
+
+    _print(_changed(options, "pause", change), as_json=as_json)
+    if not as_json:
+        click.echo("shippers stop within two seconds; other clients do not")
+
+
+@click.command()
+@_GLOBS
+@_JSON
+@settings_options(BrokerSettings, STATUS_FIELDS)
+def resume(globs: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """End all pauses, or those whose hosts match: shippers go on where they were."""
+
+    def change(value: bytes) -> Pauses:
+        return _left(_in_force(value), globs) if globs else ()
+
+    _print(_changed(options, "resume", change), as_json=as_json)
+
+
+def _end(how_long: timedelta) -> datetime:
+    if how_long <= timedelta(0):
+        raise click.BadParameter("a pause lasts longer than nothing", param_hint="--for")
+    try:
+        return datetime.fromtimestamp(math.ceil((_now() + how_long).timestamp()), UTC)
+    except (OverflowError, ValueError):
+        raise click.BadParameter(
+            "that is longer than a date can be; without --for it lasts until `logbroker resume`",
+            param_hint="--for",
+        ) from None
+
+
+def _made(glob: str, until: datetime | None, reason: str) -> Pause:
+    try:
+        return Pause(hosts=glob, until=until, reason=reason, by=_operator())
+    except ValidationError as error:
+        if error.errors()[0]["loc"] == ("reason",):
+            raise click.BadParameter("at most 500 letters, please", param_hint="--reason") from None
+        raise click.BadParameter(
+            f"{glob!r} is no glob of host names, such as 'web*'", param_hint="HOST_GLOB"
+        ) from None
+
+
+def _operator() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"[:200]
+
+
+def _in_force(value: bytes) -> Pauses:
+    try:
+        pauses = decode_pauses(value)
+    except UnreadablePauses as error:
+        raise OperatorError(
+            f"the pauses at the broker cannot be read: {error}; `logbroker resume` without a glob removes them"
+        ) from None
+    return tuple(one for one in pauses if not one.is_over(_now()))
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251 - the shell's clock
+
+
+def _left(pauses: Pauses, globs: tuple[str, ...]) -> Pauses:
+    names = [one.hosts for one in pauses]
+    for glob in globs:
+        if names and not any(_is_meant(name, glob) for name in names):
+            raise OperatorError(
+                f"{glob} is not paused by that name; paused are {', '.join(names)}: name one of these"
+            )
+    return tuple(one for one in pauses if not any(_is_meant(one.hosts, glob) for glob in globs))
+
+
+def _is_meant(name: str, glob: str) -> bool:
+    return name == glob or fnmatchcase(name, glob)
+
+
+def _changed(options: dict[str, Any], command: str, change: Callable[[bytes], Pauses]) -> Pauses:
+    settings = given(BrokerSettings, options)
+    program.log_to_stderr(settings)
+
+    async def changed(connection: Connection) -> Pauses:
+        try:
+            return await change_pauses(connection, change)
+        except Conflict:
+            raise OperatorError("somebody else changed the pauses meanwhile; try again") from None
+        except Rejected as error:
+            if not error.is_nobody:
+                raise
+            raise OperatorError(
+                f"bucket {CONFIG_BUCKET} at {connection.servers} takes no entry: set it up with `logbroker apply`; "
+                "where it is a copy of another site's, run this there"
+            ) from None
+
+    return asking(settings, command, changed)
+
+
+def _print(pauses: Pauses, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps([one.model_dump(mode="json") for one in pauses], indent=2))
+    elif pauses:
+        click.echo("\n".join(printable(f"{one.hosts}: {one}") for one in pauses))
+    else:
+        click.echo("nothing is paused")

@@ -1,0 +1,143 @@
+"""`logbroker pause` and `resume`: what they write, what they say, and what they refuse."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.client.bucket import read, write
+from broker.client.connection import Connection
+
+pytestmark = pytest.mark.nats
+
+ROOT = Path(__file__).parents[2]
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def call(logs_url: str) -> Call:
+    def called(*words: str, server: str = logs_url) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "broker", *words, "--server", server],
+            cwd=ROOT,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    return called
+
+
+def listed(call: Call, *words: str) -> list[dict[str, Any]]:
+    done = call(*words, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def write_entry(url: str, value: bytes) -> None:
+    async def written() -> None:
+        connection = Connection([url], "test")
+        entry = await read(connection, "LOGS_CONFIG", "pause")
+        await write(connection, "LOGS_CONFIG", "pause", value, entry.revision if entry else 0)
+        await connection.close()
+
+    asyncio.run(written())
+
+
+def test_pauses_add_up_replace_those_of_the_same_hosts_and_end_by_name(call: Call) -> None:
+    (everything,) = listed(call, "pause", "--reason", "disk")
+    assert (everything["hosts"], everything["until"], everything["reason"]) == ("*", None, "disk")
+    assert "@" in everything["by"]
+
+    before = time.time_ns() / 1e9
+    pauses = listed(call, "pause", "web*", "db01", "--for", "1h30m")
+    assert [one["hosts"] for one in pauses] == ["*", "web*", "db01"]
+    until = datetime.fromisoformat(pauses[1]["until"])
+    assert 5400 <= until.timestamp() - before < 5430
+    assert until.tzinfo == UTC
+
+    pauses = listed(call, "pause", "*", "--for", "1s")
+    assert [one["hosts"] for one in pauses] == ["web*", "db01", "*"]
+    time.sleep(2)
+    assert [one["hosts"] for one in listed(call, "resume", "db01")] == ["web*"]
+    assert listed(call, "resume") == listed(call, "resume", "web*") == []
+
+
+def test_status_names_every_pause(call: Call) -> None:
+    call("pause", "web*", "--reason", "disk\nis swapped")
+
+    said = call("status").stdout
+    (pause,) = json.loads(call("status", "--json").stdout)["pauses"]
+
+    assert "web*: paused until resumed by " in said
+    assert ": disk\\nis swapped\n" in said
+    assert (pause["hosts"], pause["until"]) == ("web*", None)
+
+
+def test_a_glob_within_a_glob_cannot_be_resumed_alone(call: Call) -> None:
+    call("pause", "web*", "db*")
+
+    done = call("resume", "web01")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "web01 is not paused by that name; paused are web*, db*" in done.stderr
+    assert listed(call, "resume", "*") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("web 01",), "'web 01' is no glob of host names"),
+        (("logs.>",), "'logs.>' is no glob of host names"),
+        (("",), "'' is no glob of host names"),
+        (("--for", "soon"), "is not a length of time"),
+        (("--for", "0s"), "a pause lasts longer than nothing"),
+        (("--for", "9999999d"), "longer than a date can be"),
+        (("--for", "99999999999d"), "longer than any time can be"),
+        (("--reason", 501 * "x"), "at most 500 letters"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_understood_is_a_usage_error(
+    call: Call, words: tuple[str, ...], said: str
+) -> None:
+    done = call("pause", *words)
+
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_entry_that_cannot_be_read_pauses_nobody_and_a_resume_mends_it(
+    call: Call, logs_url: str
+) -> None:
+    write_entry(logs_url, b"not a list")
+
+    paused, status = call("pause"), call("status")
+
+    assert paused.returncode == 1
+    assert "cannot be read" in paused.stderr
+    assert "`logbroker resume`" in paused.stderr
+    assert "the pauses cannot be read" in status.stderr
+    assert status.returncode == 0
+    assert listed(call, "resume") == []
+
+
+def test_a_broker_without_the_bucket_is_told_from_one_that_is_away(
+    call: Call, second_url: str, free_port: Callable[[], int]
+) -> None:
+    empty = call("pause", server=second_url)
+    away = call("pause", server=f"nats://127.0.0.1:{free_port()}")
+
+    assert (empty.returncode, away.returncode) == (1, 1)
+    assert "`logbroker apply`" in empty.stderr
+    assert "no broker at" in away.stderr

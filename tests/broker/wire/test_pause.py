@@ -1,0 +1,83 @@
+"""Which hosts a list of pauses keeps from publishing, and what its bytes mean."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from broker.wire.pause import (
+    Pause,
+    UnreadablePauses,
+    decode_pauses,
+    encode_pauses,
+    longest,
+)
+
+NOW = datetime(2026, 11, 23, 14, 30, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def test_what_is_written_is_read_again() -> None:
+    pauses = (
+        Pause(hosts="web*", until=NOW, reason="päuse\n\x1b", by="ops@box"),
+        Pause(hosts="*"),
+    )
+
+    assert decode_pauses(encode_pauses(pauses)) == pauses
+
+
+@pytest.mark.parametrize("value", [b"", b"[]"])
+def test_an_entry_may_be_empty(value: bytes) -> None:
+    assert decode_pauses(value) == ()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(b"\xff", b"{}", b"[1]", b"[" * 10_000, b'[{"reason": "no hosts"}]'),
+        *(b'[{"hosts": ""}]', b'[{"hosts": "a b"}]', b'[{"hosts": "a/b"}]', b'[{"hosts": "a.>"}]'),
+        *(
+            b'[{"hosts": "*", "until": "soon"}]',
+            b'[{"hosts": "*", "until": "2026-11-23T14:30:00"}]',
+        ),
+        b'[{"hosts": "*", "reason": "%s"}]' % (501 * b"x"),
+    ],
+)
+def test_what_is_no_list_of_pauses_is_refused_in_one_line(value: bytes) -> None:
+    with pytest.raises(UnreadablePauses, match=r"^[^\n]+$"):
+        decode_pauses(value)
+
+
+@pytest.mark.parametrize(
+    ("glob", "matched", "others"),
+    [
+        ("*", ("web01", "a.b.c", "münchen"), ()),
+        ("web*", ("web", "web01", "web01.example.net"), ("db01", "Web01", "my.web01")),
+        ("web0[1-3]", ("web01", "web03"), ("web04", "web0", "web01.x")),
+        ("web0[!1]", ("web02",), ("web01",)),
+        ("db?.example.net", ("db1.example.net",), ("db12.example.net", "db1-example.net.x")),
+    ],
+)
+def test_a_glob_matches_whole_names(
+    glob: str, matched: tuple[str, ...], others: tuple[str, ...]
+) -> None:
+    pauses = (Pause(hosts=glob),)
+
+    assert all(longest(pauses, host, NOW) for host in matched)
+    assert not any(longest(pauses, host, NOW) for host in others)
+
+
+def test_of_several_pauses_the_one_counts_that_ends_last() -> None:
+    over, later, last, endless = (
+        Pause(hosts="web*", until=end) for end in (NOW, NOW + HOUR, NOW + 2 * HOUR, None)
+    )
+
+    assert longest((over,), "web01", NOW) is None
+    assert longest((over, last, later), "web01", NOW) == last
+    assert longest((later, endless, last), "web01", NOW) == endless
+
+
+def test_it_is_told_in_one_sentence() -> None:
+    pause = Pause(hosts="*", until=NOW, reason="disk is swapped", by="ops@box")
+
+    assert str(pause) == "paused until 2026-11-23T14:30:00Z by ops@box: disk is swapped"
+    assert str(Pause(hosts="*")) == "paused until resumed"
