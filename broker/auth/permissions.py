@@ -6,9 +6,8 @@ right to the API of their own account, which has no JetStream and would answer t
 
 from dataclasses import dataclass
 
-from broker.auth.monitor import HEARD, SERVER_QUESTIONS, monitor_calls
 from broker.auth.store import Credential, Kind
-from broker.report import SUBJECT as REPORT
+from broker.wire.pause import PAUSE_KEY, PAUSE_SUBJECT
 from broker.wire.streams import (
     CONFIG_BUCKET,
     OFFSETS_BUCKET,
@@ -35,6 +34,7 @@ API = "JS.LOGS.API"
 
 _OFFSETS = f"KV_{OFFSETS_BUCKET}"
 _PARTITIONS = f"DIRECT.GET.KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}.{PARTITIONS_KEY}"
+_PAUSE = f"DIRECT.GET.KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}.{PAUSE_KEY}"
 _ALL_OFFSETS = (
     f"DIRECT.GET.{_OFFSETS}.$KV.{OFFSETS_BUCKET}.*"  # lines of a host may follow any partition's
 )
@@ -73,8 +73,6 @@ def permissions_of(credential: Credential) -> Permissions | None:
             return _of_receiver(credential)
         case Kind.ADMIN:
             return None
-        case Kind.MONITOR:
-            return _of_monitor(credential.name)
         case Kind.SITE:
             return _COPIES
 
@@ -89,6 +87,7 @@ def _of_host(host: str) -> Permissions:
             *_api(
                 f"DIRECT.GET.{STREAM}.{own}",
                 _PARTITIONS,
+                _PAUSE,
                 f"DIRECT.GET.KV_{POSITIONS_BUCKET}.{positions}",
                 f"CONSUMER.CREATE.{STREAM}.{consumer}.{own}",
                 f"CONSUMER.DELETE.{STREAM}.{consumer}",
@@ -96,7 +95,7 @@ def _of_host(host: str) -> Permissions:
             ),
             _WHOAMI,
         ),
-        (f"{inbox_of(host)}.>",),
+        (f"{inbox_of(host)}.>", PAUSE_SUBJECT),
     )
 
 
@@ -119,20 +118,6 @@ def _of_receiver(credential: Credential) -> Permissions:
         ),
         (f"{inbox_of(credential.name)}.>", leave, f"logship.receiver.{own}.*"),
         responds=True,
-    )
-
-
-def _of_monitor(name: str) -> Permissions:
-    own = own_token(name)
-    return Permissions(
-        (
-            *_api(*monitor_calls(own)),
-            REPORT,
-            "logship.receiver.>",
-            *SERVER_QUESTIONS,
-            _WHOAMI,
-        ),
-        (f"{inbox_of(name)}.>", "$JS.EVENT.ADVISORY.>", *HEARD),
     )
 
 

@@ -53,7 +53,6 @@ class Kind(Enum):
     HOST = "host"
     RECEIVER = "receiver"
     ADMIN = "admin"
-    MONITOR = "monitor"
     SITE = "site"
 
 

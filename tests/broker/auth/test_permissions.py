@@ -5,6 +5,7 @@ import pytest
 from broker.auth.permissions import API, Permissions, permissions_of
 from broker.auth.store import Credential, Kind
 from broker.client.rights import may_publish
+from broker.wire.pause import PAUSE_SUBJECT
 from tests.secured import NOW, admin, key_of
 
 
@@ -33,6 +34,8 @@ def test_all_that_a_host_may_do_bears_its_own_name(host: str) -> None:
     shared = {*mine.publish, *mine.subscribe} & {*other.publish, *other.subscribe}
     assert shared == {
         f"{API}.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.partitions",
+        f"{API}.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.pause",
+        PAUSE_SUBJECT,
         "$SYS.REQ.USER.INFO",
     }
     assert allows(mine, f"logs.p3.{host}")
@@ -42,17 +45,17 @@ def test_all_that_a_host_may_do_bears_its_own_name(host: str) -> None:
 def test_the_inbox_of_a_host_takes_in_none_of_a_host_whose_name_goes_on_with_a_dot() -> None:
     short, long = of(Kind.HOST, "web01"), of(Kind.HOST, "web01.example.net")
 
-    assert short.subscribe == ("_INBOX_web01.>",)
+    assert short.subscribe == ("_INBOX_web01.>", PAUSE_SUBJECT)
     assert not long.subscribe[0].startswith("_INBOX_web01.")
 
 
 def test_a_host_called_like_the_hash_of_another_has_none_of_its_rights() -> None:
     victim = of(Kind.HOST, "web01.example.net")
-    (inbox,) = victim.subscribe
+    inbox = victim.subscribe[0]
 
     called_like_it = of(Kind.HOST, inbox.removeprefix("_INBOX_").removesuffix(".>").strip("="))
 
-    assert not {*victim.subscribe} & {*called_like_it.subscribe}
+    assert {*victim.subscribe} & {*called_like_it.subscribe} == {PAUSE_SUBJECT}
     shared = {*victim.publish} & {*called_like_it.publish}
     assert not any("shipper-" in subject or "logs." in subject for subject in shared)
 
