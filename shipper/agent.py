@@ -26,7 +26,7 @@ from broker.client.connection import BrokerAway
 from shipper.once import require_files
 from shipper.positions import Positions
 from shipper.publish.publisher import SessionLost
-from shipper.publish.rounds import NEARBY_SIZE, Round
+from shipper.publish.rounds import Round
 from shipper.session import Keeper, Session, Sessions, follower_for, loop_options, spool_for
 from shipper.settings import ShipperSettings, reload
 from shipper.shipping import LoopOptions, Shipping
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Moved(Exception):
-    """A session began at other positions than the one before had come to, or takes smaller rounds: the files are to be read again."""
+    """A session began at other positions than the one before had come to: the files are to be read from there."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -73,7 +73,8 @@ class Agent:
         self._sessions = Sessions(settings, host, clock)
         connection, waiting = self._sessions.connection, self._sessions.waiting
         self._keeper = Keeper(self._sessions.snapshots, waiting, clock)
-        self._view = View(host, connection, waiting, self._meter, clock)
+        pause = self._sessions.pause
+        self._view = View(host, connection, waiting, pause, self._meter, clock)
         self._ending = Ending(Exit.FAILED if settings.once else Exit.DONE)
         self._follower: Follower | None = None
         self._spool: Spool | None = None
@@ -107,7 +108,7 @@ class Agent:
         yield status_socket(self._host, self._view.report)
 
     def _health(self) -> Page:
-        return health_page(self._view.health())
+        return health_page(self._view.health(), self._view.paused or "ok")
 
     async def work(self) -> None:
         """Ship as `run` does, without a service manager, status or signals; it ends when it is cancelled."""
@@ -127,8 +128,8 @@ class Agent:
         desk.stopping()
         shipping = self._view.shipping
         is_in_flight = shipping is not None and shipping.is_in_flight
-        # a broker that is away or full now will not be back in time
-        return _LANDING if is_in_flight and not self._view.waiting_for else _READING
+        # a broker that is away or full now will not be back in time, and a pause will not be over
+        return _LANDING if is_in_flight and not self._view.obstacle else _READING
 
     def _end_early(self) -> None:
         spool = self._spool
@@ -159,10 +160,19 @@ class Agent:
                 await asyncio.to_thread(require_files, self._settings.selection)
             await self._sessions.connection.once(self._patience)
         try:
-            await self._ship_to_the_end()
+            await self._ship_and_watch()
         finally:
             if self._follower is not None:
                 await self._follower.close()
+
+    async def _ship_and_watch(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(self._sessions.pause.run())
+                await self._ship_to_the_end()
+                watching.cancel()
+        except BaseExceptionGroup as errors:
+            raise leading(errors) from None
 
     async def _ship_to_the_end(self) -> None:
         """Ship in one session after the other: claim, rebuild the positions, go back to them where they moved, and go on."""
@@ -196,7 +206,7 @@ class Agent:
             known = shipping.positions
             session = await self._open_session(known)
             found = session.positions
-            if found.files != known.files or len(round_.payload) > session.max_payload:
+            if found.files != known.files:
                 raise _Moved(session)
             shipping.positions = replace(
                 shipping.positions, sequence=found.sequence, agent=found.agent
@@ -207,8 +217,7 @@ class Agent:
             async with asyncio.timeout(self._patience):
                 return await self._sessions.open(known)
         except TimeoutError:
-            connection, waiting = self._sessions.connection, self._sessions.waiting
-            reason = connection.away or waiting.reason or "the broker did not answer"
+            reason = self._view.obstacle or "the broker did not answer"
             raise BrokerAway(f"gave up after {self._patience:g} s: {reason}") from None
 
     async def _follower_at(self, session: Session) -> Follower:
@@ -216,9 +225,6 @@ class Agent:
         before = self._follower
         if before is not None:
             if await before.rewind(session.positions.files):
-                before.resize(
-                    session.most_bytes(NEARBY_SIZE), session.most_bytes(self._settings.max_line)
-                )
                 return before
             await before.close()
         selection = self._settings.selection
@@ -239,11 +245,12 @@ class Agent:
             str(session.agent),
             lambda round_: self._publish(shipping, round_),
             session.positions,
-            self._loop_options(session),
+            self._options(self._settings),
             stopping,
             self._meter,
         )
         follower.stored = shipping.position
+        shipping.obstacle = lambda: self._view.obstacle
         self._meter.begin()
         self._view.at_work(session, follower, shipping)
         try:
@@ -256,10 +263,6 @@ class Agent:
                 shipping.conclude()
         finally:
             self._view.at_rest()
-
-    def _loop_options(self, session: Session) -> LoopOptions:
-        options = self._options(self._settings)
-        return replace(options, round_size=session.most_bytes(options.round_size))
 
     async def _run_and_keep(self, follower: Follower, shipping: Shipping) -> None:
         owner = True
@@ -295,8 +298,8 @@ class Agent:
         done = reload(self._settings, settings)
         self._settings = done.settings
         log_to_stderr(done.settings)
-        if self._view.shipping is not None and self._view.session is not None:
-            self._view.shipping.change(self._loop_options(self._view.session))
+        if self._view.shipping is not None:
+            self._view.shipping.change(self._options(done.settings))
         if self._follower is not None:
             grace, hold = done.settings.grace, done.settings.hold_deleted
             self._follower.change_limits(grace.total_seconds(), hold.total_seconds())

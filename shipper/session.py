@@ -17,8 +17,10 @@ from broker.client.credentials import verify
 from broker.wire.subjects import inbox_of
 from shipper.line_filter import Rules
 from shipper.positions import Cursor, Positions
+from shipper.publish.acks import largest_payload
 from shipper.publish.claim import Claimant
 from shipper.publish.messages import HostMessages
+from shipper.publish.pause import PauseWatch
 from shipper.publish.publisher import Publisher, UnacknowledgedPublisher
 from shipper.publish.rounds import NEARBY_SIZE, Round
 from shipper.publish.snapshots import Snapshots
@@ -82,10 +84,6 @@ class Session:
     max_payload: int
     broker: str
 
-    def most_bytes(self, wanted: int) -> int:
-        """Return so many bytes of lines, or fewer where a message would not take them with a last newline that is added."""
-        return min(wanted, self.max_payload - 1)
-
 
 class Sessions:
     """Opens the sessions of a run, one after the other, with what all of them share; `publish` is for the newest."""
@@ -95,6 +93,7 @@ class Sessions:
         self.connection = connection = connection_for(settings, host)
         self.waiting = waiting = Waiting(reasons_for(settings, host, connection))
         self.snapshots = Snapshots(connection, host)
+        self.pause = pause = PauseWatch(connection, host, clock)
         self._settings = settings
         self._host = host
         self._run = AgentId.following(None, clock() // 1_000_000, secrets.token_hex(4))
@@ -103,7 +102,7 @@ class Sessions:
         messages, tag = HostMessages(connection, host), self._run.tag
         self._claimant = Claimant(messages, self.snapshots, waiting, tag, clock)
         kind = Publisher if settings.ack else UnacknowledgedPublisher
-        self._publisher = kind(connection, self._host_subject, waiting)
+        self._publisher = kind(connection, self._host_subject, pause, waiting, settings.compression)
         self.publish: Callable[[Round], Awaitable[int]] = self._publisher.publish
 
     def new_file(self) -> str:
@@ -111,17 +110,20 @@ class Sessions:
         return f"{self._run}.{next(self._numbers)}"
 
     async def open(self, known: Positions) -> Session:
-        """Claim the host's subjects and rebuild the positions; without acknowledgements there is nothing to claim.
+        """Claim the host's subjects, behind a pause, and rebuild the positions; without acknowledgements there is nothing to claim.
 
         `known` are the positions of the session before. Raises `OperatorError` before the first claim when another agent of
         the host lives on this machine, `FencedError` when a newer one does anywhere.
         """
+        await self.waiting.until_answered(self.pause.read)
+        if self._settings.ack:  # else rounds wait, but files are followed
+            await self.pause.until_over()
         partitions = await self._host_subject.find()
         is_next = bool(known.files or known.sequence)
         if not (self._settings.take_over or is_next):
             await asyncio.to_thread(require_alone, self._host, partitions.time)
+        max_payload = await largest_payload(self.connection)
         publisher = self._publisher
-        max_payload = await publisher.largest()
         if isinstance(publisher, UnacknowledgedPublisher):
             saved = await self.waiting.until_answered(self.snapshots.read)
             positions = known if is_next else saved or known
@@ -145,8 +147,8 @@ def follower_for(
         session.positions.files.values(),
         new_id=new_file,
         clock=clock,
-        block_size=session.most_bytes(NEARBY_SIZE),
-        max_line=session.most_bytes(settings.max_line),
+        block_size=min(NEARBY_SIZE, session.max_payload),
+        max_line=min(settings.max_line, session.max_payload),
         grace=settings.grace.total_seconds(),
         hold=settings.hold_deleted.total_seconds(),
         open_files=most_open_files(),

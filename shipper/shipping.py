@@ -63,7 +63,8 @@ class Shipping:
     """Ships what a follower reads, for one session.
 
     `positions` cover what is acknowledged; `moved` is set when they moved. `reading_since` is when the scan or the
-    gathering that is under way began, on the clock of the event loop, else None.
+    gathering that is under way began, on the clock of the event loop, else None. `obstacle` says why rounds are not
+    acknowledged now, if that is known.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Shipping:
         self.positions = positions
         self.moved = asyncio.Event()
         self.reading_since: float | None = None
+        self.obstacle: Callable[[], str] = str
         self._follower = follower
         self._agent = agent
         self._publish = publish
@@ -337,7 +339,7 @@ class Shipping:
                 return await request
         except TimeoutError:
             raise BrokerAway(
-                f"gave up: no acknowledgement from the broker within {self._options.patience:g} s; "
+                f"gave up after {self._options.patience:g} s: {self.obstacle() or 'no acknowledgement from the broker'}; "
                 "what is not acknowledged will be shipped the next time"
             ) from None
 

@@ -93,6 +93,6 @@ class Desk(Generic[Settings]):
             self._service.reloaded()
 
 
-def health_page(ailing: str) -> Page:
-    """Return the page of `/healthz` for what ails a program, if anything does."""
-    return Page(503, f"{printable(ailing)}\n".encode()) if ailing else Page(200, b"ok\n")
+def health_page(ailing: str, well: str = "ok") -> Page:
+    """Return the page of `/healthz` for what ails a program, if anything does; `well` is what it says else."""
+    return Page(503 if ailing else 200, f"{printable(ailing or well)}\n".encode())

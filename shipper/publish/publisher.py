@@ -8,7 +8,6 @@ import asyncio
 import logging
 import random
 import re
-import sys
 
 from broker.app.exits import ConfigurationError
 from broker.app.faults import fault
@@ -17,9 +16,11 @@ from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.message import EXPECTED_SEQUENCE
 from shipper.publish.acks import Acks, largest_payload, patience_for, send
 from shipper.publish.claim import Ownership
-from shipper.publish.rounds import Round
+from shipper.publish.pause import PauseWatch
+from shipper.publish.rounds import Round, fitting
 from shipper.publish.subject import HostSubject
 from shipper.publish.waiting import Waiting
+from shipper.settings import Compression
 
 __all__ = ["Publisher", "SessionLost", "UnacknowledgedPublisher"]
 
@@ -36,64 +37,85 @@ class SessionLost(Exception):
 
 
 class _RoundPublisher:
-    """What both publishers do: they give a round up where its subject is another by now, or where it is too large by now."""
+    """What both publishers do: they send nothing in a pause, give a round up where its subject is another by now, and divide one that is too large."""
 
-    def __init__(self, connection: Connection, host_subject: HostSubject, waiting: Waiting) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        host_subject: HostSubject,
+        pause: PauseWatch,
+        waiting: Waiting,
+        compression: Compression,
+    ) -> None:
         self._connection = connection
         self._host_subject = host_subject
+        self._pause = pause
         self._waiting = waiting
-        self._largest = sys.maxsize
+        self._compression = compression
 
-    async def largest(self) -> int:
-        """Return how many bytes the broker takes at a time; raises `ConfigurationError` where that is too few for a round."""
-        most = min(self._largest, await largest_payload(self._connection))
-        if most < _LEAST_PAYLOAD:
-            raise ConfigurationError(
-                f"the broker takes {most} bytes at a time, too few for a round; raise its max_payload"
-            )
-        return most
-
-    async def _require_session(self, round_: Round) -> None:
+    async def _until_open(self) -> None:
+        """Return when a round may be sent; raises `SessionLost` where its subject is another by now."""
+        await self._pause.until_over()
         if self._host_subject.has_changed:
             raise SessionLost("the number of partitions changed")
-        if len(round_.payload) > (most := await self.largest()):
-            raise SessionLost(f"the broker takes {most} bytes at a time now")
+
+    async def _divided(self, round_: Round, most: int) -> list[Round]:
+        if len(round_.payload) <= most:
+            return [round_]
+        return await asyncio.to_thread(fitting, round_, most, self._compression)
 
 
 class Publisher(_RoundPublisher):
     """Publishes the rounds of an agent, for one session after the other."""
 
-    def __init__(self, connection: Connection, host_subject: HostSubject, waiting: Waiting) -> None:
-        """Own nothing yet."""
-        super().__init__(connection, host_subject, waiting)
+    def __init__(
+        self,
+        connection: Connection,
+        host_subject: HostSubject,
+        pause: PauseWatch,
+        waiting: Waiting,
+        compression: Compression,
+    ) -> None:
+        """Own nothing yet; `compression` is for rounds that must be divided."""
+        super().__init__(connection, host_subject, pause, waiting, compression)
         self._acks = Acks(connection)
         self._subject = ""
         self._last = 0
         self._tries = (
             0  # how often another write was under way since the last round that was stored
         )
+        self._largest: int | None = None
 
     def begin(self, owned: Ownership) -> None:
         """Publish behind a claim from now on."""
         self._subject, self._last = str(owned.subject), owned.last
 
     async def publish(self, round_: Round) -> int:
-        """Return the stream sequence of the round's message once it is on disk, however long that takes.
+        """Return the stream sequence of the round's message, or of the last one if it had to be divided, once all is on disk.
 
-        Raises `SessionLost`, or `ConfigurationError` for a message that the broker will never take.
+        However long that takes; raises `SessionLost`, or `ConfigurationError` for a message that the broker will never take.
         """
+        left = [round_]
+        while left:
+            await self._insist(left)
+            del left[0]
+        return self._last
+
+    async def _insist(self, left: list[Round]) -> None:
+        """Store the first of what is left of a round, which is divided if that must be."""
         while True:
-            await self._require_session(round_)
+            await self._until_open()
             try:
-                self._last = await self._send(round_)
+                left[:1] = await self._fitting(left[0])
+                self._last = await self._send(left[0])
             except ConnectionLost as error:
                 # it is stored or not; sent again with the same sequence it is stored once
                 await self._waiting.pause(f"no acknowledgement from the broker: {error}")
             except Rejected as error:
-                await self._refused(error, len(round_.payload))
+                await self._refused(error, len(left[0].payload))
             else:
                 self._waiting.over()
-                return self._last
+                return
 
     async def _send(self, round_: Round) -> int:
         headers = round_.headers | {EXPECTED_SEQUENCE: str(self._last)}
@@ -117,7 +139,6 @@ class Publisher(_RoundPublisher):
                     f"the stream refuses a message of {size} bytes: {error}; raise its max_msg_size"
                 ) from None
             self._largest = size // 2
-            raise SessionLost("the stream takes no message as large") from None
         await self._waiting.refused(error)
 
     def _reason(self, refusal: Rejected) -> str:
@@ -137,6 +158,14 @@ class Publisher(_RoundPublisher):
         now = f", but at {found[1]}" if found else ""
         return f"{self._subject} does not end at sequence {self._last} any more{now}"
 
+    async def _fitting(self, round_: Round) -> list[Round]:
+        most = await largest_payload(self._connection)
+        if most < _LEAST_PAYLOAD:
+            raise ConfigurationError(
+                f"the broker takes {most} bytes at a time, too few for a round; raise its max_payload"
+            )
+        return await self._divided(round_, min(most, self._largest or most))
+
 
 class UnacknowledgedPublisher(_RoundPublisher):
     """Hands rounds to the broker, and knows no more of them."""
@@ -147,9 +176,10 @@ class UnacknowledgedPublisher(_RoundPublisher):
         return 0
 
     async def _send(self, round_: Round) -> None:
-        await self._require_session(round_)
+        await self._until_open()
         client = await self._connection.client()
         subject = str(self._host_subject.subject)
-        await send(self._connection, subject, round_.payload, "", round_.headers)
+        for part in await self._divided(round_, await largest_payload(self._connection)):
+            await send(self._connection, subject, part.payload, "", part.headers)
         patience = patience_for(len(round_.payload))
         await self._connection.guard(client.flush(int(patience)), patience, subject)

@@ -75,6 +75,7 @@ class Metrics:
             ("followed_files", "Files that are followed.", len(report.files)),
             ("open_files", "Files that are open.", open_files),
             ("troubled_paths", "Paths that are asked for and not followed.", len(report.troubles)),
+            ("paused", "1 while an operator has paused the host.", int(bool(report.paused))),
             ("waiting", "1 while it waits for the broker.", int(bool(report.waiting_for))),
         ):
             yield GaugeMetricFamily(f"logshipper_{name}", text, value)

@@ -15,6 +15,7 @@ from pydantic import Field, TypeAdapter
 
 from broker.app.sizes import format_size
 from broker.client.connection import Connection
+from shipper.publish.pause import PauseWatch
 from shipper.publish.waiting import Waiting
 from shipper.shipping import Shipping
 from shipper.spool import PATH, Spool
@@ -70,7 +71,7 @@ class HostReport:
     `broker` is what tells the broker from others. `sequence` is the stream's, of the last acknowledged round; `passed_over` are paths that --ignore-older keeps from being
     followed; `lost_bytes` are counted since `up_since`, by cause. `is_following` is false until the first scan is done.
     `reading_seconds` is how long the scan or read under way takes, `unacknowledged_seconds` the age of the oldest round
-    that is read and not acknowledged.
+    that is read and not acknowledged. `paused` says until when an operator has paused the host, by whom and why.
     """
 
     host: str
@@ -85,6 +86,7 @@ class HostReport:
     up_since: str | None = None
     last_ack: str | None = None
     waiting_for: str = ""
+    paused: str = ""
     lost_bytes: Mapping[str, Count] = field(default_factory=dict)
     troubles: tuple[Trouble, ...] = ()
     passed_over: tuple[str, ...] = ()
@@ -105,12 +107,12 @@ class HostReport:
 
     @property
     def unhealthy_reason(self) -> str:
-        """Why the agent does not ship, or will not for long; empty while it is healthy."""
+        """Why the agent does not ship, or will not for long; empty while it is healthy, or paused."""
         if (self.reading_seconds or 0.0) > _LONG:
             return "a file or a directory cannot be read; its file system may be gone"
-        for trouble in self.troubles:
-            if trouble.path == PATH:
-                return trouble.reason
+        spooling = next((one.reason for one in self.troubles if one.path == PATH), "")
+        if spooling or self.paused:
+            return spooling
         if self.waiting_for:
             return f"waiting for the broker: {self.waiting_for}"
         if not self.is_following:
@@ -123,7 +125,7 @@ class HostReport:
     @property
     def status_line(self) -> str:
         """One line for the service manager."""
-        parts = [self.summary if self.is_following else "", self.unhealthy_reason]
+        parts = [self.summary if self.is_following else "", self.paused, self.unhealthy_reason]
         return ", ".join(filter(None, parts))
 
     def document(self) -> dict[str, Any]:
@@ -145,7 +147,7 @@ def _adapter() -> TypeAdapter[HostReport]:
     return TypeAdapter(HostReport)
 
 
-def reason_for(state: FileState, position: int, waiting_for: str) -> str:
+def reason_for(state: FileState, position: int, obstacle: str) -> str:
     """Return why a position does not move; empty where there is nothing to ship, or nothing that hinders it."""
     behind = max(0, state.size - position)
     if state.note:
@@ -154,7 +156,7 @@ def reason_for(state: FileState, position: int, waiting_for: str) -> str:
         return "truncated or replaced, to be looked at"
     if behind and state.held == behind:
         return "waits for the rest of its last line"
-    return waiting_for if behind else ""
+    return obstacle if behind else ""
 
 
 class View:
@@ -168,6 +170,7 @@ class View:
         host: str,
         connection: Connection,
         waiting: Waiting,
+        pause: PauseWatch,
         meter: Meter,
         clock: Callable[[], int],
     ) -> None:
@@ -180,6 +183,7 @@ class View:
         self.spool: Spool | None = None
         self._host = host
         self._connection = connection
+        self._pause = pause
         self._clock = clock
 
     def at_work(self, session: "Session", source: Follower, shipping: Shipping) -> None:
@@ -196,14 +200,24 @@ class View:
         return self._connection.away or self.waiting.reason
 
     @property
+    def paused(self) -> str:
+        """Until when an operator has paused the host, by whom and why; empty where nobody has."""
+        return str(self._pause.current or "")
+
+    @property
+    def obstacle(self) -> str:
+        """Why nothing is published now; empty where that is not known."""
+        return self.paused or self.waiting_for
+
+    @property
     def is_ready(self) -> bool:
-        """Whether the start is over, or waits for the broker."""
-        return self._is_following or bool(self.waiting_for)
+        """Whether the start is over, or waits for the broker or the end of a pause."""
+        return self._is_following or bool(self.obstacle)
 
     def news(self) -> object:
         """Return a value that is equal as long as the status line is the same; None where that cannot be known."""
-        # while nothing is shipped and nothing is waited for, the sizes of all files need not be added up
-        return None if self.waiting_for or not self._is_following else self.meter.rounds
+        # while nothing is shipped, and neither paused nor waiting, the sizes of all files need not be added up
+        return None if self.obstacle or not self._is_following else self.meter.rounds
 
     def is_moving(self, most: float) -> bool:
         """Whether no scan and no read takes longer than `most` seconds."""
@@ -241,6 +255,7 @@ class View:
             up_since=rfc3339(self.meter.since),
             last_ack=rfc3339(last_ack) if last_ack else None,
             waiting_for=self.waiting_for,
+            paused=self.paused,
             lost_bytes=dict(self.meter.lost),
             troubles=tuple(troubles),
             passed_over=tuple(source.passed_over() if source else ()),
@@ -268,7 +283,7 @@ class View:
             path=state.path,
             file=state.file,
             state=state.stage.value,
-            reason=reason_for(state, position, self.waiting_for),
+            reason=reason_for(state, position, self.obstacle),
             size_bytes=state.size,
             position_bytes=position,
             behind_bytes=max(0, state.size - position),

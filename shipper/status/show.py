@@ -117,6 +117,8 @@ def _head(host: HostReport) -> list[str]:
     since = f"up since {host.up_since}, last ack {host.last_ack or 'none yet'}"
     process = f"pid {host.pid} of user {host.user}"
     head = [f"host {host.host}: running, {process}, {since}; {agent}; {host.summary}"]
+    if host.paused:
+        head.append(host.paused)
     if host.unhealthy_reason:
         head.append(f"unhealthy: {host.unhealthy_reason}")
     if host.lost_bytes:
@@ -126,8 +128,9 @@ def _head(host: HostReport) -> list[str]:
 
 
 def _row(file: FileReport, host: HostReport) -> tuple[str, ...]:
-    # what all files wait for stands in the head
-    reason = "" if file.reason == host.waiting_for or not host.running else file.reason
+    # what all files wait for is in the head
+    is_said = file.reason in {host.waiting_for, host.paused}
+    reason = "" if is_said or not host.running else file.reason
     return (
         "gone" if file.size_bytes is None else format_size(file.size_bytes),
         str(file.position_bytes),

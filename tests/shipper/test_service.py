@@ -116,6 +116,7 @@ from broker.app.notify import notifier_from
 from shipper.status.meter import Meter
 from broker.app.supervision import Service
 from shipper.status.report import View
+from shipper.publish.pause import PauseWatch
 from shipper.publish.waiting import Waiting
 
 class Shipping:
@@ -126,7 +127,9 @@ class Stuck(View):
         return "1 file"
 
 async def run():
-    view = Stuck("web01", Connection([], ""), Waiting(), Meter(time.time_ns), time.time_ns)
+    connection, clock = Connection([], ""), time.time_ns
+    pause = PauseWatch(connection, "web01", clock)
+    view = Stuck("web01", connection, Waiting(), pause, Meter(clock), clock)
     view.shipping = Shipping()
     async with asyncio.timeout(float(sys.argv[1])):
         task = asyncio.ensure_future(Service(notifier_from(os.environ), view).run())

@@ -7,6 +7,7 @@ from broker.wire.subjects import Subject
 from shipper.positions import Positions
 from shipper.publish.claim import Claimant, Ownership
 from shipper.publish.messages import HostMessages
+from shipper.publish.pause import PauseWatch
 from shipper.publish.publisher import Publisher, SessionLost
 from shipper.publish.rounds import Round
 from shipper.publish.snapshots import Snapshots
@@ -36,7 +37,8 @@ class PublishingAgent:
         waiting = Waiting()
         self.messages = HostMessages(connection, host)
         self.host_subject = HostSubject(connection, host, waiting, ask_every)
-        self.publisher = Publisher(connection, self.host_subject, waiting)
+        pause = PauseWatch(connection, host, clock)
+        self.publisher = Publisher(connection, self.host_subject, pause, waiting, "none")
         self.positions = Positions()
         self.lost = 0
         self._claimant = Claimant(self.messages, Snapshots(connection, host), waiting, tag, clock)

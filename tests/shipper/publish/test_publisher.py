@@ -11,12 +11,13 @@ import pytest
 from broker.app.exits import FencedError
 from broker.client.connection import Arrived, Connection
 from broker.wire.subjects import Subject
+from shipper.publish.pause import PauseWatch
 from shipper.publish.publisher import UnacknowledgedPublisher
 from shipper.publish.rounds import Round
 from shipper.publish.stored import AgentId
 from shipper.publish.subject import HostSubject
 from shipper.publish.waiting import Waiting
-from tests.shipper.publish.agents import PublishingAgent
+from tests.shipper.publish.agents import NOW, PublishingAgent
 
 pytestmark = pytest.mark.nats
 
@@ -202,7 +203,8 @@ async def test_unacknowledged_rounds_reach_the_stream_too(
 ) -> None:
     host_subject = HostSubject(connection, "web01", Waiting())
     await host_subject.find()
-    publisher = UnacknowledgedPublisher(connection, host_subject, Waiting())
+    pause = PauseWatch(connection, "web01", lambda: NOW)
+    publisher = UnacknowledgedPublisher(connection, host_subject, pause, Waiting(), "none")
     r = round_of(make_round, AgentId(1, "aaaaaaaa"), 1)
 
     assert await publisher.publish(r) == 0

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bench.processes import Process, Processes, wait_until
 from broker.client.connection import Connection
+from shipper.publish.pause import PauseWatch
 from shipper.publish.waiting import Waiting
 from shipper.status.live import ask
 from shipper.status.meter import Meter
@@ -139,7 +140,9 @@ class Crowd(View):
 
 
 async def test_of_many_files_those_furthest_behind_have_a_series_each() -> None:
-    crowd = Crowd("web01", Connection([], ""), Waiting(), Meter(lambda: 0), lambda: 0)
+    connection = Connection([], "")
+    pause = PauseWatch(connection, "web01", lambda: 0)
+    crowd = Crowd("web01", connection, Waiting(), pause, Meter(lambda: 0), lambda: 0)
 
     told = samples(Metrics(crowd).page().body.decode())
 

@@ -1,0 +1,254 @@
+"""Shippers that are paused and resumed by `logbroker`: programs, a real broker, and each line once in the end."""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bench.processes import Process, Processes, wait_until
+from bench.traffic import Traffic
+from tests import secured
+from tests.conftest import Server
+
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
+
+ROOT = Path(__file__).parents[2]
+ReadBack = Callable[[str], bytes]
+Start = Callable[..., Process]
+
+
+def logbroker(url: str, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "broker", *words, "--server", url],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def start(processes: Processes) -> Start:
+    """Return a function that starts the shipper of a host."""
+
+    def started(url: str, host: str, file: Path, *options: str) -> Process:
+        words = ["--server", url, "--host", host, "--file", str(file), *options]
+        return processes.start(host, [sys.executable, "-m", "shipper", *words], folder=ROOT)
+
+    return started
+
+
+def status_of(url: str, host: str) -> dict[str, object]:
+    words = ["status", "--json", "--server", url, "--host", host]
+    done = subprocess.run(
+        [sys.executable, "-m", "shipper", *words], cwd=ROOT, check=True, capture_output=True
+    )
+    (found,) = json.loads(done.stdout)
+    return found
+
+
+def messages_of(url: str) -> dict[str, int]:
+    hosts = json.loads(logbroker(url, "hosts", "--json"))
+    return {host["host"]: host["messages"] for host in hosts}
+
+
+@pytest.fixture
+def all_of(read_back: ReadBack) -> Callable[[str, Process, bytes], bytes]:
+    """Return a function that waits for as many bytes as were written, and returns what came."""
+
+    def read(url: str, shipper: Process, written: bytes) -> bytes:
+        wait_until(
+            "all is shipped", lambda: len(read_back(url)) >= len(written), 60, [shipper], every=0.3
+        )
+        time.sleep(0.5)  # nothing more may come
+        return read_back(url)
+
+    return read
+
+
+@pytest.mark.parametrize("options", [(), ("--no-ack",)], ids=["acknowledged", "no-ack"])
+def test_hosts_of_a_glob_stop_within_two_seconds_and_say_so_while_others_go_on(
+    logs_url: str,
+    start: Start,
+    tmp_path: Path,
+    free_port: Callable[[], int],
+    own_host: str,
+    options: tuple[str, ...],
+) -> None:
+    paused, other = tmp_path / "paused.log", tmp_path / "other.log"
+    page = f"127.0.0.1:{free_port()}"
+    shipper = start(logs_url, own_host, paused, "--listen", page, *options)
+    start(logs_url, f"db-{own_host}", other)
+
+    with Traffic([paused, other], 100) as traffic:
+        wait_until("both ship", lambda: len(messages_of(logs_url)) == 2, 60, [shipper])
+        said = logbroker(logs_url, "pause", f"{own_host[:4]}*", "--reason", "disk is swapped")
+        time.sleep(2)
+        before = messages_of(logs_url)
+        time.sleep(3)
+        after = messages_of(logs_url)
+        reported = status_of(logs_url, own_host)
+        health = urllib.request.urlopen(f"http://{page}/healthz", timeout=10)
+        metrics = urllib.request.urlopen(f"http://{page}/metrics", timeout=10).read()
+        seen = logbroker(logs_url, "hosts"), logbroker(logs_url, "status")
+        logbroker(logs_url, "resume")
+        wait_until(
+            "it goes on",
+            lambda: messages_of(logs_url)[own_host] > after[own_host],
+            30,
+            [shipper],
+        )
+
+    assert after[own_host] == before[own_host]
+    assert after[f"db-{own_host}"] > before[f"db-{own_host}"]
+    assert "disk is swapped" in said
+    assert "paused until resumed by " in str(reported["paused"])
+    assert all(file["reason"] == reported["paused"] for file in reported["files"])
+    assert (health.status, health.read().decode()) == (200, f"{reported['paused']}\n")
+    assert b"logshipper_paused 1.0" in metrics
+    assert all("paused until resumed by " in shown for shown in seen)
+    assert len(traffic.written[paused]) > 0
+    assert "resumed" in shipper.said()
+
+
+def test_a_pause_that_is_over_by_time_ends_by_itself_and_every_line_comes_once(
+    logs_url: str, start: Start, tmp_path: Path, all_of: Callable[..., bytes]
+) -> None:
+    log = tmp_path / "a.log"
+    logbroker(logs_url, "pause", "--for", "4s")
+    shipper = start(logs_url, "web01", log)
+
+    with Traffic([log], 100) as traffic:
+        time.sleep(2)
+        early = messages_of(logs_url)
+        wait_until("it ships", lambda: bool(messages_of(logs_url)), 30, [shipper])
+
+    assert early == {}
+    assert all_of(logs_url, shipper, traffic.written[log]) == traffic.written[log]
+    assert json.loads(logbroker(logs_url, "resume", "--json")) == []
+
+
+def test_files_that_are_rotated_and_deleted_in_a_pause_are_held_and_shipped_behind_it(
+    logs_url: str, start: Start, tmp_path: Path, own_host: str, all_of: Callable[..., bytes]
+) -> None:
+    log, rotated = tmp_path / "a.log", tmp_path / "a.log.1"
+    log.write_bytes(b"before\n")
+    shipper = start(logs_url, own_host, log)
+    wait_until("it ships", lambda: bool(messages_of(logs_url)), 60, [shipper])
+    logbroker(logs_url, "pause")
+    time.sleep(1)
+
+    written = b"before\n"
+    for number in range(3):
+        lines = b"".join(b"%d %d\n" % (number, line) for line in range(20_000))
+        with log.open("ab") as file:
+            file.write(lines)
+        written += lines
+        log.rename(rotated)
+        log.touch()
+
+        def is_seen() -> bool:
+            return len(status_of(logs_url, own_host)["files"]) >= number + 2  # noqa: B023
+
+        wait_until("the new file is followed", is_seen, 60, [shipper], every=0.5)
+        rotated.unlink()
+    time.sleep(6)  # longer than from a scan to the next
+    assert len(messages_of(logs_url)) == 1
+    logbroker(logs_url, "resume")
+
+    assert all_of(logs_url, shipper, written) == written
+    assert "lost" not in shipper.said()
+
+
+def test_a_shipper_that_is_killed_in_a_pause_or_starts_in_one_publishes_nothing_until_its_end(
+    own_server: Server,
+    start: Start,
+    tmp_path: Path,
+    apply_logs: Callable[[str], None],
+    all_of: Callable[..., bytes],
+) -> None:
+    apply_logs(own_server.url)
+    log = tmp_path / "a.log"
+    shipper = start(own_server.url, "web01", log)
+    with Traffic([log], 200) as traffic:
+        wait_until("it ships", lambda: bool(messages_of(own_server.url)), 60, [shipper])
+        logbroker(own_server.url, "pause", "web01", "--reason", "new broker")
+        time.sleep(2)
+        before = messages_of(own_server.url)
+        for _ in range(2):
+            shipper.kill()
+            shipper.start()
+            time.sleep(2)
+        own_server.kill_and_restart()
+        time.sleep(3)
+        after = messages_of(own_server.url)
+        logbroker(own_server.url, "resume", "web01")
+
+    assert after == before
+    assert all_of(own_server.url, shipper, traffic.written[log]) == traffic.written[log]
+    assert shipper.said().count("paused until resumed by ") == 3
+
+
+def test_once_waits_in_a_pause_as_long_as_for_a_broker_and_says_why(
+    logs_url: str, start: Start, tmp_path: Path, read_back: ReadBack
+) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes(b"a line\n")
+    logbroker(logs_url, "pause", "--reason", "disk is swapped")
+
+    in_vain = start(logs_url, "web01", log, "--once", "--patience", "2s")
+    assert in_vain.wait(30) == 1
+    assert messages_of(logs_url) == {}
+    waiting = start(logs_url, "web02", log, "--once", "--patience", "60s")
+    wait_until("it waits", lambda: "paused until" in waiting.said(), 30, [waiting])
+    logbroker(logs_url, "resume")
+
+    assert waiting.wait(30) == 0
+    assert read_back(logs_url) == b"a line\n"
+    said = in_vain.said()
+    assert "gave up after 2 s: paused until resumed by " in said
+    assert "disk is swapped" in said
+
+
+def test_a_paused_shipper_ends_at_once_when_it_is_asked_to(
+    logs_url: str, start: Start, tmp_path: Path, all_of: Callable[..., bytes]
+) -> None:
+    log = tmp_path / "a.log"
+    shipper = start(logs_url, "web01", log)
+    with Traffic([log], 200) as traffic:
+        wait_until("it ships", lambda: bool(messages_of(logs_url)), 60, [shipper])
+        logbroker(logs_url, "pause")
+        time.sleep(2)
+        began = time.monotonic()
+        shipper.terminate()
+        code, took = shipper.wait(10), time.monotonic() - began
+    logbroker(logs_url, "resume")
+    shipper.start()
+
+    assert (code, took < 3) == (0, True)
+    assert "Traceback" not in shipper.said()
+    assert all_of(logs_url, shipper, traffic.written[log]) == traffic.written[log]
+
+
+def test_least_rights_suffice_to_hear_of_a_pause_at_once(
+    processes: Processes, start: Start, tmp_path: Path, read_back: ReadBack
+) -> None:
+    server = secured.start_secured(processes, tmp_path, secured.host("web01"))
+    log = tmp_path / "a.log"
+    log.write_bytes(b"first\n")
+    shipper = start(server.url("web01"), "web01", log)
+    wait_until("it ships", lambda: read_back(server.url()) == b"first\n", 60, [shipper])
+    logbroker(server.url(), "pause")
+    wait_until("it hears", lambda: "paused until" in shipper.said(), 2, [shipper], every=0.02)
+    logbroker(server.url(), "resume")
+    wait_until("it hears", lambda: "resumed" in shipper.said(), 2, [shipper], every=0.02)
+
+    assert "Violation" not in server.said()
