@@ -45,6 +45,7 @@ PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 TARGETS = [(panel, target) for panel in PANELS for target in panel["targets"]]
 VARIABLES = {"$__rate_interval": "5m", "$__range": "1h", "$host": ".*"}
 LEFT_OUT = {
+    "logreceiver_forgotten_files_total": "the receiver's log names the host, once: nobody needs to be woken",
     "logreceiver_offset": "a place in the stream, which says nothing without the stream's end: that is the lag",
     "logshipper_ack_latency_seconds_sum": "quantiles tell more than a mean",
     "logshipper_ack_latency_seconds_count": "the same number as that of rounds",
@@ -283,6 +284,7 @@ CASES: dict[str, tuple[Wrong, ...]] = {
     "LogshipShipperDown": (Wrong('up{job="logshipper"}', 0.0),),
     "LogshipShipperWaits": (Wrong("logshipper_waiting", 1.0),),
     "LogshipShipperBehind": (Wrong("logshipper_oldest_unshipped_seconds", 601.0),),
+    "LogshipShipperPaused": (Wrong("logshipper_paused", 1.0),),
     "LogshipShipperLosesLines": (Wrong('logshipper_lost_bytes_total{reason="deleted"}', more),),
     "LogshipFilesNotFollowed": (Wrong("logshipper_troubled_paths", 1.0),),
     "LogshipProgramRestarts": (

@@ -15,6 +15,7 @@ from broker.wire.message import (
     encode_origin,
     predecessor_of,
 )
+from broker.wire.pause import PAUSE_SUBJECT, decode_pauses, encode_pauses
 from broker.wire.streams import positions_key
 from broker.wire.subjects import partition_of
 from shipper.positions import Positions
@@ -36,11 +37,11 @@ def example() -> dict[str, str]:
 
 
 def snapshot() -> str:
-    return TEXT.split("```")[3].strip()
+    return TEXT.split("```")[5].strip()
 
 
 def test_the_page_is_short() -> None:
-    assert len(TEXT.splitlines()) < 200
+    assert len(TEXT.splitlines()) < 220
 
 
 def test_the_example_is_read_and_written_as_it_is() -> None:
@@ -69,6 +70,16 @@ def test_the_snapshot_is_read_and_written_as_it_is() -> None:
     assert positions.encode().decode() == text
     named = {name.strip(" `") for row in rows("| name | value |") for name in row[0].split(",")}
     assert set(re.findall(r'"([a-z]+)":', text)) | {"covered"} == named
+
+
+def test_the_pause_is_read_and_written_as_it_is() -> None:
+    text = TEXT.split("```")[3].strip()
+
+    (pause,) = decode_pauses(text.encode())
+
+    assert (pause.hosts, pause.reason) == ("web*", "disk is swapped")
+    assert encode_pauses([pause]).decode() == text
+    assert f"subscribe to `{PAUSE_SUBJECT}` with core NATS" in TEXT
 
 
 @pytest.mark.parametrize("host", ["web01", "a" * 200, "a" * 201, "db.example.net", "münchen"])

@@ -1,0 +1,40 @@
+"""A fleet is paused while lines flow and programs die: nothing is published meanwhile, and every line is received once."""
+
+import time
+
+import pytest
+
+from bench.stage import Stage
+from bench.traffic import Traffic
+
+pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(360)]
+
+HOSTS = ("pause01", "pause02")
+
+
+def test_every_line_of_a_pause_is_received_once_through_kills_and_a_restart_of_the_broker(
+    stage: Stage,
+) -> None:
+    files = {host: stage.host_folder(host) / "app.log" for host in HOSTS}
+    suite = stage.suite
+    with Traffic(list(files.values()), 200) as traffic:
+        shippers = [suite.start_shipper(host, [file]) for host, file in files.items()]
+        time.sleep(3)
+        suite.administer("pause", "pause0*", "--reason", "broker is moved")
+        time.sleep(2)
+        before = suite.last_sequence()
+        shippers[0].kill()
+        stage.broker.kill()
+        stage.broker.start()
+        shippers[0].start()
+        suite.wait_for_broker(stage.broker)
+        traffic.rotate(files[HOSTS[1]])
+        time.sleep(3)
+        after = suite.last_sequence()
+        suite.administer("resume")
+        time.sleep(2)
+
+    assert after == before > 0
+    for host, file in files.items():
+        verdict = stage.verdict(host, [traffic.written[file]])
+        assert verdict.is_perfect, f"{host}: {verdict}"
