@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import aiofiles
+
 from broker.app.exits import OperatorError
 from broker.app.folder import open_folder
 from broker.app.sizes import format_size
@@ -183,10 +185,10 @@ async def _fill(
 ) -> None:
     with (
         open_folder(folder) as opened,
-        os.fdopen(opened.open(archive.file, os.O_RDONLY), "rb") as file,
         progress(f"restoring {archive.stream}", archive.size) as tell,
     ):
-        made = await read_in(connection, config, archive.state, file, WIDE, tell)
+        async with aiofiles.open(opened.open(archive.file, os.O_RDONLY), "rb") as file:
+            made = await read_in(connection, config, archive.state, file, WIDE, tell)
     last = int(made["state"]["last_seq"])
     if last != archive.until - 1:
         raise OperatorError(

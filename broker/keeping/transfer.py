@@ -8,9 +8,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import nats.errors
+from aiofiles.threadpool.binary import AsyncBufferedReader
 
 from broker.client.answer import answer_of
 from broker.client.connection import Arrived, Connection, ConnectionLost
@@ -111,7 +112,7 @@ async def read_in(
     connection: Connection,
     config: Mapping[str, Any],
     state: Mapping[str, Any],
-    archive: BinaryIO,
+    archive: AsyncBufferedReader,
     window: Window,
     tell: Callable[[int], None],
 ) -> Mapping[str, Any]:
@@ -127,7 +128,7 @@ async def read_in(
     chunk = min(window.chunk, client.max_payload)
     sending = _Sending(connection, begun["deliver_subject"], max(1, window.size // chunk), tell)
     async with sending:
-        while data := await asyncio.to_thread(archive.read, chunk):
+        while data := await archive.read(chunk):
             await sending.send(data)
         return await sending.finish()
 

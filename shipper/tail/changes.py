@@ -14,6 +14,9 @@ import struct
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 
+from watchdog.observers import inotify_c
+from watchdog.observers.inotify_c import InotifyConstants, Mask, WatchDescriptor
+
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.open_files import Handles
 from shipper.tail.scan import FileKey
@@ -30,10 +33,17 @@ _COARSE = 20_000_000  # nanoseconds; file systems keep time by the tick of the k
 
 _EVENT = struct.Struct("iIII")  # watch, mask, cookie, length of the name behind it: inotify(7)
 _EVENTS = 256 * 1024  # bytes of events that are read at a time
-_MODIFY, _ATTRIB, _MOVED, _CREATE, _DELETE = 0x2, 0x4, 0xC0, 0x100, 0x200
-_SELF_GONE, _IGNORED, _MASK_ADD = 0xC00, 0x8000, 0x2000_0000
-_NAMES = _ATTRIB | _MOVED | _CREATE | _DELETE | _SELF_GONE | _MASK_ADD
-_libc = ctypes.CDLL(None, use_errno=True)
+_NAMES = Mask(
+    InotifyConstants.IN_CREATE
+    | InotifyConstants.IN_MOVE
+    | InotifyConstants.IN_DELETE
+    | InotifyConstants.IN_ATTRIB
+    | InotifyConstants.IN_DELETE_SELF
+    | InotifyConstants.IN_MOVE_SELF
+    | InotifyConstants.IN_MASK_ADD
+)
+_NAMES_AND_WRITES = Mask(_NAMES | InotifyConstants.IN_MODIFY)
+_NO_CHANGE = Mask(InotifyConstants.IN_MODIFY | InotifyConstants.IN_IGNORED)
 
 
 class Inotify:
@@ -47,33 +57,36 @@ class Inotify:
         self.shortage = ""
         self._heard = heard
         self._descriptor = -1
-        self._folders: dict[int, list[str]] = {}
+        self._folders: dict[WatchDescriptor, list[str]] = {}
 
     def open(self) -> None:
         """Open the descriptor, if it is not open; without one nothing is watched."""
         if self._descriptor >= 0:
             return
-        self._descriptor = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._descriptor = inotify_c.inotify_init()
         if self._descriptor < 0:
             self.shortage = f"{_last_error().strerror}; raise fs.inotify.max_user_instances"
+            return
+        os.set_blocking(self._descriptor, False)
+        os.set_inheritable(self._descriptor, False)
         self._listen()
 
     def watch(self, folders: Iterable[str], homes: Container[str]) -> None:
         """Watch these folders and no others, in a thread; of `homes`, which hold followed files, each write is heard."""
         if self._descriptor < 0:
             return
-        before, now = self._folders, dict[int, list[str]]()
+        before, now = self._folders, dict[WatchDescriptor, list[str]]()
         for folder in folders:
             prefix = folder.rstrip("/")
-            mask = _NAMES | _MODIFY if prefix in homes else _NAMES
-            number = _libc.inotify_add_watch(self._descriptor, os.fsencode(folder), mask)
+            mask = _NAMES_AND_WRITES if prefix in homes else _NAMES
+            number = inotify_c.inotify_add_watch(self._descriptor, os.fsencode(folder), mask)
             if number >= 0:
                 now.setdefault(number, []).append(prefix)
             elif (error := _last_error()).errno == errno.ENOSPC:
                 self.shortage = f"{error.strerror}; raise fs.inotify.max_user_watches"
         self._folders = now
         for number in before.keys() - now.keys():
-            _libc.inotify_rm_watch(self._descriptor, number)
+            inotify_c.inotify_rm_watch(self._descriptor, number)
 
     def close(self) -> None:
         """Watch nothing any more."""
@@ -102,14 +115,14 @@ class Inotify:
 
     def _parse(self, events: bytes) -> tuple[set[str], bool]:
         """Return the files that were written to, and whether anything else happened."""
-        names: set[tuple[int, bytes]] = set()
+        names: set[tuple[WatchDescriptor, bytes]] = set()
         has_moved, at = False, 0
         while at < len(events):
             number, mask, _, length = _EVENT.unpack_from(events, at)
             at += _EVENT.size + length
-            if mask & _MODIFY:
+            if mask & InotifyConstants.IN_MODIFY:
                 names.add((number, events[at - length : at]))
-            has_moved |= not mask & (_MODIFY | _IGNORED)
+            has_moved |= not mask & _NO_CHANGE
         # an event may come before its watch is known here
         has_moved |= any(number not in self._folders for number, _ in names)
         found = ((os.fsdecode(name.rstrip(b"\0")), number) for number, name in names)

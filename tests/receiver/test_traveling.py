@@ -7,7 +7,7 @@ import sys
 from receiver.driver.orders import destination_of, pace_of
 from receiver.settings import ReceiverSettings
 
-_FOREIGN = ("pydantic", "click", "pydantic_settings", "prometheus_client")
+_FOREIGN = ("pydantic", "click", "pydantic_settings", "prometheus_client", "watchdog", "aiofiles")
 _LOAD = """
 import pickle, sys
 import receiver.consume.task

@@ -11,7 +11,7 @@ import pytest
 
 from receiver.spark.java import find_java, home_for_launcher
 
-ALIEN = ("pydantic", "pydantic_settings", "click", "prometheus_client")
+ALIEN = ("pydantic", "pydantic_settings", "click", "watchdog", "aiofiles", "prometheus_client")
 PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
