@@ -12,10 +12,13 @@ import pytest
 from bench.processes import Process, Processes
 from broker.client.bucket import write
 from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.pauses import change_pauses
 from broker.topology import Topology
+from broker.wire.pause import Pause
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
+from shipper.publish.pause import PauseWatch
 from shipper.publish.rounds import Round
-from tests.shipper.publish.agents import PublishingAgent
+from tests.shipper.publish.agents import NOW, PublishingAgent
 
 pytestmark = pytest.mark.nats
 
@@ -104,3 +107,32 @@ async def stream(connection: Connection) -> list[bytes]:
         answer = await connection.request("$JS.API.DIRECT.GET.LOGS", b'{"seq":%d}' % sequence)
         found += [answer.data] if answer.data else []
     return found
+
+
+async def test_a_pause_is_heard_at_every_server_and_read_behind_the_loss_of_one(
+    servers: Servers,
+) -> None:
+    admin = Connection(list(servers)[1:], "test")
+    await apply(admin)
+    connections = [Connection([url], "shipper") for url in servers]
+    watches = [PauseWatch(one, "web01", lambda: NOW) for one in connections]
+    running = [asyncio.create_task(watch.run()) for watch in watches]
+
+    async def all_are(paused: bool, seconds: float) -> None:
+        async with asyncio.timeout(seconds):
+            while not all((watch.current is not None) is paused for watch in watches):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    await asyncio.sleep(2)  # each has subscribed, and the servers have told each other
+    await insist(partial(change_pauses, admin, lambda _: (Pause(hosts="web*"),)))
+    await all_are(True, 1)
+    first = next(iter(servers.values()))
+    first.kill()
+    await insist(partial(change_pauses, admin, lambda _: ()))
+    first.start()
+    await all_are(False, 30)
+
+    for task in running:
+        task.cancel()
+    for connection in (admin, *connections):
+        await connection.close()
