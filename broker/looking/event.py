@@ -14,8 +14,8 @@ from broker.app.untrusted import json_object
 
 __all__ = ["SUBJECTS", "Event", "is_noise", "read"]
 
-SUBJECTS = ("$JS.EVENT.ADVISORY.>", "$SYS.ACCOUNT.>", "$SYS.SERVER.>")
-"""What is listened to: advisories of the account's own streams, and what SYS exports of the server's."""
+SUBJECTS = ("$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>", "$SYS.ACCOUNT.>", "$SYS.SERVER.>")
+"""What is listened to: advisories and samples of the account's own streams, and what SYS exports of the server's."""
 
 _NOISE = frozenset({"api_audit", "account_connections", "statsz"})
 _MOST_SHOWN = 300  # letters of what an unknown event says
@@ -162,6 +162,12 @@ def _at(what: str) -> Callable[[Mapping[str, Any]], str]:
     return words
 
 
+def _acknowledged(data: Mapping[str, Any]) -> str:
+    took = data.get("ack_time")
+    after = f" {took / 1e6:.1f} ms after its delivery" if isinstance(took, int) else ""
+    return f"{_name(data)} was acknowledged message {data.get('stream_seq', '?')}{after}"
+
+
 def _server(what: str) -> Callable[[Mapping[str, Any]], str]:
     def words(data: Mapping[str, Any]) -> str:
         name = _of(data, "server").get("name") or data.get("server") or "a server"
@@ -182,6 +188,7 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "auth_error": _refused,
     "stream_action": _changed("stream"),
     "consumer_action": _changed("consumer"),
+    "consumer_ack": _acknowledged,
     "consumer_pause": _at("was paused or goes on"),
     "stream_leader_elected": _leader("stream"),
     "consumer_leader_elected": _leader("consumer"),

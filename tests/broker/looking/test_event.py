@@ -22,6 +22,16 @@ def _read(subject: str, kind: str = "", **data: Any) -> Event:
     [
         pytest.param(
             _read(
+                "$JS.EVENT.METRIC.CONSUMER.ACK.LOGS.audit",
+                "consumer_ack",
+                **{"stream": "LOGS", "consumer": "audit", "stream_seq": 4, "ack_time": 12_340_000},
+            ),
+            "consumer_ack",
+            "LOGS.audit was acknowledged message 4 12.3 ms after its delivery",
+            id="a sampled acknowledgement",
+        ),
+        pytest.param(
+            _read(
                 "$SYS.ACCOUNT.LOGS.CONNECT",
                 "client_connect",
                 server=_SERVER,
