@@ -8,6 +8,7 @@ from pydantic import ByteSize, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from broker.app.address import Address, Listen, OptionalListen
+from broker.app.configuration import Table
 from broker.client.access_settings import ACCESS, AccessSettings, Servers
 from broker.settings_cluster import ClusterSettings
 from broker.settings_grant import GrantSettings
@@ -90,10 +91,9 @@ class BrokerSettings(
         json_schema_extra={"metavar": "PATH"},
     )
 
-    nats_config: Path | None = Field(
-        None,
-        description="Configuration of nats-server of your own, for what there is no option for; it is included.",
-        json_schema_extra={"metavar": "FILE"},
+    nats: Table = Field(
+        {},
+        description="Table of nats-server's own settings, by their names, for what there is no option for.",
     )
 
     @field_validator("max_store", "memory")

@@ -5,6 +5,7 @@ can never disagree.
 """
 
 import difflib
+import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,7 +25,7 @@ from pydantic_settings import (
 from broker.app.configfile import ConfigFile, credential_file, read_configs
 from broker.app.exits import ConfigurationError
 
-__all__ = ["Many", "ProgramSettings", "load", "name_of"]
+__all__ = ["Many", "ProgramSettings", "Table", "load", "name_of"]
 
 
 _OF_SERVICE = re.compile(
@@ -40,6 +41,17 @@ def _split(value: object) -> object:
 
 Many = Annotated[tuple[str, ...], BeforeValidator(_split)]
 """A setting of several texts: an option given several times, a list in TOML, commas in the environment."""
+
+
+def _object(value: object) -> object:
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError(f"{value!r} is neither a table nor a JSON object") from None
+
+
+Table = Annotated[dict[str, Any], BeforeValidator(_object)]
+"""A setting that is a table of its own in TOML, and a JSON object in the environment; it is no option."""
 
 
 def name_of(field: str) -> str:

@@ -89,7 +89,7 @@ class Desk(Generic[Settings]):
             try:
                 await self._change(await asyncio.to_thread(self._reread))
             except OperatorError as error:
-                logger.error("the old settings go on: %s", error)  # noqa: TRY400 - a person must mend it
+                logger.error("reload failed, keeping current settings: %s", error)  # noqa: TRY400 - a person must mend it
             self._service.reloaded()
 
 

@@ -31,7 +31,7 @@ def settings_options(
         # what a program shares with others comes after its own
         fields = sorted(model.model_fields.items(), key=lambda f: f[0] not in model.__annotations__)
         for name, field in reversed(fields):
-            if only is None or name in only:
+            if (only is None or name in only) and _is_option(field):
                 command = _option(name, field)(command)
         return click.option(
             "--config",
@@ -86,6 +86,12 @@ def spread(
 def _path_variable(name: str) -> Path | None:
     value = os.environ.get(name)
     return Path(value) if value else None
+
+
+def _is_option(field: FieldInfo) -> bool:
+    """Whether a setting is worth an option: what few ever set is left to the --config file and the environment."""
+    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+    return get_origin(field.annotation) is not dict and not extra.get("file_only")
 
 
 def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:

@@ -18,8 +18,8 @@ from broker.auth.certificates import Pki
 from broker.auth.credential_file import CredentialFile, remove_files, write_files
 from broker.auth.store import EMPTY, Credential, CredentialStore, Holder, InvalidStore, Kind
 from broker.auth.store_file import held_credentials
-from broker.server.neighbour import Taken, read_ready, tell
-from broker.server.securing import TLS_FOLDER
+from broker.server.state_file import Taken, await_credentials, read_state
+from broker.server.tls import TLS_FOLDER
 from broker.settings import BrokerSettings
 
 __all__ = [
@@ -224,7 +224,7 @@ class Change:
 
     def tell(self) -> None:
         """Have a running broker take the change; raises `OperatorError` when it does not."""
-        taking = tell(self.folder, self.after.revision, _PATIENCE)
+        taking = await_credentials(self.folder, self.after.revision, _PATIENCE)
         match taking.taken:
             case Taken.DONE:
                 self.say("the broker has taken the change")
@@ -239,7 +239,7 @@ class Change:
                 )
             case Taken.REFUSED:
                 raise OperatorError(
-                    f"the change is stored, but the broker keeps the current credentials: {taking.words}"
+                    f"the change is stored, but the broker keeps the current credentials: {taking.reason}"
                 )
             case Taken.UNKNOWN:
                 raise OperatorError(
@@ -266,7 +266,7 @@ def now() -> datetime:
 def _servers(settings: BrokerSettings, folder: Path) -> Sequence[str]:
     if "server" in settings.model_fields_set:
         return settings.server
-    there = read_ready(folder).get("server")
+    there = read_state(folder).get("server")
     return (there,) if isinstance(there, str) else settings.server
 
 

@@ -28,7 +28,7 @@ from broker.commands.credential_change import (
     partitions_of,
 )
 from broker.commands.typed import length
-from broker.server.neighbour import read_ready
+from broker.server.state_file import read_state
 from broker.settings import BrokerSettings
 
 __all__ = ["credentials"]
@@ -218,7 +218,7 @@ def list_all(as_json: bool, **options: Any) -> None:
     if not folder.is_dir():
         raise OperatorError(f"there is no directory {folder}; check --store-dir")
     store = load_credentials(folder)
-    found = rows(store, now(), connections_at(read_ready(folder).get("http")))
+    found = rows(store, now(), connections_at(read_state(folder).get("http")))
     if as_json:
         click.echo(json.dumps({"secured": store.secured, "credentials": found}, indent=2))
     elif found:

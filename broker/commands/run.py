@@ -12,7 +12,7 @@ from broker.app.notify import notifier_from
 from broker.app.options import given, settings_options
 from broker.keeping.pushes import refuse_pushes
 from broker.keeping.room_service import keep_room
-from broker.server.service import log_as_told, serve
+from broker.server.service import log_as_set, serve
 from broker.settings import RUN_FIELDS, BrokerSettings
 
 __all__ = ["run"]
@@ -32,7 +32,7 @@ def run(**options: Any) -> None:
         raise click.UsageError(
             "--store-dir is required (or LOGBROKER_STORE_DIR, or store_dir in the --config file)"
         )
-    log_as_told(settings)
+    log_as_set(settings)
     folder = settings.store_dir.absolute()
     asyncio.run(
         serve(
@@ -40,7 +40,7 @@ def run(**options: Any) -> None:
             folder,
             notifier_from(os.environ),
             lambda: _reread(options),
-            beside=(keep_room, refuse_pushes),
+            background=(keep_room, refuse_pushes),
         )
     )
 

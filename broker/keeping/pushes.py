@@ -1,6 +1,6 @@
 """Removes consumers that would push lines to where commands and offsets go.
 
-Hosts and receivers make none that push (serving/consumer_requests.py). Other sites must be able to, for their copies,
+Hosts and receivers make none that push (server/consumer_requests.py). Other sites must be able to, for their copies,
 and rights name the consumers that a credential may make, yet not where those push.
 nats-server (2.15.1) has one begin at once where somebody listens to that very subject, else at its next start.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
 from broker.provision.apply import consumers_of
-from broker.server.node import Node
+from broker.server.context import ServerContext
 from broker.wire.streams import STREAM
 
 __all__ = ["Pushes", "is_misused", "refuse_pushes"]
@@ -27,9 +27,9 @@ _LOOK = 600.0  # seconds between looks at all of them, should news of one have b
 logger = logging.getLogger(__name__)
 
 
-async def refuse_pushes(node: Node) -> None:
+async def refuse_pushes(context: ServerContext) -> None:
     """Keep the stream of a broker that is ready from being pushed to where lines act as what they say, until cancelled."""
-    await Pushes(node.connection).run()
+    await Pushes(context.connection).run()
 
 
 def is_misused(config: Mapping[str, Any]) -> bool:

@@ -6,9 +6,8 @@ import time
 from broker.keeping.room import OnFull, Policy, RoomKeeper
 from broker.keeping.room_disk import Disk
 from broker.keeping.room_marks import Marks
-from broker.server.conf import kept_free
-from broker.server.node import Node
-from broker.server.outfit import own_name
+from broker.server.context import ServerContext
+from broker.server.resolve import own_name, space_kept_free
 from broker.settings import BrokerSettings
 from broker.settings_room import RoomSettings
 
@@ -20,17 +19,17 @@ def policy_of(settings: RoomSettings) -> Policy:
     return Policy(OnFull(settings.on_full), Marks(settings.high_water, settings.low_water))
 
 
-async def keep_room(node: Node) -> None:
+async def keep_room(context: ServerContext) -> None:
     """Keep room in the stream of a broker that is ready, until cancelled."""
     keeper = RoomKeeper(
-        node.connection,
-        node.house.folder,
-        own_name(node.settings),
-        lambda: policy_of(node.settings),
+        context.connection,
+        context.folder,
+        own_name(context.settings),
+        lambda: policy_of(context.settings),
         time.time_ns,
-        lambda: _disk(node),
+        lambda: _disk(context),
     )
-    node.parts["room"] = lambda: keeper.report.as_json()
+    context.report_parts["room"] = lambda: keeper.report.as_json()
     await keeper.run()
 
 
@@ -45,10 +44,9 @@ def minds_disk(settings: BrokerSettings) -> bool:
     return not is_told and not (settings.cluster and drops)
 
 
-def _disk(node: Node) -> Disk | None:
-    settings = node.settings
+def _disk(context: ServerContext) -> Disk | None:
+    settings = context.settings
     if not minds_disk(settings):
         return None
-    usage = shutil.disk_usage(node.house.folder)
-    reserve = None if settings.reserve is None else int(settings.reserve)
-    return Disk(usage.free, kept_free(usage.total, reserve))
+    usage = shutil.disk_usage(context.folder)
+    return Disk(usage.free, space_kept_free(settings, usage.total))

@@ -75,7 +75,7 @@ def _node(node: Mapping[str, Any]) -> str:
     told = [str(node.get("name", "?"))]
     if version := node.get("version"):
         commit = f" [{str(node['commit'])[:7]}]" if node.get("commit") else ""
-        told.append(f"nats-server {version}{commit} ({node.get('provenance') or 'unknown'})")
+        told.append(f"nats-server {version}{commit}")
     if started := node.get("started"):
         told.append(f"since {_short(str(started))}")
     if isinstance(free := node.get("free"), int):

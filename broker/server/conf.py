@@ -1,37 +1,101 @@
-"""The configuration file of nats-server, rendered from values; never reads or writes a file.
+"""The configuration of nats-server, rendered from values; never reads or writes a file.
 
 Every name here was checked with `nats-server -t` of 2.15.1, which the server start repeats.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
 
 from broker.app.address import Address
 from broker.auth.accounts import Accounts
 from broker.server.conf_accounts import render_accounts
-from broker.server.conf_cluster import ClusterConf, render_cluster
-from broker.server.conf_encryption import Cipher, render_encryption
-from broker.server.conf_sites import SitesConf, render_sites
-from broker.server.conf_tls import TlsConf, client_section
-from broker.server.quoting import quoted
+from broker.server.conf_text import Section, Variable, lines_of
 from broker.wire.streams import MAX_PAYLOAD
 
-__all__ = ["ServerConf", "kept_free", "render", "store_limit", "stream_limit"]
+__all__ = [
+    "KEY_VARIABLE",
+    "ClusterConf",
+    "ServerConf",
+    "SitesConf",
+    "TlsConf",
+    "decided_here",
+    "render",
+]
 
-_LARGEST_RESERVE = 20 * 1024**3
-_BUCKETS_SHARE = (
-    32 * 1024**2
-)  # room for the buckets in the store, and 16 KiB for each partition's history
-_PARTITION_SHARE = 16 * 1024
-_LARGEST_POSITIONS_SHARE = (
-    1024**3
-)  # a host takes some KB, some MB where it follows thousands of files
+KEY_VARIABLE = "LOGSHIP_STORE_KEY"
+"""By which nats-server gets the key of its store: neither a file of ours nor a command line holds the key."""
+
+_CLUSTER_USER = "logbroker"
+_SITES_ACCOUNT = "LOGS"
+_SITE_SUBJECTS = ["logs.>", "$KV.>", "logship.>", "_INBOX.>", "JS.>"]
+"""Subjects that are this site's own affair in either direction: if they crossed, a line would be stored by its publisher and by
+the copy of the stream."""
+
+_SYNONYMS = frozenset(
+    {
+        *("host", "net", "port", "addr", "https", "http_port", "https_port", "monitor_port"),
+        *("store_dir", "storedir", "authorization", "operator", "operators", "resolver", "roots"),
+        *(
+            "account_resolver",
+            "resolver_preload",
+            "trusted",
+            "trusted_keys",
+            "system",
+            "no_sys_acc",
+        ),
+        *("no_system_account", "allow_non_tls", "logfile", "log_file", "syslog", "remote_syslog"),
+        *("accounts", "no_auth_user", "system_account", "tls", "cluster", "leafnodes", "gateway"),
+        "include",
+    }
+)
+"""Names by which nats-server takes what logbroker decides, though it may not write them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsConf:
+    """Paths of PEM files; `authorities` are those that clients' and other brokers' certificates are checked against."""
+
+    certificate: str
+    key: str
+    authorities: str | None
+    requires_certificates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConf:
+    """The cluster of a server: its name, where the server listens for the others, and where they are.
+
+    `routes` may name the server itself, so that all servers can be given one list. `secret` is what servers tell each other first,
+    empty where whoever gets through is trusted.
+    """
+
+    name: str
+    listen: Address
+    routes: tuple[Address, ...]
+    secret: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SitesConf:
+    """The name of this site, where brokers of others connect, where this one connects, and the seed that it shows there.
+
+    `is_open`: whoever gets through to the port may come in, as there are no credentials.
+    """
+
+    name: str
+    listen: Address | None = None
+    remotes: tuple[Address, ...] = ()
+    seed: str = field(default="", repr=False)
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConf:
     """What the configuration of a server is made of; `folder` is absolute, `max_store` and `max_memory` are bytes.
 
-    `http_path` is where the monitoring answers at `http`: a secret where not everybody on this machine may see it.
+    `http_path` is where the monitoring answers at `http`: a secret where not everybody on this machine may see it. `own` is what
+    the operator sets of nats-server. `cipher` is nats-server's name of one; the key is in the environment (KEY_VARIABLE).
     """
 
     name: str
@@ -43,81 +107,139 @@ class ServerConf:
     accounts: Accounts | None = None
     tls: TlsConf | None = None
     sites: SitesConf | None = None
-    cipher: Cipher | None = None
-    own: str = ""  # the line that includes an operator's own configuration, over which ours wins
+    cipher: str | None = None
+    own: Section = field(default_factory=dict)
     max_memory: int = 64 * 1024**2
     http_path: str = field(default="", repr=False)
-
-
-def store_limit(free: int, held: int, total: int, reserve: int | None) -> int:
-    """Return the most that the store may hold, in bytes, so that `reserve` of the disk stays free.
-
-    `free` is what the disk has left, `held` what the store holds already, `total` the disk's size. Never less than
-    `held`: a server that is over its limit would refuse to bring back what it has. A limit that is reached is a clean
-    negative answer; a full disk freezes a stream until the server is restarted.
-    """
-    return max(held + max(0, free - kept_free(total, reserve)), 1)
-
-
-def kept_free(total: int, reserve: int | None) -> int:
-    """Return what of a disk of `total` bytes is to stay free: `reserve`, where that is told."""
-    return min(total // 20, _LARGEST_RESERVE) if reserve is None else reserve
-
-
-def stream_limit(store: int, partitions: int, asked: int | None) -> int:
-    """Return the most that the stream may hold in a store of `store` bytes, at most what was asked for.
-
-    Always less than the store: in a store that is full, receivers could no longer commit their offsets, nor shippers
-    keep their positions.
-    """
-    positions = min(store // 16, _LARGEST_POSITIONS_SHARE)
-    share = min(_BUCKETS_SHARE + partitions * _PARTITION_SHARE + positions, store // 4)
-    room = max(store - share, 1)
-    return room if asked is None else min(asked, room)
 
 
 def render(conf: ServerConf) -> str:
     """Return the text of the configuration file."""
     lines = [
         "# written by logbroker at every start: change its settings, not this file",
-        *([conf.own] if conf.own else []),
-        f"server_name: {quoted(conf.name)}",
-        f"listen: {_address(conf.listen)}",
-        *([f"http: {_address(conf.http)}"] if conf.http else []),
-        *([f"http_base_path: {quoted(conf.http_path)}"] if conf.http and conf.http_path else []),
-        f"ports_file_dir: {quoted(conf.folder)}",
-        "logtime: false",
-        f"max_payload: {MAX_PAYLOAD}",
-        # a line that takes a minute for a pull is slow and not dead; under TLS there is no second try
-        'write_deadline: "60s"',
-        'write_timeout: "retry"',
-        'ping_interval: "20s"',
-        "ping_max: 2",
-        "reconnect_error_reports: 60  # attempts to reach other servers, one a second",
-        # clients are told to go elsewhere; where there is nowhere to go, waiting helps nobody
-        f'lame_duck_grace_period: "{"1s" if conf.cluster else "100ms"}"',
-        'lame_duck_duration: "30s"',
-        "feature_flags { js_ack_fc_v2: false }  # nats-py cannot read these acknowledgements yet",
-        "jetstream {",
-        f"  store_dir: {quoted(conf.folder)}",
-        f"  max_file_store: {conf.max_store}",
-        f"  max_memory_store: {conf.max_memory}",
-        *([f"  domain: {quoted(conf.sites.name)}"] if conf.sites else []),
-        "  sync_interval: always  # acknowledged means on disk",
-        *render_encryption(conf.cipher),
-        "  limits {",
-        "    max_request_batch: 10000",
-        "    default_max_consumers: -1  # one per partition, and one per shipper that starts",
-        "  }",
-        "}",
-        *(client_section(conf.tls) if conf.tls else []),
+        *lines_of({**_defaults(conf), **conf.own, **_fixed(conf)}),
+        *lines_of({"tls": _client_tls(conf.tls)} if conf.tls else {}),
         *(render_accounts(conf.accounts) if conf.accounts else []),
-        *(render_cluster(conf.cluster) if conf.cluster else []),
-        *(render_sites(conf.sites) if conf.sites else []),
+        *lines_of({"cluster": _cluster(conf.cluster, conf.tls)} if conf.cluster else {}),
+        *lines_of({"leafnodes": _sites(conf.sites, conf.tls)} if conf.sites else {}),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _address(address: Address) -> str:
+def decided_here(conf: ServerConf) -> list[str]:
+    """Return the names among the operator's settings of nats-server that logbroker decides."""
+    return sorted(name for name in conf.own if name.lower() in {*_fixed(conf), *_SYNONYMS})
+
+
+def _defaults(conf: ServerConf) -> dict[str, Any]:
+    return {
+        # a line that takes a minute for a pull is slow and not dead; under TLS there is no second try
+        "write_deadline": "60s",
+        "write_timeout": "retry",
+        "ping_interval": "20s",
+        "ping_max": 2,
+        "reconnect_error_reports": 60,  # attempts to reach other servers, one a second
+        # clients are told to go elsewhere; where there is nowhere to go, waiting helps nobody
+        "lame_duck_grace_period": "1s" if conf.cluster else "100ms",
+        "lame_duck_duration": "30s",
+    }
+
+
+def _fixed(conf: ServerConf) -> dict[str, Any]:
+    return {
+        "server_name": conf.name,
+        "listen": _bindable(conf.listen),
+        "http": _bindable(conf.http),
+        "http_base_path": conf.http_path or None if conf.http else None,
+        "ports_file_dir": conf.folder,
+        "logtime": False,
+        "max_payload": MAX_PAYLOAD,
+        "feature_flags": {"js_ack_fc_v2": False},  # nats-py cannot read these acknowledgements yet
+        "jetstream": _jetstream(conf),
+    }
+
+
+def _jetstream(conf: ServerConf) -> Section:
+    return {
+        "store_dir": conf.folder,
+        "max_file_store": conf.max_store,
+        "max_memory_store": conf.max_memory,
+        "domain": conf.sites.name if conf.sites else None,
+        "sync_interval": "always",  # acknowledged means on disk
+        "cipher": conf.cipher,
+        "key": Variable(KEY_VARIABLE) if conf.cipher else None,
+        "limits": {
+            "max_request_batch": 10_000,
+            "default_max_consumers": -1,  # one per partition, and one per shipper that starts
+        },
+    }
+
+
+def _client_tls(tls: TlsConf) -> Section:
+    return {**_tls(tls), "verify": True if tls.requires_certificates else None}
+
+
+def _broker_tls(tls: TlsConf) -> Section:
+    """Return the section for a port of other brokers, which prove by certificates that they are of the same authority."""
+    return {**_tls(tls), "verify": True if tls.authorities else None}
+
+
+def _tls(tls: TlsConf) -> dict[str, Any]:
+    return {
+        "cert_file": tls.certificate,
+        "key_file": tls.key,
+        "ca_file": tls.authorities,
+        "min_version": "1.3",
+        "timeout": 5,
+    }
+
+
+def _cluster(conf: ClusterConf, tls: TlsConf | None) -> Section:
+    """Return the section.
+
+    Servers look for each other every second: what is sent on to one that has gone without a word is lost until they notice, and
+    then they tell clients how many of them they still know (in `connect_urls`), who go elsewhere by it.
+    """
+    secret = {"user": _CLUSTER_USER, "password": conf.secret, "timeout": 3}
+    credentials = f"{_CLUSTER_USER}:{quote(conf.secret, safe='')}@" if conf.secret else ""
+    return {
+        "name": conf.name,
+        "listen": _bindable(conf.listen),
+        "authorization": secret if conf.secret else None,
+        "routes": [f"nats-route://{credentials}{route}" for route in conf.routes],
+        "compression": {"mode": "s2_auto"},  # only where they are far from each other
+        "ping_interval": "1s",
+        "ping_max": 3,
+        "write_deadline": "10s",
+        # without authorities anybody's certificate would do
+        "tls": _broker_tls(tls) if tls and tls.authorities else None,
+    }
+
+
+def _sites(conf: SitesConf, tls: TlsConf | None) -> Section | None:
+    """Return the section of leaf nodes, over which nothing goes but copies of streams; None where there are no other sites."""
+    if conf.listen is None and not conf.remotes:
+        return None
+    listening = {
+        "listen": _bindable(conf.listen),
+        "authorization": {"account": _SITES_ACCOUNT} if conf.is_open else None,
+        "tls": _broker_tls(tls) if tls else None,
+    }
+    remotes = [_remote(remote, conf, tls) for remote in conf.remotes]
+    return {**(listening if conf.listen else {}), "remotes": remotes or None}
+
+
+def _remote(remote: Address, conf: SitesConf, tls: TlsConf | None) -> Section:
+    return {
+        "url": f"{'tls' if tls else 'nats-leaf'}://{remote}",
+        "account": _SITES_ACCOUNT,
+        "nkey": conf.seed or None,
+        "deny_imports": _SITE_SUBJECTS,
+        "deny_exports": _SITE_SUBJECTS,
+        "tls": _broker_tls(tls) if tls else None,
+    }
+
+
+def _bindable(address: Address | None) -> str | None:
     # nats-server takes 0 as its default port, and -1 as any free one
-    return quoted(str(Address(address.host, address.port or -1)))
+    return None if address is None else str(Address(address.host, address.port or -1))

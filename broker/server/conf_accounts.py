@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from broker.auth.accounts import SYS, Account, Accounts, Crossing, Traffic, User
 from broker.auth.permissions import API, Permissions
-from broker.server.quoting import quoted
+from broker.server.conf_text import quoted
 
 __all__ = ["render_accounts"]
 

@@ -44,10 +44,3 @@ class Door:
         self._was_secured = store.secured
         limits = {SHIP: settings.host_limits, RECEIVE: settings.receiver_limits}
         return admit(store, self._own, self._anybody, now, limits)
-
-    def is_behind(self, admission: Admission) -> bool:
-        """Whether the credential store is another one by now than `admission` comes from, or cannot be read."""
-        try:
-            return load_credentials(self.folder).revision != admission.revision
-        except ConfigurationError:
-            return True

@@ -11,7 +11,7 @@ from enum import Enum, IntEnum
 
 from broker.app.printable import printable
 
-__all__ = ["Level", "News", "Said", "explain", "read_line", "what"]
+__all__ = ["Level", "LogLine", "Notice", "explain", "notice_in", "read_line"]
 
 
 class Level(IntEnum):
@@ -41,7 +41,7 @@ _TROUBLE = re.compile(r"^(panic|fatal error|nats-server): ")
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LogLine:
     """A log line of nats-server."""
 
     level: Level
@@ -49,24 +49,24 @@ class Said:
 
     @property
     def is_of_connection(self) -> bool:
-        """Whether it is about a client or another server, who may have chosen the words."""
+        """Whether the line is about a client or another server, who may have chosen the words."""
         return _OF_CONNECTION.match(self.text) is not None
 
 
-def read_line(line: str) -> Said:
+def read_line(line: str) -> LogLine:
     """Take a line apart; one in no known form (a Go panic, a usage error) is an error when it begins like one.
 
-    Any other such line says nothing that somebody waits for. Control characters in it become escapes: it is shown to people.
+    Control characters become escapes: the line is shown to people.
     """
     line = printable(line)
     found = _LINE.match(line)
     if found is None:
-        return Said(Level.ERROR if _TROUBLE.match(line) else Level.DEBUG, line)
-    return Said(_LEVELS.get(found["level"], Level.INFO), found["text"])
+        return LogLine(Level.ERROR if _TROUBLE.match(line) else Level.DEBUG, line)
+    return LogLine(_LEVELS.get(found["level"], Level.INFO), found["text"])
 
 
-class News(Enum):
-    """What a line tells that somebody waits for: at which level it is said, and how it begins (in 2.15)."""
+class Notice(Enum):
+    """What logbroker waits for in the log: at which level nats-server (2.15) logs it, and how the line begins."""
 
     COMMIT = (Level.INFO, "  Git:      [")
     RELOADED = (Level.INFO, "Reloaded server configuration")
@@ -76,24 +76,24 @@ class News(Enum):
     CLOSING = (Level.INFO, "Closing existing clients")
 
 
-def what(said: Said) -> News | None:
-    """Return what a line tells; None when nobody waits for that."""
+def notice_in(line: LogLine) -> Notice | None:
+    """Return what logbroker waits for in a line, if anything."""
     return next(
         (
-            news
-            for news in News
-            if said.level == news.value[0] and said.text.startswith(news.value[1])
+            notice
+            for notice in Notice
+            if line.level == notice.value[0] and line.text.startswith(notice.value[1])
         ),
         None,
     )
 
 
-def explain(said: Sequence[Said]) -> str:
-    """Return, in one line, why nats-server ended, from its last words; empty when they complain of nothing.
+def explain(lines: Sequence[LogLine]) -> str:
+    """Return, in one line, why nats-server ended, from its last log lines; empty when they hold no error.
 
-    What was said of connections is no reason: any client can have such a line written.
+    Lines about connections are no reason: any client can have such a line written.
     """
-    troubles = [one for one in said if one.level >= Level.ERROR and not one.is_of_connection]
+    troubles = [one for one in lines if one.level >= Level.ERROR and not one.is_of_connection]
     for one in troubles:
         if one.level == Level.FATAL and (reason := _no_listening(one.text)):
             return reason

@@ -1,4 +1,4 @@
-"""The broker's folder on disk: made, locked, measured, and its small files written whole or not at all."""
+"""The broker's folder on disk: made, locked and measured; and whether it may be run in a cluster, or alone."""
 
 import fcntl
 import json
@@ -6,56 +6,54 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.app.exits import OperatorError
-from broker.app.folder import make_folder, read_file
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.folder import make_folder, open_folder, read_file
 from broker.app.whole import write_whole
 from broker.auth.accounts import LOGS
 
 __all__ = [
     "Space",
-    "held_store",
+    "check_membership",
+    "is_locked",
+    "locked_store",
     "measure",
-    "remember_promise",
+    "remember_membership",
     "size_of_data",
+    "store_error",
     "streams_in",
-    "told",
 ]
 
 _LOCK = "logbroker.lock"
-_PATIENCE = 2.0  # seconds: a broker that was killed just now needs a moment to let go
+_PATIENCE = 2.0  # seconds: a broker that was killed just now needs a moment to release its lock
 _DATA = "jetstream"
-_PROMISE = "promise.json"
+_MEMBER = "cluster.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Room on the disk of a store, in bytes: left free, held by the store already, and the disk's size.
-
-    `promised` is what the streams in the store may grow to, by their own limits.
-    """
+    """Space on the disk of a store, in bytes: left free, used by the store already, and the disk's size."""
 
     free: int
     held: int
     total: int
-    promised: int
 
 
 @contextmanager
-def held_store(folder: Path) -> Iterator[int]:
+def locked_store(folder: Path) -> Iterator[int]:
     """Make the folder and hold its lock; gives the lock's file descriptor.
 
-    Whoever inherits the descriptor holds the lock too, so a nats-server that outlives its parent keeps others out.
+    A child that inherits the descriptor holds the lock too, so a nats-server that outlives its parent keeps others out.
     Raises `OperatorError` when the folder cannot be used or another broker has it.
     """
     try:
         with make_folder(folder) as opened:
             descriptor = opened.open(_LOCK, os.O_RDWR | os.O_CREAT)
     except OSError as error:
-        raise told(folder, error) from None
+        raise store_error(folder, error) from None
     try:
         _lock(descriptor, folder)
         yield descriptor
@@ -63,7 +61,24 @@ def held_store(folder: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def told(folder: Path, error: OSError) -> Exception:
+def is_locked(folder: Path) -> bool:
+    """Whether a broker has this folder just now."""
+    try:
+        with open_folder(folder) as opened:
+            descriptor = opened.open(_LOCK, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def store_error(folder: Path, error: OSError) -> Exception:
     """Return an error of the store's disk as one for a person; any other one as it is."""
     if not Path(error.filename or ".").is_relative_to(folder):
         return error
@@ -77,27 +92,39 @@ def _lock(descriptor: int, folder: Path) -> None:
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
         except BlockingIOError:
-            if time.monotonic() < deadline:
-                time.sleep(0.02)
-                continue
-            owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
-            raise OperatorError(
-                f"another broker (process {owner or 'unknown'}) has the store {folder}; "
-                "stop it, or choose another --store-dir"
-            ) from None
-        try:
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        except OSError as error:
-            error.filename = str(folder / _LOCK)
-            raise told(folder, error) from None
-        return
+            if time.monotonic() >= deadline:
+                owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+                raise OperatorError(
+                    f"another broker (process {owner or 'unknown'}) has the store {folder}; "
+                    "stop it, or choose another --store-dir"
+                ) from None
+        time.sleep(0.02)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        error.filename = str(folder / _LOCK)
+        raise store_error(folder, error) from None
+
+
+def measure(folder: Path) -> Space:
+    """Return how much space there is, and how much of it the store uses already."""
+    usage = shutil.disk_usage(folder)
+    return Space(usage.free, size_of_data(folder), usage.total)
 
 
 def size_of_data(folder: Path) -> int:
     """Return how many bytes the files of a store hold."""
-    return _size(folder / _DATA)
+    size = 0
+    for parent, _, names in os.walk(folder / _DATA):
+        for name in names:
+            try:
+                size += os.lstat(os.path.join(parent, name)).st_size  # noqa: PTH118 - ten times faster
+            except FileNotFoundError:
+                continue  # a file that is gone meanwhile uses no space
+    return size
 
 
 def streams_in(folder: Path) -> frozenset[str]:
@@ -106,42 +133,42 @@ def streams_in(folder: Path) -> frozenset[str]:
     return frozenset(path.parent.name for path in found)
 
 
-def measure(folder: Path) -> Space:
-    """Return the room there is, and what the store takes of it already."""
-    usage = shutil.disk_usage(folder)
+def check_membership(folder: Path, cluster: str, name: str) -> None:
+    """Return when the store in `folder` may be run in `cluster` (empty: alone) by a server called `name`.
+
+    A server of a cluster removes, after half a minute, every stream of its store that the cluster has not made (2.15.1); a
+    server alone would let its copy diverge; and a server that returns under another name is a fourth one, with the third
+    missing for ever. Raises `ConfigurationError` with the way round; nothing is changed.
+    """
     data = folder / _DATA
-    return Space(usage.free, _size(data), usage.total, _promised(data))
+    is_member = any(data.glob("*/_js_/_meta_"))
+    if cluster and not is_member and any(data.glob("*/streams/*")):
+        raise ConfigurationError(
+            f"the store {folder} has streams of a broker that was alone, which a cluster would remove: take a `logbroker "
+            "backup` of it while it runs alone, start the cluster with empty stores, and `logbroker restore` it there"
+        )
+    if not cluster and is_member:
+        raise ConfigurationError(
+            f"the store {folder} is of a server of a cluster: give its --cluster, --route and --server-name, or another "
+            "--store-dir"
+        )
+    before = _member_name(folder)
+    if cluster and is_member and before and before != name:
+        raise ConfigurationError(
+            f"the store {folder} is that of server {before}: give --server-name {before}, or an empty store to a new server"
+        )
 
 
-def remember_promise(folder: Path, limit: int) -> None:
-    """Keep the stream's limit in bytes beside the store, for one whose own record of it is encrypted."""
-    if limit > 0 and _remembered(folder) != limit:
-        write_whole(folder / _PROMISE, json.dumps({"version": 1, "max_bytes": limit}) + "\n")
+def remember_membership(folder: Path, cluster: str, name: str) -> None:
+    """Keep by which name the server of a cluster is known there; raises `OperatorError`."""
+    if cluster:
+        content = {"cluster": cluster, "server_name": name}
+        write_whole(folder / _MEMBER, json.dumps(content, indent=2) + "\n")
 
 
-def _remembered(folder: Path) -> int:
+def _member_name(folder: Path) -> str:
     try:
-        limit = json.loads(read_file(folder / _PROMISE))["max_bytes"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0  # that's fine: it only counts where nothing else tells
-    return limit if isinstance(limit, int) else 0
-
-
-def _promised(data: Path) -> int:
-    promised = _remembered(data.parent) if any(data.glob("*/streams/*/meta.key")) else 0
-    for path in data.glob("*/streams/*/meta.inf"):
-        with suppress(OSError, ValueError, AttributeError):  # not ours to judge: nats-server will
-            limit = json.loads(read_file(path)).get("max_bytes", 0)
-            promised += limit if isinstance(limit, int) and limit > 0 else 0
-    return promised
-
-
-def _size(folder: Path) -> int:
-    size = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            try:
-                size += os.lstat(os.path.join(parent, name)).st_size  # noqa: PTH118 - ten times faster
-            except FileNotFoundError:
-                continue  # a file that went meanwhile takes no room
-    return size
+        content = json.loads(read_file(folder / _MEMBER))
+    except (OSError, ValueError):
+        return ""  # that's fine: the name only guards against a mistake
+    return str(content.get("server_name", "")) if isinstance(content, dict) else ""

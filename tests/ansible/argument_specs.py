@@ -47,7 +47,9 @@ def described(field: FieldInfo) -> dict[str, Any]:
     """Return how a spec describes a setting."""
     kinds = list(_within(field.annotation))
     spec: dict[str, Any] = {"description": str(field.description)}
-    if tuple in kinds:
+    if dict in kinds:
+        spec["type"] = "dict"
+    elif tuple in kinds:
         spec |= {"type": "list", "elements": "str"}
     elif bool in kinds:
         spec["type"] = "bool"

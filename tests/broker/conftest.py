@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,14 @@ LOGBROKER = (sys.executable, "-m", "broker")
 class Broker:
     """A running `logbroker run`; `within` is the command that runs it, if any."""
 
-    def __init__(self, store: Path, log: Path, *options: str, within: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        store: Path,
+        log: Path,
+        *options: str,
+        within: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.store = store
         self.log = log
         (store / "broker.json").unlink(missing_ok=True)  # a broker that was killed leaves its own
@@ -39,6 +46,7 @@ class Broker:
                     *options,
                 ],
                 stderr=sink,
+                env={**os.environ, **(environment or {})},
             )
 
     @property
@@ -83,9 +91,9 @@ def mounted() -> Mounted:
 def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     started: list[Broker] = []
 
-    def start(*options: str, store: Path | None = None, within: Sequence[str] = ()) -> Broker:
+    def start(*options: str, store: Path | None = None, **rest: Any) -> Broker:
         log = tmp_path / f"broker-{len(started)}.log"
-        started.append(Broker(store or tmp_path / "store", log, *options, within=within))
+        started.append(Broker(store or tmp_path / "store", log, *options, **rest))
         return started[-1]
 
     yield start

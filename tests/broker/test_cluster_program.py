@@ -11,7 +11,8 @@ import pytest
 from bench.processes import Processes, wait_until
 from broker.client.access import Access
 from broker.client.connection import Connection
-from broker.server.neighbour import is_held, read_ready
+from broker.server.state_file import read_state
+from broker.server.store import is_locked
 from tests.broker.cluster import Brokers
 from tests.broker.conftest import StartBroker, call_logbroker
 
@@ -58,7 +59,7 @@ def test_a_credential_that_is_added_while_a_cluster_is_waited_for_counts_once_it
     for node in others:
         node.kill()
     wait_until("it waits", lambda: "waiting for its cluster" in first.process.said(), 60)
-    assert is_held(first.folder)
+    assert is_locked(first.folder)
 
     words = ("credentials", "add", "admin", "ops", "--store-dir", first.folder)
     added = call_logbroker(*words, "--server", first.url, "--output", tmp_path / "ops.toml")
@@ -67,11 +68,11 @@ def test_a_credential_that_is_added_while_a_cluster_is_waited_for_counts_once_it
     assert "is not ready yet" in added.stdout
     assert "in force as soon as it is" in added.stdout
     assert "has taken the change" not in added.stdout
-    assert read_ready(first.folder) == {}
+    assert read_state(first.folder) == {}
     for node in others:
         node.start()
     cluster.wait_until_ready(first)
-    said = lambda: read_ready(first.folder).get("credentials")  # noqa: E731
+    said = lambda: read_state(first.folder).get("credentials")  # noqa: E731
     wait_until("it is taken", lambda: said() == {"revision": 1, "secured": True}, 60)
     seed = tomllib.loads((tmp_path / "ops.toml").read_text())["nkey_seed"]
     assert asyncio.run(gets_in(first.url, Access(nkey_seed=seed)))

@@ -5,11 +5,13 @@ import json
 import signal
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.processes import wait_until
 from broker.client.connection import Connection
 
 pytestmark = pytest.mark.nats
@@ -49,12 +51,12 @@ def test_streams_in_memory_are_bounded_by_it_and_said(start_broker: Any) -> None
     assert "storage = memory: acknowledged is not on disk" in broker.said
 
 
-def test_a_configuration_of_ones_own_is_run_and_read_again(
+def test_settings_of_nats_server_count_and_are_read_again(
     start_broker: Any, tmp_path: Path
 ) -> None:
-    own = tmp_path / "own.conf"
-    own.write_text("max_connections: 77\n", "utf-8")
-    broker = start_broker("--nats-config", str(own), "--http", "127.0.0.1:0")
+    config = tmp_path / "broker.toml"
+    config.write_text("[nats]\nmax_connections = 77\n", "utf-8")
+    broker = start_broker("--config", str(config), "--http", "127.0.0.1:0")
     url = f"{broker.wait_ready()['http']}/varz"
 
     def most() -> int:
@@ -62,21 +64,38 @@ def test_a_configuration_of_ones_own_is_run_and_read_again(
             return int(json.load(answer)["max_connections"])
 
     assert most() == 77
-    own.write_text("max_connections: 78\n", "utf-8")
+    config.write_text("nats = { max_connections = 78 }\n", "utf-8")
     broker.popen.send_signal(signal.SIGHUP)
-    deadline = time.monotonic() + 20
-    while most() != 78:
-        assert time.monotonic() < deadline, broker.said
-        time.sleep(0.05)
+    wait_until("it is read again", lambda: most() == 78, 20)
+
+    config.write_text("[nats]\nmax_connection = 79\n", "utf-8")
+    broker.popen.send_signal(signal.SIGHUP)
+    wait_until("it is refused", lambda: "keeping current settings" in broker.said, 20)
+    assert "max_connection" in broker.said
+    assert most() == 78
 
 
-def test_a_configuration_of_ones_own_that_contradicts_ours_is_refused_by_name(
-    start_broker: Any, tmp_path: Path
+def test_settings_of_nats_server_that_logbroker_decides_are_refused_by_name(
+    start_broker: Any,
 ) -> None:
-    own = tmp_path / "own.conf"
-    own.write_text("max_connections: 77\nport: 4333\n", "utf-8")
-
-    refused = start_broker("--nats-config", str(own))
+    refused = start_broker(environment={"LOGBROKER_NATS": '{"port": 4333}'})
 
     assert refused.popen.wait(60) == 78
-    assert refused.said == f"logbroker: {own}:2: port cannot be set here: use --listen\n"
+    assert "[nats] port: logbroker sets this itself" in refused.said
+
+
+def test_the_first_credential_restarts_a_monitored_server_on_the_same_ports(
+    start_broker: Any, logbroker: Callable[..., Any], tmp_path: Path
+) -> None:
+    broker = start_broker("--http", "127.0.0.1:0")
+    before = broker.wait_ready()
+
+    words = ("add", "admin", "ops", "--store-dir", broker.store, "--output", tmp_path / "ops.toml")
+    logbroker("credentials", *words).check_returncode()
+
+    wait_until("it is restarted", lambda: broker.said.count("ready: ") == 2, 30)
+    after = broker.wait_ready()
+    assert after["server"] == before["server"]
+    assert after["http"].startswith(before["http"] + "/")  # a secret path from now on
+    assert after["nats_server_pid"] != before["nats_server_pid"]
+    assert after["pid"] == before["pid"]

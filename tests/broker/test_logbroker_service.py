@@ -128,7 +128,7 @@ def test_settings_read_again_count_at_once_or_are_named_or_leave_the_old_ones(
 
     broker.write('max_age = "never"')
     broker.hang_up()
-    assert "the old settings go on: " in broker.said
+    assert "keeping current settings: " in broker.said
     assert "broker.toml:5: max_age" in broker.said
     assert broker.max_age() == 12 * 3600
 
@@ -138,18 +138,21 @@ def test_settings_read_again_count_at_once_or_are_named_or_leave_the_old_ones(
     assert "Traceback" not in broker.said
 
 
-def test_what_cannot_change_while_the_server_runs_restarts_it_on_the_same_port(
-    broker: Supervised,
-) -> None:
-    before = json.loads((broker.store / "broker.json").read_text("utf-8"))
-
+def test_another_size_of_the_store_counts_at_once(broker: Supervised) -> None:
     broker.config.write_text(broker.config.read_text("utf-8").replace("100000000", "60000000"))
-    broker.manager.forget()
-    broker.popen.send_signal(signal.SIGHUP)
-    broker.until(lambda: broker.said.count("ready: ") == 2)
+    broker.hang_up()
 
-    after = json.loads((broker.store / "broker.json").read_text("utf-8"))
-    assert after["server"] == before["server"]
-    assert after["nats_server_pid"] != before["nats_server_pid"]
-    assert after["pid"] == before["pid"]
-    assert ask(after["server"], "STREAM.INFO.LOGS")["config"]["max_bytes"] < 60_000_000
+    url = json.loads((broker.store / "broker.json").read_text("utf-8"))["server"]
+    assert ask(url, "STREAM.INFO.LOGS")["config"]["max_bytes"] < 60_000_000
+
+
+@pytest.mark.long  # a server is given up after 50 s
+def test_a_server_that_answers_nobody_any_more_is_restarted(broker: Supervised) -> None:
+    child = json.loads((broker.store / "broker.json").read_text("utf-8"))["nats_server_pid"]
+    os.kill(child, signal.SIGSTOP)
+
+    wait_until("is ready again", lambda: broker.said.count("ready: ") == 2, 120)
+
+    assert "restarting nats-server: no answer for 50 s" in broker.said
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)

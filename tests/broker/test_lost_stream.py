@@ -1,4 +1,4 @@
-"""A stream that nats-server cannot bring back is not begun anew over what the disk still holds of it."""
+"""A stream that nats-server cannot recover is not begun anew over what the disk still holds of it."""
 
 import asyncio
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_a_stream_whose_description_is_damaged_stays_as_it_is_until_it_is_mended
 
     refused = start_broker(store=store)
     assert refused.popen.wait(60) == 1
-    assert f"could not bring back {STREAM}" in refused.said
+    assert f"could not recover {STREAM}" in refused.said
 
     meta.write_bytes(whole)
     again = start_broker(store=store)

@@ -20,7 +20,7 @@ from broker.provision.apply import apply
 from broker.server.binary import find
 from broker.server.conf import render
 from broker.server.door import Door
-from broker.server.outfit import put_together
+from broker.server.resolve import resolve
 from broker.server.store import measure
 from broker.settings import BrokerSettings
 
@@ -120,7 +120,7 @@ def test_settings_that_are_taken_make_a_configuration_that_nats_server_takes(
     taken = read(path, "\n".join(text))
     if taken is None:
         return
-    outfit = put_together(taken, Door(path.parent), measure(path.parent), NOW)
+    outfit = resolve(taken, Door(path.parent), measure(path.parent), NOW)
     whole = path.with_name("nats-server.conf")
     whole.write_text(render(outfit.conf), "utf-8")
 

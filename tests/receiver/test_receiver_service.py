@@ -79,7 +79,7 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
     wait_until("reads again", lambda: "settings read again" in words(), 60, [receiver])
     config.write_text("keep = -1\n")
     os.kill(receiver.pid, signal.SIGHUP)
-    wait_until("keeps the old ones", lambda: "the old settings go on" in words(), 60, [receiver])
+    wait_until("keeps the old ones", lambda: "keeping current settings" in words(), 60, [receiver])
 
     assert get(f"{found[1]}/healthz") == "ok\n"
     assert shown["running"] is True

@@ -183,7 +183,7 @@ def test_settings_are_read_again_and_what_needs_a_restart_is_named(
     )
     same = reread(config.read_text())
 
-    assert "the old settings go on" in broken
+    assert "keeping current settings" in broken
     assert "not valid TOML" in broken
     assert broken.count("\n") == 1
     assert "did you mean file?" in misspelt

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from broker.app.exits import OperatorError
-from broker.server.server import Server, started
+from broker.server.process import NatsServer, started
 
 pytestmark = pytest.mark.nats
 
@@ -43,7 +43,7 @@ def conf(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def attended(conf: Path) -> AsyncIterator[tuple[Server, int, "asyncio.Future[None]"]]:
+async def attended(conf: Path) -> AsyncIterator[tuple[NatsServer, int, "asyncio.Future[None]"]]:
     """Run a server: gives it, its port, and what ends when it does."""
     lock = os.open(conf.parent, os.O_RDONLY)
     binary = Path(sys.executable).with_name("nats-server")
@@ -116,7 +116,7 @@ def broken(conf: Path) -> Iterator[None]:
     conf.write_text(good, "utf-8")
 
 
-async def reloaded_among(server: Server, port: int, text: str) -> None:
+async def reloaded_among(server: NatsServer, port: int, text: str) -> None:
     """Reload while clients say this; the server stands still until it has both before it."""
     clients = [connected(port) for _ in range(20)]
     os.kill(server.pid, signal.SIGSTOP)

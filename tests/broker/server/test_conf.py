@@ -1,78 +1,87 @@
+"""The configuration of nats-server: a real one takes whatever is rendered."""
+
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from broker.app.address import Address
 from broker.server.binary import find
-from broker.server.conf import ServerConf, render, store_limit, stream_limit
+from broker.server.conf import ClusterConf, ServerConf, SitesConf, decided_here, render
 
-CONF = ServerConf("b1", Address("127.0.0.1", 0), Address("::1", 0), "/var/lib/logs", 10**9)
-sizes = st.integers(0, 10**15)
+ODD = "".join(map(chr, range(1, 256))) + "ü€😀 $2a$11$x \\u0041 \\x41 ${HOME} 'a' (b) #c //d"
+HERE = Address("127.0.0.1", 0)
+CLUSTER = ClusterConf("logs", Address("127.0.0.1", 6222), (Address("fd00::2", 6222),), "s3cret")
+SITES = SitesConf("here", Address("127.0.0.1", 7422), (Address("hub", 7422), Address("b", 1)))
+CONF = ServerConf("b1", HERE, Address("::1", 0), "/var/lib/logs", 10**9)
 
 
-@pytest.mark.parametrize(
-    "folder", ["plain", 'with "quotes" and \\', "mit Umläuten ü", "$HOME {x} # no"]
-)
-def test_nats_server_accepts_what_is_rendered_whatever_the_folder_is_called(
-    tmp_path: Path, folder: str
-) -> None:
-    store = tmp_path / folder
+def checked(conf: ServerConf, folder: Path) -> "subprocess.CompletedProcess[str]":
+    path = folder / "nats-server.conf"
+    path.write_text(render(conf), "utf-8")
+    return subprocess.run([find(None), "-t", "-c", path], capture_output=True, text=True)
+
+
+@pytest.mark.nats
+@pytest.mark.parametrize("odd", ["plain", 'with "quotes", \\, @:/%40 and $HOME {x} # no', "ü"])
+def test_nats_server_takes_every_section_whatever_the_texts_are(tmp_path: Path, odd: str) -> None:
+    store = tmp_path / odd.replace("/", "-")
     store.mkdir()
-    conf = store / "nats-server.conf"
-    conf.write_text(render(ServerConf("b1", CONF.listen, CONF.http, str(store), 10**9)), "utf-8")
+    own = {
+        "server_metadata": {"x": odd, "all": ODD},
+        "server_tags": ["a", odd],
+        "max_connections": 9,
+    }
+    conf = replace(
+        CONF,
+        folder=str(store),
+        cluster=replace(CLUSTER, secret=odd),
+        sites=replace(SITES, is_open=True),
+        own={**own, "websocket": {"port": 8080, "no_tls": True}},
+    )
 
-    checked = subprocess.run([find(None), "-t", "-c", conf], capture_output=True, text=True)
+    found = checked(conf, store)
 
-    assert checked.returncode == 0, checked.stderr
+    assert found.returncode == 0, found.stdout + found.stderr
 
 
 def test_acknowledged_means_on_disk_in_every_configuration() -> None:
-    assert "sync_interval: always" in render(CONF)
+    assert 'sync_interval: "always"' in render(CONF)
 
 
 def test_without_an_address_there_is_no_monitoring() -> None:
-    silent = ServerConf("b1", CONF.listen, None, "/x", 1)
-
     assert "http:" in render(CONF)
-    assert "http:" not in render(silent)
+    assert "http:" not in render(replace(CONF, http=None))
 
 
-@given(sizes, sizes, st.none() | sizes)
-def test_a_store_always_fits_on_its_disk_and_keeps_what_it_has(
-    free: int, held: int, reserve: int | None
-) -> None:
-    limit = store_limit(free, held, free + held, reserve)
+def test_an_operators_settings_win_over_defaults_and_not_over_what_logbroker_decides() -> None:
+    conf = replace(CONF, own={"write_deadline": "9s", "Port": 1, "accounts": {}, "listen": ""})
 
-    assert max(held, 1) <= limit <= max(free + held, 1)
+    assert 'write_deadline: "9s"' in render(conf)
+    assert decided_here(conf) == ["Port", "accounts", "listen"]
 
 
-def test_a_reserve_stays_free() -> None:
-    assert store_limit(free=100, held=50, total=1000, reserve=30) == 120
-    assert store_limit(free=100, held=50, total=1000, reserve=None) == 100
-    assert store_limit(free=10, held=50, total=1000, reserve=30) == 50
+def test_servers_of_a_cluster_show_each_other_the_secret_where_there_is_one() -> None:
+    text, open_text = (
+        render(replace(CONF, cluster=replace(CLUSTER, secret=s))) for s in ("s3cret", "")
+    )
+
+    assert '"nats-route://logbroker:s3cret@[fd00::2]:6222"' in text
+    assert 'password: "s3cret"' in text
+    assert "authorization" not in open_text
 
 
-@given(st.integers(4, 10**15), st.integers(1, 10_000), st.none() | st.integers(1, 10**16))
-def test_the_stream_never_fills_the_store_so_that_offsets_can_be_committed(
-    store: int, partitions: int, asked: int | None
-) -> None:
-    limit = stream_limit(store, partitions, asked)
+def test_a_sites_own_subjects_cross_to_no_other_site() -> None:
+    text = render(replace(CONF, sites=SITES))
 
-    assert 0 < limit < store
-    assert asked is None or limit <= asked
+    assert text.count('"logs.>"') == 4
+    assert "authorization" not in text
+    assert "leafnodes" not in render(replace(CONF, sites=SitesConf("here")))
 
 
-@pytest.mark.parametrize(
-    ("store", "hosts"),
-    [
-        pytest.param(10 * 1024**3, 100, id="a small disk"),
-        pytest.param(10**12, 10_000, id="a large disk"),
-    ],
-)
-def test_hosts_can_keep_their_positions_beside_a_full_stream(store: int, hosts: int) -> None:
-    offsets = 32 * 1024**2 + 10 * 16 * 1024
+def test_secrets_do_not_show_where_a_value_is_shown() -> None:
+    shown = repr(replace(CONF, cluster=CLUSTER, sites=replace(SITES, seed="SUSECRET")))
 
-    assert store - stream_limit(store, 10, None) - offsets >= hosts * 100_000
+    assert "s3cret" not in shown
+    assert "SUSECRET" not in shown

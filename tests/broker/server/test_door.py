@@ -56,17 +56,6 @@ def test_who_says_so_opens_it(door: Door, tmp_path: Path) -> None:
     assert found.accounts.anybody
 
 
-def test_it_is_known_whether_the_store_has_changed_since(door: Door, tmp_path: Path) -> None:
-    admission = door.look(SETTINGS, NOW)
-    assert not door.is_behind(admission)
-
-    with held_credentials(tmp_path) as held:
-        held.write(STORE.revoked([WEB_A]))
-    assert door.is_behind(admission)
-    (tmp_path / CREDENTIALS).write_text("{}")
-    assert door.is_behind(admission)
-
-
 def test_two_processes_have_secrets_of_their_own(tmp_path: Path) -> None:
     one, other = Door(tmp_path), Door(tmp_path)
 

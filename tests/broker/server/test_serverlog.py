@@ -1,21 +1,21 @@
 import pytest
 
-from broker.server.serverlog import Level, News, Said, explain, read_line, what
+from broker.server.serverlog import Level, LogLine, Notice, explain, notice_in, read_line
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("[7] [INF] Server is ready", Said(Level.INFO, "Server is ready")),
-        ("[7] [WRN] slow", Said(Level.WARNING, "slow")),
-        ("[7] [FTL] dead", Said(Level.FATAL, "dead")),
-        ("[7] 2026/11/20 19:00:00.1 [ERR] bad", Said(Level.ERROR, "bad")),
-        ("panic: runtime error", Said(Level.ERROR, "panic: runtime error")),
-        ("goroutine 1 [running]:", Said(Level.DEBUG, "goroutine 1 [running]:")),
-        ("", Said(Level.DEBUG, "")),
+        ("[7] [INF] Server is ready", LogLine(Level.INFO, "Server is ready")),
+        ("[7] [WRN] slow", LogLine(Level.WARNING, "slow")),
+        ("[7] [FTL] dead", LogLine(Level.FATAL, "dead")),
+        ("[7] 2026/11/20 19:00:00.1 [ERR] bad", LogLine(Level.ERROR, "bad")),
+        ("panic: runtime error", LogLine(Level.ERROR, "panic: runtime error")),
+        ("goroutine 1 [running]:", LogLine(Level.DEBUG, "goroutine 1 [running]:")),
+        ("", LogLine(Level.DEBUG, "")),
     ],
 )
-def test_a_line_of_nats_server_keeps_its_level(line: str, said: Said) -> None:
+def test_a_line_of_nats_server_keeps_its_level(line: str, said: LogLine) -> None:
     assert read_line(line) == said
 
 
@@ -27,37 +27,37 @@ def test_a_line_of_nats_server_keeps_its_level(line: str, said: Said) -> None:
     ],
 )
 def test_a_port_in_use_is_named_with_what_to_do(text: str) -> None:
-    reason = explain([Said(Level.FATAL, text)])
+    reason = explain([LogLine(Level.FATAL, text)])
 
     assert reason.startswith("127.0.0.1:4222 is in use")
     assert "--listen" in reason
 
 
 def test_the_last_trouble_is_the_reason_and_chatter_is_none() -> None:
-    said = [Said(Level.ERROR, "first"), Said(Level.ERROR, "last"), Said(Level.INFO, "bye")]
+    said = [LogLine(Level.ERROR, "first"), LogLine(Level.ERROR, "last"), LogLine(Level.INFO, "bye")]
 
     assert explain(said) == "last"
-    assert explain([Said(Level.INFO, "Server is ready")]) == ""
+    assert explain([LogLine(Level.INFO, "Server is ready")]) == ""
     assert explain([]) == ""
 
 
 @pytest.mark.parametrize(
     ("line", "news"),
     [
-        ("[7] [INF]   Git:      [b2fd3ef]", News.COMMIT),
-        ("[7] [INF] Reloaded server configuration (sha256:f9473f)", News.RELOADED),
-        ("[7] [ERR] Failed to reload server configuration: no", News.NOT_RELOADED),
-        ("[7] [INF] Closing existing clients", News.CLOSING),
-        ("[7] [INF] Server is ready", News.READY),
-        ("[7] [WRN]   Error decrypting our stream metafile: no", News.CANNOT_DECRYPT),
+        ("[7] [INF]   Git:      [b2fd3ef]", Notice.COMMIT),
+        ("[7] [INF] Reloaded server configuration (sha256:f9473f)", Notice.RELOADED),
+        ("[7] [ERR] Failed to reload server configuration: no", Notice.NOT_RELOADED),
+        ("[7] [INF] Closing existing clients", Notice.CLOSING),
+        ("[7] [INF] Server is ready", Notice.READY),
+        ("[7] [WRN]   Error decrypting our stream metafile: no", Notice.CANNOT_DECRYPT),
         ("[7] [INF] Starting JetStream", None),
     ],
 )
-def test_what_somebody_waits_for_is_heard(line: str, news: News | None) -> None:
-    assert what(read_line(line)) is news
+def test_what_somebody_waits_for_is_heard(line: str, news: Notice | None) -> None:
+    assert notice_in(read_line(line)) is news
 
 
-@pytest.mark.parametrize("news", News)
+@pytest.mark.parametrize("news", Notice)
 @pytest.mark.parametrize(
     "around",
     [
@@ -68,8 +68,8 @@ def test_what_somebody_waits_for_is_heard(line: str, news: News | None) -> None:
         "{}",
     ],
 )
-def test_words_within_a_line_or_at_another_level_are_no_news(news: News, around: str) -> None:
-    assert what(read_line(around.format(news.value[1]))) is None
+def test_words_within_a_line_or_at_another_level_are_no_news(news: Notice, around: str) -> None:
+    assert notice_in(read_line(around.format(news.value[1]))) is None
 
 
 @pytest.mark.parametrize(

@@ -1,24 +1,31 @@
+"""The broker's folder: one owner at a time, and a store stays what it is, alone or of a cluster."""
+
 import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from broker.app.exits import OperatorError
-from broker.server.store import held_store, measure, remember_promise
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.server.store import (
+    check_membership,
+    is_locked,
+    locked_store,
+    measure,
+    remember_membership,
+)
 
 
-def test_a_store_has_one_owner_at_a_time(tmp_path: Path) -> None:
+def test_a_store_has_one_owner_at_a_time_and_can_be_held_again(tmp_path: Path) -> None:
     owner = pytest.raises(OperatorError, match=str(os.getpid()))
 
-    with held_store(tmp_path / "s"), owner, held_store(tmp_path / "s"):
-        pass
-
-
-def test_a_store_that_was_let_go_can_be_held_again(tmp_path: Path) -> None:
-    for _ in range(2):
-        with held_store(tmp_path / "s"):
+    with locked_store(tmp_path / "s"):
+        assert is_locked(tmp_path / "s")
+        with owner, locked_store(tmp_path / "s"):
             pass
+    assert not is_locked(tmp_path / "s")
+    with locked_store(tmp_path / "s"):
+        pass
 
 
 def test_a_disk_that_fails_as_the_lock_is_taken_is_told_in_a_line_and_holds_nothing(
@@ -30,60 +37,70 @@ def test_a_disk_that_fails_as_the_lock_is_taken_is_told_in_a_line_and_holds_noth
     with monkeypatch.context() as disk:
         disk.setattr(os, "pwrite", fail)
         refused = pytest.raises(OperatorError, match=r"cannot use the store .*: Input/output error")
-        with refused, held_store(tmp_path / "s"):
+        with refused, locked_store(tmp_path / "s"):
             pass
-    with held_store(tmp_path / "s"):
+    with locked_store(tmp_path / "s"):
         pass
 
 
-def test_whoever_inherits_the_lock_keeps_others_out(tmp_path: Path) -> None:
-    with held_store(tmp_path / "s") as lock:
+def test_a_child_that_inherits_the_lock_keeps_others_out(tmp_path: Path) -> None:
+    with locked_store(tmp_path / "s") as lock:
         inherited = os.dup(lock)
 
-    with pytest.raises(OperatorError), held_store(tmp_path / "s"):
+    with pytest.raises(OperatorError), locked_store(tmp_path / "s"):
         pass
     os.close(inherited)
 
 
-def test_what_streams_may_grow_to_is_read_from_the_store_and_damage_is_passed_over(
-    tmp_path: Path,
-) -> None:
-    contents = {"A": '{"max_bytes": 700}', "B": '{"max_bytes": -1}', "C": "{", "D": "[]", "E": "\0"}
-    for name, content in contents.items():
-        folder = tmp_path / "jetstream" / "$G" / "streams" / name
-        folder.mkdir(parents=True)
-        (folder / "meta.inf").write_text(content, "utf-8")
+def test_a_store_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "jetstream").mkdir()
+    (tmp_path / "jetstream" / "1.blk").write_bytes(bytes(700))
 
     space = measure(tmp_path)
 
-    assert space.promised == 700
-    assert space.held == sum(map(len, contents.values()))
+    assert space.held == 700
     assert 0 < space.free <= space.total
 
 
-def stream_of(store: Path, account: str) -> Path:
-    folder = store / "jetstream" / account / "streams" / "LOGS"
-    folder.mkdir(parents=True)
-    return folder
+@pytest.fixture
+def alone(tmp_path: Path) -> Path:
+    (tmp_path / "jetstream" / "LOGS" / "streams" / "LOGS").mkdir(parents=True)
+    return tmp_path
 
 
-def test_what_an_encrypted_stream_may_grow_to_is_remembered_beside_it(tmp_path: Path) -> None:
-    stream = stream_of(tmp_path, "LOGS")
-    (stream / "meta.inf").write_bytes(b"\xff\x00")
-
-    remember_promise(tmp_path, 700)
-
-    assert measure(tmp_path).promised == 0  # a store in the clear tells by itself
-    (stream / "meta.key").write_bytes(bytes(72))
-    assert measure(tmp_path).promised == 700
-    (tmp_path / "promise.json").write_text("[", "utf-8")
-    assert measure(tmp_path).promised == 0
+@pytest.fixture
+def member(alone: Path) -> Path:
+    (alone / "jetstream" / "SYS" / "_js_" / "_meta_").mkdir(parents=True)
+    remember_membership(alone, "logs", "b1")
+    return alone
 
 
-def test_pipes_in_the_place_of_a_stores_files_are_passed_over(tmp_path: Path) -> None:
-    stream = stream_of(tmp_path, "LOGS")
-    (stream / "meta.key").write_bytes(bytes(72))
-    os.mkfifo(stream / "meta.inf")
-    os.mkfifo(tmp_path / "promise.json")
+def test_a_store_may_be_run_as_it_was_and_an_empty_one_as_anything(tmp_path: Path) -> None:
+    check_membership(tmp_path, "", "b1")
+    check_membership(tmp_path, "logs", "b1")
 
-    assert measure(tmp_path).promised == 0
+
+def test_a_store_that_was_alone_stays_alone(alone: Path) -> None:
+    check_membership(alone, "", "whatever")
+    with pytest.raises(ConfigurationError, match="logbroker backup"):
+        check_membership(alone, "logs", "b1")
+
+
+def test_a_member_stays_that_member_until_its_disk_is_wiped(member: Path) -> None:
+    check_membership(member, "logs", "b1")
+    with pytest.raises(ConfigurationError, match="--cluster"):
+        check_membership(member, "", "b1")
+    with pytest.raises(ConfigurationError, match="--server-name b1"):
+        check_membership(member, "logs", "b2")
+
+    (member / "jetstream").rename(member / "gone")
+    check_membership(member, "logs", "b2")
+
+
+@pytest.mark.parametrize("name", ["cluster.json", "logbroker.lock"])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(member: Path, name: str) -> None:
+    (member / name).unlink(missing_ok=True)
+    os.mkfifo(member / name)
+
+    check_membership(member, "logs", "b1")
+    assert not is_locked(member)

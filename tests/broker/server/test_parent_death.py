@@ -4,24 +4,24 @@ import sys
 import time
 from pathlib import Path
 
-import broker.server.server
+import broker.server.parent_death
 
-LEASH = Path(broker.server.server.__file__).with_name("leash.py")
+SCRIPT = Path(broker.server.parent_death.__file__)
 
 
 def test_a_program_does_not_start_when_its_parent_is_gone_already(tmp_path: Path) -> None:
     mark = tmp_path / "started"
 
-    ended = subprocess.run([sys.executable, "-I", "-S", LEASH, "1", "/bin/touch", mark])
+    ended = subprocess.run([sys.executable, "-I", "-S", SCRIPT, "1", "/bin/touch", mark])
 
     assert ended.returncode == 1
     assert not mark.exists()
 
 
 def test_a_program_takes_over_the_process_and_its_exit_code() -> None:
-    leash = [sys.executable, "-I", "-S", LEASH, str(os.getpid())]
+    words = [sys.executable, "-I", "-S", SCRIPT, str(os.getpid())]
 
-    ended = subprocess.run([*leash, "/bin/sh", "-c", "echo $$; exit 7"], capture_output=True)
+    ended = subprocess.run([*words, "/bin/sh", "-c", "echo $$; exit 7"], capture_output=True)
 
     assert ended.returncode == 7
 
@@ -33,7 +33,7 @@ def test_a_program_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         "subprocess.Popen([sys.executable, '-I', '-S', sys.argv[1], str(os.getpid()),"
         " '/bin/sh', '-c', f'echo $$ > {sys.argv[2]}; exec sleep 60']).wait()\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", parent, LEASH, note])
+    process = subprocess.Popen([sys.executable, "-c", parent, SCRIPT, note])
     deadline = time.monotonic() + 40
     while not (note.exists() and note.read_text("ascii").strip()):
         assert time.monotonic() < deadline

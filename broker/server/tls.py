@@ -1,24 +1,30 @@
-"""Which certificates a broker uses: those of the settings, or those of `DIR/tls`. Looks at files; changes none."""
+"""Which certificates a broker uses: those of the settings, or those of `DIR/tls`, of which its own are renewed in time."""
 
+import logging
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from broker.app.exits import ConfigurationError
+from broker.app.exits import ConfigurationError, OperatorError
 from broker.auth.authority import names_in
-from broker.auth.certificates import OWN_NAME, Pki
+from broker.auth.certificates import OWN_NAME, Pki, ends_of
 from broker.client.access import Access
-from broker.server.conf_tls import TlsConf
+from broker.server.conf import TlsConf
 from broker.settings_tls import TlsSettings
 
-__all__ = ["TLS_FOLDER", "Security", "security_of"]
+__all__ = ["TLS_FOLDER", "Security", "renew_certificates", "security_of"]
 
 TLS_FOLDER = "tls"
+_NEAR = timedelta(days=30)
+"""How long before its end a certificate is renewed, or warned of."""
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How a broker talks: in the clear where `tls` is None; `own` is how logbroker itself gets in."""
+    """How a broker talks: in the clear where `tls` is None; `own` is how logbroker itself connects."""
 
     tls: TlsConf | None = None
     own: Access = Access()  # noqa: RUF009 - a frozen value
@@ -89,3 +95,21 @@ def _check(certificate: Path, key: Path) -> None:
 
 def _name_in(certificate: Path) -> str:
     return next(iter(names_in(certificate.read_bytes())), "")
+
+
+def renew_certificates(folder: Path, files: Sequence[Path], now: datetime) -> None:
+    """Renew those of a broker's own certificates that end within a month, and warn of the others among `files`."""
+    pki = Pki(folder / TLS_FOLDER)
+    ours = {str(pki.broker), str(pki.own)}
+    near = [end for end in ends_of(files) if end.not_after - now < _NEAR]
+    if pki.authority_key.exists() and any(end.path in ours for end in near):
+        try:
+            pki.sign(pki.read_authority(), pki.names(), now)
+        except OperatorError as error:
+            logger.warning("cannot renew the certificates in %s: %s", pki.folder, error)
+        else:
+            logger.info("renewed the certificates in %s", pki.folder)
+            near = [end for end in near if end.path not in ours]
+    for end in near:
+        verb = "ends" if end.not_after > now else "ended"
+        logger.warning("certificate %s %s on %s", end.path, verb, end.not_after)

@@ -1,5 +1,6 @@
 """Which certificates a broker uses, and that a real server takes them and lets logbroker itself in."""
 
+import logging
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -8,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes, wait_until
+from broker.app.address import Address
 from broker.app.exits import ConfigurationError
 from broker.auth.authority import Use
-from broker.auth.certificates import OWN_NAME, Pki
+from broker.auth.certificates import OWN_NAME, Pki, ends_of
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection
-from broker.server.conf_tls import client_section
-from broker.server.securing import Security, security_of
+from broker.server.conf import ServerConf, render
+from broker.server.tls import Security, renew_certificates, security_of
 from broker.settings import BrokerSettings
 
 NOW = datetime.now(UTC)  # noqa: TID251 - what OpenSSL goes by
@@ -114,8 +116,8 @@ async def test_a_real_server_asks_for_certificates_and_lets_logbroker_in(
     security = security_of(BrokerSettings(require_certificates=True), store)
     assert security.tls is not None
     port, path = free_port(), tmp_path / "secured.conf"
-    text = [f'listen: "127.0.0.1:{port}"', *client_section(security.tls)]
-    path.write_text("\n".join(text))
+    conf = ServerConf("b", Address("127.0.0.1", port), None, str(tmp_path), 10**8, tls=security.tls)
+    path.write_text(render(conf))
     binary = Path(sys.executable).with_name("nats-server")
     server = processes.start("secured", [binary, "-c", path])
     wait_until("is ready", lambda: "Server is ready" in server.said(), 60, [server])
@@ -127,3 +129,41 @@ async def test_a_real_server_asks_for_certificates_and_lets_logbroker_in(
     # the verdict may go down with the line
     assert " certificate" in await gets_in(port, Access(tls_ca=authority, tls_name=name))
     assert "does not hold" in await gets_in(port, Access(tls_ca=authority, tls_cert=known.tls_cert))
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> Pki:
+    pki = Pki(tmp_path / "tls")
+    pki.sign(pki.found("ours", NOW), ["broker1.example.net"], NOW)
+    return pki
+
+
+def test_own_certificates_are_renewed_a_month_before_their_end_with_the_same_names(
+    pki: Pki,
+) -> None:
+    files = [pki.broker, pki.own, pki.authority]
+    first = pki.broker.read_bytes()
+
+    renew_certificates(pki.folder.parent, files, NOW + timedelta(days=334))
+    assert pki.broker.read_bytes() == first
+
+    later = NOW + timedelta(days=336)
+    renew_certificates(pki.folder.parent, files, later)
+    assert pki.names() == ("broker1.example.net",)
+    ends = [end.not_after for end in ends_of([pki.broker, pki.own])]
+    assert all(end > later + timedelta(days=364) for end in ends)
+
+
+@pytest.mark.parametrize("key", [None, "nonsense"])
+def test_what_cannot_be_renewed_is_warned_of(
+    pki: Pki, caplog: pytest.LogCaptureFixture, key: str | None
+) -> None:
+    pki.authority_key.unlink() if key is None else pki.authority_key.write_text(key)
+
+    with caplog.at_level(logging.WARNING):
+        for days in (363, 366):
+            renew_certificates(pki.folder.parent, [pki.broker], NOW + timedelta(days=days))
+
+    assert f"certificate {pki.broker} ends on" in caplog.text
+    assert f"certificate {pki.broker} ended on" in caplog.text
+    assert ("cannot renew" in caplog.text) == (key is not None)

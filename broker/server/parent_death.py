@@ -1,0 +1,29 @@
+"""The parent-death signal: become another program that ends with the process that started it.
+
+Run as `parent_death.py <parent's pid> <program> <argument>…` by path, so it imports nothing of ours. The signal is SIGKILL: a parent that was killed can neither
+wait nor ask twice, its successor wants the store at once, and nothing acknowledged is lost by it (`sync_interval:
+always`).
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Have this process killed when its parent ends, and turn into the program; end at once when the parent is gone already."""
+    parent, program = int(sys.argv[1]), sys.argv[2]
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if (
+        os.getppid() != parent
+    ):  # it died before the signal was asked for, which will not come any more
+        sys.exit(1)
+    os.execv(program, sys.argv[2:])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""The resolved configuration: what nats-server is to be, from settings, credentials, certificates and disk at one moment.
+
+Reads; changes nothing.
+"""
+
+import logging
+import platform
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from broker.app.exits import ConfigurationError
+from broker.app.sizes import format_size
+from broker.auth.accounts import Admission
+from broker.client.access import Access
+from broker.client.nkey import InvalidSeed, seed_of
+from broker.server.conf import ClusterConf, ServerConf, SitesConf, decided_here
+from broker.server.door import Door
+from broker.server.store import Space
+from broker.server.tls import Security, security_of
+from broker.settings import BrokerSettings
+from broker.settings_cluster import parse_route
+from broker.settings_sites import SCHEME
+from broker.topology import Topology
+
+__all__ = ["Resolved", "own_name", "resolve", "space_kept_free"]
+
+_SPARE_MEMORY = 64 * 1024**2  # bytes, for consumers that are kept in memory
+_LEAST_SECRET = 16  # characters
+_LARGEST_RESERVE = 20 * 1024**3
+_BUCKETS_SHARE = 32 * 1024**2  # of the store, and 16 KiB for each partition's history
+_PARTITION_SHARE = 16 * 1024
+_LARGEST_POSITIONS_SHARE = (
+    1024**3
+)  # a host takes some KB, some MB where it follows thousands of files
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The settings that count, and what follows from them; `own` is how logbroker itself connects."""
+
+    settings: BrokerSettings
+    conf: ServerConf
+    topology: Topology
+    admission: Admission
+    security: Security
+    own: Access
+
+    def takes_restart_after(self, before: "Resolved") -> bool:
+        """Whether a nats-server that is `before` must be restarted to be this: some things count at its start only."""
+        is_opened = bool(self.admission.accounts.anybody and not before.admission.accounts.anybody)
+        return (
+            is_opened
+            or self.own != before.own
+            or (self.conf.http is not None and self.conf.http_path != before.conf.http_path)
+        )
+
+
+def resolve(settings: BrokerSettings, door: Door, space: Space, now: datetime) -> Resolved:
+    """Return what the server is to be; raises `ConfigurationError` for what does not go together."""
+    admission = door.look(settings, now)
+    _refuse_open_network(settings, admission)
+    security = security_of(settings, door.folder)
+    conf = ServerConf(
+        name=own_name(settings),
+        listen=settings.listen,
+        http=settings.http,
+        folder=str(door.folder),
+        # the stream's own limit keeps to the space there is: a server whose limit is below what its streams were promised
+        # earlier refuses every change of them, to a smaller promise included
+        max_store=max(space.total, int(settings.max_store or 0)),
+        cluster=_cluster(settings),
+        accounts=admission.accounts,
+        tls=security.tls,
+        own=settings.nats,
+        max_memory=_memory(settings),
+        sites=_sites(settings, is_open=bool(admission.accounts.anybody)),
+        http_path=door.monitoring if admission.secured else "",
+    )
+    if decided := decided_here(conf):
+        raise ConfigurationError(
+            f"[nats] {', '.join(decided)}: logbroker sets this itself; see `logbroker run --help` for its options"
+        )
+    own = replace(security.own, nkey_seed=door.own.nkey_seed)
+    return Resolved(settings, conf, _topology(settings, space), admission, security, own)
+
+
+def own_name(settings: BrokerSettings) -> str:
+    """Return the name of the server."""
+    return settings.server_name or platform.node().replace(".", "-") or "logbroker"
+
+
+def space_kept_free(settings: BrokerSettings, total: int) -> int:
+    """Return how many bytes of a disk of `total` bytes are to stay free."""
+    if settings.reserve is not None:
+        return int(settings.reserve)
+    return min(total // 20, _LARGEST_RESERVE)
+
+
+def _refuse_open_network(settings: BrokerSettings, admission: Admission) -> None:
+    """Let nobody in from other machines by accident: that takes credentials, or an option."""
+    if settings.allow_anonymous:
+        return
+    if not admission.secured and not settings.listen.is_loopback:
+        raise ConfigurationError(
+            f"--listen {settings.listen} reaches beyond this machine, and there are no credentials; add some with "
+            f"`logbroker credentials add admin NAME --store-dir {settings.store_dir}`, "
+            "or give --allow-anonymous in a closed network"
+        )
+    if settings.http is not None and not settings.http.is_loopback:
+        raise ConfigurationError(
+            f"--http {settings.http} shows names of hosts to everybody, as it knows no credentials; keep it on "
+            "127.0.0.1, or give --allow-anonymous in a closed network"
+        )
+
+
+def _memory(settings: BrokerSettings) -> int:
+    """Return what streams in memory may take: half of it all, as nats-server has to live beside them."""
+    return int(settings.memory) // 2 if _is_in_memory(settings) else _SPARE_MEMORY
+
+
+def _is_in_memory(settings: BrokerSettings) -> bool:
+    return settings.storage == "memory"
+
+
+def _topology(settings: BrokerSettings, space: Space) -> Topology:
+    """Return what is declared, with the stream's limit as far as the store has space for it.
+
+    Always less than the store: in a store that is full, receivers could no longer commit their offsets, nor shippers keep
+    their positions.
+    """
+    store = _store_limit(settings, space)
+    positions = min(store // 16, _LARGEST_POSITIONS_SHARE)
+    share = _BUCKETS_SHARE + settings.partitions * _PARTITION_SHARE + positions
+    limit = max(store - min(share, store // 4), 1)
+    asked = settings.max_bytes
+    if asked is not None and limit < asked:
+        logger.warning(
+            "the stream gets %s instead of --max-bytes %s: the store has no space for more",
+            format_size(limit),
+            format_size(asked),
+        )
+    return replace(settings.topology(), room=limit if asked is None else min(int(asked), limit))
+
+
+def _store_limit(settings: BrokerSettings, space: Space) -> int:
+    """Return how many bytes the store may use: never less than it does, and a full disk freezes a stream until a restart."""
+    if _is_in_memory(settings):
+        return _memory(settings)
+    if settings.max_store is not None:
+        return int(settings.max_store)
+    return max(space.held + max(0, space.free - space_kept_free(settings, space.total)), 1)
+
+
+def _cluster(settings: BrokerSettings) -> ClusterConf | None:
+    """Return what nats-server needs to know of its cluster, None for a broker that is alone.
+
+    Raises `ConfigurationError` for what would leave the cluster open to everybody, or the broker alone in it.
+    """
+    if not settings.cluster:
+        if settings.route:
+            raise ConfigurationError("--route without --cluster: give the cluster's name as well")
+        return None
+    if not settings.route:
+        raise ConfigurationError(
+            f"--cluster {settings.cluster} without --route: name the other servers, e.g. --route nats-route://broker2:6222"
+        )
+    secret = _cluster_secret(settings.cluster_secret_file)
+    if not secret and not settings.cluster_listen.is_loopback:
+        raise ConfigurationError(
+            f"--cluster-listen {settings.cluster_listen} is open to the network, and whoever connects there reads and writes "
+            "all lines: give all servers the same --cluster-secret-file, e.g. made by `openssl rand -hex 32`"
+        )
+    routes = tuple(map(parse_route, settings.route))
+    return ClusterConf(settings.cluster, settings.cluster_listen, routes, secret)
+
+
+def _cluster_secret(path: Path | None) -> str:
+    if path is None:
+        return ""
+    secret = _text_in(path, "--cluster-secret-file").strip()
+    if len(secret) < _LEAST_SECRET or not secret.isprintable():
+        raise ConfigurationError(
+            f"--cluster-secret-file {path}: holds no secret of {_LEAST_SECRET} or more characters on one line; "
+            "make one by `openssl rand -hex 32`"
+        )
+    if path.stat().st_mode & 0o007:
+        raise ConfigurationError(
+            f"--cluster-secret-file {path}: everybody of this machine may read it; `chmod 600 {path}`"
+        )
+    return secret
+
+
+def _sites(settings: BrokerSettings, *, is_open: bool) -> SitesConf | None:
+    """Return what nats-server needs to know of other sites, None where there are none; `is_open` without credentials."""
+    if reason := settings.contradiction():
+        raise ConfigurationError(reason)
+    if not settings.site:
+        return None
+    if settings.site_listen and is_open and not settings.site_listen.is_loopback:
+        raise ConfigurationError(
+            f"--site-listen {settings.site_listen} would let any site in: add a credential for each first, "
+            "with `logbroker credentials add site NAME`"
+        )
+    remotes = (parse_route(remote.removeprefix(SCHEME)) for remote in settings.site_remote)
+    seed = _site_seed(settings.site_nkey) if settings.site_nkey else ""
+    return SitesConf(settings.site, settings.site_listen, tuple(remotes), seed, is_open)
+
+
+def _site_seed(path: Path) -> str:
+    try:
+        return seed_of(_text_in(path, "--site-nkey"))
+    except InvalidSeed as error:
+        raise ConfigurationError(f"--site-nkey {path}: {error}") from None
+
+
+def _text_in(path: Path, option: str) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "is no text"
+        raise ConfigurationError(f"{option} {path}: {reason}") from None

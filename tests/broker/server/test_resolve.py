@@ -1,0 +1,129 @@
+"""The resolved configuration: what does not go together is refused, and the stream fits into its store."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.app.configuration import load
+from broker.app.exits import ConfigurationError
+from broker.auth.store_file import held_credentials
+from broker.server.door import Door
+from broker.server.resolve import Resolved, resolve
+from broker.server.store import Space
+from broker.settings import BrokerSettings
+from tests.broker.auth.test_store import STORE
+
+SPACE = Space(free=10**9, held=0, total=10**10)
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+ROUTES = ("nats-route://b1:6222", "nats-route://b2:6222")
+SECRET = "0123456789abcdef"
+ANYWHERE = "0.0.0.0:4222"
+sizes = st.integers(0, 10**15)
+
+
+def resolved(folder: Path, space: Space = SPACE, **options: Any) -> Resolved:
+    settings = load(BrokerSettings, {"store_dir": folder, **options}, None)
+    return resolve(settings, Door(folder), space, NOW)
+
+
+def test_whoever_says_so_may_be_open_to_a_closed_network(tmp_path: Path) -> None:
+    asked = {"listen": ANYWHERE, "http": ANYWHERE, "allow_anonymous": True}
+
+    assert str(resolved(tmp_path, **asked).conf.listen) == ANYWHERE
+
+
+def test_with_credentials_clients_may_come_from_everywhere(tmp_path: Path) -> None:
+    with held_credentials(tmp_path) as held:
+        held.write(STORE)
+
+    assert resolved(tmp_path, listen=ANYWHERE).admission.secured
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"listen": ANYWHERE}, "^--listen 0.0.0.0:4222 .*--allow-anonymous"),
+        ({"http": ANYWHERE}, "^--http 0.0.0.0:4222 .*--allow-anonymous"),
+        ({"route": ROUTES}, "--cluster"),
+        ({"cluster": "logs"}, "--route"),
+        ({"cluster": "c", "route": ROUTES, "cluster_listen": ANYWHERE}, "--cluster-secret-file"),
+        ({"site": "a", "site_listen": ANYWHERE}, "credentials add site"),
+        ({"site": "a", "mirror": "a"}, "name other sites"),
+        ({"mirror": "a"}, "takes a --site"),
+        ({"site": "a", "site_nkey": "/gone"}, "--site-nkey /gone: No such file"),
+        ({"nats": {"port": 1, "max_connections": 2}}, r"\[nats\] port: logbroker sets this"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        resolved(tmp_path, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "words"),
+    [
+        pytest.param(None, 0o600, "No such file", id="missing"),
+        pytest.param("short", 0o600, "openssl", id="short"),
+        pytest.param("0123456789\n0123456789", 0o600, "one line", id="lines"),
+        pytest.param(SECRET, 0o644, "chmod 600", id="readable-by-all"),
+    ],
+)
+def test_a_secret_that_is_none_is_refused_and_not_shown(
+    tmp_path: Path, text: str | None, mode: int, words: str
+) -> None:
+    path = tmp_path / "secret"
+    if text is not None:
+        path.write_text(text, "utf-8")
+        path.chmod(mode)
+
+    with pytest.raises(ConfigurationError, match=words) as refused:
+        resolved(tmp_path, cluster="logs", route=ROUTES, cluster_secret_file=path)
+
+    assert SECRET not in str(refused.value)
+
+
+@given(sizes, sizes, st.none() | st.integers(1, 10**15), st.none() | st.integers(1, 10**16))
+def test_the_stream_fits_into_the_store_beside_offsets_and_positions(
+    tmp_path_factory: pytest.TempPathFactory,
+    free: int,
+    held: int,
+    max_store: int | None,
+    max_bytes: int | None,
+) -> None:
+    space = Space(free, held, free + held)
+    options = {"max_store": max_store, "max_bytes": max_bytes, "reserve": 0}
+    given_options = {name: value for name, value in options.items() if value is not None}
+    found = resolved(tmp_path_factory.getbasetemp(), space, **given_options)
+
+    bound = found.topology.bound
+    store = max_store or max(free + held, 1)
+    assert bound is not None
+    assert 0 < bound <= max(store - min(32 * 1024**2, store // 4), 1)
+    assert max_bytes is None or bound <= max_bytes
+
+
+@pytest.mark.parametrize(("store", "hosts"), [(10 * 1024**3, 100), (10**12, 10_000)])
+def test_hosts_can_keep_their_positions_beside_a_full_stream(
+    tmp_path: Path, store: int, hosts: int
+) -> None:
+    bound = resolved(tmp_path, max_store=store).topology.bound
+
+    assert bound is not None
+    assert store - bound - 32 * 1024**2 - 10 * 16 * 1024 >= hosts * 100_000
+
+
+def test_a_reserve_stays_free(tmp_path: Path) -> None:
+    few, many = (
+        resolved(tmp_path, Space(10**10, 0, 10**11), reserve=r).topology.bound
+        for r in (10**9, 9 * 10**9)
+    )
+
+    assert few is not None
+    assert many is not None
+    assert few > 8 * 10**9 > 10**9 > many
