@@ -13,6 +13,8 @@ from receiver.verify.settings import VerifySettings
 from shipper.settings import ShipperSettings
 
 WRITTEN = {
+    "nats": '{"max_connections": 7, "server_tags": ["ssd"]}',
+    "stream": '{"max_msgs": 7}',
     "listen": "127.0.0.1:5222",
     "http": "127.0.0.1:9222",
     "since": "2h",

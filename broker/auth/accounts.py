@@ -46,7 +46,6 @@ CONSUMER_REQUESTS = "logship.consumer"
 """Where logbroker hears of the consumers that hosts and receivers want, which have no way to CONSUMER.CREATE itself."""
 
 _JETSTREAM = "$JS.API"
-_AGAIN = 5.0  # seconds
 _ASKED = (
     "VARZ",
     "CONNZ",
@@ -132,16 +131,6 @@ class Admission:
     secured: bool
     credentials: int
     until: datetime | None
-
-    def seconds_left(self, now: datetime) -> float | None:
-        """Return the seconds until the store is to be looked at again, None for never.
-
-        A key that has ended by now could not be taken away then, e.g. by a damaged store: not at once again.
-        """
-        if self.until is None:
-            return None
-        left = (self.until - now).total_seconds()
-        return left if left > 0 else _AGAIN
 
 
 def admit(

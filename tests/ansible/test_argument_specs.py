@@ -1,5 +1,6 @@
 """Every setting of a program is a variable's key, described and typed as the program has it, and comes out as it went in."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,8 @@ def typed(role: str, name: str) -> object:
             return text == "true"
         case "int":
             return int(text)
+        case "dict":
+            return json.loads(text)
         case _:
             return text
 

@@ -100,11 +100,9 @@ def test_a_store_without_its_last_credential_lets_in_nobody_until_it_is_opened()
         STORE.revoked([WEB_A]).opened()
 
 
-def test_a_key_that_should_have_ended_is_looked_at_again_in_a_while_and_not_at_once() -> None:
-    found = admit(STORE.rotated({WEB_A: C}, NOW, HOUR), OWN, ANYBODY, NOW)
-
-    assert [found.seconds_left(NOW + lapse * HOUR) for lapse in range(3)] == [3600, 5, 5]
-    assert admit(STORE, OWN, ANYBODY, NOW).seconds_left(NOW) is None
+def test_it_is_known_when_the_next_former_key_ends() -> None:
+    assert admit(STORE.rotated({WEB_A: C}, NOW, HOUR), OWN, ANYBODY, NOW).until == NOW + HOUR
+    assert admit(STORE, OWN, ANYBODY, NOW).until is None
 
 
 def test_hosts_and_receivers_are_limited_and_admins_are_not() -> None:
