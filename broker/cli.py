@@ -31,6 +31,8 @@ _SECTIONS = {
         "tail": "following:tail_lines",
         "get": "looking:get",
         "events": "following:events",
+        "stream": "stream:stream",
+        "consumer": "stream:consumer",
         "check": "checking:check",
     },
     "Changing": {
@@ -38,6 +40,7 @@ _SECTIONS = {
         "resume": "pause:resume",
         "purge": "removing:purge",
         "rm": "removing:rm",
+        "requeue": "requeue:requeue",
         "backup": "backing_up:backup",
         "restore": "backing_up:restore",
     },

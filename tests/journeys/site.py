@@ -37,6 +37,11 @@ class Site:
         )
         assert done.exit_code == 0, (done.output, done.exception)
 
+    def operate(self, *words: str) -> None:
+        """Run a command of `logbroker` as the admin."""
+        done = CliRunner().invoke(group, [*words, "--config", str(self.folder / "admin-ops.toml")])
+        assert done.exit_code == 0, (done.output, done.exception)
+
     def start(self, name: str, program: str, *arguments: object) -> Process:
         command = [sys.executable, "-m", program, *map(str, arguments)]
         return self.programs.start(name, command, folder=ROOT)

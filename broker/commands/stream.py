@@ -1,0 +1,211 @@
+"""`logbroker stream` and `logbroker consumer`: all that there is at the broker, also what `import` or others made."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import click
+
+from broker.app import program
+from broker.app.columns import columns
+from broker.app.consent import YES, ask
+from broker.app.exits import OperatorError
+from broker.app.lazily import Listed
+from broker.app.options import given, settings_options
+from broker.app.printable import printable
+from broker.app.sizes import format_size
+from broker.client.connection import Connection
+from broker.commands.asking import asking, looking
+from broker.settings import STATUS_FIELDS, BrokerSettings
+from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
+
+__all__ = ["consumer", "stream"]
+
+_OWN_STREAM = re.compile(
+    rf"{STREAM}(_[0-9]+)?|KV_({CONFIG_BUCKET}|{OFFSETS_BUCKET}|{POSITIONS_BUCKET})"
+)
+_OWN_CONSUMER = re.compile(r"receiver-p[0-9]+")
+_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+_SETTINGS = settings_options(BrokerSettings, STATUS_FIELDS)
+_NAME = click.argument("name", metavar="STREAM")
+_CONSUMER = click.argument("consumer_name", metavar="CONSUMER")
+
+
+@click.group(cls=Listed)
+def stream() -> None:
+    """Show the streams of the broker, buckets included, and remove those that are not logbroker's own."""
+
+
+@stream.command(name="ls")
+@_JSON
+@_SETTINGS
+def list_streams(as_json: bool, **options: Any) -> None:
+    """List all streams."""
+    settings = _settings(options)
+    found = looking(settings, "stream ls", lambda c: _all(c, "STREAM.LIST", "streams"))
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    head = ("STREAM", "MESSAGES", "SIZE", "CONSUMERS", "LAST", "SUBJECTS")
+    rows = [
+        (
+            info["config"]["name"],
+            f"{info['state']['messages']:,}",
+            format_size(info["state"]["bytes"]),
+            str(info["state"]["consumer_count"]),
+            _time(info["state"], "last_ts"),
+            _subjects(info["config"]),
+        )
+        for info in found
+    ]
+    click.echo(_table(head, rows))
+
+
+@stream.command(name="info")
+@_NAME
+@_JSON
+@_SETTINGS
+def show_stream(name: str, as_json: bool, **options: Any) -> None:
+    """Show the configuration and the state of a stream."""
+    _show(_settings(options), f"STREAM.INFO.{_checked(name)}", as_json=as_json)
+
+
+@stream.command(name="rm")
+@_NAME
+@YES
+@_SETTINGS
+def remove_stream(name: str, yes: bool, **options: Any) -> None:
+    """Remove a stream and all that it holds; not one of logbroker's own."""
+    settings = _settings(options)
+    if _OWN_STREAM.fullmatch(_checked(name)):
+        raise OperatorError(
+            f"{name} is a stream of logbroker's own, which `logbroker apply` would make again; "
+            "`logbroker purge` removes messages"
+        )
+    info = looking(settings, "stream rm", lambda c: c.api(f"STREAM.INFO.{name}"))
+    held = f"{info['state']['messages']:,} messages ({format_size(info['state']['bytes'])})"
+    if not yes:
+        ask(f"Remove stream {name} with {held} for good?")
+    asking(settings, "stream rm", lambda c: c.api(f"STREAM.DELETE.{name}"))
+    click.echo(f"removed stream {name} with {held}")
+
+
+@click.group(cls=Listed)
+def consumer() -> None:
+    """Show the consumers of a stream, and remove those that are not of receivers."""
+
+
+@consumer.command(name="ls")
+@click.argument("name", metavar="[STREAM]", default=STREAM)
+@_JSON
+@_SETTINGS
+def list_consumers(name: str, as_json: bool, **options: Any) -> None:
+    """List the consumers of a stream, by default those of LOGS."""
+    settings, call = _settings(options), f"CONSUMER.LIST.{_checked(name)}"
+    found = looking(settings, "consumer ls", lambda c: _all(c, call, "consumers"))
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    head = ("CONSUMER", "PENDING", "UNACKED", "ACKED UNTIL", "CREATED", "SUBJECTS")
+    rows = [
+        (
+            info["name"],
+            f"{info['num_pending']:,}",
+            f"{info['num_ack_pending']:,}",
+            str(info["ack_floor"]["stream_seq"]),
+            _time(info, "created"),
+            _subjects(info["config"]),
+        )
+        for info in found
+    ]
+    click.echo(_table(head, rows))
+
+
+@consumer.command(name="info")
+@_NAME
+@_CONSUMER
+@_JSON
+@_SETTINGS
+def show_consumer(name: str, consumer_name: str, as_json: bool, **options: Any) -> None:
+    """Show the configuration and the state of a consumer."""
+    call = f"CONSUMER.INFO.{_checked(name)}.{_checked(consumer_name)}"
+    _show(_settings(options), call, as_json=as_json)
+
+
+@consumer.command(name="rm")
+@_NAME
+@_CONSUMER
+@YES
+@_SETTINGS
+def remove_consumer(name: str, consumer_name: str, yes: bool, **options: Any) -> None:
+    """Remove a consumer; not one of a receiver."""
+    settings = _settings(options)
+    place = f"{_checked(name)}.{_checked(consumer_name)}"
+    if _OWN_STREAM.fullmatch(name) and _OWN_CONSUMER.fullmatch(consumer_name):
+        raise OperatorError(
+            f"{consumer_name} is the consumer of a receiver's partition, and stays as long as the partition"
+        )
+    looking(settings, "consumer rm", lambda c: c.api(f"CONSUMER.INFO.{place}"))
+    if not yes:
+        ask(f"Remove consumer {consumer_name} of stream {name}?")
+    asking(settings, "consumer rm", lambda c: c.api(f"CONSUMER.DELETE.{place}"))
+    click.echo(f"removed consumer {consumer_name} of stream {name}")
+
+
+def _settings(options: dict[str, Any]) -> BrokerSettings:
+    settings = given(BrokerSettings, options)
+    program.log_to_stderr(settings)
+    return settings
+
+
+def _checked(name: str) -> str:
+    if not name or not name.isprintable() or set(name) & set(" .*>/\\"):
+        raise click.UsageError(f"{name!r} cannot be the name of a stream or a consumer")
+    return name
+
+
+async def _all(connection: Connection, call: str, kind: str) -> list[dict[str, Any]]:
+    """Return all entries of a call that answers in pages."""
+    found: list[dict[str, Any]] = []
+    while True:
+        page = await connection.api(call, {"offset": len(found)})
+        entries = page.get(kind) or []
+        found += entries
+        if not entries or len(found) >= page.get("total", 0):
+            return found
+
+
+def _show(settings: BrokerSettings, call: str, *, as_json: bool) -> None:
+    info = looking(settings, call.lower(), lambda c: c.api(call))
+    if as_json:
+        click.echo(json.dumps(info, indent=2))
+        return
+    told = list(_flat(info))
+    width = max(len(name) for name, _ in told)
+    click.echo("\n".join(printable(f"{name:<{width}}  {value}") for name, value in told))
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value if isinstance(value, str) else json.dumps(value)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    shown = [[printable(cell) for cell in row] for row in rows]
+    return "\n".join(columns([head, *shown], left={0, 4, 5}))
+
+
+def _subjects(config: Mapping[str, Any]) -> str:
+    found = config.get("subjects") or config.get("filter_subjects") or []
+    named = found or [config["filter_subject"]] * ("filter_subject" in config)
+    more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+    return ", ".join(named[:3]) + more or "-"
+
+
+def _time(values: Mapping[str, Any], name: str) -> str:
+    text = str(values.get(name, ""))
+    return "-" if not text or text.startswith("0001-") else f"{text[:16].replace('T', ' ')}Z"

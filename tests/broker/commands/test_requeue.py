@@ -1,0 +1,170 @@
+"""A quarantined message goes back into its stream once, whenever the command that puts it back is killed."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from broker.client.connection import Connection
+
+pytestmark = pytest.mark.nats
+
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+SUBJECT = "logs.p0.web01"
+LINES = [b"line %d\n" % number for number in range(300)]
+
+
+@pytest.fixture
+def logbroker(logbroker_inside: Call) -> Call:
+    return logbroker_inside
+
+
+def quarantine(path: Path, *messages: tuple[str, dict[str, str], bytes]) -> Path:
+    """Write a file as a receiver does."""
+    told = [
+        json.dumps(
+            {
+                **{"subject": subject, "sequence": number, "stored_at": 1, "reason": "x"},
+                **{"headers": headers, "bytes": len(payload)},
+            }
+        ).encode()
+        + b"\n"
+        + payload
+        for number, (subject, headers, payload) in enumerate(messages, 1)
+    ]
+    path.write_bytes(b"\n".join(told))
+    return path
+
+
+def stored(url: str, act: Callable[[Connection], Any] | None = None) -> list[bytes]:
+    """Return the payloads that the stream holds, after doing something."""
+
+    async def read() -> list[bytes]:
+        connection = Connection([url], "test")
+        try:
+            if act:
+                await act(connection)
+            state = (await connection.api("STREAM.INFO.LOGS"))["state"]
+            numbers = range(max(1, state["first_seq"]), state["last_seq"] + 1)
+            answers = [
+                await connection.call("DIRECT.GET.LOGS", json.dumps({"seq": n}).encode())
+                for n in numbers
+            ]
+            return [one.data for one in answers]
+        finally:
+            await connection.close()
+
+    return asyncio.run(read())
+
+
+def publish(payload: bytes) -> Callable[[Connection], Any]:
+    return lambda connection: connection.ask(SUBJECT, payload)
+
+
+def test_payloads_come_back_without_the_headers_of_a_shipper_and_the_unreadable_are_named(
+    logs_url: str, logbroker: Call, tmp_path: Path
+) -> None:
+    frame, zstd = zstandard.compress(b"a\nb\n"), {"Content-Encoding": "zstd"}
+    file = quarantine(
+        tmp_path / "q.msg",
+        (SUBJECT, {"Log-Spans": "x", "Log-Agent": "1-1"}, b"plain\n\n"),
+        (SUBJECT, zstd, b"not zstd"),
+        ("logs.p0", {}, b"nobody's"),
+        (SUBJECT, zstd, frame),
+    )
+
+    called = logbroker("requeue", file, "--server", logs_url)
+
+    assert called.returncode == 0, called.stderr
+    assert stored(logs_url) == [b"plain\n\n", frame]
+    assert "message 2 of logs.p0.web01 still cannot be read" in called.stderr
+    assert "message 3 of logs.p0 still cannot be read" in called.stderr
+    assert "2 messages with 4 lines are back" in called.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["q.msg.requeued"]
+    again = logbroker("requeue", file, "--server", logs_url)
+    assert (again.returncode, again.stderr.count("\n")) == (78, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param(b"lines\nof something else\n", "no quarantine file", id="another file"),
+        pytest.param(None, "no quarantine file", id="cut"),
+    ],
+)
+def test_what_is_no_quarantine_file_is_refused(
+    logs_url: str, logbroker: Call, tmp_path: Path, content: bytes | None, words: str
+) -> None:
+    file = quarantine(tmp_path / "q.msg", (SUBJECT, {}, b"a\n"), (SUBJECT, {}, b"b\n"))
+    file.write_bytes(file.read_bytes()[:-1] if content is None else content)
+
+    called = logbroker("requeue", file, "--server", logs_url)
+
+    assert called.returncode == 78
+    assert words in called.stderr
+    assert (stored(logs_url), file.exists()) == ([], True)
+
+
+@pytest.mark.parametrize("arrived", [True, False], ids=["arrived", "did not arrive"])
+def test_an_interrupted_run_is_resumed_behind_whatever_came_meanwhile(
+    logs_url: str, logbroker: Call, tmp_path: Path, arrived: bool
+) -> None:
+    one, other = quarantine(tmp_path / "q.msg", (SUBJECT, {}, b"a\n")), tmp_path / "other.msg"
+    stored(logs_url, publish(b"before\n"))
+    if arrived:  # the same message by another file: as if this run had published it
+        other.write_bytes(one.read_bytes())
+        assert logbroker("requeue", other, "--server", logs_url).returncode == 0
+    created = json.loads(logbroker("stream", "info", "LOGS", "--json", "--server", logs_url).stdout)
+    progress = {"done": 0, "after": 1, "created": created["created"]}
+    (tmp_path / "q.msg.progress").write_text(json.dumps(progress))
+    stored(logs_url, publish(b"meanwhile\n"))
+
+    called = logbroker("requeue", one, "--server", logs_url)
+
+    assert called.returncode == 0, called.stderr
+    assert stored(logs_url).count(b"a\n") == 1
+
+
+def test_a_person_is_asked_where_the_stream_can_no_longer_tell(
+    logs_url: str, logbroker: Call, tmp_path: Path
+) -> None:
+    file = quarantine(tmp_path / "q.msg", (SUBJECT, {}, b"a\n"))
+    stored(logs_url, publish(b"before\n"))
+    created = json.loads(logbroker("stream", "info", "LOGS", "--json", "--server", logs_url).stdout)
+    progress = {"done": 0, "after": 0, "created": created["created"]}
+    (tmp_path / "q.msg.progress").write_text(json.dumps(progress))
+    stored(logs_url, lambda connection: connection.api("STREAM.PURGE.LOGS"))
+
+    called = logbroker("requeue", file, "--server", logs_url)
+
+    assert called.returncode == 1
+    assert "look for its lines in the file of the host" in called.stderr
+    assert stored(logs_url) == []
+
+
+def test_killed_at_any_moment_it_puts_each_message_back_once(logs_url: str, tmp_path: Path) -> None:
+    file = quarantine(tmp_path / "q.msg", *((SUBJECT, {}, line) for line in LINES))
+    command = [sys.executable, "-m", "broker", "requeue", file, "--server", logs_url]
+
+    kills = 0
+    while file.exists():
+        before = len(stored(logs_url))
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        while process.poll() is None and kills < 8:
+            time.sleep(0.01)
+            if (tmp_path / "q.msg.progress").exists() and len(
+                stored(logs_url)
+            ) > before + 10 * kills:
+                process.kill()
+                kills += 1
+        assert process.wait() in {0, -9}
+
+    assert kills > 1
+    assert stored(logs_url) == LINES
