@@ -24,7 +24,7 @@ __all__ = ["main", "replay"]
 _GB = 1e9
 _HOSTS = 5
 _ABOUT = """\
-`logreceiver replay` of all that is in the stream, compressed blocks of 256 KiB from five hosts, into files: from its start, Spark's included, to its \
+`logreceiver replay` of all that is in the stream, compressed blocks of 256 KiB from five hosts, into files: from its start to its \
 end; every host's files are checked. Ours alone: the others keep nothing that could be written once more. CPU: user and system seconds per GB (1e9 bytes) of lines."""
 _QUESTION = Question("replay", _ABOUT, ("MB/s", "CPU s/GB"))
 

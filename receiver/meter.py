@@ -40,7 +40,6 @@ class Standing:
     bytes: int = 0
     batches: int = 0
     quarantined: int = 0
-    forgotten: int = 0
     seconds: float = 0.0
     batch_seconds: float = 0.0
     pending: int = 0
@@ -88,7 +87,6 @@ class Meter:
         standing.lines += done.lines
         standing.bytes += done.size
         standing.quarantined += done.quarantined
-        standing.forgotten += done.forgotten
         standing.pending = done.pending
         standing.stored_at = done.stored_at or standing.stored_at
         standing.committed_at = now if batches else standing.committed_at
@@ -139,7 +137,7 @@ def _log(done: Done) -> None:
         logger.warning(
             "partition %d: %d more of these; every gap is in .gaps.jsonl",
             done.partition,
-            sum(finding.blocks if finding.is_sum else 1 for finding in rest),
+            len(rest),
         )
     for notice in done.notices:
         logger.warning("partition %d: %s", done.partition, notice)
@@ -154,11 +152,6 @@ def _log(done: Done) -> None:
 
 
 def _describe(finding: Finding) -> str:
-    if finding.is_sum:
-        return (
-            f"{finding.kind.value}: {finding.blocks} more of host {finding.host}, of {finding.end} bytes in all, the first seen "
-            f"at sequence {finding.sequence}"
-        )
     if finding.kind is Kind.LOSS:
         since = f"since sequence {finding.after}" if finding.after else "from the first on"
         return (

@@ -14,7 +14,7 @@ from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.settings import ASKING, ReceiverSettings
 from receiver.storage.folders import make_folder
-from receiver.storage.lock import Locked, partition_lock
+from receiver.storage.lock import Locked, exclusive_lock
 from receiver.storage.site import Site
 
 __all__ = ["COMMANDS", "offsets"]
@@ -142,7 +142,7 @@ def _adopted(site: Site, offset: Offset) -> int:
 
     try:
         make_folder(site.state)
-        with partition_lock(site.state / f"p{site.partition}.lock", _LOCK_PATIENCE):
+        with exclusive_lock(site.state / f"p{site.partition}.lock", _LOCK_PATIENCE):
             return take(site, position_of(offset))
     except Locked as error:
         raise OperatorError(f"{error}: a receiver is running there; end it first") from None

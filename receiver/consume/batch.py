@@ -29,6 +29,7 @@ __all__ = ["Batch"]
 _MOST_HELD = MAX_LINES_BYTES  # and a message more; a few KiB of zstd may decompress to a thousand times as much
 _FEW = 256  # hosts; their files stay open
 _MOST_FILES = 1_000  # of a host, and those of a message more; each costs half a millisecond that all hosts wait
+_MOST_FINDINGS = 10_000  # each is a value that travels to the driver
 _MISSING = (Kind.GAP, Kind.LOSS)
 
 
@@ -72,16 +73,12 @@ class Batch:
         self._left: set[str] = set()  # hosts that go to another partition behind this batch
         self._ack = ""
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no message was taken in yet."""
-        return self._last is None
+    def write(self, chunk: Chunk) -> int:
+        """Append the lines of a chunk to their hosts' files; return of how many messages, as the batch may be full.
 
-    def write(self, chunk: Chunk) -> Chunk | None:
-        """Append the lines of a chunk to their hosts' files; return what the batch has no room for; raises OSError.
-
-        Names of files cost a host nothing: a batch with very many of one host ends, so that others' lines between are committed.
-        Lines of many hosts are held until there are more for each: opening and syncing a file costs more than its lines.
+        Raises OSError. Names of files cost a host nothing: a batch with very many of one host ends, so that others' lines
+        between are committed. So does one that has found very much. Lines of many hosts are held until there are
+        more for each: opening and syncing a file costs more than its lines.
         """
         pieces, count = self._pieces, 0
         for delivery, message in chunk.messages:
@@ -100,14 +97,14 @@ class Batch:
             if held > (self._most_of_many if len(pieces) > _FEW else _MOST_HELD):
                 self._append(pieces)
             count += 1
+            self._is_full |= len(self._judge.findings) >= _MOST_FINDINGS
             if self._is_full:
                 break
         if len(pieces) <= _FEW:
             self._append(pieces)
-        rest = chunk.behind(count)
         if count:
-            self._pass(chunk.beginning(count) if rest else chunk)
-        return rest
+            self._pass(chunk.beginning(count))
+        return count
 
     def _note_move(self, message: Arrived) -> None:
         partition = leaves_for(message)
@@ -115,13 +112,14 @@ class Batch:
             self._left.add(host_of(message.subject))
             self._is_full = True  # other clients' lines behind it go elsewhere
 
-    def set_aside(self, chunk: Chunk, reason: str) -> None:
-        """Set the messages of a chunk aside unread; raises OSError."""
-        for delivery, message in chunk.messages:
-            self._tally.quarantined += 1
-            self._quarantine.set_aside(delivery, message, reason)
-            self._follow(delivery, message.subject, None)
-        self._pass(chunk)
+    def set_aside(self, chunk: Chunk, reason: str) -> int:
+        """Set the first message of a chunk aside unread; return that it is one. Raises OSError."""
+        ((delivery, message),) = chunk.messages[:1]
+        self._tally.quarantined += 1
+        self._quarantine.set_aside(delivery, message, reason)
+        self._follow(delivery, message.subject, None)
+        self._pass(chunk.beginning(1))
+        return 1
 
     def _pass(self, chunk: Chunk) -> None:
         self._tally.messages += len(chunk.messages)
@@ -195,7 +193,7 @@ class Batch:
             latest=self._days.latest,
             closed=tuple(self._output.closed),
             findings=tuple(self._judge.findings),
-            notices=(*self._output.notices, *self._names.told()),
+            notices=tuple(self._output.notices),
         )
 
     def _put(self, until: int) -> None:
@@ -213,10 +211,6 @@ class Batch:
         if self._left:
             self._names.forget()
 
-    def drop(self) -> None:
-        """Leave nothing torn in quarantine after an OSError, as far as the disk allows."""
-        self._quarantine.drop()
-
 
 def _gap(finding: Finding) -> Gap:
     return Gap(
@@ -226,7 +220,6 @@ def _gap(finding: Finding) -> Gap:
         file_id=finding.file_id,
         start=finding.start,
         until=finding.end,
-        gaps=finding.blocks,
         sequence=finding.sequence,
         after=finding.after,
         since=_iso(finding.since),

@@ -63,6 +63,8 @@ class Chunk:
 
     def beginning(self, count: int) -> "Chunk":
         """Return the first `count` of its messages."""
+        if count >= len(self.messages):
+            return self
         messages = self.messages[:count]
         return Chunk(messages, _size_of(messages))
 
@@ -70,11 +72,6 @@ class Chunk:
         """Return what is behind the first `count` of its messages, None where that is nothing."""
         messages = self.messages[count:]
         return Chunk(messages, _size_of(messages)) if messages else None
-
-    def single(self) -> "Iterator[Chunk]":
-        """Yield its messages as chunks of one each."""
-        for message in self.messages:
-            yield Chunk((message,), _size_of((message,)))
 
 
 class Reading:

@@ -5,7 +5,6 @@ hold a repeat within its day (compare-and-set); this covers what is older, and w
 Decides only; never touches a file.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -32,7 +31,6 @@ __all__ = [
 
 _DAY = 24 * 3600 * 1_000_000_000  # nanoseconds
 _LONGEST = 1024  # characters of a path in a finding: hardly a file has one that long, but any message may name it
-_MOST_OF_HOST = 1_000  # findings: the stream may have lost lines of each file of a host, and few have more files
 _MOST_ENDS = 200_000  # source files; some 50 MB of memory
 _NEWLINE = b"\n"
 
@@ -61,8 +59,7 @@ class Finding:
 
     `sequence` is the stream sequence of the message that showed it and `read_at` when that was read, `since` when
     the one before it was, both in nanoseconds since the epoch; 0 where that is not known. Repeats that follow on each other
-    are one of several `blocks`, and these are of the first. What is found of many files of a host may be one as well, which
-    names none of them: then `end` is how many bytes it is about in all.
+    are one of several `blocks`, and these are of the first.
     """
 
     kind: Kind
@@ -77,24 +74,6 @@ class Finding:
     blocks: int = 1
     after: int = 0
     """Of a loss: the sequence of the host's last message before it; 0 for none."""
-
-    @property
-    def is_sum(self) -> bool:
-        """Whether this is what was found of several files of a host."""
-        return self.blocks > 1 and not self.file_id
-
-    def plus(self, later: "Finding") -> "Finding":
-        """Return this and a later one of the same kind and host as one, which names no file."""
-        size = self.end - self.start + later.end - later.start
-        return replace(
-            self,
-            file="",
-            file_id="",
-            start=0,
-            end=size,
-            read_at=later.read_at,
-            blocks=self.blocks + later.blocks,
-        )
 
     def then(self, later: "Finding") -> "Finding | None":
         """Return this and a later one of the same file as one, None where they are not repeats that follow on each other."""
@@ -233,22 +212,13 @@ class Judge:
     """Judges a partition's messages in the order of their sequences, section by section, and keeps what was found.
 
     `found` is how many sections did not follow their predecessor. Repeats are one finding as long as they follow on each other:
-    were everything sent again, there would be one for each message else. So are those of each kind beyond the most of a host,
-    which may say of each of its messages whatever it likes.
+    were everything sent again, there would be one for each message else.
     """
 
-    def __init__(
-        self,
-        ends: Ends | None = None,
-        wants: Callable[[str], bool] = _all,
-        most_of_host: int = _MOST_OF_HOST,
-    ) -> None:
+    def __init__(self, ends: Ends | None = None, wants: Callable[[str], bool] = _all) -> None:
         """Go by `ends`, which are kept up to date, or know no file yet; files whose path nobody `wants` are passed over."""
         self._ends = ends or _Memory()
         self._wants = wants
-        self._most_of_host = most_of_host
-        self._counts = Counter[str]()  # of findings, by host
-        self._sums: dict[tuple[str, Kind], int] = {}  # where the one of all further ones is
         self._latest: dict[Source, int] = {}  # by source file: where its last finding is
         self._gap_at = 0  # sequence of the last message that showed a gap
         self._decompressor = ZstdDecompressor()
@@ -334,19 +304,13 @@ class Judge:
         ):
             self.findings[place] = whole
             return
-        if self._counts[finding.host] >= self._most_of_host:
-            self._keep_in_sum(finding)
-            return
-        self._counts[finding.host] += 1
         self._latest[key] = len(self.findings)
         self.findings.append(finding)
 
-    def _keep_in_sum(self, finding: Finding) -> None:
-        place = self._sums.setdefault((finding.host, finding.kind), len(self.findings))
-        if place < len(self.findings):
-            self.findings[place] = self.findings[place].plus(finding)
-        else:
-            self.findings.append(finding)
+    def forget_findings(self) -> None:
+        """Forget what was found so far; `found` goes on counting."""
+        self.findings.clear()
+        self._latest.clear()
 
 
 def _plausible(origin: Origin, stored_at: int) -> int:

@@ -78,13 +78,13 @@ class OpenPartition:
         self.spans = Spans(self.store)
 
     def _opened(self, lines: int) -> Store:
-        begun = self.site.last_batch(lines)
-        store = Store(self.site.path, make=begun is None)
+        if store := self.site.open(lines):
+            return store
+        store = Store(self.site.path, make=True)
         try:
-            if begun is None:
-                where, output = self._position, self._destination.output.stat().st_ino
-                place = (where.epoch, where.next, where.next, where.stream, where.created)
-                store.begin(Batch(0, *place, store.inode(), output))
+            where, output = self._position, self._destination.output.stat().st_ino
+            place = (where.epoch, where.next, where.next, where.stream, where.created)
+            store.begin(Batch(0, *place, store.inode(), output))
         except BaseException:
             store.close()
             raise

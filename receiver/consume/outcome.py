@@ -15,8 +15,7 @@ class Done:
     `ack` is the subject that acknowledges the last message; `pending` is how many messages the consumer still held then.
     `stored_at` is when the last message was stored, in nanoseconds since the epoch, and `latest` the moment whose day no
     line goes before: were the broker's clock set back, that is not the last one's. `closed` names the segments closed by
-    rotation, relative to the output folder, `notices` tell what somebody else did to files. `forgotten` is how many source
-    files were forgotten because their host has too many.
+    rotation, relative to the output folder, `notices` tell what somebody else did to files.
     """
 
     partition: int
@@ -33,7 +32,6 @@ class Done:
     closed: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     notices: tuple[str, ...] = ()
-    forgotten: int = 0
 
     @property
     def has_news(self) -> bool:
@@ -53,7 +51,6 @@ class Done:
             closed=self.closed + later.closed,
             findings=self.findings + later.findings,
             notices=self.notices + later.notices,
-            forgotten=self.forgotten + later.forgotten,
         )
 
 

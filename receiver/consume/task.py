@@ -34,7 +34,7 @@ from receiver.consume.outcome import Blocked, Cause, Done, Ending, Report, Super
 from receiver.consume.place import Elsewhere, look
 from receiver.storage.folders import make_folder
 from receiver.storage.layout import Days
-from receiver.storage.lock import Locked, partition_lock
+from receiver.storage.lock import Locked, exclusive_lock
 from receiver.storage.position import Damaged
 
 __all__ = ["run", "stand_by"]
@@ -42,6 +42,7 @@ __all__ = ["run", "stand_by"]
 _LOCK_PATIENCE = 20.0  # seconds
 _KV_PATIENCE = 10.0  # seconds
 _MOVE_PATIENCE = 60.0  # seconds; the entry itself gives up before
+_REASON = f"{DEADLY} workers died over it; it was not looked at again"
 
 _CONTRADICTIONS = (Damaged, StreamMismatch, UnreadableOffset)
 """What says that files, state and broker do not go together."""
@@ -80,7 +81,7 @@ def _ended(
         _look(destination)
         make_folder(destination.output, destination.permissions)
         make_folder(destination.state)
-        with partition_lock(destination.state / f"p{partition}.lock", _LOCK_PATIENCE):
+        with exclusive_lock(destination.state / f"p{partition}.lock", _LOCK_PATIENCE):
             return _opened(assignment, destination, committed)
     except (Elsewhere, Locked, MustWait) as error:
         return Blocked(partition, _CAUSES[type(error)], str(error))
@@ -205,8 +206,8 @@ class _Session:
             fault("fenced")
         notices = partition.recover()
         partition.tell_gaps()
-        forgotten, words = partition.spans.forget(time.time_ns())
-        committed.done = replace(committed.done, notices=(*notices, *words), forgotten=forgotten)
+        partition.spans.forget(time.time_ns())
+        committed.done = replace(committed.done, notices=tuple(notices))
 
     def _receive(self, reading: Reading, attempts: Attempts, offset: Offset) -> Ending:
         stay, left = self._assignment.stay, self._assignment.stay.longest
@@ -253,7 +254,6 @@ class _Session:
             try:
                 return self._written(batch, chain([first], chunks), reading, attempts)
             except OSError:
-                batch.drop()
                 self._told(tuple(writing.output.notices))
                 with suppress(OSError, Damaged):  # else the next start takes it back
                     self._partition.recover_anew(begin)
@@ -278,15 +278,7 @@ class _Session:
         """Write a batch to its end; whatever is reported of it is no death of a worker."""
         fault("fetched")
         try:
-            one_by_one = attempts.begin(self._committed.done.until)
-            for number, chunk in enumerate(chunks):
-                if one_by_one:
-                    _write_one_by_one(batch, chunk, reading, attempts)
-                elif rest := batch.write(chunk):
-                    reading.end_batch(rest)
-                if number == 0:
-                    fault("appended")
-            attempts.looked()
+            self._fill(batch, chunks, reading, attempts.begin(self._committed.done.until))
             done = batch.finish()
         except OSError:
             with suppress(OSError):
@@ -297,6 +289,16 @@ class _Session:
             raise
         attempts.end(done.until)
         return done
+
+    def _fill(self, batch: Batch, chunks: Iterator[Chunk], reading: Reading, most: int) -> None:
+        """Write at most so many messages; where it may have none, set the first one aside."""
+        for number, chunk in enumerate(chunks):
+            count = batch.write(chunk.beginning(most)) if most else batch.set_aside(chunk, _REASON)
+            most = max(most - count, 0)
+            if number == 0:
+                fault("appended")
+            if not most or count < len(chunk.messages):
+                reading.end_batch(chunk.behind(count))
 
     def _commit(self, done: Done) -> None:
         background.wait(self._moved(done), _MOVE_PATIENCE)
@@ -338,21 +340,6 @@ class _Session:
             committed.done = replace(committed.done, closed=tuple(output.closed))
             self._told(tuple(output.notices))
         return Ending.SILENCE
-
-
-def _write_one_by_one(batch: Batch, chunk: Chunk, reading: Reading, attempts: Attempts) -> None:
-    """Write messages each of which is noted before; the one that kills begins a batch, is set aside, and ends it."""
-    for count, one in enumerate(chunk.single(), 1):
-        if attempts.is_suspect(one.last.sequence) and not batch.is_empty:
-            reading.end_batch(chunk.behind(count - 1))
-            return
-        if not attempts.look_at(one.last.sequence):
-            batch.set_aside(one, f"{DEADLY} workers died over it; it was not looked at again")
-            reading.end_batch(chunk.behind(count))
-            return
-        if batch.write(one):
-            reading.end_batch(chunk.behind(count - 1))
-            return
 
 
 def _now() -> datetime:

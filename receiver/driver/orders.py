@@ -11,9 +11,8 @@ from receiver.driver.follower import Pace
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import is_local
 from receiver.storage.calendar import Calendar
-from receiver.storage.keeping import Limits
 from receiver.storage.layout import Layout
-from receiver.storage.retention import Order
+from receiver.storage.retention import Limits, Order
 from receiver.zones import named_zone
 
 __all__ = ["AT_ONCE", "calendar_of", "destination_of", "order_of", "pace_of", "slots_for"]

@@ -1,18 +1,19 @@
 """Reads lines out of the stream as a receiver would have written them; moves no offset and makes no consumer."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+from heapq import merge
+from itertools import chain, takewhile
 
 from broker.app.selection import Selection
 from broker.client.access import Access
 from broker.wire.message import MAX_LINES_BYTES, MalformedMessage
-from broker.wire.streams import STREAM
 from broker.wire.subjects import InvalidHost, InvalidSubject, partition_filter
 from receiver.consume import background
 from receiver.consume.judging import Judge, Piece
-from receiver.replay.tasks import Unit
+from receiver.replay.survey import Span, StreamSpan
 from receiver.source.ranges import Range
 from receiver.source.reread import read
 from receiver.source.stored import Stored
@@ -62,9 +63,9 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Lines in their order, and the messages among them that were refused; `until` is the sequence that follows."""
+    """Lines in their order, and the messages among them that were refused; `passed` is how many sequences these were."""
 
-    until: int
+    passed: int
     pieces: tuple[Piece, ...]
     refused: tuple[Refused, ...]
     findings: int
@@ -76,6 +77,17 @@ class Run:
         size = sum(len(piece.payload) for piece in self.pieces)
         return Counts(lines, size, len(self.refused), self.findings)
 
+    @property
+    def newest(self) -> int:
+        """When the youngest of its lines was stored, 0 for none."""
+        return max((piece.stored_at for piece in self.pieces), default=0)
+
+    def cut(self, until: int) -> "tuple[Run, Run | None]":
+        """Return its beginning, as far as nothing in it is younger than a time, and the rest, None for nothing."""
+        early = tuple(takewhile(lambda piece: piece.stored_at <= until, self.pieces))
+        late = self.pieces[len(early) :]
+        return replace(self, pieces=early), Run(0, late, (), 0) if late else None
+
 
 @dataclass(frozen=True, slots=True)
 class Reader:
@@ -85,27 +97,33 @@ class Reader:
     access: Access
     selection: Selection
 
-    def unit(self, unit: Unit, host: str = "") -> Iterator[Run]:
-        """Yield the lines of a unit in order; with `host` the broker sends the messages of that host alone.
+    def span(self, span: Span) -> Iterator[Run]:
+        """Yield the lines of a span in the order in which the broker stored them.
 
         A run is of about 8 MiB as stored or 16 MiB of lines. What retention has removed is left out. Raises what
         `reread.read` raises.
         """
-        subject = f"logs.p{unit.partition}.{host}" if host else partition_filter(unit.partition)
-        item = Range(subject, unit.first, unit.until)
-        return self._runs(item, lambda message: unit.has(_host_of(message)))
+        wanted = {f"p{number}" for number in span.partitions}
+        subject = partition_filter(span.partitions[0]) if len(wanted) == 1 else "logs.>"
+        streams = [
+            self._runs(one, subject, lambda message: _partition_of(message) in wanted)
+            for one in span.streams
+            if one.length
+        ]
+        return streams[0] if len(streams) == 1 else _merged(streams)
 
-    def partitions(self, partitions: Sequence[int], first: int, until: int) -> Iterator[Run]:
-        """Yield the lines of partitions in the order in which the broker stored them, as `unit` does."""
-        wanted = {f"p{number}" for number in partitions}
-        subject = partition_filter(partitions[0]) if len(partitions) == 1 else "logs.>"
-        item = Range(subject, first, until)
-        return self._runs(item, lambda message: _partition_of(message) in wanted)
+    def host(self, partition: int, host: str, span: StreamSpan) -> Iterator[Run]:
+        """Yield the lines of a host in a partition, as `span` does: the broker sends no others."""
+        return self._runs(span, f"logs.p{partition}.{host}", lambda _: True)
 
-    def _runs(self, item: Range, wants: Callable[[Stored], bool]) -> Iterator[Run]:
+    def _runs(
+        self, span: StreamSpan, subject: str, wants: Callable[[Stored], bool]
+    ) -> Iterator[Run]:
         connection = background.connection(self.servers, self.access)
         judge = Judge(wants=self.selection.wants_file)
-        for messages in read(connection, STREAM, item, fail=False):
+        item = Range(subject, span.first, span.until)
+        passed = span.first
+        for messages in read(connection, span.stream, item, fail=False):
             pieces: list[Piece] = []
             refused: list[Refused] = []
             size, before = 0, judge.found
@@ -119,10 +137,31 @@ class Reader:
                         pieces += found
                         size += sum(len(piece.payload) for piece in found)
                 if size >= _MOST_HELD or message is messages[-1]:
-                    findings = judge.found - before
-                    yield Run(message.sequence + 1, tuple(pieces), tuple(refused), findings)
+                    findings, until = judge.found - before, message.sequence + 1
+                    yield Run(until - passed, tuple(pieces), tuple(refused), findings)
                     pieces, refused = [], []
-                    size, before = 0, judge.found
+                    size, before, passed = 0, judge.found, until
+                    judge.forget_findings()
+
+
+def _merged(streams: Iterable[Iterator[Run]]) -> Iterator[Run]:
+    """Yield the runs of several streams as those of one, by when the broker stored what is in them."""
+    heads = [(runs, run) for runs in streams if (run := next(runs, None))]
+    while heads:
+        until = min(run.newest for _, run in heads)
+        early, left = [], []
+        for runs, run in heads:
+            before, behind = run.cut(until)
+            early.append(before)
+            if following := behind or next(runs, None):
+                left.append((runs, following))
+        heads = left
+        yield Run(
+            sum(run.passed for run in early),
+            tuple(merge(*(run.pieces for run in early), key=lambda piece: piece.stored_at)),
+            tuple(chain.from_iterable(run.refused for run in early)),
+            sum(run.findings for run in early),
+        )
 
 
 def _pieces(judge: Judge, message: Stored) -> list[Piece]:

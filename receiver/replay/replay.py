@@ -1,7 +1,6 @@
-"""The wiring of a replay: what of the stream is wanted, and where its lines go.
+"""`logreceiver replay`: what of the streams is wanted, and where its lines go.
 
-stream ──▶ Spark tasks (hosts of a partition each) ──▶ folders of attempts ──▶ --output     files, at full speed
-stream ──▶ driver, in the order of storage ──▶ --output -, or files                         at any --speed
+One process reads and writes: it takes hundreds of megabytes a second, less time than Spark needs to start for most replays.
 """
 
 import asyncio
@@ -13,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import click
@@ -21,15 +19,12 @@ import click
 from broker.app.exits import OperatorError
 from broker.app.moment import Moment, read_moment
 from broker.app.selection import Selection
-from receiver.replay import folder
-from receiver.replay.files import HostFiles, Order, write
-from receiver.replay.progress import run_tasks
+from broker.client.connection import Connection
+from receiver.replay.files import HostFiles, Order, finish, prepare
 from receiver.replay.reading import Counts, Reader
 from receiver.replay.settings import ReplaySettings, read_speed
 from receiver.replay.stream import Standard, play
 from receiver.replay.survey import Span, Wanted, survey
-from receiver.replay.tasks import cut_evenly
-from receiver.spark.session import spark_context
 from receiver.zones import named_zone
 
 __all__ = ["Summary", "replay"]
@@ -39,17 +34,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a replay did: `[first, until)` are sequences; `gone` says what the stream no longer held."""
+    """What a replay did with a span; `gone` says what the streams no longer held."""
 
-    first: int
-    until: int
+    span: Span
     counts: Counts
     gone: str
 
     def as_dict(self) -> dict[str, object]:
         """Return it as it stands in JSON."""
-        about = {"first": self.first, "until": self.until}
-        return {**about, **asdict(self.counts), "gone": self.gone}
+        streams = {one.stream: [one.first, max(one.first, one.until)] for one in self.span.streams}
+        return {"streams": streams, **asdict(self.counts), "gone": self.gone}
 
     def as_json(self) -> str:
         """Write it for programs."""
@@ -57,8 +51,9 @@ class Summary:
 
     def as_text(self) -> str:
         """Write it for people."""
-        counts, last = self.counts, self.until - 1
-        text = f"replayed {counts.lines:,} lines of sequences {self.first} to {last}"
+        counts = self.counts
+        places = (f"{one.stream} {one.first} to {one.until - 1}" for one in self.span.streams)
+        text = f"replayed {counts.lines:,} lines of sequences {', '.join(places)}"
         if counts.refused:
             text += f"; {counts.refused} messages hold none and lie in .quarantine"
         if counts.findings:
@@ -82,50 +77,34 @@ def replay(settings: ReplaySettings) -> Summary:
 
 
 def _replay(settings: ReplaySettings) -> Summary:
-    span = asyncio.run(survey(_wanted(settings), settings.access))
+    span = _survey(settings)
     if span.gone:
         logger.warning("%s: no longer in the stream", span.gone)
     is_piped = str(settings.output) == "-"
-    output = settings.output.absolute()
-    stage = output if is_piped else folder.prepare(output, settings.path_template)
+    order = _order(settings)
+    if not is_piped:
+        prepare(order.output, order.path_template)
     counts, gone = Counts(), span.gone
-    if span.is_empty:
+    if not span.length:
         logger.warning("nothing was stored in that time: nothing to replay")
     else:
         with _stopped_by_sigterm():
-            if is_piped:
-                counts = _to_standard_output(settings, span)
-            else:
-                counts = _into_files(settings, span, _order(settings, stage), output)
+            counts = _written(settings, span, None if is_piped else order)
         gone = _removed_since(settings, span) or gone
-    summary = Summary(span.first, max(span.first, span.until), counts, gone)
+    summary = Summary(span, counts, gone)
     if not is_piped:
-        folder.finish(output, summary.as_dict())
+        finish(order.output, summary.as_dict())
     return summary
 
 
-def _to_standard_output(settings: ReplaySettings, span: Span) -> Counts:
-    sink = Standard(1, settings.prefix)
-    return play(_reader(settings), span, read_speed(settings.speed), sink)
-
-
-def _into_files(settings: ReplaySettings, span: Span, order: Order, output: Path) -> Counts:
-    if speed := read_speed(settings.speed):
-        with HostFiles(order, output) as files:
-            counts = play(order.reader, span, speed, files)
-            files.finish()
-        return counts
-    with spark_context(
-        settings.master,
-        app_name="logreceiver replay",
-        conf=settings.spark,
-        executor_python=settings.executor_python,
-    ) as spark:
-        units = cut_evenly(span.partitions, span.first, span.until, spark.defaultParallelism)
-        written = run_tasks(spark, units, partial(write, order=order), order.stage)
-        attempts = [(unit.partition, unit.folder) for unit in written]
-        folder.publish(output, attempts, settings.path_template)
-    return sum((unit.counts for unit in written), Counts())
+def _written(settings: ReplaySettings, span: Span, order: Order | None) -> Counts:
+    reader, speed = _reader(settings), read_speed(settings.speed)
+    if order is None:
+        return play(reader, span, speed, Standard(1, settings.prefix))
+    with HostFiles(order) as files:
+        counts = play(reader, span, speed, files)
+        files.finish()
+    return counts
 
 
 def _reader(settings: ReplaySettings) -> Reader:
@@ -133,11 +112,10 @@ def _reader(settings: ReplaySettings) -> Reader:
     return Reader(settings.server, access, Selection(settings.host, settings.file))
 
 
-def _order(settings: ReplaySettings, stage: Path) -> Order:
+def _order(settings: ReplaySettings) -> Order:
     return Order(
-        stage,
-        _reader(settings),
-        int(settings.rotate_size),  # a type of pydantic's, which executors lack
+        settings.output.absolute(),
+        int(settings.rotate_size),
         settings.rotate_every,
         settings.time_zone,
         settings.compress,
@@ -145,13 +123,27 @@ def _order(settings: ReplaySettings, stage: Path) -> Order:
     )
 
 
+def _survey(settings: ReplaySettings) -> Span:
+    async def ask() -> Span:
+        connection = Connection(settings.server, "logreceiver replay", access=settings.access)
+        try:
+            return await survey(connection, _wanted(settings))
+        finally:
+            await connection.close()
+
+    return asyncio.run(ask())
+
+
 def _removed_since(settings: ReplaySettings, span: Span) -> str:
     """Return what retention has removed meanwhile of what was to be read, empty for nothing."""
-    now_first = asyncio.run(survey(_wanted(settings), settings.access)).earliest
-    if now_first <= span.first:
-        return ""
-    gone = f"sequences {span.first} to {min(now_first, span.until) - 1}"
-    logger.warning("%s were removed by retention meanwhile; lines of them may be absent", gone)
+    now = {one.stream: one.earliest for one in _survey(settings).streams}
+    gone = "; ".join(
+        f"sequences {one.first} to {min(now[one.stream], one.until) - 1}"
+        for one in span.streams
+        if one.length and now[one.stream] > one.first
+    )
+    if gone:
+        logger.warning("%s were removed by retention meanwhile; lines of them may be absent", gone)
     return gone
 
 
@@ -159,7 +151,7 @@ def _wanted(settings: ReplaySettings) -> Wanted:
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
     numbers = None if "all" in settings.partition else tuple(map(int, settings.partition))
     until = None if settings.until == "now" else _moment(settings, "until", now)
-    return Wanted(settings.server, numbers, _moment(settings, "since", now), until)
+    return Wanted(numbers, _moment(settings, "since", now), until)
 
 
 def _moment(settings: ReplaySettings, name: str, now: datetime) -> Moment:

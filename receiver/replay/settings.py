@@ -12,19 +12,14 @@ from broker.app.configuration import Many
 from broker.app.durations import Duration
 from broker.client.access_settings import ACCESS
 from receiver.settings import ReceiverSettings, split_partitions
-from receiver.spark_settings import SPARK
 
 __all__ = ["REPLAY_FIELDS", "ReplaySettings", "read_speed"]
 
-REPLAY_FIELDS = (
-    ACCESS
-    | SPARK
-    | {
-        *("since", "until", "host", "file", "partition", "speed", "prefix", "output"),
-        *("rotate_size", "rotate_every", "time_zone", "compress", "path_template"),
-        *("server", "log_level", "log_format"),
-    }
-)
+REPLAY_FIELDS = ACCESS | {
+    *("since", "until", "host", "file", "partition", "speed", "prefix", "output"),
+    *("rotate_size", "rotate_every", "time_zone", "compress", "path_template"),
+    *("server", "log_level", "log_format"),
+}
 
 
 _TIMES = re.compile(r"([0-9]+(?:\.[0-9]+)?)x")

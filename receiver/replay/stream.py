@@ -1,11 +1,7 @@
-"""Lines of all partitions in the order of storage, at any speed: to standard output, or into files that grow in sight.
-
-The driver reads them itself, without Spark: one stream has one writer, and its lines need not cross a JVM.
-"""
+"""Lines of all partitions in the order of storage, at any speed: to standard output, or into files that grow in sight."""
 
 import logging
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,14 +35,15 @@ class Sink(Protocol):
 
 def play(reader: Reader, span: Span, speed: float, sink: Sink) -> Counts:
     """Bring the lines of a span to a sink, `speed` times as fast as they were stored, 0 at once; raises OSError and others."""
-    counts = Counts()
+    counts, passed = Counts(), 0
     pacing = Pacing(speed, time.monotonic, time.sleep)
-    with Progress(sys.stderr, time.monotonic) as progress, _until_nobody_reads():
-        for run in reader.partitions(span.partitions, span.first, span.until):
+    with Progress() as progress, _until_nobody_reads():
+        for run in reader.span(span):
             sink.set_aside(run.refused)
             pacing.pass_on(run.pieces, sink.take)
             counts += run.counts
-            progress.show((run.until - span.first) / (span.until - span.first))
+            passed += run.passed
+            progress.show(passed / span.length)
     return counts
 
 

@@ -1,68 +1,88 @@
-"""What there is to replay: asks the broker which partitions there are, and where in the stream times lie. Reads only."""
+"""What there is to replay: asks the broker which partitions there are, and where in the streams times lie. Reads only."""
 
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC
 
+import click
+
 from broker.app.exits import ConfigurationError
 from broker.app.moment import Moment
-from broker.client.access import Access
 from broker.client.connection import Connection, Rejected
 from broker.client.partitions import existing_partitions
 from broker.wire.streams import STREAM
 from receiver.source.ranges import StreamState
 from receiver.source.survey import look, partitions_of, sequence_at
 
-__all__ = ["Span", "Wanted", "hosts_that_moved", "survey"]
+__all__ = ["Span", "StreamSpan", "Wanted", "hosts_that_moved", "survey"]
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What was asked for; `partitions` None is all, `until` None is whatever there is by now."""
 
-    servers: tuple[str, ...]
     partitions: tuple[int, ...] | None
     since: Moment
     until: Moment | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """The sequences `[first, until)` of `partitions`.
+class StreamSpan:
+    """The sequences `[first, until)` of a stream, of which `earliest` is the first that it still holds.
 
-    `earliest` is the first sequence that the stream holds at all; `gone` says what of the time asked for it no longer
-    holds, empty for nothing.
+    `gone` says what of the time asked for it no longer holds, empty for nothing.
     """
 
-    partitions: tuple[int, ...]
+    stream: str
     first: int
     until: int
     earliest: int
     gone: str = ""
 
     @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to read."""
-        return self.first >= self.until or not self.partitions
+    def length(self) -> int:
+        """How many sequences there are."""
+        return max(0, self.until - self.first)
 
 
-async def survey(wanted: Wanted, access: Access) -> Span:
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of each stream, of which `partitions` are wanted."""
+
+    partitions: tuple[int, ...]
+    streams: tuple[StreamSpan, ...]
+
+    @property
+    def length(self) -> int:
+        """How many sequences there are in all."""
+        return sum(one.length for one in self.streams) if self.partitions else 0
+
+    @property
+    def gone(self) -> str:
+        """What of the time asked for the streams no longer hold, empty for nothing."""
+        return "; ".join(one.gone for one in self.streams if one.gone)
+
+
+async def survey(connection: Connection, wanted: Wanted) -> Span:
     """Ask the broker and return what there is; raises `BrokerAway`, `ConfigurationError`, `StreamUnreadable`."""
-    connection = Connection(wanted.servers, "logreceiver replay", access=access)
-    try:
-        state = await look(connection, STREAM)
-        everywhere = tuple(range(await _partitions(connection)))
-        first = await _sequence(connection, wanted.since, state)
-        until = await _sequence(connection, wanted.until, state)
-    finally:
-        await connection.close()
-    return Span(
-        _chosen(wanted.partitions, everywhere),
-        max(first, state.first),
-        min(until, state.until),
-        state.first,
-        _gone(wanted.since, state, first),
+    everywhere = tuple(range(await _partitions(connection)))
+    names = (STREAM,)
+    if len(names) > 1 and any(isinstance(one, int) for one in (wanted.since, wanted.until)):
+        raise click.UsageError(
+            f"a sequence is a place in one stream, and there are {len(names)}; give a time"
+        )
+    streams = [await _stream(connection, name, wanted) for name in names]
+    return Span(_chosen(wanted.partitions, everywhere), tuple(streams))
+
+
+async def _stream(connection: Connection, name: str, wanted: Wanted) -> StreamSpan:
+    state = await look(connection, name)
+    first = await _sequence(connection, name, wanted.since, state)
+    until = await _sequence(connection, name, wanted.until, state)
+    gone = _gone(wanted.since, state, first)
+    return StreamSpan(
+        *(name, max(first, state.first), min(until, state.until), state.first), gone=gone
     )
 
 
@@ -75,25 +95,28 @@ async def _partitions(connection: Connection) -> int:
 
 
 async def hosts_that_moved(connection: Connection) -> frozenset[str]:
-    """Return the hosts of which the stream holds lines in more than one partition; raises `Rejected`, `ConnectionLost`.
+    """Return the hosts of which the streams hold lines in more than one partition; raises `Rejected`, `ConnectionLost`.
 
     A partition that holds one message of a host holds the claim by which it left.
     """
     partitions = Counter[str]()
-    offset, total = 0, 1
-    while offset < total:
-        asked = {"subjects_filter": "logs.>", "offset": offset}
-        answer = await connection.api(f"STREAM.INFO.{STREAM}", asked)
-        counts = answer["state"].get("subjects") or {}
-        partitions.update(subject.split(".", 2)[2] for subject, n in counts.items() if n > 1)
-        offset, total = offset + max(1, len(counts)), answer.get("total", 0)
+    for stream in (STREAM,):
+        offset, total = 0, 1
+        while offset < total:
+            asked = {"subjects_filter": "logs.>", "offset": offset}
+            answer = await connection.api(f"STREAM.INFO.{stream}", asked)
+            counts = answer["state"].get("subjects") or {}
+            partitions.update(subject.split(".", 2)[2] for subject, n in counts.items() if n > 1)
+            offset, total = offset + max(1, len(counts)), answer.get("total", 0)
     return frozenset(host for host, count in partitions.items() if count > 1)
 
 
-async def _sequence(connection: Connection, moment: Moment | None, state: StreamState) -> int:
+async def _sequence(
+    connection: Connection, stream: str, moment: Moment | None, state: StreamState
+) -> int:
     if isinstance(moment, int):
         return moment
-    found = None if moment is None else await sequence_at(connection, STREAM, moment)
+    found = None if moment is None else await sequence_at(connection, stream, moment)
     return state.until if found is None else found
 
 

@@ -29,10 +29,6 @@ _COUNTERS: dict[str, tuple[str, Callable[[PartitionReport], float]]] = {
     "batches": ("Batches that are committed.", lambda p: p.counted.batches),
     "batch_seconds": ("Seconds of work on batches.", lambda p: p.counted.seconds),
     "quarantined": ("Messages that were set aside.", lambda p: p.counted.quarantined),
-    "forgotten_files": (
-        "Source files that were forgotten because their host has too many.",
-        lambda p: p.counted.forgotten,
-    ),
 }
 _GAUGES: dict[str, tuple[str, Callable[[PartitionReport], float]]] = {
     "offset": ("The first sequence that no file holds yet.", lambda p: p.counted.next),

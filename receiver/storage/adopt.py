@@ -117,4 +117,5 @@ def _segment(path: str, folders: Folders, site: Site) -> SegmentRow:
         closed_at=closed_at,
         compressed=path.removeprefix(plain),
         batch=0,
+        length=found.st_size if path == plain else None,
     )

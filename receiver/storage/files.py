@@ -15,9 +15,9 @@ from broker.app.faults import fault
 from receiver.permissions import Permissions
 from receiver.storage import rotation, writeback
 from receiver.storage.calendar import Calendar
+from receiver.storage.compression import SUFFIXES
 from receiver.storage.folders import Folders, give, most_open
 from receiver.storage.names import Names
-from receiver.storage.packing import SUFFIXES
 from receiver.storage.plan import Live, Run, Step, difference, planned
 from receiver.storage.position import Batch
 from receiver.storage.store import UNKNOWN, FileRow, SegmentRow, Store
@@ -148,6 +148,7 @@ class Output:
             closed_at=_now(),
             compressed="",
             batch=self.batch,
+            length=size,
         )
 
     def _is_given(self, path: str) -> bool:
@@ -331,6 +332,7 @@ class Output:
                 closed_at=_now(),
                 compressed="",
                 batch=self.batch,
+                length=row.length,
             )
             for row in rows
             if row.path not in self._lives

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from broker.app.faults import fault
@@ -23,8 +23,7 @@ GAPS = ".gaps.jsonl"
 
 _TRIES, _BETWEEN = 100, 0.01  # a second in all
 _LOOK_BACK = 16 * 1024 * 1024  # bytes of it in which a gap is looked for that may have been told
-_MOST = 10_000  # gaps that are told one by one; older ones are kept as a sum for each host
-_COLUMNS = "kind, host, file, file_id, start, until, gaps, sequence, after, since, read_at"
+_COLUMNS = "kind, host, file, file_id, start, until, sequence, after, since, read_at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Gap:
     """The bytes `[start, until)` of a source file that never came, or a loss, of which no bytes are known.
 
     `sequence` is that of the message that showed it, which was read at `read_at`, the one before at `since` (RFC 3339). Of a
-    loss `after` is the last message before it. Where there are several `gaps`, `until` is how many bytes they have in all.
+    loss `after` is the last message before it.
     """
 
     kind: str
@@ -41,7 +40,6 @@ class Gap:
     file_id: str
     start: int
     until: int
-    gaps: int
     sequence: int
     after: int
     since: str | None
@@ -59,21 +57,13 @@ class Missing:
 def put(store: Store, gaps: Iterable[Gap], batch: int) -> None:
     """Write what a batch has shown, within its transaction."""
     store.change_all(
-        f"INSERT INTO gaps ({_COLUMNS}, batch, told) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,0)",
-        (
-            (
-                *(g.kind, g.host, g.file, g.file_id, g.start, g.until, g.gaps),
-                *(g.sequence, g.after, g.since, g.read_at, batch),
-            )
-            for g in gaps
-        ),
+        f"INSERT INTO gaps ({_COLUMNS}, batch, told) VALUES (?,?,?,?,?,?,?,?,?,?,?,0)",
+        ((*astuple(gap), batch) for gap in gaps),
     )
 
 
-def tell(store: Store, output: Path, partition: int, most: int = _MOST) -> None:
+def tell(store: Store, output: Path, partition: int) -> None:
     """Append what is committed and was not told to the file in the output folder, each gap once.
-
-    The store keeps the latest `most` gaps at least, and of those before them one row for each host.
 
     Only between batches, when the stored one is committed. Killed anywhere in here, the next call finds what was told
     already. Raises OSError, `Damaged`.
@@ -90,25 +80,11 @@ def tell(store: Store, output: Path, partition: int, most: int = _MOST) -> None:
     fault("gaps_told")
     with store.transaction():
         store.change("UPDATE gaps SET told = 1 WHERE id <= ?", found[-1][0])
-        _sum_up(store, most)
-
-
-def _sum_up(store: Store, most: int) -> None:
-    """Replace the oldest gaps by their sums once there are twice as many as are kept, within a transaction."""
-    count, latest = map(int, map(str, store.rows("SELECT count(*), max(id) FROM gaps")[0]))
-    if count <= 2 * most:
-        return
-    store.change(
-        f"INSERT INTO gaps ({_COLUMNS}, batch, told) SELECT 'earlier', host, '', '', 0, sum(until - start), "
-        "sum(gaps), max(sequence), 0, min(since), max(read_at), 0, 1 FROM gaps WHERE told AND id <= ? GROUP BY host",
-        latest - most,
-    )
-    store.change("DELETE FROM gaps WHERE told AND id <= ?", latest - most)
 
 
 def missing(store: Store) -> dict[str, Missing]:
     """Return by host what never came; that of a batch that is stored and not committed counts already."""
-    query = "SELECT host, sum(gaps), sum(until - start) FROM gaps GROUP BY host"
+    query = "SELECT host, count(*), sum(until - start) FROM gaps GROUP BY host"
     return {
         str(host): Missing(int(str(gaps)), int(str(size))) for host, gaps, size in store.rows(query)
     }
@@ -130,8 +106,6 @@ def _line(gap: Gap, partition: int) -> bytes:
     }
     if gap.kind == "loss":
         about["after"] = gap.after
-    if gap.gaps > 1 and not gap.file_id:
-        about["gaps"] = gap.gaps
     return json.dumps(about, separators=(",", ":")).encode() + b"\n"
 
 

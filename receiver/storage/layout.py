@@ -41,12 +41,8 @@ _MOST_LEVELS = (
 )
 _LITERAL = 24  # bytes that a component may have beside a host's name
 _LONGEST_HOST = 190  # bytes of the name itself, where a component is not the default one
-_RELATIVE, _STANDARD_INPUT, _UNNAMED, _OVERFLOW = (
-    "%relative",
-    "%stdin",
-    "%unnamed",
-    "%overflow",
-)  # "%" and no hex: no name escapes to these
+_RELATIVE, _STANDARD_INPUT, _UNNAMED = "%relative", "%stdin", "%unnamed"
+"""With "%" and no hex: no name escapes to these."""
 _DAY = timedelta(days=1)
 
 
@@ -83,16 +79,9 @@ class Layout:
         """
         if self.template == DEFAULT:
             return f"{stem_of(host)}{mark}.log"
-        return self._placed(host, self._file_path(file), date, mark)
-
-    def overflow(self, host: str, date: str = "", mark: str = "") -> str:
-        """Return the live file for the lines of those files of a host that have none of their own, as there are too many."""
-        return self._placed(host, _OVERFLOW, date, mark)
-
-    def _placed(self, host: str, path: str, date: str, mark: str) -> str:
         parts = self.template.replace("{date}", date).split("/")
         return "/".join(
-            path
+            self._file_path(file)
             if part == "{file}"
             else _no_segment(part.replace("{host}", stem_of(host, _LONGEST_HOST) + mark))
             for part in parts
@@ -128,12 +117,6 @@ class Layout:
         if not self.date_of(live) or not (found := _shape(self.template).fullmatch(live)):
             return live
         return f"{live[: found.start('date')]}{{date}}{live[found.end('date') :]}"
-
-    def marked(self, live: str, mark: str) -> str:
-        """Return the path of a live file with a mark behind its host's name, as another partition's file has it."""
-        found = _shape(self.template).fullmatch(live)
-        end = found.end("host") if found else len(live)
-        return f"{live[:end]}{mark}{live[end:]}"
 
 
 class Days:

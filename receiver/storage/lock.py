@@ -9,7 +9,7 @@ from pathlib import Path
 
 from receiver.storage.opening import descriptor_of
 
-__all__ = ["Locked", "partition_lock"]
+__all__ = ["Locked", "exclusive_lock"]
 
 _LOOK_AGAIN = 0.02  # seconds
 
@@ -19,7 +19,7 @@ class Locked(Exception):
 
 
 @contextmanager
-def partition_lock(
+def exclusive_lock(
     path: Path, patience: float, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[None]:
     """Hold the lock; the kernel lets go of it when its holder dies, however it dies.

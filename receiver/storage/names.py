@@ -2,26 +2,19 @@
 
 Lines of a host that are published into a partition which is not the host's go to `<host>..p<N>.log`: no host's name holds
 two dots in a row. A path that was a source file and is a folder now cannot be both below the output, so that one of them
-is marked. Names of files cost a host nothing: beyond a number of them its lines go to one file.
+is marked.
 """
 
 import errno
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from receiver.storage.layout import Days, Layout
 from receiver.storage.store import FileRow, Store
 
 __all__ = ["Names"]
 
-_MOST_OF_HOST = (
-    40_000  # live files of a day: those of 10,000 containers; a folder of ext4 has some more names
-)
 _MOST_KNOWN = 20_000
-
-_told: set[tuple[str, str]] = set()
-"""Stores and hosts of which this process has said that they have too many files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +49,6 @@ class Names:
         self._is_home_of = is_home_of
         self._known: dict[_Source, str] = {}
         self._new: dict[str, _Source] = {}
-        self._counts = Counter[tuple[str, str]]()
-        self._notices: list[str] = []
 
     def live_name(self, host: str, file: str | None, moment: int, *, is_own: bool = False) -> str:
         """Return the live file for lines of a host's file that were stored at a moment; raises OSError.
@@ -84,7 +75,6 @@ class Names:
     def forget(self) -> None:
         """Ask the store again for every name: other files have come to it, or left it."""
         self._known.clear()
-        self._counts.clear()
 
     def row(self, live: str, batch: int) -> FileRow:
         """Return the row of a live file that was never there, as a batch announces it."""
@@ -106,55 +96,21 @@ class Names:
         return marked[0] if marked and not source.is_own else None
 
     def _given(self, source: _Source) -> str:
-        if self._layout.has_file and self._count(source) >= _MOST_OF_HOST:
-            return self._overflow(source)
-        file = source.file or None
-        return self._first(
-            source, lambda mark: self._layout.path(source.host, file, source.day, mark)
-        )
-
-    def _first(self, source: _Source, path: Callable[[str], str]) -> str:
         """Return the first of a host's paths that is free, and note that it was given."""
-        live = ""
+        layout, live = self._layout, ""
         for mark in self._marks(source):
-            live = self._untangled(path(mark)) if self._layout.has_file else path(mark)
+            live = layout.path(source.host, source.file or None, source.day, mark)
+            live = self._untangled(live) if layout.has_file else live
             if self._is_file(live):
                 return live
             if not self._is_there(live):
                 self._new[live] = source
-                self._counts[source.host, source.day] += 1
                 return live
         raise FileExistsError(errno.EEXIST, "is not known to the store; move it away", live)
 
     def _marks(self, source: _Source) -> tuple[str, ...]:
         is_home = source.is_own or self._is_home_of(source.host)
         return ("", self._mark) if is_home else (self._mark,)
-
-    def _overflow(self, source: _Source) -> str:
-        live = self._first(
-            replace(source, file="\0"),
-            lambda mark: self._layout.overflow(source.host, source.day, mark),
-        )
-        if (str(self.store.path), source.host) not in _told:
-            _told.add((str(self.store.path), source.host))
-            self._notices.append(
-                f"host {source.host} has sent lines of too many files ({_MOST_OF_HOST:,} are written here, removed ones among "
-                f"them): lines of further ones go to {live}; find out what makes so many files there"
-            )
-        return live
-
-    def _count(self, source: _Source) -> int:
-        key = (source.host, source.day)
-        if key not in self._counts:
-            found = self.store.rows("SELECT count(*) FROM files WHERE host = ? AND day = ?", *key)
-            self._counts[key] = int(str(found[0][0]))
-        return self._counts[key]
-
-    def untangled(self, live: str) -> str:
-        """Return a path for a live file that is in no other's way, and note that it was given."""
-        path = self._untangled(live)
-        self._new[path] = _Source("", "", "")
-        return path
 
     def _untangled(self, live: str) -> str:
         """Return a path none of whose folders is a live file, and which is no folder of another."""
@@ -175,11 +131,6 @@ class Names:
             return True
         query = "SELECT 1 FROM files WHERE path > ? AND path < ? LIMIT 1"
         return bool(self.store.rows(query, begin, end))
-
-    def told(self) -> tuple[str, ...]:
-        """Return what is to be told of hosts that have too many files, once."""
-        notices, self._notices = tuple(self._notices), []
-        return notices
 
     def stored(self) -> None:
         """Take the names that were given as known to the store."""

@@ -1,5 +1,6 @@
 """Where messages go that cannot be written as lines: set aside whole, and never dropped in silence or overwritten."""
 
+import errno
 import json
 import logging
 import os
@@ -22,12 +23,8 @@ _MOST_FILES = 10_000  # of a partition
 _MOST_BYTES = 1024 * 1024 * 1024  # of a partition; the default of Logstash's dead letter queue
 
 _MOST_HELD = 4 * 1024 * 1024  # bytes
-_OFTEN = (64, 64 * 1024 * 1024)  # files and bytes after which it is looked whether that is too much
 
 logger = logging.getLogger(__name__)
-
-_unseen: dict[tuple[Path, int], tuple[int, int]] = {}
-"""By output folder and partition: files and bytes that this worker has written since it last looked."""
 
 
 class Quarantine:
@@ -47,7 +44,6 @@ class Quarantine:
         self._held: list[bytes] = []
         self._size = 0
         self._name = ""
-        self._half_written = ""
 
     def set_aside(self, delivery: Delivery, message: Arrived, reason: str) -> None:
         """Keep a message; on disk with `sync`. Raises OSError."""
@@ -77,19 +73,8 @@ class Quarantine:
         with self._folder() as folder:
             self._write(folder, data)
             os.fsync(folder)
-            key = (self._output, self._partition)
-            files, size = _unseen.get(key, _OFTEN)
-            if files >= _OFTEN[0] or size >= _OFTEN[1]:
-                self._prune(folder)
-                files, size = 0, 0
-        _unseen[key] = (files + 1, size + len(data))
+            self._prune(folder)
         self._held, self._size = [], 0
-
-    def drop(self) -> None:
-        """Leave nothing half written in sight, as far as the disk allows: the batch will be written again."""
-        if self._half_written:
-            with suppress(OSError), self._folder() as folder:
-                os.unlink(self._half_written, dir_fd=folder)
 
     @contextmanager
     def _folder(self) -> Iterator[int]:
@@ -109,18 +94,24 @@ class Quarantine:
         """Write a file that was not there; one that a writer who died has left is written to its end."""
         for number in count(1):
             name = f"{self._name}.msg" if number == 1 else f"{self._name}-{number}.msg"
-            if (fresh := _make(folder, name)) is not None:
-                self._half_written = name
-                with fresh:
-                    _finish(fresh, data)
-                self._half_written = ""
-                return
-            if (found := _open(folder, name)) is not None:
-                with found:
-                    there = found.read(len(data))
-                    if data.startswith(there):
-                        _finish(found, data[len(there) :])
-                        return
+            if (opened := _open(folder, name)) is None:
+                continue
+            with opened as file:
+                there = file.read(len(data))
+                if data.startswith(there):
+                    self._finish(file, data[len(there) :], folder, name)
+                    return
+
+    def _finish(self, file: BinaryIO, rest: bytes, folder: int, name: str) -> None:
+        """Bring a file to disk; one that may not be there is removed, as the batch will be written again."""
+        try:
+            file.write(rest)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+            raise
 
     def _prune(self, folder: int) -> None:
         # by time: the sequences of a stream that was made anew begin again
@@ -141,32 +132,20 @@ class Quarantine:
             )
 
 
-def _make(folder: int, name: str) -> BinaryIO | None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    try:
-        return os.fdopen(os.open(name, flags, 0o640, dir_fd=folder), "wb")
-    except FileExistsError:
-        return None
-
-
 def _open(folder: int, name: str) -> BinaryIO | None:
-    """Open what is there to read and write; None for a link, a file of several names and what is no regular one."""
-    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    """Open a file to read and write, made where it is missing; None for what is no regular file, or has several names."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        descriptor = os.open(name, flags, dir_fd=folder)
-    except OSError:
-        return None  # that's fine: another name is made, which says what is wrong with the folder, should that be it
+        descriptor = os.open(name, flags, 0o640, dir_fd=folder)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO, errno.EISDIR}:
+            return None
+        raise
     about = os.fstat(descriptor)
     if stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
         return os.fdopen(descriptor, "r+b")
     os.close(descriptor)
     return None
-
-
-def _finish(file: BinaryIO, rest: bytes) -> None:
-    file.write(rest)
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def _files(folder: int, beginning: str) -> Iterator[tuple[int, int, str]]:

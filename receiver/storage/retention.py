@@ -7,22 +7,24 @@ the newest line that was received, and never from later than now: this machine's
 import errno
 import logging
 import os
+import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from broker.app.faults import fault
 from broker.app.sizes import format_size
+from receiver.storage.compression import compress_segment, compressed_form
 from receiver.storage.folders import remove_empty, within
-from receiver.storage.keeping import Limits, Segment, superfluous
 from receiver.storage.layout import Layout
-from receiver.storage.packing import SUFFIXES, clear_away, pack
+from receiver.storage.lock import Locked, exclusive_lock
 from receiver.storage.position import Damaged
 from receiver.storage.store import SegmentRow, Store
 
-__all__ = ["Order", "Retention", "be_modest"]
+__all__ = ["ClosedSegment", "Limits", "Order", "Retention", "be_modest", "superfluous"]
 
 _MODEST = (
     15  # of 19 steps of niceness: receiving goes first wherever there are fewer cores than work
@@ -30,6 +32,67 @@ _MODEST = (
 _LAST = 2**62  # behind the numbers of a day's segments
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedSegment:
+    """A closed segment `path` of a live file; where there is a file a day, `live` is the one for all of them.
+
+    `name` is `path` with the suffix of its compressed form. `size` is in bytes as they are on disk, `moment` that of its
+    last line, in nanoseconds since the epoch. `store` is the store that knows it.
+    """
+
+    live: str
+    number: int
+    path: str
+    name: str
+    size: int = 0
+    moment: int = 0
+    day: str = ""
+    store: Path = Path()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is kept; 0 is no limit.
+
+    `number` segments per live file, none whose last line is `age` nanoseconds older than the newest line of all, `size`
+    bytes in all.
+    """
+
+    number: int = 0
+    age: int = 0
+    size: int = 0
+
+    def __bool__(self) -> bool:
+        """Say whether there is any limit."""
+        return bool(self.number or self.age or self.size)
+
+
+def superfluous(segments: Iterable[ClosedSegment], limits: Limits, now: int) -> list[ClosedSegment]:
+    """Return what is to be removed, oldest first: of one live file by number, over all of them by time.
+
+    `now` is what age counts from, in nanoseconds since the epoch: no later than the newest line that anybody has seen.
+    A segment counts as young as the youngest before it, so that a file never loses a piece out of its middle.
+    """
+    ordered = sorted(segments, key=lambda segment: (segment.live, segment.day, segment.number))
+    aged: list[tuple[int, ClosedSegment]] = []
+    beyond: set[str] = set()
+    for _, group in groupby(ordered, key=lambda segment: segment.live):
+        of_one, moment = list(group), 0
+        for segment in of_one:
+            moment = max(moment, segment.moment)
+            aged.append((moment, segment))
+        beyond.update(s.path for s in of_one[: -limits.number or len(of_one)] if limits.number)
+    aged.sort(key=lambda item: item[0])  # stable: of one live file the lower number stays first
+    left = sum(segment.size for _, segment in aged)
+    gone = []
+    for moment, segment in aged:
+        is_old = limits.age and moment < now - limits.age
+        if segment.path in beyond or is_old or (limits.size and left > limits.size):
+            gone.append(segment)
+            left -= segment.size
+    return gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,82 +105,74 @@ class Order:
     output: Path
     state: Path
     compress: str
-    limits: Limits = Limits()  # noqa: RUF009 - a frozen value
+    limits: Limits = Limits()
     layout: Layout = Layout()  # noqa: RUF009 - a frozen value
 
 
 class Retention:
-    """Looks after the closed segments of one output folder; used by one thread at a time."""
+    """Looks after the closed segments of one output folder; of several receivers one does so at a time."""
 
     def __init__(self, order: Order, clock: Callable[[], int]) -> None:
         """Look at nothing yet; `clock` gives nanoseconds since the epoch."""
         self.order = order
         self._clock = clock
         self._told: str | None = None
-        self._is_first = True
-        self.removed = 0
+        self._failed: list[OSError] = []
 
     def tidy(self, stopped: Callable[[], bool]) -> None:
-        """Remove the committed segments that are not to be kept, and compress the others.
+        """Compress the committed segments, and remove those that are not to be kept.
 
         An error is logged once and left for the next look; lines are never at stake, since a segment goes only when its
         compressed form is on disk.
         """
-        failed: list[OSError] = []
-        for path in sorted(self.order.state.glob("p*.db")):
-            if stopped():
-                return
-            with _noted(failed), Store(path) as store:
-                self._compress(store, stopped)
-        if self.order.limits and not stopped():
-            with _noted(failed):
-                self._prune(failed)
-        self._is_first = False
-        if failed:
-            self._tell(failed[-1])
-        else:
-            self._told = None
+        self._failed = []
+        with (
+            suppress(Locked),  # that's fine: another receiver of these folders does it
+            self._noted(),
+            exclusive_lock(self.order.state / "retention.lock", 0.0),
+        ):
+            for path in self._stores():
+                with self._noted(), Store(path) as store:
+                    self._compress(store, stopped)
+            if self.order.limits and not stopped():
+                self._prune()
+        self._tell()
+
+    def _stores(self) -> list[Path]:
+        return sorted(self.order.state.glob("p*.db"))
 
     def _compress(self, store: Store, stopped: Callable[[], bool]) -> None:
-        failed = None
         for segment in store.segments("compressed = '' AND batch <= ?", store.settled()):
             if stopped():
                 return
-            try:
+            with self._noted():
                 self._compress_one(store, segment, stopped)
-            except OSError as error:
-                failed = error
-        if failed:
-            raise failed
 
     def _compress_one(self, store: Store, segment: SegmentRow, stopped: Callable[[], bool]) -> None:
-        with within(self.order.output, segment.path) as path:
-            if self._is_first:
-                clear_away(path.parent, path.name)
-            pack(path, self.order.compress, stopped)
-            packed = next(filter(None, (_found(path, end) for end in SUFFIXES.values())), None)
-        if packed:
-            suffix, size = packed
-            with store.transaction():
-                store.change(
-                    "UPDATE segments SET compressed = ?, size = ? WHERE path = ?",
-                    *(suffix, size, segment.path),
-                )
+        with within(self.order.output, segment.path) as plain:
+            compress_segment(plain, self.order.compress, stopped)
+            form = None if plain.exists() else compressed_form(plain)
+            if form is None:
+                return
+            suffix, size = form.suffix, form.lstat().st_size
+        with store.transaction():
+            store.change(
+                "UPDATE segments SET compressed = ?, size = ? WHERE path = ?",
+                *(suffix, size, segment.path),
+            )
 
-    def _prune(self, failed: list[OSError]) -> None:
+    def _prune(self) -> None:
         limits, now = self.order.limits, self._clock()
-        owners: dict[str, Path] = {}
-        segments: list[Segment] = []
+        segments: list[ClosedSegment] = []
         newest = 0
-        for path in sorted(self.order.state.glob("p*.db")):
-            with _noted(failed), Store(path) as store:
-                found = [self._of(row) for row in self._there(store)]
+        for path in self._stores():
+            with self._noted(), Store(path) as store:
                 newest = max(newest, _newest(store))
-                segments += found
-                owners.update((segment.name, path) for segment in found)
+                segments += [self._closed(path, row) for row in self._present(store)]
         gone = superfluous(segments, limits, min(now, newest) if newest else now)
-        for segment in gone:
-            self._remove(segment, owners[segment.name])
+        for store_path in sorted({segment.store for segment in gone}):
+            with self._noted(), Store(store_path) as store:
+                self._remove(store, [one for one in gone if one.store == store_path])
         if gone:
             logger.info(
                 "removed %d closed files that are not to be kept (%s), the last of them %s",
@@ -126,60 +181,64 @@ class Retention:
                 gone[-1].name,
             )
 
-    def _there(self, store: Store) -> list[SegmentRow]:
-        """Return the committed segments that are there; those that other hands have taken away are forgotten."""
-        there: list[SegmentRow] = []
-        gone: list[SegmentRow] = []
-        for row in store.segments("batch <= ?", store.settled()):
-            try:
-                with within(self.order.output, row.path + row.compressed) as path:
-                    is_there = not path.is_symlink() and path.is_file()
-            except FileNotFoundError:
-                is_there = False
-            except OSError:
-                continue  # that's fine: it is looked at again
-            (there if is_there else gone).append(row)
-        if gone and self._is_mounted(store):
-            with store.transaction():
-                _forget(store, [row.path for row in gone])
-        return there
-
-    def _is_mounted(self, store: Store) -> bool:
+    def _present(self, store: Store) -> list[SegmentRow]:
+        """Return the committed segments that are there; those that other hands have removed are forgotten."""
         batch = store.batch()
+        if batch is None or self.order.output.stat().st_ino != batch.output_inode:
+            return []  # the disk of the output folder is not mounted
+        present: list[SegmentRow] = []
+        gone: list[str] = []
+        for row in store.segments("batch <= ?", store.settled()):
+            with suppress(OSError):  # that's fine: it is looked at again
+                if self._is_file(row.path + row.compressed):
+                    present.append(row)
+                else:
+                    gone.append(row.path)
+        if gone:
+            _forget(store, gone)
+        return present
+
+    def _is_file(self, name: str) -> bool:
         try:
-            return batch is not None and self.order.output.stat().st_ino == batch.output_inode
+            with within(self.order.output, name) as path:
+                return stat.S_ISREG(path.lstat().st_mode)
         except FileNotFoundError:
             return False
 
-    def _of(self, row: SegmentRow) -> Segment:
-        layout = self.order.layout
+    def _closed(self, store: Path, row: SegmentRow) -> ClosedSegment:
         number = row.number if row.path != row.live else _LAST
-        return Segment(
-            *(layout.of_all_days(row.live), number, row.path + row.compressed),
-            size=row.size,
-            moment=row.last_line,
-            day=row.day,
+        live, name = self.order.layout.of_all_days(row.live), row.path + row.compressed
+        return ClosedSegment(
+            *(live, number, row.path, name, row.size, row.last_line, row.day), store=store
         )
 
-    def _remove(self, segment: Segment, path: Path) -> None:
-        output = self.order.output
-        # that's fine: a person, or another receiver
-        with suppress(FileNotFoundError), within(output, segment.name) as file:
-            file.unlink()
-        fault("pruned")
-        remove_empty(output, segment.name.rpartition("/")[0])
-        with Store(path) as store, store.transaction():
-            _forget(
-                store, [segment.name, *(segment.name.removesuffix(e) for e in SUFFIXES.values())]
-            )
-        self.removed += 1
-        logger.debug("removed %s", segment.name)
+    def _remove(self, store: Store, segments: Iterable[ClosedSegment]) -> None:
+        for segment in segments:
+            with (
+                suppress(FileNotFoundError),  # that's fine: a person was quicker
+                within(self.order.output, segment.name) as file,
+            ):
+                file.unlink()
+            fault("pruned")
+            remove_empty(self.order.output, segment.name.rpartition("/")[0])
+        _forget(store, [segment.path for segment in segments])
 
-    def _tell(self, error: OSError) -> None:
-        words = f"{error.filename or self.order.output}: {error.strerror or error}"
-        if self._told != error.strerror:
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Have what goes wrong inside be told at the end."""
+        try:
+            yield
+        except Damaged as error:
+            self._failed.append(OSError(errno.EIO, str(error)))
+        except OSError as error:
+            self._failed.append(error)
+
+    def _tell(self) -> None:
+        error = self._failed[-1] if self._failed else None
+        if error and self._told != error.strerror:
+            words = f"{error.filename or self.order.output}: {error.strerror or error}"
             logger.warning("closed files are left as they are for now, %s", words)
-        self._told = error.strerror
+        self._told = error.strerror if error else None
 
 
 def be_modest() -> None:
@@ -188,25 +247,6 @@ def be_modest() -> None:
         PermissionError
     ):  # a sandbox that forbids it; that's fine, it tidies at everybody's rank
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _MODEST)
-
-
-@contextmanager
-def _noted(failed: list[OSError]) -> Iterator[None]:
-    """Have what goes wrong inside be told at the end."""
-    try:
-        yield
-    except Damaged as error:
-        failed.append(OSError(errno.EIO, str(error)))
-    except OSError as error:
-        failed.append(error)
-
-
-def _found(path: Path, suffix: str) -> tuple[str, int] | None:
-    """Return the suffix and the size of a compressed form that is there alone."""
-    packed = path.with_name(path.name + suffix)
-    if path.exists() or packed.is_symlink() or not packed.is_file():
-        return None
-    return suffix, packed.lstat().st_size
 
 
 def _newest(store: Store) -> int:
@@ -218,9 +258,10 @@ def _newest(store: Store) -> int:
 
 
 def _forget(store: Store, paths: list[str]) -> None:
-    """Forget closed segments, and the files of days that are over; within a transaction."""
-    store.change_all("DELETE FROM segments WHERE path = ?", ((path,) for path in paths))
-    store.change_all(
-        "DELETE FROM files WHERE path = ? AND day != '' AND day < (SELECT max(day) FROM files)",
-        ((path,) for path in paths),
-    )
+    """Forget closed segments, and the files of days that are over."""
+    with store.transaction():
+        store.change_all("DELETE FROM segments WHERE path = ?", ((path,) for path in paths))
+        store.change_all(
+            "DELETE FROM files WHERE path = ? AND day != '' AND day < (SELECT max(day) FROM files)",
+            ((path,) for path in paths),
+        )

@@ -1,7 +1,7 @@
 """The two folders of a partition on this machine, and whether the store and the files in them belong together."""
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,19 +35,28 @@ class Site:
         return not self.partitions or partition_of(host, self.partitions) == self.partition
 
     def last_batch(self, lines: int) -> Batch | None:
-        """Return the batch that was stored last, None where nothing was received to here yet; `lines` were received anywhere.
+        """Return the batch that was stored last; raises and returns None as `open` does."""
+        store = self.open(lines)
+        if store is None:
+            return None
+        with store:
+            return store.batch()
+
+    def open(self, lines: int) -> Store | None:
+        """Open the store, or return None where nothing was received to here yet; `lines` were received anywhere.
 
         Raises `Damaged` where store and files do not belong together, and OSError.
         """
         make_folder(self.output)
         make_folder(self.state)
         try:
-            with Store(self.path) as store:
-                batch = store.batch()
-                if batch:
+            with ExitStack() as stack:
+                store = stack.enter_context(Store(self.path))
+                if batch := store.batch():
                     store.check_lengths()
                     self._check(store, batch)
-                    return batch
+                    stack.pop_all()
+                    return store
         except Damaged as error:
             raise Damaged(f"{error}; bring it back, {self._way_out()}") from None
         except FileNotFoundError:

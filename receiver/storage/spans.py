@@ -1,22 +1,15 @@
 """How far each source file of a partition has been received: read from the store as it is asked for, written with a batch.
 
-Files of which nothing came for a month are forgotten, and the oldest of a host that has too many: their next lines are
-taken like the first of a new file.
+Files of which nothing came for a month are forgotten: their next lines are taken like the first of a new file.
 """
 
 from receiver.storage.store import SpanRow, Store
 
-__all__ = ["MOST_OF_HOST", "Spans"]
+__all__ = ["Spans"]
 
-MOST_OF_HOST = 20_000
-"""Source files that are remembered of one host."""
-_MOST = 200_000  # source files of a partition
 _FORGOTTEN = 30 * 24 * 3600 * 1_000_000_000  # nanoseconds behind the file that was read last
 _MOST_CACHED = 50_000  # rows
 _BEGIN = ("", "")
-
-_told: set[tuple[str, str]] = set()
-"""Stores and hosts of which this process has said that files were forgotten."""
 
 
 class Spans:
@@ -70,60 +63,14 @@ class Spans:
         self._known.update(self._news)
         self._news = {}
 
-    def forget(self, now: int) -> tuple[int, list[str]]:
-        """Forget what is too old or too much; return how many files, and what is to be told of their hosts.
+    def forget(self, now: int) -> None:
+        """Forget the files that are too old, between batches only.
 
-        Between batches only. `now` is in nanoseconds since the epoch: files are forgotten by it or by the file that was
-        read last, whichever is earlier.
+        `now` is in nanoseconds since the epoch: age counts by it or by the file that was read last, whichever is earlier.
         """
-        store = self._store
-        (count, newest) = store.rows("SELECT count(*), max(read_at) FROM spans")[0]
-        full = store.rows(
-            "SELECT host FROM spans WHERE host != '' GROUP BY host HAVING count(*) > ?",
-            MOST_OF_HOST,
-        )
-        oldest = min(now, int(str(newest or 0))) - _FORGOTTEN
-        is_old = store.rows(
-            "SELECT 1 FROM spans WHERE read_at BETWEEN 1 AND ? AND host != '' LIMIT 1", oldest
-        )
-        over = int(str(count)) - _MOST
-        if not (full or is_old or over > 0):
-            return 0, []
-        hosts = [str(row[0]) for row in full]
-        with store.transaction():
-            self._mark(hosts, oldest, over)
-            (forgotten,) = store.rows("SELECT count(*) FROM forgotten")[0]
-            store.change(
-                "INSERT INTO spans SELECT '', '', max(until), NULL, 0, NULL, 0 FROM forgotten WHERE file = '' HAVING count(*) "
-                "ON CONFLICT DO UPDATE SET until = max(until, excluded.until)"
-            )
-            store.change(
-                "DELETE FROM spans WHERE (host, file) IN (SELECT host, file FROM forgotten)"
-            )
-            store.change("DROP TABLE forgotten")
+        where = "file != '' AND read_at BETWEEN 1 AND min(?, (SELECT max(read_at) FROM spans)) - ?"
+        if not self._store.rows(f"SELECT 1 FROM spans WHERE {where} LIMIT 1", now, _FORGOTTEN):
+            return
+        with self._store.transaction():
+            self._store.change(f"DELETE FROM spans WHERE {where}", now, _FORGOTTEN)
         self._known.clear()
-        news = [host for host in hosts if (str(store.path), host) not in _told]
-        _told.update((str(store.path), host) for host in hosts)
-        return int(str(forgotten)), [_words(host) for host in news]
-
-    def _mark(self, hosts: list[str], oldest: int, over: int) -> None:
-        columns = "SELECT host, file, until FROM spans"
-        order = "ORDER BY batch DESC, read_at DESC LIMIT -1 OFFSET"
-        self._store.change(
-            f"CREATE TEMP TABLE forgotten AS {columns} WHERE host != '' AND read_at BETWEEN 1 AND ?",
-            oldest,
-        )
-        for host in hosts:
-            self._store.change(
-                f"INSERT INTO forgotten {columns} WHERE host = ? {order} ?", host, MOST_OF_HOST
-            )
-        if over > 0:
-            self._store.change(f"INSERT INTO forgotten {columns} WHERE host != '' {order} ?", _MOST)
-
-
-def _words(host: str) -> str:
-    return (
-        f"host {host} has sent lines of too many files, and the oldest are forgotten (a host has at most "
-        f"{MOST_OF_HOST:,} that are remembered): gaps and repeats in these are not seen; find out what makes "
-        "so many files there"
-    )

@@ -54,14 +54,14 @@ CREATE TABLE spans (
 ) WITHOUT ROWID;
 CREATE TABLE gaps (
   id INTEGER PRIMARY KEY, kind TEXT NOT NULL, host TEXT NOT NULL, file TEXT NOT NULL, file_id TEXT NOT NULL,
-  start INTEGER NOT NULL, until INTEGER NOT NULL, gaps INTEGER NOT NULL, sequence INTEGER NOT NULL,
+  start INTEGER NOT NULL, until INTEGER NOT NULL, sequence INTEGER NOT NULL,
   after INTEGER NOT NULL, since TEXT, read_at TEXT, batch INTEGER NOT NULL, told INTEGER NOT NULL
 );
 CREATE INDEX gaps_to_tell ON gaps (id) WHERE NOT told;
 CREATE TABLE segments (
   path TEXT PRIMARY KEY, live TEXT NOT NULL, number INTEGER NOT NULL, day TEXT NOT NULL, inode INTEGER NOT NULL,
   size INTEGER NOT NULL, last_line INTEGER NOT NULL, closed_at TEXT NOT NULL,
-  compressed TEXT NOT NULL, batch INTEGER NOT NULL
+  compressed TEXT NOT NULL, batch INTEGER NOT NULL, length INTEGER
 );
 CREATE INDEX segments_of_file ON segments (live);
 CREATE TABLE left_files AS SELECT *, 0 AS left_in FROM files;
@@ -108,7 +108,7 @@ class SegmentRow(NamedTuple):
     """A closed segment by its path, with that of its live file. `size` is in bytes, as they are on disk.
 
     `inode` is that of the live file which it was, 0 for one that was made in its own batch. `compressed` is the suffix
-    of its compressed form, empty where there is none.
+    of its compressed form, empty where there is none. It has `length` bytes of lines, None where nobody has counted them.
     """
 
     path: str
@@ -121,6 +121,7 @@ class SegmentRow(NamedTuple):
     closed_at: str
     compressed: str
     batch: int
+    length: int | None = None
 
 
 class SpanRow(NamedTuple):
@@ -256,6 +257,16 @@ class Store:
                 with suppress(sqlite3.Error):
                     self._sql.execute("ROLLBACK")
                 raise
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Read what is inside as of one moment, while others write; raises OSError, `Damaged`."""
+        with self._translated():
+            self._sql.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._sql.execute("ROLLBACK")
 
     def rows(self, sql: str, *values: object) -> list[tuple[object, ...]]:
         """Return the rows of a query; raises OSError, `Damaged`."""

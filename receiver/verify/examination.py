@@ -1,57 +1,41 @@
-"""A task of a verification: the hosts' files of a unit, each by digest and, where that differs, by its lines. Reads only.
+"""Compares the files of a partition with the stream: each by digest and, where that differs, by its lines. Reads only.
 
-The stream is read once for all hosts; what each file should have is kept as a length and a digest. Only a file whose
-newest received bytes are others is read once more, alone, and compared line by line.
+The store says what was received before which message, and how many bytes each file has of it. The stream is read once for
+all hosts; what each file should have is kept as a length and a digest. Only a file whose newest bytes are others is
+read once more, alone, and compared line by line.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from receiver.consume.judging import Endings, Piece
-from receiver.replay.reading import Reader
-from receiver.replay.tasks import Unit, reach
-from receiver.storage.layout import DEFAULT, Days, Layout
+from receiver.replay.reading import Reader, Run
+from receiver.replay.survey import Span, StreamSpan
+from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
-from receiver.storage.packing import SUFFIXES
-from receiver.storage.position import Damaged
-from receiver.storage.store import Store, path_of
-from receiver.verify.comparison import Begin, Counts, Tally, compare, first_of, lines_of, meetings
-from receiver.verify.received import Received, closed, received
+from receiver.storage.store import Store
+from receiver.verify.comparison import Bytes, Counts, Tally, lines_of
+from receiver.verify.received import LiveFile, Part, Snapshot, snapshot
 from receiver.zones import named_zone
 
-__all__ = ["Examined", "FileReport", "Order", "examine"]
+__all__ = ["Examination", "Examined", "FileReport", "Order"]
 
-_FURTHER = 16 * 1024 * 1024  # bytes further back that are looked through where lines do not fit
-_WINDOW = 4 * 1024 * 1024  # bytes of expected lines in which a meeting is looked for
-_HEAD = 4096
-_END = 2**62  # behind whatever the stream holds
-_LOOKS = 20  # at a host whose files are rotated, compressed or removed meanwhile
+_ALL = 2**62  # bytes
+_LOOKS = 20  # at a file that is rotated or removed meanwhile
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is compared with what; `keeps` says that the receiver removes old segments, and may have removed all.
-
-    Hosts that `moved` are left out: a partition does not know what others have written to their files.
-
-    `progress` is a folder where tasks say how far they are; those of other machines have none of that name.
-    """
+    """What is compared; hosts that `moved` are left out: a partition does not know what others have written to their files."""
 
     output: Path
-    progress: Path
-    state: Path
     reader: Reader
-    keeps: bool
-    path_template: str = DEFAULT
-    time_zone: str = "UTC"
+    path_template: str
+    time_zone: str
     moved: frozenset[str] = frozenset()
-
-    def forms(self, live: str) -> tuple[str, ...]:
-        """Return the names of a live file; of a day that is over it is compressed under its own."""
-        has_date = Layout(self.path_template).has_date
-        return (live, *(live + suffix for suffix in SUFFIXES.values())) if has_date else (live,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +52,13 @@ class FileReport:
     size: int
     pruned: int
     counts: Counts
-    first: str
-    holes: tuple[int, ...]
+    first: str = ""
+    holes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A unit that was compared; `size` is in bytes, `refused` counts messages that hold no lines."""
+    """A partition that was compared; `size` is in bytes, `refused` counts messages that hold no lines."""
 
     partition: int
     hosts: int
@@ -90,183 +74,165 @@ class _Expected:
     digest: "hashlib.blake2b" = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
 
 
-def examine(unit: Unit, order: Order) -> Examined:
-    """Compare the hosts of a unit, up to its `until`, which is the committed offset; raises OSError and others."""
-    files: dict[str, _Expected] = {}
-    refused = 0
-    with _Naming(order, unit.partition) as naming:
-        for run in order.reader.unit(unit):
+class Examination:
+    """One partition, of which a span of the stream is compared with its files, up to what the store has received."""
+
+    def __init__(self, order: Order, partition: int, store: Store, span: StreamSpan) -> None:
+        """Look at nothing yet."""
+        self._order = order
+        self._partition = partition
+        self._store = store
+        self._span = span
+        self._layout = Layout(order.path_template)
+
+    def run(self, passed: Callable[[int], None]) -> Examined:
+        """Compare; `passed` is told how many sequences were read. Raises OSError, `Damaged`, and others."""
+        seen = self._snapshot()
+        expected: dict[str, _Expected] = {}
+        refused = 0
+        naming = self._naming()
+        for run in self._order.reader.span(Span((self._partition,), (self._until(seen),))):
             refused += len(run.refused)
+            for live, piece, lines in naming(run):
+                if (one := expected.get(live)) is None:
+                    one = expected[live] = _Expected(piece.host)
+                one.length += len(lines)
+                one.digest.update(lines)
+            passed(run.passed)
+        reports = [
+            report
+            for live, one in sorted(expected.items())
+            if not self._fits(seen.files.get(live, LiveFile(())), one)
+            if (report := self._report(live, one.host)).counts.total or report.pruned
+        ]
+        size = sum(one.length for one in expected.values())
+        hosts = len({one.host for one in expected.values()})
+        return Examined(self._partition, hosts, size, refused, tuple(reports))
+
+    def _snapshot(self, path: str = "") -> Snapshot:
+        seen = snapshot(self._store, path)
+        assert seen is not None, "something was received"
+        return seen
+
+    def _until(self, seen: Snapshot) -> StreamSpan:
+        return replace(self._span, until=min(seen.until, self._span.until))
+
+    def _naming(self) -> Callable[[Run], Iterator[tuple[str, Piece, bytes]]]:
+        """Return what yields the live file of each piece, and its lines as they stand there; of hosts that moved none."""
+        days = Days(named_zone(self._order.time_zone))
+        names = Names(self._store, self._layout, days, self._partition)
+        endings = Endings()
+
+        def named(run: Run) -> Iterator[tuple[str, Piece, bytes]]:
             for piece in run.pieces:
-                if piece.host in order.moved:
-                    continue
-                live = naming.live_name(piece)
-                if (expected := files.get(live)) is None:
-                    expected = files[live] = _Expected(piece.host)
-                lines = naming.lines(live, piece)
-                expected.length += len(lines)
-                expected.digest.update(lines)
-            reach(order.progress, unit, run.until)
-    segments = closed(order.output)
-    reports = []
-    for live, expected in sorted(files.items()):
-        if not _fits(order, live, segments.get(live, {}), expected):
-            report = _Closer(unit, order, expected.host, live, expected.length).report()
-            if report.counts.total or report.pruned:
-                reports.append(report)
-    size = sum(expected.length for expected in files.values())
-    hosts = len({expected.host for expected in files.values()})
-    return Examined(unit.partition, hosts, size, refused, tuple(reports))
+                if piece.host not in self._order.moved:
+                    file, is_own = piece.file or None, piece.file_id != ""
+                    live = names.live_name(piece.host, file, piece.stored_at, is_own=is_own)
+                    yield live, piece, endings.joined(live, piece)
 
+        return named
 
-def _fits(order: Order, live: str, names: dict[int, str], expected: _Expected) -> bool:
-    """Whether the newest bytes are the expected ones, to the last."""
-    digest = hashlib.blake2b(digest_size=16)
-    try:
-        with received(order.output, order.forms(live), expected.length, names) as found:
-            start = found.length - expected.length
-            if start < 0:
-                return False
-            for piece in found.pieces(start):
-                digest.update(piece)
-    except FileNotFoundError:  # rotated meanwhile: the closer look finds it
-        return False
-    return digest.digest() == expected.digest.digest()
-
-
-class _Naming:
-    """Which live file a partition's lines are in, and how they stand there; asks the store, and changes nothing."""
-
-    def __init__(self, order: Order, partition: int) -> None:
-        """Know no host yet; where the store cannot be read, names are as they are given at first."""
+    def _fits(self, file: LiveFile, expected: _Expected) -> bool:
+        """Whether the newest bytes are the expected ones, to the last."""
+        digest = hashlib.blake2b(digest_size=16)
         try:
-            self._store = Store(path_of(order.state, partition))
-        except (OSError, Damaged):
-            self._store = Store.in_memory()
-        days = Days(named_zone(order.time_zone))
-        self._names = Names(self._store, Layout(order.path_template), days, partition)
-        self._endings = Endings()
+            parts = self._counted(file.parts)
+            skipped = sum(length for _, length in parts) - expected.length
+            if skipped < 0:
+                return False
+            for part, length in parts:
+                if skipped >= length:
+                    skipped -= length
+                    continue
+                received = Bytes(part.pieces(self._order.output))
+                deque(received.take(skipped), 0)
+                for piece in received.take(length - skipped):
+                    digest.update(piece)
+                if not received.is_over:
+                    return False
+                skipped = 0
+        except FileNotFoundError:  # rotated meanwhile, or removed: the closer look tells
+            return False
+        return digest.digest() == expected.digest.digest()
 
-    def __enter__(self) -> "_Naming":
-        return self
+    def _counted(self, parts: tuple[Part, ...]) -> list[tuple[Part, int]]:
+        output = self._order.output
+        return [
+            (part, sum(map(len, part.pieces(output))) if part.length is None else part.length)
+            for part in parts
+        ]
 
-    def __exit__(self, *_: object) -> None:
-        self._store.close()
+    def _report(self, live: str, host: str) -> FileReport:
+        """Return what differs in a file, read line by line; again while it is rotated, or undone, meanwhile."""
+        for _ in range(_LOOKS):
+            before = self._snapshot(live)
+            report = self._look(live, host, before)
+            after = self._snapshot(live)
+            is_same = _names(before, live) == _names(after, live) and after.until >= before.until
+            if not report.counts.total or is_same:
+                break
+        return report
 
-    def live_name(self, piece: Piece) -> str:
-        """Return the name of the live file that a piece goes to."""
-        return self._names.live_name(piece.host, piece.file or None, piece.stored_at)
-
-    def lines(self, live: str, piece: Piece) -> bytes:
-        """Return what a piece adds to its live file, asked for in the order of the stream."""
-        return self._endings.joined(live, piece)
-
-
-@dataclass(frozen=True, slots=True)
-class _Closer:
-    """A file that does not fit, read once more beside what the stream holds of it: `committed` bytes, and more by now."""
-
-    unit: Unit
-    order: Order
-    host: str
-    live: str
-    committed: int
-
-    def report(self) -> FileReport:
-        """Return what differs, looking again while files are rotated, compressed or removed; raises OSError."""
-        for _ in range(_LOOKS - 1):
-            try:
-                return self._look()
-            except FileNotFoundError:
+    def _look(self, live: str, host: str, seen: Snapshot) -> FileReport:
+        file = seen.files.get(live, LiveFile(()))
+        day = self._layout.date_of(live)
+        is_pruned = file.is_pruned or (not file.parts and "" < day < seen.last_day)
+        parts = [(part, self._length(part)) for part in file.parts]
+        expected = sum(map(len, self._expected(live, host, seen)))
+        ahead = expected - sum(length for _, length in parts)
+        ours, tally, first = Bytes(self._expected(live, host, seen)), Tally(), ""
+        if ahead > 0 and is_pruned:
+            deque(ours.take(ahead), 0)
+        elif ahead > 0:
+            tally.compare(lines_of(ours.take(ahead)), ())
+            first = parts[0][0].path if parts else "no file"
+        skipped = max(0, -ahead)
+        for part, length in parts:
+            if skipped >= length:
+                skipped -= length
                 continue
-        return self._look()
-
-    def _look(self) -> FileReport:
-        """Compare from where both sides meet: of several such places it is the one from which the fewest lines are wrong."""
-        forms = self.order.forms(self.live)
-        with received(self.order.output, forms, self.committed + _FURTHER) as found:
-            best: FileReport | None = None
-            for begin in self._begins(found):
-                report = self._compared(found, begin)
-                if not report.counts.total:
-                    return report
-                if best is None or report.counts.total < best.counts.total:
-                    best = report
-        assert best is not None  # there is always a place to begin
-        return best
-
-    def _begins(self, found: Received) -> Iterator[Begin]:
-        start = found.length - self.committed
-        plain = Begin(max(0, -start), max(0, start))
-        ours = b"".join(first_of(self._expected(plain.expected), _HEAD))
-        is_sure = b"".join(first_of(found.pieces(plain.found), _HEAD)) == ours
-        if is_sure:
-            yield plain
-        at = max(0, plain.expected - _WINDOW // 2)
-        window = list(lines_of(self._expected(at), _WINDOW))
-        met = meetings(window, at, lambda: lines_of(found.pieces(0)), start)
-        yield from (self._earliest(found, begin) for begin in met)
-        if not is_sure and not met:
-            yield plain
-
-    def _earliest(self, found: Received, met: Begin) -> Begin:
-        """Return the earliest place to compare from where both sides meet: lines before it may be wrong as well."""
-        further = met.found - met.expected
-        if further <= 0 and not self._is_pruned(found):
-            return Begin(0, 0)
-        first = Begin(max(0, -further), max(0, further))
-        is_line = _is_line(self._expected, first.expected) and _is_line(found.pieces, first.found)
-        return first if is_line else met
-
-    def _is_pruned(self, found: Received) -> bool:
-        return found.oldest > 1 if found.oldest else self.order.keeps
-
-    def _compared(self, found: Received, begin: Begin) -> FileReport:
-        tally = Tally()
-        pruned = max(0, begin.expected - begin.found) if self._is_pruned(found) else 0
-        for line in lines_of(self._expected(pruned), begin.expected - pruned):
-            tally.expect(line)
-        compare(
-            tally,
-            lines_of(self._expected(begin.expected)),
-            lines_of(found.pieces(begin.found)),
-            begin,
-            self.committed,
-        )
-        counts = tally.counts(
-            lambda: lines_of(found.pieces(0), begin.found), lambda: lines_of(self._expected(0))
-        )
+            found = self._compared(tally, part, skipped, ours.take(length - skipped))
+            if found is not None and not first:
+                first = f"{part.path} at byte {found + skipped}"
+            skipped = 0
+        counts = tally.counts
+        pruned = max(ahead, 0) if is_pruned else 0
+        holes = file.holes if counts.missing else ()
         return FileReport(
-            self.unit.partition,
-            self.host,
-            self.live,
-            self.committed - pruned,
-            pruned,
-            counts,
-            found.place(begin.found if tally.first is None else tally.first),
-            found.holes if counts.missing else (),
+            *(self._partition, host, live, expected - pruned, pruned, counts),
+            first=first if counts.total else "",
+            holes=holes,
         )
 
-    def _expected(self, start: int) -> Iterator[bytes]:
-        """Yield what the file should have from a byte on, also what is not committed: it may have been written since."""
-        item = Unit(self.unit.partition, self.unit.first, _END)
-        return _from(self._all_expected(item), start)
+    def _compared(
+        self, tally: Tally, part: Part, skipped: int, expected: Iterator[bytes]
+    ) -> int | None:
+        """Compare a part from a byte on with what is expected there, which is all missing where the part is not there."""
+        try:
+            received = Bytes(part.pieces(self._order.output))
+            if (
+                skipped or not received.is_over
+            ):  # which opens the file, before a line is expected of it
+                deque(received.take(skipped), 0)
+        except FileNotFoundError:
+            tally.compare(lines_of(expected), ())
+            return 0
+        return tally.compare(lines_of(expected), lines_of(received.take(_ALL)))
 
-    def _all_expected(self, item: Unit) -> Iterator[bytes]:
-        with _Naming(self.order, item.partition) as naming:
-            for run in self.order.reader.unit(item, self.host):
-                for piece in run.pieces:
-                    if naming.live_name(piece) == self.live:
-                        yield naming.lines(self.live, piece)
+    def _length(self, part: Part) -> int:
+        try:
+            return self._counted((part,))[0][1]
+        except FileNotFoundError:
+            return 0
+
+    def _expected(self, live: str, host: str, seen: Snapshot) -> Iterator[bytes]:
+        """Yield what a file should have of the stream."""
+        naming = self._naming()
+        for run in self._order.reader.host(self._partition, host, self._until(seen)):
+            for name, _, lines in naming(run):
+                if name == live:
+                    yield lines
 
 
-def _is_line(pieces: Callable[[int], Iterator[bytes]], at: int) -> bool:
-    """Whether a line begins at a byte."""
-    return at == 0 or b"".join(first_of(pieces(at - 1), 1)) == b"\n"
-
-
-def _from(pieces: Iterable[bytes], start: int) -> Iterator[bytes]:
-    for piece in pieces:
-        if start < len(piece):
-            yield piece[start:] if start else piece
-        start = max(0, start - len(piece))
+def _names(seen: Snapshot, live: str) -> list[str]:
+    return [part.path for part in seen.files.get(live, LiveFile(())).parts]

@@ -14,9 +14,12 @@ _MOST_NAMED = 5  # hosts
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All units; `unclaimed` are partitions that no receiver has received yet, `moved` hosts in more than one partition."""
+    """All partitions that were examined; `unclaimed` are those of which nothing was received into these folders yet.
 
-    units: tuple[Examined, ...]
+    `moved` are the hosts in more than one partition.
+    """
+
+    examined: tuple[Examined, ...]
     unclaimed: tuple[int, ...]
     moved: frozenset[str] = frozenset()
 
@@ -26,8 +29,13 @@ class Report:
         return not any(report.counts.total for report in self._reports)
 
     @property
+    def hosts(self) -> int:
+        """How many hosts were compared."""
+        return sum(one.hosts for one in self.examined)
+
+    @property
     def _reports(self) -> list[FileReport]:
-        return [report for unit in self.units for report in unit.reports]
+        return [report for one in self.examined for report in one.reports]
 
     def as_json(self) -> str:
         """Write it for programs: sizes in bytes, files that differ or hold less than the stream."""
@@ -45,9 +53,9 @@ class Report:
             for report in self._reports
         ]
         totals = {
-            "hosts_compared": sum(unit.hosts for unit in self.units),
-            "bytes": sum(unit.size for unit in self.units),
-            "set_aside": sum(unit.refused for unit in self.units),
+            "hosts_compared": self.hosts,
+            "bytes": sum(one.size for one in self.examined),
+            "set_aside": sum(one.refused for one in self.examined),
             "unclaimed": self.unclaimed,
             "moved": sorted(self.moved),
         }
@@ -56,14 +64,18 @@ class Report:
     def as_text(self) -> str:
         """Write it for people: a line for each file that differs, and one for everything."""
         lines = [line for report in self._reports for line in _of_file(report)]
-        hosts = sum(unit.hosts for unit in self.units)
-        size = format_size(sum(unit.size for unit in self.units))
+        size = format_size(sum(one.size for one in self.examined))
+        verdict = "all well" if self.is_well else "DIFFERENCES"
         lines.append(
-            f"{'all well' if self.is_well else 'DIFFERENCES'}: {hosts} hosts, {size} compared"
+            f"{verdict}: {self.hosts} hosts, {size} compared"
+            if self.hosts
+            else "nothing was compared"
         )
         if self.unclaimed:
             numbers = ", ".join(map(str, self.unclaimed))
-            lines.append(f"not compared, as no receiver has claimed them yet: partitions {numbers}")
+            lines.append(
+                f"not compared, as nothing of them was received here yet: partitions {numbers}"
+            )
         if self.moved:
             hosts_left_out = ", ".join(sorted(self.moved)[:_MOST_NAMED])
             lines.append(

@@ -8,19 +8,13 @@ from pydantic_settings import SettingsConfigDict
 from broker.app.configuration import Many
 from broker.client.access_settings import ACCESS
 from receiver.settings import ReceiverSettings, split_partitions
-from receiver.spark_settings import SPARK
 
 __all__ = ["VERIFY_FIELDS", "VerifySettings"]
 
-VERIFY_FIELDS = (
-    ACCESS
-    | SPARK
-    | {
-        *("since", "host", "partition", "output", "state_dir", "path_template", "time_zone"),
-        *("keep", "keep_age", "keep_bytes"),
-        *("server", "log_level", "log_format"),
-    }
-)
+VERIFY_FIELDS = ACCESS | {
+    *("since", "host", "partition", "output", "state_dir", "path_template", "time_zone"),
+    *("server", "log_level", "log_format"),
+}
 
 
 class VerifySettings(ReceiverSettings):

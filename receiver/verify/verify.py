@@ -1,9 +1,10 @@
-"""The wiring of a verification: a batch Spark job that compares received files with the stream, up to the offsets."""
+"""`logreceiver verify`: compares received files with the stream, partition by partition, as far as their stores have received."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import click
@@ -11,17 +12,14 @@ import click
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.moment import read_moment
 from broker.app.selection import Selection
-from broker.client import bucket
 from broker.client.connection import Connection, Denied, Rejected
-from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
-from receiver.replay.progress import run_tasks
+from receiver.replay.progress import Progress
 from receiver.replay.reading import Reader
-from receiver.replay.survey import Span, Wanted, hosts_that_moved, survey
-from receiver.replay.tasks import Unit, cut_evenly
-from receiver.spark.scratch import scratch_folder
-from receiver.spark.session import spark_context
-from receiver.verify.examination import Order, examine
+from receiver.replay.survey import Span, StreamSpan, Wanted, hosts_that_moved, survey
+from receiver.storage.position import Damaged
+from receiver.storage.store import Store, path_of
+from receiver.verify.examination import Examination, Order
+from receiver.verify.received import snapshot
 from receiver.verify.report import Report
 from receiver.verify.settings import VerifySettings
 from receiver.zones import named_zone
@@ -30,19 +28,10 @@ __all__ = ["verify"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _Found:
     span: Span
-    offsets: dict[int, int]
+    created: dict[str, str]  # by stream
     moved: frozenset[str]
-
-    def units(self, cores: int) -> list[Unit]:
-        """Return what tasks compare, each partition up to its own offset."""
-        span = self.span
-        units = cut_evenly(tuple(self.offsets), span.first, span.until, cores)
-        bounded = [
-            Unit(u.partition, u.first, self.offsets[u.partition], u.slot, u.slots) for u in units
-        ]
-        return [unit for unit in bounded if unit.first < unit.until]
 
 
 def verify(settings: VerifySettings) -> Report:
@@ -50,45 +39,70 @@ def verify(settings: VerifySettings) -> Report:
     output = settings.output.absolute()
     if not output.is_dir():
         raise ConfigurationError(f"there is no folder {output}; give the receiver's --output")
-    task = asyncio.run(_prepare(settings))
-    unclaimed = tuple(sorted(set(task.span.partitions) - set(task.offsets)))
-    if not task.units(1):
-        return Report((), unclaimed, task.moved)
-    with (
-        scratch_folder() as progress,
-        spark_context(
-            settings.master,
-            app_name="logreceiver verify",
-            conf=settings.spark,
-            executor_python=settings.executor_python,
-        ) as spark,
-    ):
-        order = Order(
-            output,
-            progress,
-            settings.state.absolute(),
-            _reader(settings),
-            _keeps(settings),
-            settings.path_template,
-            settings.time_zone,
-            task.moved,
+    found = asyncio.run(_asked(settings))
+    try:
+        return _compared(settings, found, output)
+    except Damaged as error:
+        raise OperatorError(str(error)) from None
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        raise OperatorError(
+            f"{name}{error.strerror or error}; run this as the receiver's user, where its folders are"
+        ) from None
+
+
+def _compared(settings: VerifySettings, found: _Found, output: Path) -> Report:
+    reader = Reader(settings.server, settings.access, Selection(settings.host))
+    order = Order(output, reader, settings.path_template, settings.time_zone, found.moved)
+    with ExitStack() as stack:
+        begun = {
+            number: examination
+            for number in found.span.partitions
+            if (examination := _opened(settings, found, order, number, stack)) is not None
+        }
+        passed = _shown(stack.enter_context(Progress()), found.span, len(begun))
+        examined = tuple(examination.run(passed) for examination in begun.values())
+    unclaimed = tuple(sorted(set(found.span.partitions) - set(begun)))
+    return Report(examined, unclaimed, found.moved)
+
+
+def _opened(
+    settings: VerifySettings, found: _Found, order: Order, partition: int, stack: ExitStack
+) -> Examination | None:
+    """Open the store of a partition; None where nothing was received of it into these folders."""
+    try:
+        store = stack.enter_context(Store(path_of(settings.state.absolute(), partition)))
+    except FileNotFoundError:
+        return None
+    seen = snapshot(store)
+    if seen is None:
+        return None
+    span = _stream_of(found.span, partition)
+    if seen.created not in {"", found.created[span.stream]}:
+        raise ConfigurationError(
+            f"partition {partition}: its files come from the stream of {seen.created}, this one is of "
+            f"{found.created[span.stream]}: there is nothing to compare them with"
         )
-        units = task.units(spark.defaultParallelism)
-        examined = run_tasks(spark, units, partial(examine, order=order), progress)
-    return Report(tuple(examined), unclaimed, task.moved)
+    return Examination(order, partition, store, span)
 
 
-def _reader(settings: VerifySettings) -> Reader:
-    access = settings.access.absolute(Path.cwd())
-    return Reader(settings.server, access, Selection(settings.host))
+def _stream_of(span: Span, partition: int) -> StreamSpan:
+    return span.streams[partition % len(span.streams)]
 
 
-def _keeps(settings: VerifySettings) -> bool:
-    return any(bool(getattr(settings, name)) for name in ("keep", "keep_age", "keep_bytes"))
+def _shown(progress: Progress, span: Span, partitions: int) -> Callable[[int], None]:
+    """Return what shows that so many more sequences were read, of all partitions together."""
+    whole, done = max(1, span.length * partitions // len(span.streams)), 0
+
+    def passed(count: int) -> None:
+        nonlocal done
+        done += count
+        progress.show(min(done / whole, 1.0))
+
+    return passed
 
 
-async def _prepare(settings: VerifySettings) -> _Task:
-    # the offsets first: what they cover is in the files by now, and stays there
+async def _asked(settings: VerifySettings) -> _Found:
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
     try:
         since = read_moment(settings.since, now, named_zone(settings.time_zone))
@@ -98,14 +112,12 @@ async def _prepare(settings: VerifySettings) -> _Task:
     connection = Connection(settings.server, "logreceiver verify", access=settings.access)
     try:
         await connection.once()
-        span = await survey(Wanted(settings.server, numbers, since), settings.access)
-        created = (await connection.api(f"STREAM.INFO.{STREAM}"))["created"]
-        moved = await hosts_that_moved(connection)
-        offsets = {
-            number: offset.next
-            for number in span.partitions
-            if (offset := await _offset(connection, number, created)) is not None
+        span = await survey(connection, Wanted(numbers, since))
+        created = {
+            one.stream: (await connection.api(f"STREAM.INFO.{one.stream}"))["created"]
+            for one in span.streams
         }
+        return _Found(span, created, await hosts_that_moved(connection))
     except Denied as error:
         raise OperatorError(error.description) from None
     except Rejected as error:
@@ -114,20 +126,3 @@ async def _prepare(settings: VerifySettings) -> _Task:
         ) from None
     finally:
         await connection.close()
-    return _Task(span, offsets, moved)
-
-
-async def _offset(connection: Connection, partition: int, created: str) -> Offset | None:
-    entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
-    if entry is None:
-        return None
-    try:
-        offset = Offset.decode(entry.value)
-    except UnreadableOffset as error:
-        raise ConfigurationError(f"partition {partition}: {error}") from None
-    if offset.stream_created != created:
-        raise ConfigurationError(
-            f"partition {partition}: its files come from the stream of {offset.stream_created}, this one is of "
-            f"{created}: there is nothing to compare them with"
-        )
-    return offset

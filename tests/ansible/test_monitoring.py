@@ -45,7 +45,6 @@ PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 TARGETS = [(panel, target) for panel in PANELS for target in panel["targets"]]
 VARIABLES = {"$__rate_interval": "5m", "$__range": "1h", "$host": ".*"}
 LEFT_OUT = {
-    "logreceiver_forgotten_files_total": "the receiver's log names the host, once: nobody needs to be woken",
     "logreceiver_offset": "a place in the stream, which says nothing without the stream's end: that is the lag",
     "logshipper_ack_latency_seconds_sum": "quantiles tell more than a mean",
     "logshipper_ack_latency_seconds_count": "the same number as that of rounds",

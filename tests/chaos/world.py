@@ -28,7 +28,7 @@ from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rej
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from broker.wire.subjects import partition_of
-from receiver.storage.lock import partition_lock
+from receiver.storage.lock import exclusive_lock
 from tests.chaos.disks import Disk
 from tests.chaos.hands import Taken
 from tests.chaos.host import Host
@@ -215,7 +215,7 @@ class World:
         with ExitStack() as stack:
             for number in range(self.shape.partitions):
                 path = self.receiver_state / f"p{number}.lock"
-                stack.enter_context(partition_lock(path, seconds))
+                stack.enter_context(exclusive_lock(path, seconds))
             yield
 
     def ask(

@@ -25,8 +25,7 @@ from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.consume.assignment import Turn
 from receiver.faults import IN_BATCH, IN_TURN, IN_UNDO, NOW_AND_THEN
 from receiver.storage import folders, names, quarantine, spans
-from receiver.storage.keeping import Limits
-from receiver.storage.retention import Order, Retention
+from receiver.storage.retention import Limits, Order, Retention
 from tests.conftest import start_server
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
 from tests.receiver.senders import HOSTS, Broker

@@ -9,7 +9,7 @@ import pytest
 from bench.processes import wait_until
 from receiver.consume.assignment import Stay
 from receiver.consume.outcome import Cause, Done, Ending, Superseded
-from receiver.storage.lock import partition_lock
+from receiver.storage.lock import exclusive_lock
 from receiver.storage.retention import Order, Retention
 from tests.receiver.partition import Partition, blocked, ours
 
@@ -152,7 +152,7 @@ def test_a_lock_that_another_process_holds_blocks(
     partition.state.mkdir()
     monkeypatch.setattr("receiver.consume.task._LOCK_PATIENCE", 0.1)
 
-    with partition_lock(partition.state / "p0.lock", 0):
+    with exclusive_lock(partition.state / "p0.lock", 0):
         outcome = partition.run()
 
     blocked(outcome, Cause.LOCKED, "p0.lock")

@@ -11,9 +11,8 @@ import zstandard
 from receiver.consume import task
 from receiver.consume.assignment import Turn
 from receiver.consume.outcome import Done, Ending
-from receiver.storage.keeping import Limits
 from receiver.storage.layout import Layout
-from receiver.storage.retention import Order, Retention
+from receiver.storage.retention import Limits, Order, Retention
 from tests.receiver.partition import Partition
 
 pytestmark = pytest.mark.nats

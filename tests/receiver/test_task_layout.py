@@ -2,12 +2,10 @@
 
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +15,8 @@ from receiver.consume import task
 from receiver.consume.assignment import Destination, Stay
 from receiver.consume.outcome import Cause, Done, Ending
 from receiver.permissions import Permissions
-from receiver.storage.keeping import Limits
 from receiver.storage.layout import Layout
-from receiver.storage.retention import Order, Retention
+from receiver.storage.retention import Limits, Order, Retention
 from tests.receiver.partition import Partition, blocked, lines_of, message, ours
 
 pytestmark = pytest.mark.nats
@@ -116,34 +113,6 @@ def test_messages_that_name_hundreds_of_folders_cost_few(partition: Partition) -
     assert sorted(tree(partition).values()) == [b"1\n"] * 20
     assert max(len(path.parts) for path in below) == 1 + 32
     assert len([path for path in below if path.parts[0] == "web01"]) < 20 * 32
-
-
-def test_lines_of_a_host_with_too_many_files_go_to_one_file_and_that_is_told(
-    partition: Partition,
-) -> None:
-    partition.publish(ours("evil", "old", 0, b"1\n"), ours("web01", "a", 0, b"2\n"))
-    done = receive(partition, 1)
-    with closing(sqlite3.connect(partition.store)) as store, store:
-        (row,) = store.execute("SELECT * FROM files WHERE host = 'evil'").fetchall()
-        made_up = ((f"evil/{n}", *row[1:2], f"/{n}", *row[3:]) for n in range(40_000))
-        store.executemany(f"INSERT INTO files VALUES ({','.join('?' * len(row))})", made_up)
-    partition.publish(
-        ours("evil", "new", 0, b"3\n"),
-        ours("evil", "old", 2, b"4\n"),
-        ours("evil", "newer", 0, b"5\n"),
-        ours("web01", "b", 0, b"6\n"),
-    )
-
-    done = receive(partition, done.until)
-
-    assert tree(partition) == {
-        "evil/%overflow": b"3\n5\n",
-        "evil/var/log/old": b"1\n4\n",
-        "web01/var/log/a": b"2\n",
-        "web01/var/log/b": b"6\n",
-    }
-    (notice,) = done.notices
-    assert notice.startswith("host evil has sent lines of too many files")
 
 
 def _full_when_synced(name: str) -> None:

@@ -9,12 +9,8 @@ import pytest
 import zstandard
 
 from receiver.consume import fetch
-from receiver.consume.assignment import Stay
 from receiver.consume.judging import Kind
 from receiver.consume.outcome import Done
-from receiver.storage.gaps import Missing, missing
-from receiver.storage.spans import MOST_OF_HOST
-from receiver.storage.store import Store
 from tests.receiver.partition import Partition, lines_of, message, ours
 
 pytestmark = pytest.mark.nats
@@ -175,46 +171,6 @@ def test_sections_are_judged_each_by_itself_across_batches_and_an_undo(
     partition.run(done.until)
     [told] = (partition.output / ".gaps.jsonl").read_text().splitlines()
     assert json.loads(told)["file"] == "/var/log/b"
-
-
-def test_ids_without_end_of_one_host_hide_no_gap_of_another(
-    partition: Partition,
-) -> None:
-    partition.publish(ours("web02", "a", 0, b"first\n"))
-    made_up = (
-        ours("web01", f"made-up-{n}", 0, b"\n") for n in range(MOST_OF_HOST + 49)
-    )  # and its last message
-    partition.publish_in_any_order(made_up)
-    report = partition.stay(Stay(60.0, 0.5))
-    again = partition.run(report.done.until)
-    assert isinstance(again, Done)
-    assert again.forgotten == 50
-    (notice,) = again.notices
-    assert "web01" in notice
-    done = report.done
-    partition.publish(ours("web02", "a", 60, b"later\n"))
-
-    (gap,) = partition.receive(done.until).findings
-
-    assert (gap.kind, gap.host, gap.start, gap.end) == (Kind.GAP, "web02", 6, 60)
-
-
-def test_gaps_without_end_of_one_host_are_told_in_few_lines(partition: Partition) -> None:
-    partition.publish(ours("web02", "a", 0, b"first\n"))
-    for start in (0, 9):
-        made_up = (ours("web01", f"made-up-{n}", start, b"x\n") for n in range(1_200))
-        partition.publish_in_any_order(made_up)
-    partition.publish(ours("web02", "a", 60, b"later\n"))
-
-    done = partition.receive()
-
-    of_others = [finding.start for finding in done.findings if finding.host == "web02"]
-    assert (len(done.findings), of_others) == (1_002, [6])
-    partition.run(done.until)  # which tells what is committed
-    told = (partition.output / ".gaps.jsonl").read_text().splitlines()
-    assert len(told) == 1_002
-    with Store(partition.store) as store:
-        assert missing(store)["web01"] == Missing(1_200, 1_200 * 7)
 
 
 def test_headers_fill_a_batch_too(partition: Partition, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from receiver.cli import logreceiver
 from receiver.consume.assignment import Turn
 from receiver.consume.claim import Claim
 from receiver.consume.outcome import Cause, Done
-from receiver.storage.lock import partition_lock
+from receiver.storage.lock import exclusive_lock
 from receiver.storage.site import Site
 from tests.receiver.partition import Partition, blocked, ours
 
@@ -336,7 +336,7 @@ def test_adopting_is_refused_while_a_receiver_is_at_work_and_where_there_is_no_o
     words = ["offsets", "adopt", "--partition", "0", "--yes", "--server", scene.partition.url]
     words += ["--output", str(scene.partition.output), "--state-dir", str(scene.partition.state)]
 
-    with partition_lock(scene.partition.state / "p0.lock", 0):
+    with exclusive_lock(scene.partition.state / "p0.lock", 0):
         locked = CliRunner().invoke(logreceiver, words)
     _forget_entry(scene)
     unknown = CliRunner().invoke(logreceiver, words)

@@ -146,25 +146,6 @@ def test_repeats_are_one_finding_of_each_file_as_long_as_they_follow_on_each_oth
     assert judge.found == 199
 
 
-def test_what_is_found_of_a_host_beyond_the_most_is_one_of_each_kind(tmp_path: Path) -> None:
-    judge = Judge(Spans(Store.in_memory()), most_of_host=3)
-    for number in range(50):
-        for sequence, start in ((2 * number, 0), (2 * number + 1, 9)):
-            sent = ours("evil", f"f{number}", start, b"x\n")
-            (lines,) = judge.take(*taken(sent), sequence, STORED)
-            assert lines.follows is (start == 0)
-    for _ in range(2):
-        judged(judge, SENT[0])
-
-    *named, rest, repeat = judge.findings
-
-    assert [finding.file_id for finding in named] == ["f0", "f1", "f2"]
-    assert (rest.kind, rest.host, rest.file, rest.is_sum) == (Kind.GAP, "evil", "", True)
-    assert (rest.blocks, rest.end - rest.start, rest.sequence) == (47, 47 * 7, 7)
-    assert (repeat.kind, repeat.host, repeat.is_sum) == (Kind.REPEAT, "web01", False)
-    assert judge.found == 51
-
-
 def test_a_path_without_end_is_cut_in_what_is_found(judge: Judge) -> None:
     path = "x" * 4000
     judged(judge, ours("web01", path, 0, b"1\n"))

@@ -17,7 +17,7 @@ from receiver.consume.claim import Claim, stream_state
 from receiver.consume.outcome import Done, Ending, Report
 from receiver.driver import follower as room
 from receiver.driver import turns
-from receiver.storage.lock import partition_lock
+from receiver.storage.lock import exclusive_lock
 from tests.conftest import Server, apply_topology
 from tests.receiver.driver.test_follower import NOW, Loop, lines
 from tests.receiver.partition import Partition
@@ -78,7 +78,7 @@ async def test_whose_tasks_never_come_to_the_entry_ends_when_somebody_has_taken_
         await lines(partition, b"1")
         await older.has(b"1\n")
         lock = partition.destination.state / "p0.lock"
-        with partition_lock(lock, 20.0) if is_held else unreachable(partition):
+        with exclusive_lock(lock, 20.0) if is_held else unreachable(partition):
             await Claim(older.connection, 0, "newer").claim(NOW)
             await lines(partition, b"2")
             with pytest.raises(

@@ -1,8 +1,8 @@
-"""A unit of a replay on a real broker: its files are what a receiver makes of the same lines."""
+"""A replay of what a real broker holds: its files are what a receiver makes of the same lines."""
 
 import gzip
+import json
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,14 +12,12 @@ from broker.app.selection import Selection
 from broker.client.access import Access
 from broker.wire.message import MAX_LINES_BYTES
 from receiver.consume import task
-from receiver.replay.files import HostFiles, Order, Written, write
-from receiver.replay.folder import finish, prepare, publish
 from receiver.replay.reading import Counts, Reader
-from receiver.replay.stream import Sink, Standard, play
-from receiver.replay.survey import Span
-from receiver.replay.tasks import Unit, reached
+from receiver.replay.replay import replay
+from receiver.replay.settings import ReplaySettings
+from receiver.replay.stream import Standard, play
+from receiver.replay.survey import Span, StreamSpan
 from receiver.storage.folders import walk
-from receiver.storage.layout import DEFAULT
 from tests.receiver.partition import Partition, lines_of, message, ours
 
 pytestmark = pytest.mark.nats
@@ -30,22 +28,18 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
     return Partition(logs_url, tmp_path)
 
 
-def order(
-    partition: Partition,
-    hosts: tuple[str, ...] = (),
-    files: tuple[str, ...] = (),
-    size: int = 0,
-    template: str = DEFAULT,
-) -> Order:
-    stage = prepare(partition.folder / "again", template)
-    reader = Reader((partition.url,), Access(), Selection(hosts, files))
-    return Order(stage, reader, size, timedelta(), "UTC", "gzip", template)
+def replayed(
+    partition: Partition, name: str = "again", **options: object
+) -> tuple[Counts, dict[str, bytes]]:
+    """Replay into a folder, which is a name beside the receiver's; return what was counted, and the files."""
+    folder = partition.folder / name
+    wanted = {"since": "earliest", "output": folder, "server": (partition.url,), **options}
+    summary = replay(ReplaySettings(**wanted))
+    return summary.counts, tree(folder)
 
 
-def written(unit: Unit, order: Order) -> tuple[Written, dict[str, bytes]]:
-    outcome = write(unit, order)
-    files = {path.name: path.read_bytes() for path in outcome.folder.iterdir() if path.is_file()}
-    return outcome, files
+def tree(folder: Path) -> dict[str, bytes]:
+    return {path: (folder / path).read_bytes() for path in walk(folder)}
 
 
 def set_aside(folder: Path) -> list[bytes]:
@@ -76,21 +70,22 @@ def publish_odd_messages(partition: Partition) -> int:
     )
 
 
-def test_a_replay_makes_what_the_receiver_made_byte_for_byte(partition: Partition) -> None:
-    until = publish_odd_messages(partition) + 1
+@pytest.mark.parametrize("speed", ["instant", "100000x"])
+def test_a_replay_makes_what_the_receiver_made_byte_for_byte(
+    partition: Partition, speed: str
+) -> None:
+    publish_odd_messages(partition)
     partition.claim()
     done = partition.receive()
 
-    outcome, files = written(Unit(0, 1, until), order(partition))
+    counts, files = replayed(partition, speed=speed)
 
-    received = {name: data for name, data in partition.files().items() if name.endswith(".log")}
-    assert files == received
+    assert files == tree(partition.output)
     assert len(files["web01.log"]) > 50
-    assert (outcome.counts.refused, outcome.counts.findings) == (
-        done.quarantined,
-        len(done.findings),
-    )
-    assert set_aside(outcome.folder) == set_aside(partition.output)
+    assert (counts.refused, counts.findings) == (done.quarantined, len(done.findings))
+    assert set_aside(partition.folder / "again") == set_aside(partition.output)
+    mark = json.loads((partition.folder / "again/.replay.json").read_text())
+    assert (mark["state"], mark["lines"]) == ("done", counts.lines)
 
 
 TEMPLATES = ["{host}/{file}", "{date}/{host}.log", "{host}/{date}/{file}", "{file}/{host}.log"]
@@ -100,28 +95,31 @@ TEMPLATES = ["{host}/{file}", "{date}/{host}.log", "{host}/{date}/{file}", "{fil
 def test_with_a_template_it_makes_the_folders_that_the_receiver_makes(
     partition: Partition, template: str
 ) -> None:
-    until = publish_odd_messages(partition) + 1
-    until += partition.publish(ours("web01", "app.log/x", 0, b"a folder now\n")) - until + 1
+    publish_odd_messages(partition)
+    partition.publish(ours("web01", "app.log/x", 0, b"a folder now\n"))
     partition.claim()
     task.run(partition.assignment(), replace(partition.destination, path_template=template))
-    again = order(partition, template=template)
 
-    outcome = write(Unit(0, 1, until), again)
-    publish(partition.folder / "again", [(0, outcome.folder)], template)
-    finish(partition.folder / "again", {})
+    _, files = replayed(partition, path_template=template)
 
-    assert tree(partition.folder / "again") == tree(partition.output)
-    assert len(tree(partition.output)) > 1
+    assert files == tree(partition.output)
+    assert len(files) > 1
 
 
-def tree(folder: Path) -> dict[str, bytes]:
-    return {path: (folder / path).read_bytes() for path in walk(folder)}
+def test_lines_of_a_host_in_two_partitions_are_one_file_in_the_order_of_storage(
+    partition: Partition,
+) -> None:
+    partition.publish(*((f"logs.p{n % 2}.web01", b"line %d\n" % n, None) for n in range(6)))
+
+    _, files = replayed(partition)
+
+    assert files == {"web01.log": b"".join(b"line %d\n" % n for n in range(6))}
 
 
 def test_it_moves_no_offset_and_makes_no_consumer(partition: Partition) -> None:
-    until = partition.lines("web01", b"one\n") + 1
+    partition.lines("web01", b"one\n")
 
-    written(Unit(0, 1, until), order(partition))
+    replayed(partition)
 
     async def consumers(connection):  # type: ignore[no-untyped-def]
         return await connection.api("CONSUMER.NAMES.LOGS"), await connection.api(
@@ -133,13 +131,11 @@ def test_it_moves_no_offset_and_makes_no_consumer(partition: Partition) -> None:
 
 
 def test_hosts_files_and_ranges_are_chosen(partition: Partition) -> None:
-    until = publish_odd_messages(partition) + 1
+    publish_odd_messages(partition)
 
-    _, of_host = written(Unit(0, 1, until), order(partition, hosts=("web02",)))
-    (partition.folder / "again").rename(partition.folder / "first")
-    _, of_file = written(Unit(0, 1, until), order(partition, files=("other.*",)))
-    (partition.folder / "again").rename(partition.folder / "second")
-    _, of_range = written(Unit(0, 2, 4), order(partition))
+    _, of_host = replayed(partition, "host", host=("web02",))
+    _, of_file = replayed(partition, "file", file=("other.*",))
+    _, of_range = replayed(partition, "range", since="seq:2", until="seq:4")
 
     assert of_host == {"web02.log": b"other\n"}
     assert of_file == {"web01.log": b"another file's\nbehind a gap\n"}
@@ -151,17 +147,12 @@ def test_of_a_message_only_the_sections_of_chosen_files_are_taken_and_judged(
 ) -> None:
     parts = [lines_of(file, 0, b"%b 1\n" % file.encode()) for file in ("a", "b", "c")]
     gaps = [lines_of(file, 50, b"%b 2\n" % file.encode()) for file in ("a", "b", "c")]
-    until = partition.publish(message("web01", *parts), message("web01", *gaps)) + 1
+    partition.publish(message("web01", *parts), message("web01", *gaps))
 
-    outcome, files = written(Unit(0, 1, until), order(partition, files=("b",)))
-    path = partition.folder / "stream"
-    with path.open("wb") as file:
-        selection = Selection(files=("b",))
-        counts = played(Standard(file.fileno(), prefixed=False), partition, until, selection)
+    counts, files = replayed(partition, file=("b",))
 
     assert files == {"web01.log": b"b 1\nb 2\n"}
-    assert path.read_bytes() == b"b 1\nb 2\n"
-    assert (outcome.counts.findings, counts.findings) == (1, 1)
+    assert counts.findings == 1
 
 
 def test_lines_on_standard_output_stand_as_in_a_file(partition: Partition) -> None:
@@ -180,36 +171,19 @@ def test_lines_on_standard_output_stand_as_in_a_file(partition: Partition) -> No
 
 
 def test_rotation_and_compression_are_there_when_wanted(partition: Partition) -> None:
-    until = partition.lines("web01", *(b"line %d\n" % n for n in range(9))) + 1
+    partition.lines("web01", *(b"line %d\n" % n for n in range(9)))
 
-    _, files = written(Unit(0, 1, until), order(partition, size=21))
+    _, files = replayed(partition, rotate_size=21, compress="gzip")
 
     assert sorted(files) == ["web01.log", "web01.log.000001.gz", "web01.log.000002.gz"]
     assert gzip.decompress(files["web01.log.000001.gz"]) == b"line 0\nline 1\nline 2\n"
 
 
-def test_an_attempt_that_died_disturbs_no_other(partition: Partition) -> None:
-    until = partition.lines("web01", b"one\n", b"two\n") + 1
-    wanted = order(partition)
-    dead = wanted.stage / "p0-0.dead"
-    dead.mkdir()
-    (dead / "web01.log").write_bytes(b"on")
-
-    _, files = written(Unit(0, 1, until), wanted)
-
-    assert files == {"web01.log": b"one\ntwo\n"}
-    assert reached(wanted.stage, [Unit(0, 1, until)]) == 1
-
-
 def played(
-    sink: Sink,
-    partition: Partition,
-    until: int,
-    selection: Selection = Selection(),  # noqa: B008 - a frozen value
-    partitions: tuple[int, ...] = (0, 1),
+    output: Standard, partition: Partition, until: int, partitions: tuple[int, ...] = (0, 1)
 ) -> Counts:
-    reader = Reader((partition.url,), Access(), selection)
-    return play(reader, Span(partitions, 1, until, 1), 0, sink)
+    reader = Reader((partition.url,), Access(), Selection())
+    return play(reader, Span(partitions, (StreamSpan("LOGS", 1, until, 1),)), 0, output)
 
 
 @pytest.mark.parametrize("partitions", [(0, 1), (1,), (1, 5)])
@@ -239,27 +213,12 @@ def test_lines_that_a_few_bytes_decompress_to_are_read_a_part_at_a_time(
         *[("logs.p0.web01", long, zstd)] * 5, ("logs.p0.web01", too_much, zstd)
     )
 
-    runs = Reader((partition.url,), Access(), Selection()).unit(Unit(0, 1, until))
+    span = Span((0,), (StreamSpan("LOGS", 1, until, 1),))
+    runs = Reader((partition.url,), Access(), Selection()).span(span)
     counts = [run.counts for run in runs]
 
     assert max(count.size for count in counts) < 2 * MAX_LINES_BYTES
     assert sum(counts, Counts()) == Counts(5, 5 * MAX_LINES_BYTES, refused=1)
-
-
-def test_files_at_a_pace_are_the_same_files(partition: Partition) -> None:
-    until = publish_odd_messages(partition) + 1
-    partition.claim()
-    partition.receive()
-    folder = partition.folder / "paced"
-    folder.mkdir()
-
-    with HostFiles(order(partition), folder) as files:
-        counts = played(files, partition, until)
-        files.finish()
-
-    received = {name: data for name, data in partition.files().items() if name.endswith(".log")}
-    assert {path.name: path.read_bytes() for path in folder.glob("*.log")} == received
-    assert (set_aside(folder), counts.refused > 0) == (set_aside(partition.output), True)
 
 
 def test_every_line_says_its_host_and_file_when_asked(partition: Partition) -> None:

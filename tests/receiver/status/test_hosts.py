@@ -36,7 +36,7 @@ def test_a_folder_that_is_not_there_has_no_files(tmp_path: Path) -> None:
 
 
 def test_gaps_are_summed_over_partitions_and_a_damaged_store_says_nothing(tmp_path: Path) -> None:
-    gap = Gap("gap", "web01", "/a.log", "f1", 10, 30, 1, 5, 0, None, None)
+    gap = Gap("gap", "web01", "/a.log", "f1", 10, 30, 5, 0, None, None)
     for partition in (0, 1):
         with begun(tmp_path, tmp_path, partition) as store, store.transaction():
             put(store, [gap, gap], 1)

@@ -67,7 +67,6 @@ def a_stay(partition: int, pending: int = 0) -> Done:
         lines=4000,
         size=800_000,
         quarantined=2,
-        forgotten=3,
         pending=pending,
         stored_at=NOW - 90 * SECOND,
         findings=(GAP,),
@@ -86,7 +85,6 @@ def test_what_is_committed_is_counted_for_each_partition(meter: Meter, view: Vie
     assert told["logreceiver_messages_total|0"] == 80
     assert told["logreceiver_batches_total|0"] == 5
     assert told["logreceiver_quarantined_total|0"] == 4
-    assert told["logreceiver_forgotten_files_total|0"] == 6
     assert told["logreceiver_offset|0"] == 50
     assert told["logreceiver_epoch|0"] == 7
     assert told["logreceiver_lag_messages|0"] == 5

@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ SINCE, NOON = "2023-11-14T22:13:19.000+00:00", "2023-11-14T22:13:20.000+00:00"
 
 
 def gap(host: str, start: int, end: int, sequence: int = 1) -> Gap:
-    return Gap("gap", host, "/var/log/a", "id", start, end, 1, sequence, 0, SINCE, NOON)
+    return Gap("gap", host, "/var/log/a", "id", start, end, sequence, 0, SINCE, NOON)
 
 
 class Book:
@@ -68,17 +67,6 @@ def test_a_gap_is_told_with_host_file_bytes_and_times(tmp_path: Path, book: Book
         "bytes": 15,
         "until": "2023-11-14T22:13:20.000+00:00",
     }
-
-
-def test_many_gaps_that_are_told_as_one_count_as_many(tmp_path: Path, book: Book) -> None:
-    several = replace(gap("evil", 0, 7), file="", file_id="", gaps=3)
-    book.save([gap("evil", 0, 1), several])
-    before = book.missing
-    book.tell(tmp_path)
-
-    last = json.loads((tmp_path / gaps.GAPS).read_text("ascii").splitlines()[-1])
-    assert (last["host"], last["file"], last["gaps"], last["bytes"]) == ("evil", "", 3, 7)
-    assert before == book.missing == {"evil": Missing(4, 8)}
 
 
 def test_every_gap_is_told_once_and_counted_once(tmp_path: Path, book: Book) -> None:
@@ -146,17 +134,3 @@ def test_a_reader_that_locks_the_report_holds_up_nobody(tmp_path: Path, book: Bo
     book.tell(tmp_path)
 
     assert (tmp_path / gaps.GAPS).read_text("ascii").count("web01") == 1
-
-
-def test_the_oldest_gaps_become_a_sum_for_each_host_and_the_counts_stay(
-    tmp_path: Path, book: Book
-) -> None:
-    for number in range(50):
-        book.save([gap("web01", number, number + 1, number), gap("db", number, number + 5, number)])
-        gaps.tell(book.store, tmp_path, 3, most=10)
-
-        (rows,) = book.store.rows("SELECT count(*) FROM gaps")[0]
-        assert int(str(rows)) <= 22
-
-    assert len(told(tmp_path)) == 100
-    assert book.missing == {"web01": Missing(50, 50), "db": Missing(50, 250)}

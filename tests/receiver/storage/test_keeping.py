@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.storage.keeping import Limits, Segment, superfluous
+from receiver.storage.retention import ClosedSegment, Limits, superfluous
 
 
-def segment(live: str, number: int, moment: int = 0, size: int = 10) -> Segment:
-    return Segment(live, number, f"{live}.{number:06d}", size, moment)
+def segment(live: str, number: int, moment: int = 0, size: int = 10) -> ClosedSegment:
+    name = f"{live}.{number:06d}"
+    return ClosedSegment(live, number, name, name, size, moment)
 
 
 A = [segment("a", number, moment=number) for number in range(1, 5)]
@@ -49,7 +50,7 @@ segments = st.lists(
 
 @given(segments, st.builds(Limits, *[st.integers(0, 60)] * 3))
 def test_every_limit_is_kept_and_no_file_loses_a_piece_out_of_its_middle(
-    found: list[Segment], limits: Limits
+    found: list[ClosedSegment], limits: Limits
 ) -> None:
     gone = superfluous(found, limits, NEW)
 

@@ -183,9 +183,7 @@ def test_a_day_that_is_over_stays_over_though_a_clock_is_set_back() -> None:
 
 @pytest.mark.parametrize("template", LAYOUTS)
 @given(host=hosts.filter(is_host) | st.just("a.log.000001"), file=files)
-def test_a_path_tells_its_day_and_where_a_mark_goes(
-    template: str, host: str, file: str | None
-) -> None:
+def test_a_path_tells_its_day(template: str, host: str, file: str | None) -> None:
     layout = Layout(template)
 
     today, other = (layout.path(host, file, date) for date in ("2026-11-21", "2026-11-22"))
@@ -193,5 +191,3 @@ def test_a_path_tells_its_day_and_where_a_mark_goes(
     assert layout.holds(today)
     assert layout.date_of(today) == ("2026-11-21" if layout.has_date else "")
     assert layout.of_all_days(today) == layout.of_all_days(other)
-    if layout.path(host, file, "2026-11-21", "..p7").count("%%c") == today.count("%%c"):
-        assert layout.marked(today, "..p7") == layout.path(host, file, "2026-11-21", "..p7")

@@ -1,13 +1,13 @@
 """Files of days that are over, and segments in folders: kept by host, compressed, removed with the folders they leave empty."""
 
+import os
 from pathlib import Path
 
 import pytest
 import zstandard
 
-from receiver.storage.keeping import Limits
 from receiver.storage.layout import Layout
-from receiver.storage.retention import Order, Retention
+from receiver.storage.retention import Limits, Order, Retention
 from receiver.storage.store import SegmentRow
 from tests.receiver import stored
 
@@ -102,6 +102,8 @@ def test_a_file_that_is_not_what_was_compressed_stays_beside_that(order: Order) 
     same, grown = f"web01/{DAYS[0]}.log", f"web02/{DAYS[0]}.log"
     for live in (same, grown):
         (order.output / f"{live}.zst").write_bytes(zstandard.compress(b"x" * 100))
+        os.utime(order.output / f"{live}.zst", ns=(NOW, NOW))
+    os.utime(order.output / same, ns=(NOW, NOW))
     add(order, grown, data=b"late\n")
 
     left = tidied(order, "zstd")
