@@ -5,7 +5,7 @@
                assignment ▼   │ report                                          │
                          jobs (a slot each) ──▶ Spark job: one task, which stays ──▶ files
 
-    meter, over all of it ──▶ view ──▶ desk: service (systemd), listening (metrics, health), new settings; presence; ticker
+    meter, over all of it ──▶ view ──▶ desk: service (systemd), listening (metrics, health), new settings; presence; progress
 
 Everything is started and ended here; what happens in it is decided elsewhere.
 """
@@ -15,7 +15,6 @@ import logging
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, suppress
@@ -45,7 +44,7 @@ from receiver.meter import Meter
 from receiver.permissions import Permissions
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import is_local, spark_context, watch_jvm
-from receiver.status.ticker import Ticker
+from receiver.status.progress import CatchingUp
 from receiver.status.view import View
 from receiver.storage.folders import make_folder
 from receiver.storage.retention import Retention
@@ -169,7 +168,6 @@ class _Pipeline:
         spark: SparkContext,
     ) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._close_files)
-        screen = sys.stderr if sys.stderr.isatty() else None
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(asyncio.to_thread(warm_up, spark, len(wanted)))
@@ -178,7 +176,7 @@ class _Pipeline:
                 followers.follow(wanted, found.count, group)
                 beside = [
                     group.create_task(self._presence.last()),
-                    group.create_task(Ticker(self._view, screen).run()),
+                    group.create_task(CatchingUp(self._view).run()),
                     group.create_task(self._watch(spark)),
                     group.create_task(self._follow_changes(followers, found, wanted, group)),
                 ]

@@ -10,9 +10,9 @@ from typing import Protocol
 
 from broker.app.printable import printable
 from receiver.consume.judging import Endings, Piece
-from receiver.replay.progress import Progress
 from receiver.replay.reading import Counts, Reader, Refused
 from receiver.replay.survey import Span
+from receiver.status.progress import Progress
 
 __all__ = ["Pacing", "Sink", "Standard", "play"]
 

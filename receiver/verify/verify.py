@@ -13,9 +13,9 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.moment import read_moment
 from broker.app.selection import Selection
 from broker.client.connection import Connection, Denied, Rejected
-from receiver.replay.progress import Progress
 from receiver.replay.reading import Reader
 from receiver.replay.survey import Span, StreamSpan, Wanted, hosts_that_moved, survey
+from receiver.status.progress import Progress
 from receiver.storage.position import Damaged
 from receiver.storage.store import Store, path_of
 from receiver.verify.examination import Examination, Order
