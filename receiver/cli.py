@@ -50,10 +50,10 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
 
 @logreceiver.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--hosts", is_flag=True, help="Also a line for each host's file below --output.")
+@click.option("--hosts", is_flag=True, help="Also a line for each host's file.")
 @settings_options(ReceiverSettings, ASKING | {"output", "state_dir"})
 def status(as_json: bool, hosts: bool, **options: Any) -> None:
-    """Show who receives each partition, how far behind it is, what stops it, and what lies in --output."""
+    """Show who receives each partition, how far behind it is, what stops it, and what the stores say of its files."""
     settings = given(ReceiverSettings, options)
     log_to_stderr(settings)
     from receiver.status import tables
@@ -63,7 +63,7 @@ def status(as_json: bool, hosts: bool, **options: Any) -> None:
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
     partitions = ask(settings, "logreceiver status", lambda c: gather(c, now))
     state = settings.state
-    found = Status(partitions, settings.output, files_in(state), gaps_in(state))
+    found = Status(partitions, state, files_in(state), gaps_in(state))
     click.echo(
         tables.status_json(found) if as_json else tables.status_table(found, with_hosts=hosts)
     )

@@ -19,7 +19,7 @@ from receiver.storage.site import Site
 
 __all__ = ["COMMANDS", "offsets"]
 
-COMMANDS = ("offsets", "show", "set", "reset", "adopt")
+COMMANDS = ("offsets", "show", "set", "adopt")
 
 _PROGRAM = "logreceiver offsets"
 _FIELDS = ASKING | {"partition"}
@@ -37,30 +37,17 @@ def offsets() -> None:
 
 @offsets.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option(
-    "--history",
-    "with_history",
-    is_flag=True,
-    help="Also the older revisions that the bucket holds.",
-)
 @settings_options(ReceiverSettings, _FIELDS)
-def show(as_json: bool, with_history: bool, **options: Any) -> None:
+def show(as_json: bool, **options: Any) -> None:
     """Show each partition's offset, its owner, and what waits behind it."""
     settings = _settings(options)
     from receiver.status import tables
-    from receiver.status.status import PartitionStatus, Revision, ask, gather, history
+    from receiver.status.status import ask, gather
 
-    async def look(
-        connection: Connection,
-    ) -> tuple[list[PartitionStatus], dict[int, list[Revision]]]:
-        wanted = settings.wanted if settings.partition else range
-        found = await gather(connection, _now(), wanted)
-        chosen = [one.partition for one in found] if with_history else []
-        return found, {number: await history(connection, number) for number in chosen}
-
-    partitions, revisions = ask(settings, _PROGRAM, look)
-    write = tables.offsets_json if as_json else tables.offsets_table
-    click.echo(write(partitions, revisions))
+    wanted = settings.wanted if settings.partition else range
+    partitions = ask(settings, _PROGRAM, lambda c: gather(c, _now(), wanted))
+    write = tables.partitions_json if as_json else tables.partitions_table
+    click.echo(write(partitions))
 
 
 @offsets.command("set")
@@ -76,15 +63,6 @@ def show(as_json: bool, with_history: bool, **options: Any) -> None:
 def set_(to: str, yes: bool, force: bool, **options: Any) -> None:
     """Move the offset of partitions; their files stay as they are, but for a batch that was never committed."""
     _move(_settings(options, needs_partition=True), to, yes=yes, force=force)
-
-
-@offsets.command()
-@_YES
-@_FORCE
-@settings_options(ReceiverSettings, _FIELDS)
-def reset(yes: bool, force: bool, **options: Any) -> None:
-    """Begin with all that the stream holds; lines that shippers sent and the files have are not written again."""
-    _move(_settings(options, needs_partition=True), "earliest", yes=yes, force=force)
 
 
 @offsets.command()

@@ -264,7 +264,7 @@ class Claim:
             return Offset.decode(entry.value) if entry else None
         except UnreadableOffset as error:
             raise ConfigurationError(
-                f"key {self._key} of bucket {OFFSETS_BUCKET}: {error}; `logreceiver offsets show --history` has its older revisions, "
+                f"key {self._key} of bucket {OFFSETS_BUCKET}: {error}; `logreceiver offsets show` says what it was before, "
                 "`logreceiver offsets set` writes one back"
             ) from None
 

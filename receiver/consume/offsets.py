@@ -118,7 +118,7 @@ def _is_near(one: str, other: str) -> bool:
 
 def _way_out(partition: int) -> str:
     return (
-        f"`logreceiver offsets reset --partition {partition}` begins with what the stream holds now, behind the lines "
+        f"`logreceiver offsets set --partition {partition} --to earliest` begins with what the stream holds now, behind the lines "
         "that the files have"
     )
 

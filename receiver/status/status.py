@@ -34,12 +34,10 @@ from receiver.status.hosts import HostFile, HostGaps
 __all__ = [
     "Blockade",
     "PartitionStatus",
-    "Revision",
     "Status",
     "ask",
     "count",
     "gather",
-    "history",
     "waiting",
 ]
 
@@ -56,18 +54,6 @@ class Blockade:
     cause: str
     detail: str
     since: str
-
-
-@dataclass(frozen=True, slots=True)
-class Revision:
-    """An older offset of a partition that the bucket still has; `error` says why one cannot be read."""
-
-    revision: int
-    time: str
-    next: int = 0
-    epoch: int = 0
-    owner: str = ""
-    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +88,10 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The partitions, and the files below an output folder as far as this machine can read their stores."""
+    """The partitions, and the received files as far as this machine can read their stores, which are in `state_dir`."""
 
     partitions: Sequence[PartitionStatus]
-    output: Path
+    state_dir: Path
     files: Sequence[HostFile]
     gaps: Sequence[HostGaps]
 
@@ -171,7 +157,7 @@ async def _partition(
     try:
         offset = Offset.decode(entry.value) if entry else _UNCLAIMED
     except UnreadableOffset as unreadable:
-        error = str(unreadable)
+        error = f"{unreadable}{await _last_readable(connection, partition)}"
     left = await waiting(connection, partition, offset.next)
     report = await report_of(connection, offset.presence) if offset.presence else None
     return PartitionStatus(
@@ -258,15 +244,12 @@ def _blockade(value: object) -> Blockade | None:
             return None
 
 
-async def history(connection: Connection, partition: int) -> list[Revision]:
-    """Return the offsets of a partition that the bucket still has, oldest first; raises `Rejected`, `ConnectionLost`."""
-    found = await bucket.history(connection, OFFSETS_BUCKET, offset_key(partition))
-    return [_revision(one) for one in found]
-
-
-def _revision(one: bucket.Revision) -> Revision:
-    try:
-        offset = Offset.decode(one.value)
-    except UnreadableOffset as error:
-        return Revision(one.revision, one.time, error="deleted" if one.is_deletion else str(error))
-    return Revision(one.revision, one.time, offset.next, offset.epoch, offset.owner)
+async def _last_readable(connection: Connection, partition: int) -> str:
+    """Return a sentence about the newest offset of a partition that the bucket has and that can be read."""
+    for one in reversed(await bucket.history(connection, OFFSETS_BUCKET, offset_key(partition))):
+        with suppress(UnreadableOffset):
+            offset = Offset.decode(one.value)
+            return (
+                f"; at {one.time} it was {offset.next}, in epoch {offset.epoch} of {offset.owner}"
+            )
+    return ""

@@ -103,7 +103,7 @@ def advice(words: str) -> list[str]:
 
     Where the line leaves the choice, the partition is the one that it speaks of.
     """
-    quoted = [found for found in _QUOTED.findall(words) if "--history" not in found]
+    quoted = [found for found in _QUOTED.findall(words) if "offsets show" not in found]
     if not quoted:
         return []
     command: list[str] = quoted[0].split()
@@ -199,7 +199,7 @@ class Operator:
             self.tell("operator", read=words, did=f"deleted {consumer[1]}")
             return
         command = advice(words)
-        if {"adopt", "reset"} & {*command} and (back := self._brought_back(command)):
+        if {"adopt", "earliest"} & {*command} and (back := self._brought_back(command)):
             self.tell("operator", read=words, did=back)
             return
         command = self._completed(command)
@@ -234,9 +234,9 @@ class Operator:
         if "adopt" in command:
             folders = ("--output", self.central.output, "--state-dir", self.central.receiver_state)
             return [*command, *map(str, folders), "--yes"]
-        if "reset" in command:  # a stream that was made anew is so for all
+        if "earliest" in command:  # a stream that was made anew is so for all
             command[command.index("--partition") + 1] = "all"
-        if "set" in command:
+        elif "set" in command:
             self.entries.pop(_partition(command), None)
             place = str(self.central.offset(_partition(command)))
             if "--to" not in command:

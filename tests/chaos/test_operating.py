@@ -24,7 +24,7 @@ from tests.chaos.program import Ending, Program
             id="the partition that the line is about",
         ),
         pytest.param(
-            "key p0 of bucket B: `logreceiver offsets show --history` has its older revisions, "
+            "key p0 of bucket B: `logreceiver offsets show` says what it was before, "
             "`logreceiver offsets set` writes one back",
             "logreceiver offsets set --partition 0",
             id="what writes, not what shows",

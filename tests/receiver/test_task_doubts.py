@@ -71,7 +71,12 @@ def test_a_stream_made_anew_is_noticed_by_the_task_before_it_writes(
     make_stream_anew(partition)
     partition.lines("web01", *(b"anew" for _ in range(done.until + behind)))
 
-    blocked(partition.run(done.until), Cause.STATE, "made anew", "offsets reset --partition 0")
+    blocked(
+        partition.run(done.until),
+        Cause.STATE,
+        "made anew",
+        "offsets set --partition 0 --to earliest",
+    )
 
     assert partition.read("web01") == b"1\n2\n"
     assert partition.offset().next == done.until

@@ -53,7 +53,7 @@ def test_a_partition_moves_to_another_machine_which_is_lost_with_its_disk_and_re
             field.boot("logs2")
             field.wait()
             admin = "--config /etc/credstore/logbroker-admin.toml"
-            broker.told(f"logreceiver offsets reset --yes --partition 1 {admin}")
+            broker.told(f"logreceiver offsets set --to earliest --yes --partition 1 {admin}")
             played(field, "site.yml")
         received(lambda: verdict(web01, [logs1], "web01"))
         received(lambda: verdict(web02, [field.machines["logs2"]], "web02"))

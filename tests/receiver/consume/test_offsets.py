@@ -57,7 +57,7 @@ def test_a_stream_that_is_another_one_is_refused_in_one_line(
     with pytest.raises(StreamMismatch, match=words) as raised:
         start(found, StreamState(CREATED, 1, until), 4)
 
-    assert "offsets reset --partition 4" in str(raised.value)
+    assert "offsets set --partition 4 --to earliest" in str(raised.value)
     assert "\n" not in str(raised.value)
 
 

@@ -295,7 +295,7 @@ async def test_a_stream_made_anew_under_a_running_receiver_is_told_once_and_noth
 
         assert not loop.running.done()
         assert caplog.text.count("made anew") == 1
-        assert "offsets reset --partition 0" in caplog.text
+        assert "offsets set --partition 0 --to earliest" in caplog.text
         assert partition.read("web01") == b"1\n2\n"
 
 

@@ -44,7 +44,7 @@ def test_people_see_a_table_and_what_is_blocked_since_when_and_why() -> None:
         "partition 0 is blocked since 2026-11-21T10:00:02Z, disk: web01.log: No space left on device"
         in lines
     )
-    assert "/out: 1 live files, 4 closed, 3.0 MiB" in lines
+    assert "stores in /out: 1 live files, 4 closed, 3.0 MiB" in lines
     assert lines[-1].split() == ["web01", "2", "4,096"]
     assert "web01.log  2026-11-21T10:00:00Z" in status_table(STATUS, with_hosts=True)
     assert "2026-11-21T10:00:00Z" not in status_table(STATUS, with_hosts=False)
