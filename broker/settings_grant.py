@@ -11,6 +11,7 @@ __all__ = ["GrantSettings"]
 
 _HOST_SUBSCRIPTIONS = 100  # a shipper has a handful
 _RECEIVER_SUBSCRIPTIONS = 10_000  # and a receiver some for each partition
+_MONITORS = Limits(connections=1000, subscriptions=1000)
 Connections = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
@@ -37,3 +38,8 @@ class GrantSettings(ProgramSettings):
     def receiver_limits(self) -> Limits:
         """What receivers may take."""
         return Limits(self.receiver_connections, _RECEIVER_SUBSCRIPTIONS)
+
+    @property
+    def monitor_limits(self) -> Limits:
+        """What monitors may take."""
+        return _MONITORS

@@ -26,7 +26,7 @@ from broker.client.connection import BrokerAway
 from shipper.once import require_files
 from shipper.positions import Positions
 from shipper.publish.publisher import SessionLost
-from shipper.publish.rounds import Round
+from shipper.publish.rounds import NEARBY_SIZE, Round
 from shipper.session import Keeper, Session, Sessions, follower_for, loop_options, spool_for
 from shipper.settings import ShipperSettings, reload
 from shipper.shipping import LoopOptions, Shipping
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Moved(Exception):
-    """A session began at other positions than the one before had come to: the files are to be read from there."""
+    """A session began at other positions than the one before had come to, or takes smaller rounds: the files are to be read again."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ class Agent:
             known = shipping.positions
             session = await self._open_session(known)
             found = session.positions
-            if found.files != known.files:
+            if found.files != known.files or len(round_.payload) > session.max_payload:
                 raise _Moved(session)
             shipping.positions = replace(
                 shipping.positions, sequence=found.sequence, agent=found.agent
@@ -225,6 +225,9 @@ class Agent:
         before = self._follower
         if before is not None:
             if await before.rewind(session.positions.files):
+                before.resize(
+                    session.most_bytes(NEARBY_SIZE), session.most_bytes(self._settings.max_line)
+                )
                 return before
             await before.close()
         selection = self._settings.selection
@@ -245,7 +248,7 @@ class Agent:
             str(session.agent),
             lambda round_: self._publish(shipping, round_),
             session.positions,
-            self._options(self._settings),
+            self._loop_options(session),
             stopping,
             self._meter,
         )
@@ -263,6 +266,10 @@ class Agent:
                 shipping.conclude()
         finally:
             self._view.at_rest()
+
+    def _loop_options(self, session: Session) -> LoopOptions:
+        options = self._options(self._settings)
+        return replace(options, round_size=session.most_bytes(options.round_size))
 
     async def _run_and_keep(self, follower: Follower, shipping: Shipping) -> None:
         owner = True
@@ -298,8 +305,8 @@ class Agent:
         done = reload(self._settings, settings)
         self._settings = done.settings
         log_to_stderr(done.settings)
-        if self._view.shipping is not None:
-            self._view.shipping.change(self._options(done.settings))
+        if self._view.shipping is not None and self._view.session is not None:
+            self._view.shipping.change(self._loop_options(self._view.session))
         if self._follower is not None:
             grace, hold = done.settings.grace, done.settings.hold_deleted
             self._follower.change_limits(grace.total_seconds(), hold.total_seconds())

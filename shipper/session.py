@@ -17,7 +17,6 @@ from broker.client.credentials import verify
 from broker.wire.subjects import inbox_of
 from shipper.line_filter import Rules
 from shipper.positions import Cursor, Positions
-from shipper.publish.acks import largest_payload
 from shipper.publish.claim import Claimant
 from shipper.publish.messages import HostMessages
 from shipper.publish.pause import PauseWatch
@@ -84,6 +83,10 @@ class Session:
     max_payload: int
     broker: str
 
+    def most_bytes(self, wanted: int) -> int:
+        """Return so many bytes of lines, or fewer where a message would not take them with a last newline that is added."""
+        return min(wanted, self.max_payload - 1)
+
 
 class Sessions:
     """Opens the sessions of a run, one after the other, with what all of them share; `publish` is for the newest."""
@@ -102,7 +105,7 @@ class Sessions:
         messages, tag = HostMessages(connection, host), self._run.tag
         self._claimant = Claimant(messages, self.snapshots, waiting, tag, clock)
         kind = Publisher if settings.ack else UnacknowledgedPublisher
-        self._publisher = kind(connection, self._host_subject, pause, waiting, settings.compression)
+        self._publisher = kind(connection, self._host_subject, pause, waiting)
         self.publish: Callable[[Round], Awaitable[int]] = self._publisher.publish
 
     def new_file(self) -> str:
@@ -122,8 +125,8 @@ class Sessions:
         is_next = bool(known.files or known.sequence)
         if not (self._settings.take_over or is_next):
             await asyncio.to_thread(require_alone, self._host, partitions.time)
-        max_payload = await largest_payload(self.connection)
         publisher = self._publisher
+        max_payload = await publisher.largest()
         if isinstance(publisher, UnacknowledgedPublisher):
             saved = await self.waiting.until_answered(self.snapshots.read)
             positions = known if is_next else saved or known
@@ -147,8 +150,8 @@ def follower_for(
         session.positions.files.values(),
         new_id=new_file,
         clock=clock,
-        block_size=min(NEARBY_SIZE, session.max_payload),
-        max_line=min(settings.max_line, session.max_payload),
+        block_size=session.most_bytes(NEARBY_SIZE),
+        max_line=session.most_bytes(settings.max_line),
         grace=settings.grace.total_seconds(),
         hold=settings.hold_deleted.total_seconds(),
         open_files=most_open_files(),

@@ -212,8 +212,8 @@ def default_state_dir(
 def round_bytes(memory: int, max_line: int, asked: int) -> int:
     """Return the most bytes of lines in a round: what is asked for, or less where `memory` bytes do not suffice.
 
-    A round in flight is held as it was made and, where the broker takes less at a time, as its parts; the next one as read,
-    joined and compressed; one more as read ahead; and a seventh of all is left to the heap's holes. Beside them stand the
+    A round in flight is held as it was made; the next one as read, joined and compressed; one more as read ahead; the rest is
+    left to the heap's holes. Beside them stand the
     buffer that is read into, what a reading goes beyond its round, and the copies of the message on its way to the socket.
     """
     beside = 5 * max(_READ, max_line)

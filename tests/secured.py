@@ -65,6 +65,10 @@ def admin(name: str) -> Credential:
     return _credential(Kind.ADMIN, name)
 
 
+def monitor(name: str) -> Credential:
+    return _credential(Kind.MONITOR, name)
+
+
 def start_secured(processes: Processes, folder: Path, *credentials: Credential) -> Secured:
     """Start a server for these, with two partitions applied."""
     port, path = bench.ports.free_port(), folder / "secured.conf"

@@ -5,6 +5,7 @@
 | LOGS | admins and logbroker itself; everybody as long as there are no credentials | stream and buckets |
 | SHIP | hosts | what they need of LOGS |
 | RECEIVE | receivers, who also speak with each other | what they need of LOGS |
+| MONITOR | monitors | what they need of LOGS and SYS to read everything |
 | SYS | nobody | the server's events and questions about it, of which LOGS has those that change nothing |
 
 Hosts and receivers stand outside of LOGS because permissions look at no reply subject: an acknowledgement in LOGS
@@ -18,14 +19,17 @@ from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
 
+from broker.auth import monitor
 from broker.auth.permissions import API, Permissions, permissions_of
 from broker.auth.store import Credential, CredentialStore, Kind
+from broker.report import SUBJECT
 from broker.wire.pause import PAUSE_SUBJECT
 from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 
 __all__ = [
     "CONSUMER_REQUESTS",
     "LOGS",
+    "MONITOR",
     "RECEIVE",
     "SHIP",
     "SYS",
@@ -40,24 +44,12 @@ __all__ = [
     "admit",
 ]
 
-LOGS, SHIP, RECEIVE, SYS = "LOGS", "SHIP", "RECEIVE", "SYS"
+LOGS, SHIP, RECEIVE, MONITOR, SYS = "LOGS", "SHIP", "RECEIVE", "MONITOR", "SYS"
 
 CONSUMER_REQUESTS = "logship.consumer"
 """Where logbroker hears of the consumers that hosts and receivers want, which have no way to CONSUMER.CREATE itself."""
 
 _JETSTREAM = "$JS.API"
-_ASKED = (
-    "VARZ",
-    "CONNZ",
-    "JSZ",
-    "HEALTHZ",
-    "ACCOUNTZ",
-    "STATSZ",
-    "SUBSZ",
-    "ROUTEZ",
-    "LEAFZ",
-    "IDZ",
-)
 
 
 class Traffic(Enum):
@@ -167,6 +159,7 @@ def accounts_of(
             Account(LOGS, inside, has_jetstream=True, limits=limits.get(LOGS)),
             Account(SHIP, users[Kind.HOST], limits=limits.get(SHIP)),
             Account(RECEIVE, users[Kind.RECEIVER], limits=limits.get(RECEIVE)),
+            Account(MONITOR, users[Kind.MONITOR], limits=limits.get(MONITOR)),
         ),
         _CROSSINGS,
         anybody,
@@ -236,8 +229,18 @@ _CROSSINGS = (
         f"DIRECT.GET.{STREAM}",
     ),
     *_same(RECEIVE, LOGS, Traffic.QUESTION, "logship.receiver.>"),
-    *_same(
-        SYS, LOGS, Traffic.QUESTIONS, *(f"$SYS.REQ.SERVER.PING.{question}" for question in _ASKED)
+    *_calls(MONITOR, Traffic.QUESTION, *monitor.READS, "CONSUMER.DELETE.*.*"),
+    *_calls(MONITOR, Traffic.QUESTIONS, *monitor.BATCHES, "CONSUMER.MSG.NEXT.*.*"),
+    *_consumers(MONITOR, "*.*", "*.*.>"),
+    *_same(LOGS, MONITOR, Traffic.QUESTIONS, SUBJECT),
+    *_same(LOGS, MONITOR, Traffic.MESSAGES, "$JS.EVENT.ADVISORY.>"),
+    *_same(RECEIVE, MONITOR, Traffic.QUESTION, "logship.receiver.>"),
+    *(
+        crossing
+        for into in (LOGS, MONITOR)
+        for crossing in (
+            *_same(SYS, into, Traffic.QUESTIONS, *monitor.SERVER_QUESTIONS),
+            *_same(SYS, into, Traffic.MESSAGES, *monitor.HEARD),
+        )
     ),
-    *_same(SYS, LOGS, Traffic.MESSAGES, "$SYS.ACCOUNT.>", "$SYS.SERVER.>"),
 )

@@ -22,6 +22,7 @@ _HINTS = {
     Kind.HOST: "logshipper --config {file} --file /var/log/app.log",
     Kind.RECEIVER: "logreceiver --config {file} --output /var/log/logship",
     Kind.ADMIN: "logbroker status --config {file}",
+    Kind.MONITOR: "logbroker status --config {file}",
     Kind.SITE: "logbroker run --site-nkey {file} --site {name} --site-remote nats-leaf://HOST:7422 ...",
 }
 
@@ -112,6 +113,8 @@ def _own_settings(credential: Credential) -> dict[str, Any]:
         case Kind.RECEIVER:
             shares = [str(number) for number in credential.partitions]
             return {"partition": shares or ["all"], **inbox}
+        case Kind.MONITOR:
+            return inbox
         case Kind.ADMIN | Kind.SITE:
             return {}
 

@@ -6,7 +6,9 @@ right to the API of their own account, which has no JetStream and would answer t
 
 from dataclasses import dataclass
 
+from broker.auth.monitor import HEARD, SERVER_QUESTIONS, monitor_calls
 from broker.auth.store import Credential, Kind
+from broker.report import SUBJECT as REPORT
 from broker.wire.pause import PAUSE_KEY, PAUSE_SUBJECT
 from broker.wire.streams import (
     CONFIG_BUCKET,
@@ -73,6 +75,8 @@ def permissions_of(credential: Credential) -> Permissions | None:
             return _of_receiver(credential)
         case Kind.ADMIN:
             return None
+        case Kind.MONITOR:
+            return _of_monitor(credential.name)
         case Kind.SITE:
             return _COPIES
 
@@ -118,6 +122,20 @@ def _of_receiver(credential: Credential) -> Permissions:
         ),
         (f"{inbox_of(credential.name)}.>", leave, f"logship.receiver.{own}.*"),
         responds=True,
+    )
+
+
+def _of_monitor(name: str) -> Permissions:
+    own = own_token(name)
+    return Permissions(
+        (
+            *_api(*monitor_calls(own)),
+            REPORT,
+            "logship.receiver.>",
+            *SERVER_QUESTIONS,
+            _WHOAMI,
+        ),
+        (f"{inbox_of(name)}.>", "$JS.EVENT.ADVISORY.>", *HEARD),
     )
 
 

@@ -53,6 +53,7 @@ class Kind(Enum):
     HOST = "host"
     RECEIVER = "receiver"
     ADMIN = "admin"
+    MONITOR = "monitor"
     SITE = "site"
 
 

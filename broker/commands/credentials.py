@@ -40,7 +40,7 @@ _ALL = click.option("--all", "everybody", is_flag=True, help="All of this kind."
 
 @click.group(cls=Listed)
 def credentials() -> None:
-    """Give hosts, receivers and admins credentials, and revoke them.
+    """Give hosts, receivers, admins and monitors credentials, and revoke them.
 
     The credential store is DIR/credentials.json; it holds no secret. A broker that runs on DIR takes every change at
     once and disconnects nobody but whom it concerns. Before the first credential everybody on this machine gets in.
@@ -67,7 +67,7 @@ def add(
     force: bool,
     **options: Any,
 ) -> None:
-    """Give someone new a credential: `add host web01`, `add receiver 3`, `add admin`."""
+    """Give someone new a credential: `add host web01`, `add receiver 3`, `add admin`, `add monitor grafana`."""
     holders = holders_of(kind, names, listed)
     to = Output(output, force)
     to.check(len(holders))

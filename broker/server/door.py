@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 from broker.app.exits import ConfigurationError
-from broker.auth.accounts import RECEIVE, SHIP, Admission, admit
+from broker.auth.accounts import MONITOR, RECEIVE, SHIP, Admission, admit
 from broker.auth.store_file import CREDENTIALS, load_credentials
 from broker.client.access import Access
 from broker.client.nkey import new_seed, user_key
@@ -42,5 +42,9 @@ class Door:
                 f"{self.folder / CREDENTIALS} is gone; put back a copy of it, or add the credentials again"
             )
         self._was_secured = store.secured
-        limits = {SHIP: settings.host_limits, RECEIVE: settings.receiver_limits}
+        limits = {
+            SHIP: settings.host_limits,
+            RECEIVE: settings.receiver_limits,
+            MONITOR: settings.monitor_limits,
+        }
         return admit(store, self._own, self._anybody, now, limits)

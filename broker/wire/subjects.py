@@ -19,6 +19,7 @@ __all__ = [
     "own_token",
     "partition_filter",
     "partition_of",
+    "reader_names",
     "registry_consumer",
     "validate_host",
 ]
@@ -30,6 +31,7 @@ _FORBIDDEN = re.compile(r"[\s*>/\x00-\x1f\x7f-\x9f]")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _HASHED = "="
 _BELLS = 8
+_READERS = 8
 _PARTITION = re.compile(r"p(0|[1-9][0-9]{0,5})")
 
 
@@ -132,6 +134,11 @@ def bell_names(partition: int) -> tuple[str, ...]:
 def registry_consumer(host: str) -> str:
     """Return the name of the throw-away consumer through which a host's shipper reads its own headers back."""
     return f"shipper-{own_token(host)}"
+
+
+def reader_names(own: str) -> tuple[str, ...]:
+    """Return all names of the throw-away consumers by which a monitor reads, whose own token is `own`."""
+    return tuple(f"reader-{own}-{number}" for number in range(_READERS))
 
 
 def inbox_of(name: str) -> str:

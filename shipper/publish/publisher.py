@@ -8,6 +8,7 @@ import asyncio
 import logging
 import random
 import re
+import sys
 
 from broker.app.exits import ConfigurationError
 from broker.app.faults import fault
@@ -17,10 +18,9 @@ from broker.wire.message import EXPECTED_SEQUENCE
 from shipper.publish.acks import Acks, largest_payload, patience_for, send
 from shipper.publish.claim import Ownership
 from shipper.publish.pause import PauseWatch
-from shipper.publish.rounds import Round, fitting
+from shipper.publish.rounds import Round
 from shipper.publish.subject import HostSubject
 from shipper.publish.waiting import Waiting
-from shipper.settings import Compression
 
 __all__ = ["Publisher", "SessionLost", "UnacknowledgedPublisher"]
 
@@ -37,7 +37,7 @@ class SessionLost(Exception):
 
 
 class _RoundPublisher:
-    """What both publishers do: they send nothing in a pause, give a round up where its subject is another by now, and divide one that is too large."""
+    """What both publishers do: nothing in a pause, and they give a round up where its subject is another, or it is too large by now."""
 
     def __init__(
         self,
@@ -45,24 +45,29 @@ class _RoundPublisher:
         host_subject: HostSubject,
         pause: PauseWatch,
         waiting: Waiting,
-        compression: Compression,
     ) -> None:
         self._connection = connection
         self._host_subject = host_subject
         self._pause = pause
         self._waiting = waiting
-        self._compression = compression
+        self._largest = sys.maxsize
 
-    async def _until_open(self) -> None:
-        """Return when a round may be sent; raises `SessionLost` where its subject is another by now."""
+    async def largest(self) -> int:
+        """Return how many bytes the broker takes at a time; raises `ConfigurationError` where that is too few for a round."""
+        most = min(self._largest, await largest_payload(self._connection))
+        if most < _LEAST_PAYLOAD:
+            raise ConfigurationError(
+                f"the broker takes {most} bytes at a time, too few for a round; raise its max_payload"
+            )
+        return most
+
+    async def _until_open(self, round_: Round) -> None:
+        """Return when a round may be sent; raises `SessionLost` where its subject is another by now, or it is too large."""
         await self._pause.until_over()
         if self._host_subject.has_changed:
             raise SessionLost("the number of partitions changed")
-
-    async def _divided(self, round_: Round, most: int) -> list[Round]:
-        if len(round_.payload) <= most:
-            return [round_]
-        return await asyncio.to_thread(fitting, round_, most, self._compression)
+        if len(round_.payload) > (most := await self.largest()):
+            raise SessionLost(f"the broker takes {most} bytes at a time now")
 
 
 class Publisher(_RoundPublisher):
@@ -74,48 +79,37 @@ class Publisher(_RoundPublisher):
         host_subject: HostSubject,
         pause: PauseWatch,
         waiting: Waiting,
-        compression: Compression,
     ) -> None:
-        """Own nothing yet; `compression` is for rounds that must be divided."""
-        super().__init__(connection, host_subject, pause, waiting, compression)
+        """Own nothing yet."""
+        super().__init__(connection, host_subject, pause, waiting)
         self._acks = Acks(connection)
         self._subject = ""
         self._last = 0
         self._tries = (
             0  # how often another write was under way since the last round that was stored
         )
-        self._largest: int | None = None
 
     def begin(self, owned: Ownership) -> None:
         """Publish behind a claim from now on."""
         self._subject, self._last = str(owned.subject), owned.last
 
     async def publish(self, round_: Round) -> int:
-        """Return the stream sequence of the round's message, or of the last one if it had to be divided, once all is on disk.
+        """Return the stream sequence of the round's message once it is on disk, however long that takes.
 
-        However long that takes; raises `SessionLost`, or `ConfigurationError` for a message that the broker will never take.
+        Raises `SessionLost`, or `ConfigurationError` for a message that the broker will never take.
         """
-        left = [round_]
-        while left:
-            await self._insist(left)
-            del left[0]
-        return self._last
-
-    async def _insist(self, left: list[Round]) -> None:
-        """Store the first of what is left of a round, which is divided if that must be."""
         while True:
-            await self._until_open()
+            await self._until_open(round_)
             try:
-                left[:1] = await self._fitting(left[0])
-                self._last = await self._send(left[0])
+                self._last = await self._send(round_)
             except ConnectionLost as error:
                 # it is stored or not; sent again with the same sequence it is stored once
                 await self._waiting.pause(f"no acknowledgement from the broker: {error}")
             except Rejected as error:
-                await self._refused(error, len(left[0].payload))
+                await self._refused(error, len(round_.payload))
             else:
                 self._waiting.over()
-                return
+                return self._last
 
     async def _send(self, round_: Round) -> int:
         headers = round_.headers | {EXPECTED_SEQUENCE: str(self._last)}
@@ -139,6 +133,7 @@ class Publisher(_RoundPublisher):
                     f"the stream refuses a message of {size} bytes: {error}; raise its max_msg_size"
                 ) from None
             self._largest = size // 2
+            raise SessionLost("the stream takes no message as large") from None
         await self._waiting.refused(error)
 
     def _reason(self, refusal: Rejected) -> str:
@@ -158,14 +153,6 @@ class Publisher(_RoundPublisher):
         now = f", but at {found[1]}" if found else ""
         return f"{self._subject} does not end at sequence {self._last} any more{now}"
 
-    async def _fitting(self, round_: Round) -> list[Round]:
-        most = await largest_payload(self._connection)
-        if most < _LEAST_PAYLOAD:
-            raise ConfigurationError(
-                f"the broker takes {most} bytes at a time, too few for a round; raise its max_payload"
-            )
-        return await self._divided(round_, min(most, self._largest or most))
-
 
 class UnacknowledgedPublisher(_RoundPublisher):
     """Hands rounds to the broker, and knows no more of them."""
@@ -176,10 +163,9 @@ class UnacknowledgedPublisher(_RoundPublisher):
         return 0
 
     async def _send(self, round_: Round) -> None:
-        await self._until_open()
+        await self._until_open(round_)
         client = await self._connection.client()
         subject = str(self._host_subject.subject)
-        for part in await self._divided(round_, await largest_payload(self._connection)):
-            await send(self._connection, subject, part.payload, "", part.headers)
+        await send(self._connection, subject, round_.payload, "", round_.headers)
         patience = patience_for(len(round_.payload))
         await self._connection.guard(client.flush(int(patience)), patience, subject)

@@ -6,23 +6,19 @@ Cuts, joins and compresses; never sends. One round is in flight at a time, so it
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
 import zstandard
 
 from broker.wire.message import (
     MAX_LINES_BYTES,
     MAX_SPANS_BYTES,
-    Identity,
     Origin,
     Section,
     Span,
-    decode_payload,
     encode_origin,
     most_encoded,
 )
 from shipper.settings import Compression
-from shipper.tail.identity import TAIL_BYTES, fingerprint
 from shipper.tail.reader import Block
 
 __all__ = [
@@ -31,7 +27,6 @@ __all__ = [
     "Round",
     "compress",
     "cut",
-    "fitting",
     "make",
     "next_size",
     "sections_of",
@@ -140,38 +135,6 @@ def make(blocks: Sequence[Block], agent: str, compression: Compression) -> Round
     return Round(Origin(agent, blocks[0].read_at, sections_of(blocks), compressed), payload)
 
 
-def fitting(round_: Round, most: int, compression: Compression) -> list[Round]:
-    """Return a round as rounds whose payloads have at most `most` bytes, as a broker takes them; mostly the round itself.
-
-    It is halved until that is so, between files or blocks where it can be, else behind a line.
-    """
-    if len(round_.payload) <= most:
-        return [round_]
-    halves = _halves(round_, compression)
-    return [part for half in halves for part in fitting(half, most, compression)]
-
-
-def _halves(round_: Round, compression: Compression) -> tuple[Round, Round]:
-    """Divide a round between two sections, or a single section behind a line."""
-    lines = decode_payload(round_.headers, round_.payload)
-    sections = round_.origin.sections
-    middle = len(lines) // 2
-    if len(sections) > 1:
-        ends = list(accumulate(section.size for section in sections[:-1]))
-        place = min(ends, key=lambda end: abs(end - middle))
-        count = ends.index(place) + 1
-        first, second = sections[:count], sections[count:]
-    else:
-        end = lines.rfind(b"\n", 0, middle) + 1 or lines.find(b"\n", middle, len(lines) - 1) + 1
-        place = end or middle
-        before, behind = _parts(sections[0], lines, place)
-        first, second = (before,), (behind,)
-    return (
-        _half(round_, first, lines[:place], compression),
-        _half(round_, second, lines[place:], compression),
-    )
-
-
 def compress(runs: Sequence[bytes], mode: Compression) -> tuple[bytes, bool]:
     """Return runs of lines as they go on the wire, and whether that is a zstd frame; one that is no smaller is left out.
 
@@ -190,38 +153,3 @@ def _compressor() -> zstandard.ZstdCompressor:
         _local.compressor = zstandard.ZstdCompressor(compression_params=_FAST)
     compressor: zstandard.ZstdCompressor = _local.compressor
     return compressor
-
-
-def _parts(section: Section, run: bytes, inside: int) -> tuple[Section, Section]:
-    span = section.span
-    place = span.start + inside
-    newlines = run.count(b"\n", 0, inside)
-    before = replace(
-        section,
-        span=Span(span.file, span.start, place),
-        size=inside,
-        lines=newlines,
-        identity=_identity_at(section, run, inside),
-    )
-    behind = replace(
-        section,
-        span=Span(span.file, place, span.end),
-        size=section.size - inside,
-        lines=section.lines - newlines,
-    )
-    return before, behind
-
-
-def _identity_at(section: Section, run: bytes, inside: int) -> Identity | None:
-    """Return what recognises the file inside a section; None where that cannot be told: then these lines may be sent again."""
-    identity = section.identity
-    if identity is None or section.filtered or identity.head_length > section.span.start + inside:
-        return None
-    tail = run[max(0, inside - TAIL_BYTES) : inside]
-    return replace(identity, tail_length=len(tail), tail_hash=fingerprint(tail))
-
-
-def _half(round_: Round, sections: Sequence[Section], lines: bytes, mode: Compression) -> Round:
-    payload, compressed = compress([lines], mode)
-    origin = replace(round_.origin, sections=tuple(sections), compressed=compressed)
-    return Round(origin, payload)

@@ -78,13 +78,12 @@ class Follower:
         self.stored: Callable[[str], int] = lambda _: sys.maxsize
         self._selection = selection
         self._clock = clock
-        self._least_share = min(_LEAST_SHARE, block_size)
         self._most_files = min(_MOST_FILES, open_files)
         self.change_limits(grace, hold)
+        self.resize(block_size, max_line)
         self._catalogue = Catalogue(selection, known, new_id)
         self._handles = Handles(open_files, self._catalogue.tailers)
         self._changes = ChangeDetection(self._handles, self._heard, poll_every, listen)
-        self._reader = Reader(block_size, max_line)
         self._turns = Turns()
         self._troubles = Troubles()
         self._is_decompressing = False
@@ -153,6 +152,11 @@ class Follower:
     def change_limits(self, grace: float, hold: float) -> None:
         """Wait as long for the end of a line, or for that of a deleted file, from now on; both in seconds."""
         self._grace, self._hold = int(grace * _SECOND), int(hold * _SECOND)
+
+    def resize(self, block_size: int, max_line: int) -> None:
+        """Read blocks and lines of these sizes from now on, in bytes; nothing may be gathering."""
+        self._least_share = min(_LEAST_SHARE, block_size)
+        self._reader = Reader(block_size, max_line)
 
     async def retarget(self, selection: Selection) -> None:
         """Follow another selection from the next look on, which is due then.

@@ -17,6 +17,8 @@ IDENTITIES = (
     secured.receiver("r1", 1),
     secured.receiver("everything"),
     secured.admin("ops"),
+    secured.monitor("watch"),
+    secured.monitor("other"),
 )
 
 OTHER_HOSTS = (
@@ -80,6 +82,14 @@ STREAMS = tuple(
             for bucket in ("OFFSETS", "POSITIONS")
         ),
     )
+)
+
+STREAMS_BUT_READS = tuple(
+    one
+    for one in STREAMS
+    if one.startswith("$JS")
+    or one.split(".", 3)[3].split(".KV_")[0]
+    not in {"INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO", "CONSUMER.LIST.LOGS"}
 )
 
 SYSTEM = (
@@ -146,12 +156,47 @@ POSITIONS = (
     f"{API}.DIRECT.GET.KV_LOGS_POSITIONS.$KV.LOGS_POSITIONS.web01",
 )
 
+CHANGES = (
+    *LINES,
+    *STREAMS_BUT_READS,
+    *(f"$KV.LOGS_{bucket}.{key}" for bucket, key in (("POSITIONS", "web01"), ("OFFSETS", "p0"))),
+    *(
+        f"{prefix}.{call}"
+        for prefix in (API, "$JS.API")
+        for call in (
+            "CONSUMER.CREATE.LOGS",
+            "CONSUMER.CREATE.LOGS.mine",
+            "CONSUMER.CREATE.LOGS.receiver-p0.logs.p0.>",
+            "CONSUMER.CREATE.LOGS.reader-other-0",
+            "CONSUMER.DURABLE.CREATE.LOGS.reader-watch-0",
+            "CONSUMER.DELETE.LOGS.receiver-p0",
+            "CONSUMER.DELETE.LOGS.reader-other-0",
+            "CONSUMER.MSG.NEXT.LOGS.receiver-p0",
+            "CONSUMER.MSG.NEXT.LOGS.reader-other-0",
+            "CONSUMER.RESET.LOGS.receiver-p0",
+            "CONSUMER.PAUSE.LOGS.receiver-p0",
+            "CONSUMER.UNPIN.LOGS.receiver-p0",
+            "STREAM.LEADER.STEPDOWN.LOGS",
+            "CONSUMER.LEADER.STEPDOWN.LOGS.receiver-p0",
+        )
+    ),
+    "$JS.ACK.LOGS.receiver-p0.1.1.1.1.0",
+    "logship.leave.r0.x",
+    "logship.consumer.LOGS.mine",
+    "_INBOX_web01.x",
+    "_INBOX.x",
+)
+
 WIDE = (">", "*", "*.>", "_INBOX.>", "_R_.>", "logs.>", "$JS.>", "$KV.>", "$SYS.>", "logship.>")
 
 PUBLISHED = {
     "web01": (*OTHER_HOSTS, *OF_NO_RECEIVER, *STREAMS, *SYSTEM),
     "r0": (*OTHER_PARTITIONS, *POSITIONS, *STREAMS, *SYSTEM),
     "everything": (*LINES, *POSITIONS, *STREAMS, *SYSTEM),
+    "watch": (
+        *CHANGES,
+        *(one for one in SYSTEM if one not in {"$SYS.REQ.SERVER.PING.CONNZ", "logship.broker"}),
+    ),
 }
 
 SUBSCRIBED = {
@@ -167,4 +212,5 @@ SUBSCRIBED = {
     ),
     "r0": (*WIDE, "_INBOX_r1.>", "logship.receiver.r1.*", "logship.receiver.>", "logship.leave.>"),
     "everything": (*WIDE, "_INBOX_r0.>", "logship.receiver.r0.*"),
+    "watch": (*WIDE, "_INBOX_other.>", "logs.p0.web01", "logship.broker", "logship.receiver.r0.*"),
 }

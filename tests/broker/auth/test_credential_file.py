@@ -53,6 +53,13 @@ def credential_file(kind: Kind, name: str, *partitions: int) -> CredentialFile:
             id="of all",
         ),
         pytest.param(
+            credential_file(Kind.MONITOR, "m"),
+            "monitor-m.toml",
+            BrokerSettings,
+            {"inbox_prefix": "_INBOX_m", "api_prefix": "JS.LOGS.API"},
+            id="monitor",
+        ),
+        pytest.param(
             credential_file(Kind.ADMIN, "admin"), "admin.toml", BrokerSettings, {}, id="admin"
         ),
     ],

@@ -38,7 +38,7 @@ class PublishingAgent:
         self.messages = HostMessages(connection, host)
         self.host_subject = HostSubject(connection, host, waiting, ask_every)
         pause = PauseWatch(connection, host, clock)
-        self.publisher = Publisher(connection, self.host_subject, pause, waiting, "none")
+        self.publisher = Publisher(connection, self.host_subject, pause, waiting)
         self.positions = Positions()
         self.lost = 0
         self._claimant = Claimant(self.messages, Snapshots(connection, host), waiting, tag, clock)

@@ -16,11 +16,7 @@ from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import CONFIG_BUCKET
 from broker.wire.subjects import Subject
-from shipper.publish.publisher import SessionLost
-from shipper.publish.rounds import Round, make
-from shipper.settings import Compression
-from shipper.tail.reader import Block
-from tests.shipper.conftest import read_stream
+from shipper.publish.rounds import Round
 from tests.shipper.publish.agents import PublishingAgent
 
 pytestmark = pytest.mark.nats
@@ -113,21 +109,24 @@ Stream = Callable[[], Awaitable[list[Any]]]
 Make = Callable[..., Round]
 
 
-async def test_a_stream_that_takes_smaller_messages_than_the_server_gets_smaller_ones(
-    connection: Connection, web01: Subject, make_round: Make, stream: Stream
+def test_a_stream_that_takes_smaller_messages_than_the_server_gets_smaller_ones(
+    logs_url: str, read_back: Read, ship: Ship, log: Path
 ) -> None:
-    publisher = await PublishingAgent(connection).open()
-    agent = str(publisher.agent)
-    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
-    await connection.api("STREAM.UPDATE.LOGS", {**config, "max_msg_size": 50_000})
-    lines = b"".join(b"%099d\n" % number for number in range(2000))
+    async def limit() -> None:
+        connection = Connection([logs_url], "test")
+        config = (await connection.api("STREAM.INFO.LOGS"))["config"]
+        await connection.api("STREAM.UPDATE.LOGS", {**config, "max_msg_size": 50_000})
+        await connection.close()
 
-    await publisher.publish(make_round(agent, 0, lines))
+    process = ship(logs_url)
+    arrives(read_back, logs_url, b"one\n")
+    asyncio.run(limit())
+    lines = b"".join(random.Random(n).randbytes(50).hex().encode() + b"\n" for n in range(20_000))
+    with log.open("ab") as file:
+        file.write(lines)
 
-    stored = await stream()
-    assert b"".join(message.lines for message in stored) == lines
-    assert len(stored) > 4
-    assert max(len(message.lines) for message in stored) <= 50_000
+    arrives(read_back, logs_url, b"one\n" + lines)
+    assert process.stop(10) == 0
 
 
 @pytest.fixture
@@ -139,65 +138,6 @@ def small(own_server: Any, apply_logs: Callable[[str], None], tmp_path: Path) ->
     own_server.start()
     apply_logs(own_server.url)
     return str(own_server.url)
-
-
-def noise(size: int, seed: int) -> bytes:
-    """Return lines that nobody can compress, the last one without a newline before its end."""
-    return random.Random(seed).randbytes(size - 1) + b"\n"
-
-
-@pytest.mark.parametrize("compression", ["auto", "none"])
-async def test_a_round_larger_than_the_broker_takes_arrives_in_several_messages(
-    small: str, web01: Subject, make_round: Make, compression: Compression
-) -> None:
-    connection = Connection([small], "test")
-    publisher = await PublishingAgent(connection).open()
-    agent = str(publisher.agent)
-    expected = {f"f{n}": noise(size, n) for n, size in enumerate([9, 200_000, 3, 150_000, 60_000])}
-    blocks = [
-        Block(section, lines, 1)
-        for file, lines in expected.items()
-        for section in make_round(agent, 0, lines, file).origin.sections
-    ]
-    last = make_round(agent, 60_000, b"end\n", "f4")
-
-    sequence = await publisher.publish(make(blocks, agent, compression))
-    await publisher.publish(last)
-
-    _claim, *stored = await read_stream(connection)
-    await connection.close()
-    assert sequence == stored[-2].sequence
-    assert len(stored) > 6
-    got: dict[str, bytes] = {}
-    for block in (block for message in stored for block in message.blocks):
-        file = block.section.span.file
-        assert block.section.span.start == len(got.get(file, b""))
-        got[file] = got.get(file, b"") + block.lines
-    assert got == expected | {"f4": expected["f4"] + b"end\n"}
-
-
-async def test_parts_of_a_divided_round_whose_acknowledgements_were_lost_are_stored_once(
-    connection: Connection, line: Any, web01: Subject, make_round: Make, stream: Stream
-) -> None:
-    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
-    await connection.api("STREAM.UPDATE.LOGS", {**config, "max_msg_size": 50_000})
-    far = Connection([line.url], "test")
-    agent = await PublishingAgent(far).open()
-    lines = b"".join(b"%099d\n" % number for number in range(4000))
-    await agent.publish(make_round(str(agent.agent), 0, lines[:200_000]))  # divided from now on
-
-    while (position := agent.positions.files["f1"].offset) < len(lines):
-        line.cut_after = b'"seq"' if line.seen < 3 else b""
-        try:
-            await agent.publisher.publish(make_round(str(agent.agent), position, lines[position:]))
-        except SessionLost:
-            await agent.open()
-        else:
-            break
-    await far.close()
-
-    assert line.seen == 3
-    assert b"".join(message.lines for message in await stream()) == lines
 
 
 async def test_a_stream_that_is_deleted_is_waited_for_and_goes_on_when_it_is_made_again(

@@ -204,7 +204,7 @@ async def test_unacknowledged_rounds_reach_the_stream_too(
     host_subject = HostSubject(connection, "web01", Waiting())
     await host_subject.find()
     pause = PauseWatch(connection, "web01", lambda: NOW)
-    publisher = UnacknowledgedPublisher(connection, host_subject, pause, Waiting(), "none")
+    publisher = UnacknowledgedPublisher(connection, host_subject, pause, Waiting())
     r = round_of(make_round, AgentId(1, "aaaaaaaa"), 1)
 
     assert await publisher.publish(r) == 0

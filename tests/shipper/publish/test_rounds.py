@@ -1,6 +1,5 @@
-"""Rounds are cut within their limits, say where every byte came from, and are divided without losing one."""
+"""Rounds are cut within their limits, and say where every byte came from."""
 
-import random
 from dataclasses import replace
 from itertools import pairwise
 
@@ -21,8 +20,7 @@ from broker.wire.message import (
     split,
 )
 from shipper.positions import Positions
-from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, Round, cut, fitting, make, next_size
-from shipper.tail.identity import fingerprint
+from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, Round, cut, make, next_size
 from shipper.tail.reader import Block
 
 AGENT = "1-aaaaaaaa"
@@ -212,79 +210,6 @@ def test_a_round_was_read_when_its_first_line_was() -> None:
     first, second = block(0, b"a\n"), Block(block(2, b"b\n").section, b"b\n", 2)
 
     assert make([first, second], AGENT, "none").origin.read_at == 1
-
-
-def test_a_round_that_fits_stays_the_same_object() -> None:
-    round_ = make([block(0, b"a\nb\n")], AGENT, "none")
-
-    (part,) = fitting(round_, 4, "none")
-
-    assert part is round_
-
-
-@given(runs(), st.integers(1, 40), st.sampled_from(["none", "auto", "zstd"]))
-def test_a_divided_round_keeps_every_byte_in_order_and_every_span(
-    blocks: list[Block], most: int, mode: str
-) -> None:
-    whole = make(blocks, AGENT, mode)  # type: ignore[arg-type]
-
-    parts = fitting(whole, most, mode)  # type: ignore[arg-type]
-
-    assert all(0 < len(part.payload) <= most for part in parts)
-    found, before = received(parts), received([whole])
-    assert b"".join(lines for _, lines in found) == b"".join(lines for _, lines in before)
-    assert spans([one for one, _ in found]) == spans([one for one, _ in before])
-    assert sum(part.origin.lines for part in parts) == whole.origin.lines
-    assert {part.origin.read_at for part in parts} == {whole.origin.read_at}
-    assert all_ends([part.origin for part in parts]) == all_ends([whole.origin])
-
-
-def test_a_part_of_a_section_is_recognised_at_its_end_where_that_is_known() -> None:
-    lines = b"".join(b"line %d\n" % number for number in range(1000))
-    known, left_out = block(2000, lines), block(2000, lines, "b", filtered=7)
-    early = block(0, lines, "c")
-
-    ends = {
-        section.span.end: section.identity
-        for part in fitting(make([known], AGENT, "none"), 1000, "none")
-        for section in part.origin.sections
-    }
-
-    for end, identity in ends.items():
-        tail = lines[: end - 2000][-64:]
-        expected = replace(IDENTITY, tail_length=64, tail_hash=fingerprint(tail))
-        assert identity == (IDENTITY if end == 2000 + len(lines) else expected)
-    for other in (left_out, replace(early, section=replace(early.section, identity=LATE))):
-        (first, *_) = fitting(make([other], AGENT, "none"), 1000, "none")
-        assert first.origin.sections[0].identity is None
-
-
-def test_a_round_is_divided_behind_lines_and_a_line_only_where_it_is_longer_than_the_limit() -> (
-    None
-):
-    round_ = make([block(10, b"x\n" + b"y" * 5 + b"\n" + b"z\n")], AGENT, "none")
-
-    parts = fitting(round_, 3, "none")
-
-    assert [part.payload for part in parts] == [b"x\n", b"yyy", b"yy\n", b"z\n"]
-
-
-def test_the_newline_that_no_span_counts_stays_uncounted() -> None:
-    parts = fitting(make([block(0, b"aa\nbb\n", added=1)], AGENT, "none"), 3, "none")
-
-    assert [str(one.span) for part in parts for one in part.origin.sections] == ["a:0-3", "a:3-5"]
-
-
-def test_a_compressed_round_is_divided_into_compressed_ones() -> None:
-    chance = random.Random(1)
-    lines = b"".join(b"%032x, again %%s and again\n" % chance.getrandbits(128) for _ in range(4000))
-    whole = make([block(0, lines)], AGENT, "auto")
-
-    parts = fitting(whole, len(whole.payload) // 3, "auto")
-
-    assert len(parts) == 4
-    assert all(part.origin.compressed for part in parts)
-    assert b"".join(part for _, part in received(parts)) == lines
 
 
 def grown(took: float, most: int) -> int:

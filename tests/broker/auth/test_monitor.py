@@ -1,0 +1,103 @@
+"""A monitor reads everything, by a consumer of its own where that is needed, and no answer of its goes to where it may not publish."""
+
+import json
+
+import pytest
+
+from bench.processes import wait_until
+from broker.auth.permissions import API
+from tests.broker.auth.oracle import everything
+from tests.broker.auth.test_injections import TARGETS
+from tests.raw import Heard, Raw
+from tests.secured import Secured
+
+pytestmark = pytest.mark.nats
+
+INBOX = "_INBOX_watch"
+READS = {
+    f"{API}.INFO": None,
+    f"{API}.STREAM.LIST": None,
+    f"{API}.STREAM.NAMES": None,
+    f"{API}.STREAM.INFO.LOGS": {"subjects_filter": ">"},
+    f"{API}.STREAM.INFO.KV_LOGS_OFFSETS": None,
+    f"{API}.STREAM.MSG.GET.LOGS": {"seq": 1},
+    f"{API}.STREAM.MSG.GET.KV_LOGS_POSITIONS": {"seq": 1},
+    f"{API}.CONSUMER.LIST.LOGS": None,
+    f"{API}.CONSUMER.NAMES.LOGS": None,
+    f"{API}.CONSUMER.INFO.LOGS.receiver-p0": None,
+    "$SYS.REQ.SERVER.PING.VARZ": None,
+}
+
+
+@pytest.mark.parametrize("subject", READS)
+def test_it_is_answered_as_one_inside_the_account_of_the_stream(
+    server: Secured, own: Raw, subject: str
+) -> None:
+    inside = own.ask(subject.replace(API, "$JS.API"), READS[subject])
+
+    with Raw(server.port, "watch") as client:
+        answer = client.ask(subject, READS[subject], INBOX)
+
+    assert answer.keys() == inside.keys()
+    assert answer.get("type") == inside.get("type")
+    assert "error" not in answer
+
+
+def test_it_reads_a_batch_and_the_value_of_a_key(server: Secured) -> None:
+    heard: list[Heard] = []
+
+    with Raw(server.port, "watch") as client:
+        client.subscribe(f"{INBOX}.>")
+        request = json.dumps({"seq": 1, "batch": 2}).encode()
+        heard += [client.publish(f"{API}.DIRECT.GET.LOGS", request, f"{INBOX}.x")]
+        key = "KV_LOGS_OFFSETS.$KV.LOGS_OFFSETS.p1"
+        heard += [client.publish(f"{API}.DIRECT.GET.{key}", b"", f"{INBOX}.y")]
+
+        def has_come() -> bool:
+            heard.append(client.say(b""))
+            return sum(len(one.messages) for one in heard) >= 4
+
+        wait_until("all has come", has_come, 30, [])
+
+    said = b" ".join(payload for one in heard for _, payload in one.messages)
+    assert b"logs.p0.web01" in said
+    assert b'"partition": 1' in said
+
+
+def test_it_reads_through_a_consumer_of_its_own_and_removes_that(server: Secured, own: Raw) -> None:
+    before = everything(own)
+    config = {"name": "reader-watch-0", "ack_policy": "none", "mem_storage": True}
+    heard: list[Heard] = []
+
+    with Raw(server.port, "watch") as client:
+        body = {"stream_name": "LOGS", "config": config, "action": "create"}
+        made = client.ask(f"{API}.CONSUMER.CREATE.LOGS.reader-watch-0", body, INBOX)
+        client.subscribe(f"{INBOX}.pull")
+        pull = f"{API}.CONSUMER.MSG.NEXT.LOGS.reader-watch-0"
+        heard += [client.publish(pull, b'{"batch": 3}', f"{INBOX}.pull")]
+
+        def has_come() -> bool:
+            heard.append(client.say(b""))
+            return sum(len(one.messages) for one in heard) >= 3
+
+        wait_until("lines have come", has_come, 30, [])
+        client.ask(f"{API}.CONSUMER.DELETE.LOGS.reader-watch-0", None, INBOX)
+
+    assert made["name"] == "reader-watch-0"
+    assert everything(own) == before
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_answer_can_be_had_sent_to_where_it_may_not_publish(
+    server: Secured, own: Raw, target: str
+) -> None:
+    before = everything(own)
+
+    with Raw(server.port, "watch") as client:
+        heard = [
+            client.publish(subject, json.dumps(body).encode() if body else b"", target)
+            for subject, body in READS.items()
+        ]
+
+    assert not any(one.errors for one in heard)
+    assert everything(own) == before
