@@ -13,7 +13,7 @@ from broker.client.access_settings import ACCESS, AccessSettings, Servers
 from broker.settings_cluster import ClusterSettings
 from broker.settings_grant import GrantSettings
 from broker.settings_looking import CHECK_FIELDS, LookingSettings
-from broker.settings_room import RoomSettings
+from broker.settings_retention import RetentionSettings
 from broker.settings_service import ServiceSettings
 from broker.settings_sites import SitesSettings
 from broker.settings_tls import TlsSettings
@@ -27,7 +27,7 @@ _IN_A_CLUSTER = 3  # servers with each line: one of them may be lost
 
 class BrokerSettings(
     TopologySettings,
-    RoomSettings,
+    RetentionSettings,
     ServiceSettings,
     SitesSettings,
     ClusterSettings,

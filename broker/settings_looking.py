@@ -59,7 +59,7 @@ class LookingSettings(ProgramSettings):
     )
     store_warn: Percent = Field(
         75,
-        description="store: so much of it may be used, in percent; of what no receiver has, where logbroker makes room.",
+        description="store: so much of it may be used, in percent; of what no receiver has, where logbroker purges what they have.",
         json_schema_extra={"metavar": "PERCENT"},
     )
     store_critical: Percent = Field(

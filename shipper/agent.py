@@ -23,8 +23,8 @@ from broker.app.listening import Listening, Page
 from broker.app.notify import Notifier
 from broker.app.program import log_to_stderr
 from broker.client.connection import BrokerAway
+from broker.wire.positions import Positions
 from shipper.once import require_files
-from shipper.positions import Positions
 from shipper.publish.publisher import SessionLost
 from shipper.publish.rounds import NEARBY_SIZE, Round
 from shipper.session import Keeper, Session, Sessions, follower_for, loop_options, spool_for

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from shipper.positions import Cursor, after
+from broker.wire.positions import Cursor, after
 from shipper.tail.reader import Block
 
 __all__ = ["LineFilter", "Rules"]

@@ -14,9 +14,9 @@ from broker.app.exits import OperatorError
 from broker.app.folder import make_folder
 from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
 from broker.client.credentials import verify
+from broker.wire.positions import Cursor, Positions
 from broker.wire.subjects import inbox_of
 from shipper.line_filter import Rules
-from shipper.positions import Cursor, Positions
 from shipper.publish.claim import Claimant
 from shipper.publish.messages import HostMessages
 from shipper.publish.pause import PauseWatch

@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from broker.app.faults import fault
 from broker.client.connection import BrokerAway
+from broker.wire.positions import Positions
 from shipper.line_filter import LineFilter, Rules
 from shipper.once import Goals
-from shipper.positions import Positions
 from shipper.publish.rounds import NEARBY_SIZE, Round, cut, make, next_size
 from shipper.settings import Compression
 from shipper.status.meter import Meter

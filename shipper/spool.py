@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from broker.app.exits import OperatorError
 from broker.app.folder import Folder
-from shipper.positions import Cursor
+from broker.wire.positions import Cursor
 from shipper.shipping import Shipping
 from shipper.tail.follower import Follower
 from shipper.tail.identity import HEAD_BYTES, identify

@@ -38,7 +38,6 @@ WRITTEN = {
     "patience": "1m",
     "max_bytes": "50GB",
     "max_store": "50GB",
-    "on_full": "drop-oldest",
     "high_water": "95",
     "low_water": "50",
     "reserve": "1GB",

@@ -15,12 +15,12 @@ from broker.app.options import given, settings_options
 from broker.app.whole import write_whole
 from broker.client.connection import Connection
 from broker.commands.apply import EXIT_CODE, connected, ended_as, propose
-from broker.keeping.room_disk import wished
 from broker.provision.difference import shown
 from broker.provision.document import Document, MalformedDocument, files, read, text
 from broker.provision.exchange import gather, overruled, plan_document
 from broker.provision.steps import Plan
 from broker.provision.terraform import terraform
+from broker.retention.disk import asked_for
 from broker.settings import APPLY_FIELDS, STATUS_FIELDS, BrokerSettings
 
 __all__ = ["export", "import_"]
@@ -49,7 +49,7 @@ def export(only: tuple[str, ...], form: str, folder: Path, **options: Any) -> No
     program.log_to_stderr(settings)
 
     async def work(connection: Connection) -> None:
-        document = await gather(connection, only, wished)
+        document = await gather(connection, only, asked_for)
         if form == "terraform":
             named = {"main.tf.json": terraform(document, ",".join(settings.server))}
         else:

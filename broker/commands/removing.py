@@ -12,24 +12,22 @@ from broker.app.exits import OperatorError
 from broker.app.moment import ACCEPTED, Moment
 from broker.app.options import given, settings_options
 from broker.app.printable import printable
-from broker.app.sizes import format_size
 from broker.client.connection import Connection
 from broker.commands.asking import asking, looking
 from broker.commands.typed import place
-from broker.keeping.purge import Look, consequences, erase, look
-from broker.keeping.purge import purge as take_out
-from broker.keeping.room_marks import Amount
-from broker.keeping.wanted import Wanted
 from broker.looking.message import Held
 from broker.looking.one import as_text, fetch
+from broker.retention.purging import Choice, Purge, choose, consequences, erase
+from broker.retention.purging import purge as take_out
 from broker.settings import STATUS_FIELDS, BrokerSettings
 from broker.wire.streams import MAX_PARTITIONS
 
 __all__ = ["purge", "rm"]
 
-_NO_END = 2**63
+_LARGEST = 2**63
+_SHOWN = 20
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would go; do nothing.")
-_SEQUENCE = click.IntRange(1, _NO_END)
+_SEQUENCE = click.IntRange(1, _LARGEST)
 logger = logging.getLogger(__name__)
 
 
@@ -83,36 +81,53 @@ def purge(
         raise click.UsageError(
             "say what is to go: --host, --partition, --before, --until-seq, --received, or --everything"
         )
-    wanted = _wanted(host, partition, before, until_seq)
-    seen = looking(
-        settings, "purge", lambda connection: look(connection, wanted, received=received)
+    chosen = looking(
+        settings,
+        "purge",
+        lambda connection: choose(
+            connection, _choice(host, partition, before, until_seq, received)
+        ),
     )
-    for line in seen.tally.lines():
+    for line in _described(chosen):
         click.echo(line)
-    if dry_run or not seen.tally.amount.messages:
+    if dry_run or not chosen.messages:
         return
     if not yes:
         ask("Remove that?")
-    gone = asking(settings, "purge", lambda connection: take_out(connection, seen))
-    _report(seen, gone)
-
-
-def _wanted(
-    host: tuple[str, ...], partition: tuple[int, ...], before: Moment | None, until_seq: int | None
-) -> Wanted:
-    until = until_seq or _NO_END
-    if isinstance(before, int):
-        return Wanted(min(until, before), None, host, partition)
-    stored = None if before is None else int(before.timestamp() * 1_000_000) * 1000
-    return Wanted(until, stored, host, partition)
-
-
-def _report(seen: Look, gone: Amount) -> None:
-    words = f"removed {gone.messages} messages ({format_size(gone.size)})"
-    click.echo(words)
+    gone = asking(settings, "purge", lambda connection: take_out(connection, chosen))
+    click.echo(f"removed {gone} messages")
     logger.info(
-        "%s, on request; not received of those chosen: %d", words, seen.tally.unreceived.messages
+        "removed %d messages on request; no receiver had %d of them", gone, chosen.unreceived
     )
+
+
+def _choice(
+    host: tuple[str, ...],
+    partition: tuple[int, ...],
+    before: Moment | None,
+    until_seq: int | None,
+    received: bool,
+) -> Choice:
+    if isinstance(before, int):
+        return Choice(host, partition, min(until_seq or before, before), None, received)
+    return Choice(host, partition, until_seq, before, received)
+
+
+def _described(chosen: Purge) -> list[str]:
+    """Return what would go, what of it no receiver has, and each part, the largest first."""
+    if not chosen.messages:
+        return ["nothing would be removed: no message in the stream matches"]
+    found = [f"{chosen.messages} messages"]
+    if chosen.unreceived:
+        found.append(
+            f"NOT RECEIVED of that: {chosen.unreceived} messages; receivers will name them as missing"
+        )
+    largest = sorted(chosen.parts, key=lambda part: -part.messages)
+    found += [
+        printable(f"  {part.filter}: {part.messages} messages below sequence {part.until}")
+        for part in largest[:_SHOWN]
+    ]
+    return [*found, *([f"  and {len(largest) - _SHOWN} more"] if len(largest) > _SHOWN else [])]
 
 
 @click.command()

@@ -11,7 +11,7 @@ from broker.app.exits import ConfigurationError
 from broker.app.notify import notifier_from
 from broker.app.options import given, settings_options
 from broker.keeping.pushes import refuse_pushes
-from broker.keeping.room_service import keep_room
+from broker.retention.service import retain
 from broker.server.service import log_as_set, serve
 from broker.settings import RUN_FIELDS, BrokerSettings
 
@@ -40,7 +40,7 @@ def run(**options: Any) -> None:
             folder,
             notifier_from(os.environ),
             lambda: _reread(options),
-            background=(keep_room, refuse_pushes),
+            background=(retain, refuse_pushes),
         )
     )
 

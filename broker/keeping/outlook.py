@@ -8,7 +8,7 @@ from typing import Any
 from broker.app.durations import format_duration
 from broker.app.sizes import format_size
 from broker.keeping.manifest import Archive
-from broker.keeping.room_disk import noted, unnoted
+from broker.retention.disk import without_note
 from broker.wire.descent import Ancestor, is_being_restored, is_closed, restoring
 from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 
@@ -133,7 +133,7 @@ def bound(archive: Archive, present: Mapping[str, Any] | None = None) -> int:
     One that is being restored has no limit of its own; then that of the archive counts.
     """
     if present is not None and not is_being_restored(present["config"]):
-        return noted(present["config"]).asked
+        return int(without_note(present["config"])["max_bytes"])
     return int(archive.config.get("max_bytes", -1))
 
 
@@ -146,7 +146,7 @@ def closed_config(
     to the other. It has no bound in bytes, for which a server would set store aside: after a crash that would stand in
     its own way.
     """
-    config = unnoted(archive.config) | {"max_bytes": -1}
+    config = without_note(archive.config) | {"max_bytes": -1}
     if present is not None:
         config["storage"] = present["config"].get("storage", "file")
     if change.replicas is not None:

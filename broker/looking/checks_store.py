@@ -1,4 +1,4 @@
-"""Judges where the stream is kept: how full the store is, who makes room there, and which servers have it. Decides only."""
+"""Judges where the stream is kept: how full the store is, what retention does there, and which servers have it. Decides only."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,8 +18,8 @@ def store(status: Status, limits: Thresholds) -> Verdict:
     """Judge how full the store is, and whether it takes anything."""
     shares = list(_shares(status))
     worst = max((share for _, share in shares), default=0.0)
-    # where received messages make room for new ones a store is full by and by, and that is fine
-    waiting = _waiting_share(status) if _makes_room(status) else 1.0
+    # where received messages are purged for new ones a store is full by and by, and that is fine
+    waiting = _waiting_share(status) if _has_retention(status) else 1.0
     grade = limits.store.grade(worst * waiting)
     told = ", ".join(f"{name} {share:.0f} %" for name, share in shares) or "no limits"
     if waiting < 1.0:
@@ -57,8 +57,8 @@ def _shares(status: Status) -> Iterator[tuple[str, float]]:
             yield name, 100.0 * used / bound
 
 
-def _makes_room(status: Status) -> bool:
-    return any(isinstance(node.get("room"), Mapping) for node in status.nodes)
+def _has_retention(status: Status) -> bool:
+    return any(isinstance(node.get("retention"), Mapping) for node in status.nodes)
 
 
 def _waiting_share(status: Status) -> float:
@@ -110,21 +110,23 @@ def _behind(one: Replica) -> Finding:
 
 
 def room(status: Status, limits: Thresholds) -> Verdict:
-    """Judge what was done to make room; absent where no logbroker tells."""
-    rooms = {
-        str(node.get("name", "?")): node["room"]
+    """Judge what retention does while space is short; absent where no logbroker tells."""
+    spaces = [
+        (f"{node.get('name', '?')}, {name}", space)
         for node in status.nodes
-        if isinstance(node.get("room"), Mapping)
-    }
-    if not rooms:
+        if isinstance(told := node.get("retention"), Mapping)
+        for name, space in told.items()
+        if isinstance(space, Mapping)
+    ]
+    if not any(isinstance(node.get("retention"), Mapping) for node in status.nodes):
         return Verdict(Check.ROOM, absent=_NO_REPORT)
-    findings = [finding for name, room in rooms.items() for finding in _about_room(name, room)]
-    names = ("purged_messages", "purged_bytes", "dropped_messages", "dropped_bytes")
+    findings = [finding for name, space in spaces for finding in _about_space(name, space)]
+    names = ("purged_messages", "purged_bytes")
     return Verdict(
         Check.ROOM,
-        tuple(findings) or (Finding(Grade.OK, "there is room"),),
+        tuple(findings) or (Finding(Grade.OK, "there is space"),),
         tuple(
-            Gauge(name, sum(_count(room.get(name)) for room in rooms.values()), "To make room")
+            Gauge(name, sum(_count(space.get(name)) for _, space in spaces), "By retention")
             for name in names
         ),
     )
@@ -134,25 +136,14 @@ def _count(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _about_room(name: str, room: Mapping[str, Any]) -> Iterator[Finding]:
-    if dropped := room.get("dropped_messages"):
-        since = room.get("dropped_since") or "its start"
+def _about_space(name: str, space: Mapping[str, Any]) -> Iterator[Finding]:
+    state, since, needed = space.get("state"), space.get("since"), space.get("needed_by")
+    if state == "purging":
         yield Finding(
-            Grade.CRITICAL,
-            f"{name} has dropped {dropped} messages that nobody received, since {since}",
+            Grade.OK, f"{name}: what every receiver has committed is purged since {since}"
         )
-    if room.get("loses_oldest"):
+    elif state != "ok":
+        named = " and ".join(map(str, needed)) if isinstance(needed, list) else "a receiver"
         yield Finding(
-            Grade.CRITICAL,
-            f"{name}: the stream is full, and nats-server removes the oldest lines although no receiver has them "
-            "(discard: old)",
-        )
-    elif room.get("waits"):
-        yield Finding(Grade.CRITICAL, f"{name}: the stream is full, and hosts wait")
-    elif since := room.get("short_since"):
-        yield Finding(Grade.OK, f"{name}: received messages make room for new ones since {since}")
-    if isinstance(nearest := room.get("nearest"), Mapping):
-        yield Finding(
-            Grade.WARNING,
-            f"{name}: unreceived lines of p{nearest.get('partition')} expire at {nearest.get('expires_at')}",
+            Grade.CRITICAL, f"{name} is full since {since}, {state}: {named} needs its oldest lines"
         )

@@ -21,11 +21,11 @@ __all__ = ["gather", "overruled", "plan_document"]
 async def gather(
     connection: Connection,
     only: Collection[str],
-    wished: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
+    asked_for: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
 ) -> Document:
     """Return the configurations of all streams and their durable consumers, or of the streams in `only`.
 
-    `wished` says what of a stream's configuration somebody asked for.
+    `asked_for` says what of a stream's configuration somebody asked for.
     Raises `ConfigurationError` for a stream that is not there, `Rejected`, `ConnectionLost`.
     """
     streams = await _streams(connection)
@@ -35,7 +35,7 @@ async def gather(
     consumers = await asyncio.gather(*(consumers_of(connection, name) for name in names))
     return Document(
         (
-            *(Wanted(Kind.STREAM, name, cleaned(wished(streams[name]))) for name in names),
+            *(Wanted(Kind.STREAM, name, cleaned(asked_for(streams[name]))) for name in names),
             *(
                 Wanted(Kind.CONSUMER, info["name"], cleaned(info["config"]), name)
                 for name, infos in zip(names, consumers, strict=True)

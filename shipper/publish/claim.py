@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from broker.app.faults import fault
 from broker.client.connection import ConnectionLost, Rejected
 from broker.wire.message import Followed
+from broker.wire.positions import Positions
 from broker.wire.subjects import InvalidSubject, Subject
-from shipper.positions import Positions
 from shipper.publish.messages import HostMessages
 from shipper.publish.snapshots import Snapshots
 from shipper.publish.stored import AgentId, Stored, fenced_by
@@ -75,24 +75,40 @@ class Claimant:
         if follows := await self._leave_others(subject, agent, claim):
             fault("left")
             claim = await self._messages.claim(subject, agent, self._clock(), follows=follows)
-        saved = await self._snapshots.read() or Positions()
-        rival = AgentId.parse(saved.agent)
-        if self._is_open and rival is not None and rival > agent:
-            raise fenced_by(rival, "by its snapshot")  # its messages may have been purged
-        known = known if known.sequence else saved
-        rebuilt = await self._messages.rebuild(known, str(agent))
+        is_next = bool(known.sequence)
+        saved = Positions() if is_next else await self._saved()
+        rebuilt = await self._messages.rebuild(known if is_next else saved, str(agent))
         fault("rebuilt")
         if rebuilt.positions.sequence < claim:
             raise ConnectionLost("the stream did not give back all of the own lines")
+        if is_next:  # behind the stream: retention completes the snapshot, and purges then
+            saved = await self._saved()
         others = rebuilt.others.values()
-        if strongest := self._strongest_before(agent, others):
+        strongest = self._strongest_before(agent, others) or self._saved_before(agent, saved)
+        if strongest:
             self.agent = AgentId.following(strongest, agent.start, self._tag)
             return await self._attempt(subject, known)
         if self._is_open:
             self._name(subject, [one for one in others if one.sequence > known.sequence])
-        if not self._is_open or rebuilt.positions.files != known.files:
-            await self._snapshots.begin(rebuilt.positions)
-        return Ownership(agent, subject, rebuilt.last[str(subject)], rebuilt.positions)
+        positions = rebuilt.positions.joined(saved)
+        if not self._is_open or positions.files != known.files:
+            await self._snapshots.begin(positions)
+        return Ownership(agent, subject, rebuilt.last[str(subject)], positions)
+
+    async def _saved(self) -> Positions:
+        return await self._snapshots.read() or Positions()
+
+    def _saved_before(self, agent: AgentId, saved: Positions) -> AgentId | None:
+        """Return the newer agent of the snapshot, whose messages may have been purged; None where it is no newer one.
+
+        Raises `FencedError` where it wrote the snapshot later than this agent's first session began.
+        """
+        rival = AgentId.parse(saved.agent)
+        if rival is None or rival <= agent:
+            return None
+        if self._is_open:
+            raise fenced_by(rival, "by its snapshot")
+        return rival
 
     async def _claim(self, subject: Subject) -> tuple[AgentId, int]:
         """Claim the subject for its lines; look again where a replica lags, and does not show the last message there.

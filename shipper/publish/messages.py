@@ -24,9 +24,9 @@ from broker.wire.message import (
     decode_origin,
     encode_origin,
 )
+from broker.wire.positions import Positions
 from broker.wire.streams import STREAM
 from broker.wire.subjects import Subject, host_filter, registry_consumer
-from shipper.positions import Positions
 from shipper.publish.stored import AgentId, Rebuilt, Stored
 
 __all__ = ["HostMessages"]

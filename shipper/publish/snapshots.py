@@ -10,8 +10,8 @@ from broker.app.faults import fault
 from broker.client import bucket
 from broker.client.bucket import Conflict
 from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.positions import Positions, PositionsUnreadable
 from broker.wire.streams import POSITIONS_BUCKET, positions_key
-from shipper.positions import Positions, PositionsUnreadable
 from shipper.publish.acks import largest_payload
 from shipper.publish.stored import AgentId, fenced_by
 

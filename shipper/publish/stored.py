@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from broker.app.exits import FencedError
 from broker.wire.message import Origin
-from shipper.positions import Positions
+from broker.wire.positions import Positions
 
 __all__ = ["AgentId", "Rebuilt", "Stored", "fenced_by"]
 

@@ -13,8 +13,8 @@ from broker.app.printable import printable
 from broker.app.sizes import format_size
 from broker.client.bucket import read
 from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.positions import Cursor, Positions, PositionsUnreadable
 from broker.wire.streams import POSITIONS_BUCKET, positions_key
-from shipper.positions import Cursor, Positions, PositionsUnreadable
 from shipper.publish.messages import HostMessages
 from shipper.session import connection_for, reasons_for
 from shipper.settings import ShipperSettings

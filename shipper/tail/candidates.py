@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from shipper.positions import Cursor
+from broker.wire.positions import Cursor
 from shipper.tail.identity import Match, fingerprint, has_head, judge
 from shipper.tail.paths import age, group_of
 from shipper.tail.probe import Sample

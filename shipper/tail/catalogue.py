@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import chain
 
-from shipper.positions import Cursor, forgettable
+from broker.wire.positions import Cursor, forgettable
 from shipper.tail.candidates import Candidate, Index, Note, Remembered, one_path_each, rest_of
 from shipper.tail.identity import Match, identify
 from shipper.tail.notices import Notice, NoticeKind

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from hashlib import blake2b
 
 from broker.wire.message import Identity
-from shipper.positions import Cursor
+from broker.wire.positions import Cursor
 
 __all__ = [
     "HEAD_BYTES",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from shipper.positions import Cursor
+from broker.wire.positions import Cursor
 from shipper.tail.decompress import Decompressor, gzip_ends_at
 from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, LastLine, has_head
 from shipper.tail.notices import Notice, NoticeKind

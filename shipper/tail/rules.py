@@ -35,7 +35,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from shipper.positions import Cursor
+from broker.wire.positions import Cursor
 from shipper.tail.candidates import Candidate, Known, Presence, RotationGroup
 from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, Match, has_head
 from shipper.tail.probe import Sample

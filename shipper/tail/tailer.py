@@ -5,7 +5,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from broker.wire.message import Section, Span
-from shipper.positions import Cursor
+from broker.wire.positions import Cursor
 from shipper.tail.identity import (
     HEAD_BYTES,
     TAIL_BYTES,

@@ -255,7 +255,6 @@ CASES: dict[str, tuple[Wrong, ...]] = {
     "LogshipStoreFills": (Wrong("logbroker_check_store_used_percent", 76.0),),
     "LogshipStoreTakesNothing": (Wrong('logbroker_check_status_code{check="store"}', 2.0),),
     "LogshipNoRoom": (Wrong('logbroker_check_status_code{check="room"}', 2.0),),
-    "LogshipLinesDropped": (Wrong("logbroker_check_room_dropped_messages", more),),
     "LogshipReplicaMissing": (Wrong("logbroker_check_replicas_wanted", 3.0),),
     "LogshipNoMajority": (Wrong('logbroker_check_status_code{check="replicas"}', 2.0),),
     "LogshipCertificateEnds": (Wrong("logbroker_check_certificates_seconds_left", 20 * 86400.0),),
@@ -393,7 +392,6 @@ def test_a_broker_that_is_never_checked_is_told_of(scraped: Scraped) -> None:
         ("LogshipLinesLost", 'logreceiver_findings_total{kind="loss"}'),
         ("LogshipShipperLosesLines", "logshipper_lost_bytes_total"),
         ("LogshipQuarantine", "logreceiver_quarantined_total"),
-        ("LogshipLinesDropped", "logbroker_check_room_dropped_messages"),
     ],
 )
 def test_what_was_lost_before_the_first_look_is_told(

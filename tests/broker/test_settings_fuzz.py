@@ -56,7 +56,6 @@ possible = {
     "listen": st.sampled_from(["127.0.0.1:0", "[::1]:4222", "localhost:9"]),
     "server_name": st.text(max_size=20),
     "memory": st.sampled_from(["64MiB", "1GB"]),
-    "on_full": st.sampled_from(["backpressure", "drop-oldest"]),
     "high_water": st.integers(1, 99),
     "low_water": st.integers(1, 99),
 }

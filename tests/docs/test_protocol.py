@@ -16,9 +16,9 @@ from broker.wire.message import (
     predecessor_of,
 )
 from broker.wire.pause import PAUSE_SUBJECT, decode_pauses, encode_pauses
+from broker.wire.positions import Positions
 from broker.wire.streams import positions_key
 from broker.wire.subjects import partition_of
-from shipper.positions import Positions
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
 TEXT = PAGE.read_text("utf-8")

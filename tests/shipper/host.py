@@ -13,7 +13,7 @@ from typing import Any
 
 import zstandard
 
-from shipper.positions import Cursor, Positions
+from broker.wire.positions import Cursor, Positions
 from shipper.tail.follower import Follower
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import Packing, Selection

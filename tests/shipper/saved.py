@@ -7,8 +7,8 @@ from typing import TypeVar
 from broker.client.bucket import read, write
 from broker.client.connection import Connection
 from broker.topology import Topology
+from broker.wire.positions import Positions
 from broker.wire.streams import POSITIONS_BUCKET, positions_key
-from shipper.positions import Positions
 
 __all__ = ["Saved", "put"]
 

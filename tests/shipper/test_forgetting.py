@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker.wire.message import Identity
-from shipper.positions import Cursor, Positions, forgettable
+from broker.wire.positions import Cursor, Positions, forgettable
 from tests.descriptors import held_here
 from tests.shipper.host import SECOND, Host
 from tests.shipper.seams import amid

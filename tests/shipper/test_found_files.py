@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker.wire.message import Identity, Origin, Section, Span
+from broker.wire.positions import Cursor, Positions
 from shipper.line_filter import Rules
-from shipper.positions import Cursor, Positions
 from shipper.publish.rounds import Round
 from shipper.settings import expression
 from shipper.shipping import LoopOptions, Shipping

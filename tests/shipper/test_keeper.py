@@ -13,8 +13,8 @@ from bench.processes import wait_until
 from broker.app.exits import FencedError
 from broker.client import bucket
 from broker.client.connection import Connection
+from broker.wire.positions import Positions
 from broker.wire.streams import POSITIONS_BUCKET
-from shipper.positions import Positions
 from shipper.publish.rounds import Round
 from shipper.publish.snapshots import Snapshots
 from shipper.publish.waiting import Waiting

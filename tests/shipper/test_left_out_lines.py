@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from broker.wire.positions import Positions
 from receiver.consume.judging import judge
 from shipper.line_filter import Rules
-from shipper.positions import Positions
 from shipper.publish.rounds import Round
 from shipper.settings import expression
 from shipper.shipping import LoopOptions, Shipping

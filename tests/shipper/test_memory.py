@@ -15,7 +15,7 @@ from bench.cpu import peak_bytes
 from bench.processes import Process, Processes, wait_until
 from bench.suite import Suite
 from broker.client.connection import Connection
-from shipper.positions import Positions
+from broker.wire.positions import Positions
 from shipper.settings import LEAST_MEMORY, round_bytes
 from tests.shipper.host import Host
 from tests.shipper.shipped import origins

@@ -48,7 +48,7 @@ from pathlib import Path
 import pytest
 
 from broker.wire.message import Identity
-from shipper.positions import Cursor, Positions
+from broker.wire.positions import Cursor, Positions
 from shipper.publish.rounds import Round
 from shipper.shipping import LoopOptions, Shipping
 from shipper.status.meter import Meter

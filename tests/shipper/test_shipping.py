@@ -16,7 +16,7 @@ import pytest
 from bench.backlog import LINE_BYTES, write_backlog
 from broker.app.exits import OperatorError
 from broker.wire.message import decode_payload
-from shipper.positions import Cursor, Positions
+from broker.wire.positions import Cursor, Positions
 from shipper.publish.rounds import Round
 from shipper.shipping import LoopOptions, Shipping
 from shipper.status.meter import Meter

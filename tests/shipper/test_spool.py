@@ -20,8 +20,8 @@ from broker.app.configuration import load
 from broker.app.exits import OperatorError, leading
 from broker.app.folder import make_folder
 from broker.wire.message import Section
+from broker.wire.positions import Positions
 from shipper.line_filter import Rules
-from shipper.positions import Positions
 from shipper.publish.rounds import Round
 from shipper.settings import ShipperSettings, expression, reload
 from shipper.shipping import LoopOptions, Shipping

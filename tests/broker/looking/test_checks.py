@@ -137,7 +137,7 @@ def test_many_partitions_are_named_in_part() -> None:
     assert verdict.findings[5].text == "and 35 more partitions"
 
 
-_ROOM = {"on_full": "backpressure", "is_keeper": True}
+_RETENTION: dict[str, Any] = {"LOGS": {"state": "ok"}}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,9 @@ _ROOM = {"on_full": "backpressure", "is_keeper": True}
         pytest.param({"store_used": 1900}, Grade.CRITICAL, id="the store of all"),
         pytest.param({"max_messages": 12}, Grade.WARNING, id="by messages"),
         pytest.param({"bytes": 950, "max_bytes": None}, Grade.OK, id="no limit"),
-        pytest.param({"bytes": 950, "nodes": ({"room": _ROOM},)}, Grade.OK, id="received go first"),
+        pytest.param(
+            {"bytes": 950, "nodes": ({"retention": _RETENTION},)}, Grade.OK, id="received go first"
+        ),
         pytest.param({"nodes": ({"name": "n", "frozen": "full"},)}, Grade.CRITICAL, id="frozen"),
         pytest.param(
             {"nodes": ({"free": 9, "reserve": 10},)},
@@ -261,18 +263,17 @@ def test_certificates_are_judged_by_the_time_that_is_left(end: str, grade: Grade
 
 
 @pytest.mark.parametrize(
-    ("room", "grade"),
+    ("space", "grade"),
     [
-        ({}, Grade.OK),
-        ({"short_since": "2026-11-21T10:00:00Z"}, Grade.OK),
-        ({"waits": True}, Grade.CRITICAL),
-        ({"waits": True, "loses_oldest": True}, Grade.CRITICAL),
-        ({"dropped_messages": 3, "dropped_since": "2026-11-21T10:00:00Z"}, Grade.CRITICAL),
-        ({"nearest": {"partition": 3, "expires_at": "2026-11-21T17:00:00Z"}}, Grade.WARNING),
+        ({"state": "ok"}, Grade.OK),
+        ({"state": "purging", "since": "2026-11-21T10:00:00Z"}, Grade.OK),
+        ({"state": "hosts wait", "needed_by": ["partition 3"]}, Grade.CRITICAL),
+        ({"state": "oldest lines are dropped"}, Grade.CRITICAL),
     ],
 )
-def test_room_that_costs_lines_is_told(room: dict[str, Any], grade: Grade) -> None:
-    assert _judged(Check.ROOM, seen(nodes=({"name": "n1", "room": room},))).grade is grade
+def test_a_stream_that_is_full_is_told(space: dict[str, Any], grade: Grade) -> None:
+    node = {"name": "n1", "retention": {"LOGS": space}}
+    assert _judged(Check.ROOM, seen(nodes=(node,))).grade is grade
 
 
 @pytest.mark.parametrize("check", [Check.ROOM, Check.CERTIFICATES])

@@ -124,13 +124,13 @@ def test_what_others_wrote_reaches_no_terminal_as_it_is(
     "answer",
     [
         b"[" * 100_000,
-        b'{"name": "n1", "room": {"purged_bytes": "x", "nearest": 7, "dropped_messages": [1]}}',
+        b'{"name": "n1", "retention": {"LOGS": {"purged_bytes": "x", "needed_by": 7, "state": [1]}, "X": 1}}',
         b'{"name": ["n1"], "free": 1e999, "reserve": 1, "certificates": [{"not_after": "never"}]}',
         b'{"name": "n1\\u001b[2J", "frozen": "\\u009b2J", "credentials": {"a": "\\u001b"}}',
         b'{"name": "n1", "parts": ' + b"[" * 900 + b"]" * 900 + b"}",
         b'{"name": "n1", "free": 1' + b"0" * 4000 + b"}",
     ],
-    ids=["nested", "room", "certificates", "codes", "deep", "large"],
+    ids=["nested", "retention", "certificates", "codes", "deep", "large"],
 )
 async def test_a_report_that_anybody_sends_ends_no_command(
     logbroker: Logbroker, connection: Connection, logs_url: str, answer: bytes

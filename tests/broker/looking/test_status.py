@@ -162,4 +162,4 @@ def test_a_logbroker_tells_of_itself(start_broker: StartBroker, called: Call) ->
     assert (node["version"], node["frozen"]) == (status["version"], None)
     assert (node["provenance"], node["credentials"]) == ("pinned", None)
     assert node["free"] > 0
-    assert (checked.returncode, "there is room" in checked.stdout) == (0, True)
+    assert (checked.returncode, "there is space" in checked.stdout) == (0, True)

@@ -4,18 +4,15 @@ Receivers stand still meanwhile, and shippers where the stream itself goes: what
 known exactly.
 """
 
-import json
 import random
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from broker.app.exits import OperatorError
 from broker.client.connection import Connection
-from broker.keeping.room_drops import NAME
 from broker.looking.message import Held
 from broker.looking.one import fetch
 from broker.wire.streams import STREAM
@@ -29,11 +26,12 @@ from tests.chaos.schedule import Kind
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["KINDS", "carried_out", "destroyed_with", "differences"]
+__all__ = ["KINDS", "destroyed_with"]
 
 _TURNS = threading.Lock()
-_ROOM_PATIENCE = 60.0  # seconds
+_PATIENCE = 60.0  # seconds
 _BACKLOG = (1.5, 5.0)  # seconds that receivers are away before anything goes
+_SHORT = (5.0, 15.0)  # seconds
 
 
 def purge_all(world: "World", chance: random.Random) -> None:
@@ -94,119 +92,23 @@ def expire(world: "World", chance: random.Random) -> None:
         waiting = _known(_unreceived(world))
         insist("logbroker", "apply", "--yes", "--max-age", "1s", *world.admin_words)
         some = chance.choice(waiting).sequence
-        world.supervisor.wait(
-            "lines grow old", lambda: _begin(world) > some, seconds=_ROOM_PATIENCE
-        )
+        world.supervisor.wait("lines grow old", lambda: _begin(world) > some, seconds=_PATIENCE)
         insist("logbroker", "apply", "--yes", "--max-age", "1d", *world.admin_words)
         left = {message.sequence for message in _unreceived(world)}
         world.destroyed += destroyed_with(m for m in waiting if m.sequence not in left)
 
 
-def drop_oldest(world: "World", chance: random.Random) -> None:
-    """Let a broker with --on-full drop-oldest run full, and hold what it says that it has dropped against what is gone."""
-    (broker,) = world.brokers
-    book = broker.store / NAME
-    with _away(world, chance), _still(world.shippers):
-        waiting = _known(_unreceived(world))
-        said = len(_entries(book))
-        with _dropping(broker.program):
-            room = max(2, chance.randint(len(waiting) // 2, len(waiting)))
-            limit = ("--max-msgs", str(room), "--discard", "new")
-            insist("logbroker", "apply", "--yes", *limit, *world.admin_words)
-            world.supervisor.wait(
-                "there is room", lambda: _held(world) <= 0.9 * room, seconds=_ROOM_PATIENCE
-            )
+def run_short(world: "World", chance: random.Random) -> None:
+    """Give the stream so little space for a while that retention purges all the time and hosts wait; nothing is lost by it."""
+    limit = ("--max-msgs", str(chance.randint(20, 200)), "--discard", "new")
+    with _TURNS:
+        insist("logbroker", "apply", "--yes", *limit, *world.admin_words)
+        time.sleep(chance.uniform(*_SHORT))
         insist("logbroker", "apply", "--yes", "--max-msgs", "-1", *world.admin_words)
-        left = {message.sequence for message in _unreceived(world)}
-        gone = [message for message in waiting if message.sequence not in left]
-        world.destroyed += destroyed_with(gone)
-        world.supervisor.wait(
-            "what became of all drops is said",
-            lambda: _is_ended(_entries(book)[said:]),
-            seconds=_ROOM_PATIENCE,
-        )
-        world.operator.failures += differences(gone, carried_out(_entries(book)[said:]))
-
-
-@contextmanager
-def _dropping(program: Program) -> Iterator[None]:
-    """Have a broker started with `--on-full drop-oldest`, and as it was again in the end."""
-    arguments = program.process.arguments
-    _start_again(program, (*arguments, "--on-full", "drop-oldest"))
-    try:
-        yield
-    finally:
-        _start_again(program, arguments)
-
-
-def _start_again(program: Program, arguments: tuple[str, ...]) -> None:
-    with program.held():
-        program.process.kill()
-        program.process.arguments = arguments
-
-
-Entry = Mapping[str, Any]
-
-
-def _entries(book: Path) -> list[Entry]:
-    found: list[Entry] = []
-    for line in book.read_text("utf-8").splitlines() if book.exists() else ():
-        with suppress(ValueError):  # torn: nothing went by it
-            found.append(json.loads(line))
-    return found
-
-
-def _is_ended(entries: Iterable[Entry]) -> bool:
-    return not {e["batch"] for e in entries} - {
-        e["batch"] for e in entries if e["state"] != "announced"
-    }
-
-
-def carried_out(entries: Sequence[Entry]) -> list[Entry]:
-    """Return what a broker says that it has dropped, without what it announced and says it left, as it was killed before.
-
-    Of what was left in part nobody says how many `messages` had gone: None.
-    """
-    left = {
-        (entry["batch"], one["subject"], one["until"]): one["first"]
-        for entry in entries
-        for one in entry.get("left", ())
-    }
-    found: list[Entry] = []
-    for entry in entries:
-        if entry["state"] != "announced":
-            continue
-        until = left.get((entry["batch"], entry["subject"], entry["until"]))
-        if until is None:
-            found.append(entry)
-        elif until > entry["first"]:
-            found.append({**entry, "until": until, "messages": None})
-    return found
-
-
-def differences(gone: Sequence[Held], dropped: Sequence[Entry]) -> list[str]:
-    """Return in sentences what a broker says that it has dropped, and what is gone that nobody had, where they differ."""
-    found = []
-    total = 0
-    for one in dropped:
-        subject, first, until = one["subject"], one["first"], one["until"]
-        mine = [m for m in gone if str(m.subject) == subject and first <= m.sequence < until]
-        messages = len(mine) if one["messages"] is None else one["messages"]
-        total += messages
-        if len(mine) != messages:
-            said = f"{messages} of {subject} in [{first}, {until}) are said to be dropped"
-            found.append(f"{said}, {len(mine)} are gone")
-    if total != len(gone):
-        found.append(f"{total} messages are said to be dropped, {len(gone)} are gone")
-    return found
 
 
 def _begin(world: "World") -> int:
     return int(world.ask(_state)["first_seq"])
-
-
-def _held(world: "World") -> int:
-    return int(world.ask(_state)["messages"])
 
 
 async def _state(connection: Connection) -> dict[str, Any]:
@@ -301,5 +203,5 @@ _ACTS = {
 
 KINDS = (
     *(FaultKind(Kind(name, destroys=True), act) for name, act in _ACTS.items()),
-    FaultKind(Kind("drop-oldest", needs=frozenset({"single"}), destroys=True), drop_oldest),
+    FaultKind(Kind("short-of-space"), run_short),
 )

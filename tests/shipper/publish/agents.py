@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from broker.client.connection import Connection
+from broker.wire.positions import Positions
 from broker.wire.subjects import Subject
-from shipper.positions import Positions
 from shipper.publish.claim import Claimant, Ownership
 from shipper.publish.messages import HostMessages
 from shipper.publish.pause import PauseWatch

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.wire.positions import Positions
 from broker.wire.subjects import Subject
-from shipper.positions import Positions
 from shipper.publish.claim import Ownership
 from shipper.publish.messages import HostMessages
 from shipper.publish.rounds import Round
@@ -178,3 +178,32 @@ async def test_headers_that_another_agent_of_the_host_took_away_are_missed(
         await read(let_another_read)
 
     assert await read(lambda: None) == 2301
+
+
+async def test_a_snapshot_that_retention_has_completed_counts_though_its_messages_are_gone(
+    connection: Connection, web01: Subject, make_round: Make
+) -> None:
+    await put(connection, web01.host, None)
+    agent = await PublishingAgent(connection, "aaaaaaaa", host=web01.host).open()
+    await agent.publish(make_round(str(agent.agent), 0, b"123456789\n", "f0"))
+    unheard = make_round(str(agent.agent), 10, b"123456789\n", "f0")
+    stored = await connection.ask(str(web01), unheard.payload, unheard.headers)
+    completed = agent.positions.advance([unheard.origin], int(stored["seq"]))
+    await put(connection, web01.host, completed.encode())
+    await connection.api("STREAM.PURGE.LOGS")
+
+    await agent.publish(unheard)
+
+    assert agent.lost == 1
+    assert agent.positions.files == completed.files
+    assert (await connection.api("STREAM.INFO.LOGS"))["state"]["messages"] == 1  # the claim
+
+
+async def test_a_start_is_newer_than_an_agent_of_which_only_the_snapshot_is_left(
+    connection: Connection, web01: Subject
+) -> None:
+    ahead = Positions(1, "1900000000000-aaaaaaaa")
+
+    ownership = await take(connection, web01, ahead)
+
+    assert str(ownership.agent) == "1900000000001-bbbbbbbb"

@@ -19,7 +19,7 @@ from broker.wire.message import (
     most_encoded,
     split,
 )
-from shipper.positions import Positions
+from broker.wire.positions import Positions
 from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, Round, cut, make, next_size
 from shipper.tail.reader import Block
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from shipper.positions import Positions
+from broker.wire.positions import Positions
 from shipper.publish.rounds import Round
 from shipper.shipping import LoopOptions, Shipping
 from shipper.status.meter import Meter

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hypothesis import example, given
 
-from shipper.positions import Positions
+from broker.wire.positions import Positions
 from tests.shipper.host import SECOND, Host
 from tests.shipper.model import FILE_ACTIONS, PATTERNS, Model
 from tests.shipper.programs import STEP, Step, as_many_as, programs

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shipper.positions import Cursor
+from broker.wire.positions import Cursor
 from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, Fingerprint, Match, identify, judge
 
 READ = b"one\ntwo\nthree\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.positions import Cursor
+from broker.wire.positions import Cursor
 from shipper.tail.follower import Follower
 from shipper.tail.identity import identify
 from shipper.tail.notices import NoticeKind

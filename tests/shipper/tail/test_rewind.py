@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.positions import Positions
+from broker.wire.positions import Positions
 from shipper.tail.notices import NoticeKind
 from shipper.tail.paths import Packing
 from tests.descriptors import held_by

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from shipper.positions import Cursor
+from broker.wire.positions import Cursor
 from shipper.tail.candidates import Candidate, Known, Presence, RotationGroup
 from shipper.tail.identity import identify
 from shipper.tail.paths import Packing

@@ -105,6 +105,15 @@ class Positions:
                     files[cursor.file] = cursor
         return Positions(sequence, agent, files)
 
+    def joined(self, saved: "Positions") -> "Positions":
+        """Return the positions with those of a snapshot, for the files of which it covers more."""
+        ahead = {
+            name: cursor
+            for name, cursor in saved.files.items()
+            if name not in self.files or self.files[name].offset < cursor.offset
+        }
+        return replace(self, files={**self.files, **ahead}) if ahead else self
+
     def begun(self) -> set[str]:
         """Return the ids of the files of which something is stored, or that are read from their end on."""
         return {cursor.file for cursor in self.files.values() if cursor.offset}

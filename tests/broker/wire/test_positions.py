@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.wire.message import Identity, Origin, Section, Span
-from shipper.positions import Cursor, Positions, PositionsUnreadable
+from broker.wire.positions import Cursor, Positions, PositionsUnreadable
 
 IDENTITY = Identity(1, 4, "ab", 2, "cd")
 DAY = 86_400 * 1_000_000_000

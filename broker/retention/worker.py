@@ -1,0 +1,209 @@
+"""The retention worker: looks how full each stream is, and purges what every receiver has committed, oldest first.
+
+From the high-water mark on, down to the low-water mark, a stream is purged by sequence: that costs nats-server next to
+nothing, while a purge of a subject reads the whole stream. So the first message that a receiver still needs ends it; what
+is to be done then is the stream's discard policy: hosts wait (new), or the oldest lines go (old). Several streams keep
+partitions from waiting for each other.
+
+Before messages go, the snapshots of their hosts are completed (`completing`). A purge that was done is done again without
+harm, so whoever dies here leaves nothing to be mended. In a cluster only the broker beside the stream's leader acts.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from broker.app.sizes import format_size
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.partitions import existing_partitions
+from broker.retention.committed import needed
+from broker.retention.completing import complete_snapshots
+from broker.retention.disk import limit_for
+from broker.retention.water import Disk, Water, excess, is_near
+from broker.wire.descent import is_being_restored
+
+__all__ = ["RetentionWorker", "Space", "State"]
+
+_OFTEN, _SELDOM = 0.1, 0.5  # seconds between looks
+_SHARE = (
+    3  # a purge, and the pause behind it: a quarter of the time for thousands of hosts that wait
+)
+_PATIENCE = 60.0  # seconds for a purge
+logger = logging.getLogger(__name__)
+
+
+class State(StrEnum):
+    """How a stream is, as operators are told."""
+
+    OK = "ok"
+    PURGING = "purging"
+    WAITING = "hosts wait"
+    DROPPING = "oldest lines are dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A stream: its state since when (RFC 3339), who needs its first messages, and what this broker has purged of it."""
+
+    state: State = State.OK
+    since: str | None = None
+    needed_by: tuple[str, ...] = ()
+    purged_messages: int = 0
+    purged_bytes: int = 0
+
+
+class RetentionWorker:
+    """The worker of one broker."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        server: str,
+        streams: Callable[[], Sequence[str]],
+        water: Callable[[], Water],
+        disk: Callable[[], Disk | None] = lambda: None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),  # noqa: TID251 - the one that is patched nowhere
+    ) -> None:
+        """Do nothing yet. `server` is the own server's name; what is called is called again for each look.
+
+        `disk` returns None where the streams' limits do not follow the disk.
+        """
+        self.spaces: dict[str, Space] = {}
+        self._connection = connection
+        self._server = server
+        self._streams, self._water, self._disk, self._clock = streams, water, disk, clock
+        self._trouble = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what is reported, by stream; the keys stay."""
+        return {name: asdict(space) for name, space in self.spaces.items()}
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            pause = await self.look()
+            await asyncio.sleep(pause)
+
+    async def look(self) -> float:
+        """Look at each stream once, and return the seconds until the next look; a broker that is away is no error."""
+        try:
+            pauses = [await self._look(stream) for stream in self._streams()]
+        except (ConnectionLost, Rejected, OSError) as error:
+            # once is no news: so it is while nats-server reads its accounts again, and when it ends
+            if self._trouble and self._trouble != str(error):
+                logger.warning("retention cannot look at the streams: %s", error)
+            self._trouble = str(error)
+            return _SELDOM
+        self._trouble = ""
+        return min(pauses)
+
+    async def _look(self, stream: str) -> float:
+        began = asyncio.get_running_loop().time()
+        info = await self._connection.api(f"STREAM.INFO.{stream}")
+        if not self._leads(info) or is_being_restored(info["config"]):
+            self._enter(stream, State.OK)
+            return _SELDOM
+        disk, water = self._disk(), self._water()
+        if config := limit_for(info, disk):
+            await self._set_limit(info, config, disk)
+        missing = disk.reserve - disk.free if disk is not None and disk.is_short else 0
+        share = excess(info, water, missing)
+        if not share:
+            self._enter(stream, State.OK)
+            return _OFTEN if is_near(info, water) else _SELDOM
+        await self._purge(info, share)
+        return max(_OFTEN, _SHARE * (asyncio.get_running_loop().time() - began))
+
+    def _leads(self, info: Mapping[str, Any]) -> bool:
+        # a server on its own has no name of a cluster, and is the leader of all that it holds
+        cluster = info.get("cluster") or {}
+        return not cluster.get("name") or cluster.get("leader") == self._server
+
+    async def _set_limit(
+        self, info: Mapping[str, Any], config: Mapping[str, Any], disk: Disk | None
+    ) -> None:
+        stream = config["name"]
+        now = await self._connection.api(f"STREAM.INFO.{stream}")
+        if now["created"] != info["created"] or now["config"] != info["config"]:
+            return  # somebody changes it: the next look decides
+        await self._connection.api(f"STREAM.UPDATE.{stream}", config)
+        if disk is not None and disk.is_short:
+            logger.warning(
+                "the disk of the store has %s left, and %s are to stay free: stream %s takes no more than it holds until "
+                "there is space again",
+                *(format_size(disk.free), format_size(disk.reserve), stream),
+            )
+        else:
+            logger.info("the disk of the store has space again: stream %s may grow", stream)
+
+    async def _purge(self, info: Mapping[str, Any], share: float) -> None:
+        """Purge about a share of a stream, as far as receivers have it."""
+        state, stream = info["state"], info["config"]["name"]
+        first, end = int(state["first_seq"]), int(state["last_seq"]) + 1
+        wants = await needed(
+            self._connection, info, range(await existing_partitions(self._connection))
+        )
+        until = min([first + math.ceil(share * (end - first)), *wants.values()])
+        if until <= first:
+            self._blocked(info, wants)
+            return
+        if not info["config"].get("mirror"):  # the snapshots there are another site's
+            await complete_snapshots(self._connection, stream, until)
+        now = await self._connection.api(f"STREAM.INFO.{stream}")
+        if now["created"] != info["created"]:
+            return  # it was made anew, and the same numbers are other messages
+        answer = await self._connection.api(
+            f"STREAM.PURGE.{stream}", {"seq": until}, patience=_PATIENCE
+        )
+        left = await self._connection.api(f"STREAM.INFO.{stream}")
+        size = max(int(now["state"]["bytes"]) - int(left["state"]["bytes"]), 0)
+        self._purged(info, int(answer["purged"]), size)
+
+    def _purged(self, info: Mapping[str, Any], messages: int, size: int) -> None:
+        stream = info["config"]["name"]
+        if self.spaces[stream].state is State.OK:
+            logger.info(
+                "stream %s holds %s in %d messages: purging what every receiver has committed, oldest first",
+                *(stream, format_size(int(info["state"]["bytes"])), info["state"]["messages"]),
+            )
+        self._enter(stream, State.PURGING)
+        space = self.spaces[stream]
+        self.spaces[stream] = replace(
+            space,
+            purged_messages=space.purged_messages + messages,
+            purged_bytes=space.purged_bytes + size,
+        )
+
+    def _blocked(self, info: Mapping[str, Any], wants: Mapping[str, int]) -> None:
+        stream, first = info["config"]["name"], min(wants.values(), default=0)
+        needed_by = tuple(sorted(name for name, sequence in wants.items() if sequence == first))
+        drops = info["config"].get("discard") == "old"
+        if self._enter(stream, State.DROPPING if drops else State.WAITING, needed_by):
+            logger.warning(
+                "stream %s is full, and %s: %s still needs its oldest message, %d; start that receiver, or give the "
+                "stream more space (--max-bytes)",
+                stream,
+                "nats-server drops the oldest lines (--discard old)" if drops else "hosts wait",
+                " and ".join(needed_by) or "nobody",
+                first,
+            )
+
+    def _enter(self, stream: str, state: State, needed_by: tuple[str, ...] = ()) -> bool:
+        """Note a stream's state; return whether that is news."""
+        before = self.spaces.get(stream, Space())
+        is_news = (before.state, before.needed_by) != (state, needed_by)
+        if is_news and state is State.OK and before.state in {State.WAITING, State.DROPPING}:
+            logger.info("stream %s has space again", stream)
+        since = before.since if before.state is state else self._clock().isoformat("T", "seconds")
+        self.spaces[stream] = replace(
+            before,
+            state=state,
+            needed_by=needed_by,
+            since=None if state is State.OK else since,
+        )
+        return is_news

@@ -1,0 +1,200 @@
+"""`logbroker run` while its stream is short of space: what retention purges, what stays, and what is reported."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from broker.client import bucket
+from broker.client.connection import Connection, Rejected
+from broker.report import SUBJECT
+from broker.wire.message import Identity, Origin, Section, Span, encode_origin
+from broker.wire.offset import Offset
+from broker.wire.positions import Positions
+from broker.wire.streams import OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM, offset_key
+from tests.broker.conftest import StartBroker
+
+pytestmark = pytest.mark.nats
+
+ONE, OTHER, THIRD = "logs.p0.web01", "logs.p0.web02", "logs.p1.db"
+LIMIT = 1_000_000
+LINES = b"x" * 19_999 + b"\n"
+
+
+class Stream:
+    """The stream of a running broker, and the hands of shippers and receivers."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.ends: dict[str, int] = {}
+
+    async def publish(self, subject: str) -> int:
+        """Store a message as a shipper does; return its sequence. Raises `Rejected` where there is no space."""
+        start = self.ends.get(subject, 0)
+        end = self.ends[subject] = start + len(LINES)
+        identity = Identity(1, 4, "ab", 2, "cd")
+        section = Section("/var/log/a", Span(f"{subject}-a", start, end), len(LINES), 1, identity)
+        headers = encode_origin(Origin("1-00000001", 1, (section,)))
+        return int((await self.connection.ask(subject, LINES, headers))["seq"])
+
+    async def fill(self, *subjects: str) -> list[int]:
+        """Store messages of each subject in turn until the stream is full."""
+        found: list[int] = []
+        while True:
+            try:
+                found.append(await self.publish(subjects[len(found) % len(subjects)]))
+            except Rejected:
+                return found
+
+    async def commit(self, partition: int, until: int, **changes: Any) -> None:
+        """Write an offset as a receiver does that has everything below `until`."""
+        body = {"seq": until - 1}
+        message = (await self.connection.api(f"STREAM.MSG.GET.{STREAM}", body))["message"]
+        stored = datetime.fromisoformat(message["time"]).isoformat(timespec="milliseconds")
+        created = (await self.info())["created"]
+        key = offset_key(partition)
+        entry = await bucket.read(self.connection, OFFSETS_BUCKET, key)
+        fields = {"stream_created": created, "last_time": stored, **changes}
+        offset = Offset(until, 1, owner="test", **fields)
+        revision = entry.revision if entry else 0
+        await bucket.write(self.connection, OFFSETS_BUCKET, key, offset.encode(), revision)
+
+    async def info(self) -> dict[str, Any]:
+        return await self.connection.api(f"STREAM.INFO.{STREAM}")
+
+    async def state(self) -> dict[str, Any]:
+        return dict((await self.info())["state"])
+
+    async def space(self) -> dict[str, Any]:
+        """Return what the broker reports of the stream's space."""
+        report = json.loads((await self.connection.request(SUBJECT)).data)
+        return dict(report["retention"].get(STREAM, {}))
+
+    async def until(self, what: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Wait for what the broker reports."""
+        deadline = time.monotonic() + 30
+        while not holds(space := await self.space()):
+            assert time.monotonic() < deadline, f"{what}: {space}"
+            await asyncio.sleep(0.05)
+        return space
+
+
+@pytest.fixture
+async def stream(start_broker: StartBroker) -> AsyncIterator[Stream]:
+    broker = start_broker("--partitions", "2", "--max-bytes", str(LIMIT))
+    connection = Connection([broker.wait_ready()["server"]], "tests")
+    yield Stream(connection)
+    await connection.close()
+
+
+def is_waiting(space: dict[str, Any]) -> bool:
+    return space.get("state") == "hosts wait"
+
+
+async def test_what_is_received_goes_oldest_first_down_to_the_low_water_mark(
+    stream: Stream,
+) -> None:
+    there = await stream.fill(ONE, OTHER)
+    await stream.commit(0, there[-1] + 1)
+
+    await stream.until("purged", lambda space: space["purged_messages"] > 0)
+    await stream.until("space", lambda space: space["state"] == "ok")
+
+    state = await stream.state()
+    assert state["last_seq"] == there[-1]
+    assert state["messages"] == there[-1] + 1 - state["first_seq"]
+    # below so small a limit there is always space for a round
+    assert 0.40 < state["bytes"] / LIMIT < 0.5
+
+
+async def test_what_a_receiver_has_not_committed_stays_and_is_waited_for(stream: Stream) -> None:
+    there = await stream.fill(ONE, THIRD)
+    await stream.commit(0, there[-1] + 1)
+
+    space = await stream.until("hosts wait", is_waiting)
+    assert (await stream.state())["first_seq"] == there[1]
+    assert space["needed_by"] == ["partition 1"]
+    more = await stream.fill(ONE)  # until the broker refuses the next
+    assert (await stream.state())["first_seq"] == there[1]
+
+    await stream.commit(1, there[-1] + 1)
+    await stream.commit(0, more[-1] + 1)
+    await stream.until("hosts go on", lambda space: space["state"] == "ok")
+    assert await stream.publish(ONE) > there[-1]
+
+
+async def test_a_stream_that_discards_old_drops_unreceived_lines_and_says_so(
+    stream: Stream,
+) -> None:
+    there = await stream.fill(ONE)
+    config = (await stream.info())["config"] | {"discard": "old"}
+    await stream.connection.api(f"STREAM.UPDATE.{STREAM}", config)
+
+    space = await stream.until(
+        "dropping", lambda space: space.get("state") == "oldest lines are dropped"
+    )
+    await stream.publish(ONE)
+
+    assert space["needed_by"] == ["partition 0"]
+    assert (await stream.state())["first_seq"] == there[0] + 1
+
+
+async def test_a_durable_consumer_of_others_keeps_what_it_has_not_acknowledged(
+    stream: Stream,
+) -> None:
+    body = {"stream_name": STREAM, "config": {"durable_name": "audit", "ack_policy": "explicit"}}
+    await stream.connection.api(f"CONSUMER.DURABLE.CREATE.{STREAM}.audit", body)
+    there = await stream.fill(ONE)
+    await stream.commit(0, there[-1] + 1)
+
+    space = await stream.until("hosts wait", is_waiting)
+    assert space["needed_by"] == ["consumer audit"]
+    assert (await stream.state())["first_seq"] == there[0]
+
+    await stream.connection.api(f"CONSUMER.DELETE.{STREAM}.audit")
+    await stream.until("hosts go on", lambda space: space["state"] == "ok")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"stream_created": "2020-01-01T00:00:00Z"}, id="of another stream"),
+        pytest.param({"last_time": ""}, id="nothing was ever committed"),
+        pytest.param({"moves": ((1, 1),)}, id="set by a person and not used yet"),
+        pytest.param({"last_time": "2020-01-01T00:00:00.000Z"}, id="of numbers given out before"),
+    ],
+)
+async def test_an_offset_that_says_nothing_of_this_stream_lets_nothing_go(
+    stream: Stream, changes: dict[str, Any]
+) -> None:
+    there = await stream.fill(ONE)
+    await stream.commit(0, there[-1] + 1, **changes)
+
+    await stream.until("hosts wait", is_waiting)
+
+    assert (await stream.state())["messages"] == len(there)
+
+
+async def test_a_snapshot_is_completed_before_messages_go_that_it_does_not_cover(
+    stream: Stream,
+) -> None:
+    await stream.connection.ask(THIRD, b"a plain client's\n")
+    there = await stream.fill(ONE)
+    await stream.commit(0, there[-1] + 1)
+    await stream.commit(1, 2)
+
+    await stream.until("purged", lambda space: space["purged_messages"] > 0)
+    await stream.until("space", lambda space: space["state"] == "ok")
+
+    first = (await stream.state())["first_seq"]
+    entry = await bucket.read(stream.connection, POSITIONS_BUCKET, "web01")
+    assert entry is not None
+    positions = Positions.decode(entry.value)
+    assert positions.sequence == first - 1
+    (cursor,) = positions.files.values()
+    assert cursor.offset == (first - there[0]) * len(LINES)
+    assert await bucket.read(stream.connection, POSITIONS_BUCKET, "db") is None
