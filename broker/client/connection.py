@@ -55,7 +55,6 @@ class Connection:
         access: Access = Access(),  # noqa: B008 - a frozen value
     ) -> None:
         """Remember where to connect to, and how; nothing is sent and no file is read before the first call."""
-        self._access = access
         self._inboxes = Inboxes(access, servers, inbox_prefixes)
         self._door = Door(servers, name, self._inboxes, access)
         self._api: Api | None = None
@@ -245,7 +244,7 @@ class Connection:
         async with self._finding:
             await self.client()
             if self._api is None:
-                self._api = await find(self, self._access, self._inboxes, self._denials)
+                self._api = await find(self, self._door.api_prefix, self._inboxes, self._denials)
             return self._api.subject(name)
 
     @property
@@ -259,9 +258,14 @@ class Connection:
             raise ConnectionLost("connected anew")
         return self._api.subject(name)
 
+    @property
+    def own(self) -> str:
+        """What our rights name us by in subjects, as far as it is known; empty for a user whose rights are not limited so."""
+        return self._inboxes.own
+
     def private(self) -> str:
         """Return the end of a new subject: our own name, where our rights are limited to such subjects, and a random token."""
-        return ".".join(filter(None, (self._inboxes.own, secrets.token_hex(8))))
+        return ".".join(filter(None, (self.own, secrets.token_hex(8))))
 
     async def publish(
         self,

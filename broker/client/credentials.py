@@ -13,7 +13,7 @@ from pathlib import Path
 
 from broker.app.exits import ConfigurationError
 from broker.client.access import Access
-from broker.client.nkey import InvalidSeed, UserKey, seed_of, token_of, user_key
+from broker.client.nkey import InvalidSeed, UserKey, seed_of, settings_of, token_of, user_key
 
 __all__ = ["Credentials", "read_credentials", "verify"]
 
@@ -27,6 +27,10 @@ class Credentials:
     key: UserKey | None = None
     token: str = field(default="", repr=False)
     tls: ssl.SSLContext | None = None
+    inbox_prefix: str = ""
+    """What the subjects begin with on which answers are heard, as the settings or the credential file say."""
+    api_prefix: str = ""
+    """What the subjects of the JetStream API begin with, likewise."""
 
 
 def verify(access: Access) -> None:
@@ -44,17 +48,23 @@ def verify(access: Access) -> None:
 
 def read_credentials(access: Access) -> Credentials:
     """Read the files; raises `ConfigurationError` for one that is missing, unreadable or holds something else."""
-    key, token = _key_of(access)
-    return Credentials(key, token, _context(access) if access.wants_tls else None)
+    key, token, settings = _key_of(access)
+    return Credentials(
+        key,
+        token,
+        _context(access) if access.wants_tls else None,
+        access.inbox_prefix or settings.get("inbox_prefix", ""),
+        access.api_prefix or settings.get("api_prefix", ""),
+    )
 
 
-def _key_of(access: Access) -> tuple[UserKey | None, str]:
-    key, token = None, ""
+def _key_of(access: Access) -> tuple[UserKey | None, str, dict[str, str]]:
+    key, token, settings = None, "", dict[str, str]()
     if path := access.creds or access.nkey:
         option = "--creds" if access.creds else "--nkey"
         text = _bytes(path, option).decode("ascii", "replace")
         try:
-            key = user_key(seed_of(text))
+            key, settings = user_key(seed_of(text)), settings_of(text)
             token = token_of(text) if access.creds else ""
         except InvalidSeed as error:
             raise ConfigurationError(f"{path} {error}; check {option}") from None
@@ -63,7 +73,7 @@ def _key_of(access: Access) -> tuple[UserKey | None, str]:
             key = user_key(access.nkey_seed.strip())
         except InvalidSeed as error:
             raise ConfigurationError(f"nkey_seed {error}; check --nkey-seed") from None
-    return key, token
+    return key, token, settings
 
 
 def _contradiction(access: Access) -> str:

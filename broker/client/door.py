@@ -32,6 +32,8 @@ class Door:
         self._name = name
         self._inboxes = inboxes
         self._access = access
+        self.api_prefix = access.api_prefix
+        """What the subjects of the JetStream API begin with, as the settings or the credential file say; else empty."""
         self._last = ""
         self._present: BrokerClient | None = None
         self._most_known = 0
@@ -56,6 +58,7 @@ class Door:
             self._most_known = max(self._most_known, self._present.most_known)
         credentials = await asyncio.to_thread(read_credentials, self._access)
         self._inboxes.know(credentials)
+        self.api_prefix = credentials.api_prefix
         failures: dict[str, Failure] = {}
         slow: list[str] = []
         alone: BrokerClient | None = None

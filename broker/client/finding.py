@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from broker.client.access import Access
 from broker.client.answer import Rejected
 from broker.client.api import Api
 from broker.client.denials import Denials
@@ -16,13 +15,13 @@ __all__ = ["find"]
 _WHO_AM_I = "$SYS.REQ.USER.INFO"
 
 
-async def find(connection: "Connection", access: Access, inboxes: Inboxes, denials: Denials) -> Api:
-    """Return the API by the prefix that was given, else by our rights; raises as `request`.
+async def find(connection: "Connection", prefix: str, inboxes: Inboxes, denials: Denials) -> Api:
+    """Return the API by the prefix that is known, else by our rights; raises as `request`.
 
     Goes through the inboxes until answers are heard; raises `Denied` when none of them is ours. A server that does not
     tell our rights is taken for one that has the API in its usual place.
     """
-    while not access.api_prefix:
+    while not prefix:
         try:
             return Api.told((await connection.request(_WHO_AM_I)).data)
         except Rejected:
@@ -32,4 +31,4 @@ async def find(connection: "Connection", access: Access, inboxes: Inboxes, denia
                 not inboxes.turn()
             ):  # nothing else that is asked on this client could be heard either
                 raise
-    return Api(prefix=access.api_prefix)
+    return Api(prefix=prefix)

@@ -34,10 +34,11 @@ class Inboxes:
         return self.prefix.partition(f"{ANYBODY}_")[2]
 
     def know(self, credentials: Credentials) -> None:
-        """Go by our own name, where it tells of itself by a key or a user: limited rights name that, and others do not mind."""
-        name = credentials.key.public if credentials.key else self._user
-        if name and self._prefixes == [ANYBODY]:
-            self._prefixes.insert(0, inbox_of(name))
+        """Go by what the settings or the credential file say, and nothing else; else by a user's name before everybody's."""
+        if credentials.inbox_prefix:
+            self._prefixes, self._turns = [credentials.inbox_prefix], 0
+        elif self._user and self._prefixes == [ANYBODY]:
+            self._prefixes.insert(0, inbox_of(self._user))
 
     def turn(self) -> bool:
         """Go on to the next prefix, after the one in use was denied; False when all of them were, and begin again."""

@@ -13,11 +13,22 @@ from dataclasses import dataclass, field
 
 from broker.app.exits import ConfigurationError
 
-__all__ = ["InvalidSeed", "UserKey", "is_public", "new_seed", "seed_of", "token_of", "user_key"]
+__all__ = [
+    "InvalidSeed",
+    "UserKey",
+    "is_public",
+    "new_seed",
+    "seed_of",
+    "settings_of",
+    "token_of",
+    "user_key",
+]
 
 _SEED, _USER = 18 << 3, 20 << 3
 _SEED_BYTES = 32
-_SETTING = re.compile(r"""^\s*nkey_seed\s*=\s*["'](\S+)["']""", re.MULTILINE)
+_SETTING = re.compile(
+    r"""^\s*(nkey_seed|inbox_prefix|api_prefix)\s*=\s*["'](\S+)["']""", re.MULTILINE
+)
 _ARMOUR = re.compile(r"-{3,}BEGIN ([A-Z ]+)-{3,}\s+(\S+)\s+-{3,}END")
 
 
@@ -44,8 +55,10 @@ def new_seed(raw: bytes = b"") -> str:
 
 def seed_of(text: str) -> str:
     """Return the seed in a credentials file, a seed file or a file of settings; raises `InvalidSeed`."""
-    if setting := _SETTING.search(text):  # such a file may hold certificates, armoured too
-        found = setting[1]
+    if "nkey_seed" in (
+        settings := settings_of(text)
+    ):  # such a file may hold certificates, armoured too
+        found = settings["nkey_seed"]
     elif "BEGIN" in text:
         found = _armoured(text, "USER NKEY SEED")
     else:
@@ -53,6 +66,11 @@ def seed_of(text: str) -> str:
     if not found:
         raise InvalidSeed("holds no seed")
     return found
+
+
+def settings_of(text: str) -> dict[str, str]:
+    """Return the key and the prefixes that a credential file of `logbroker` names; of another file nothing."""
+    return dict(_SETTING.findall(text))
 
 
 def token_of(text: str) -> str:
