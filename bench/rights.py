@@ -24,7 +24,7 @@ from bench.processes import Process, Processes, wait_until
 from bench.pulls import pull
 from bench.table import table
 from broker.auth.accounts import accounts_of
-from broker.auth.store import Credential, Kind
+from broker.auth.store import Credential, CredentialKind
 from broker.client.access import Access
 from broker.client.answer import answer_of, stored_at
 from broker.client.connection import Connection
@@ -86,9 +86,13 @@ def measure(
 def _start(folder: Path, processes: Processes) -> tuple[Process, int]:
     port, path = bench.ports.free_port(), folder / "rights.conf"
     credentials = (
-        Credential(kind=Kind.HOST, name=_HOST, nkey=_key(_HOST), since=_SINCE),
+        Credential(kind=CredentialKind.HOST, name=_HOST, nkey=_key(_HOST), since=_SINCE),
         Credential(
-            kind=Kind.RECEIVER, name=_RECEIVER, nkey=_key(_RECEIVER), since=_SINCE, partitions=(0,)
+            kind=CredentialKind.RECEIVER,
+            name=_RECEIVER,
+            nkey=_key(_RECEIVER),
+            since=_SINCE,
+            partitions=(0,),
         ),
     )
     lines = [

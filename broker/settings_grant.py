@@ -5,13 +5,13 @@ from typing import Annotated
 from pydantic import Field
 
 from broker.app.configuration import ProgramSettings
-from broker.auth.accounts import Limits
+from broker.auth.accounts import AccountLimits
 
 __all__ = ["GrantSettings"]
 
 _HOST_SUBSCRIPTIONS = 100  # a shipper has a handful
 _RECEIVER_SUBSCRIPTIONS = 10_000  # and a receiver some for each partition
-_MONITORS = Limits(connections=1000, subscriptions=1000)
+_MONITORS = AccountLimits(connections=1000, subscriptions=1000)
 Connections = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
@@ -30,16 +30,16 @@ class GrantSettings(ProgramSettings):
     )
 
     @property
-    def host_limits(self) -> Limits:
+    def host_limits(self) -> AccountLimits:
         """What hosts may take."""
-        return Limits(self.host_connections, _HOST_SUBSCRIPTIONS)
+        return AccountLimits(self.host_connections, _HOST_SUBSCRIPTIONS)
 
     @property
-    def receiver_limits(self) -> Limits:
+    def receiver_limits(self) -> AccountLimits:
         """What receivers may take."""
-        return Limits(self.receiver_connections, _RECEIVER_SUBSCRIPTIONS)
+        return AccountLimits(self.receiver_connections, _RECEIVER_SUBSCRIPTIONS)
 
     @property
-    def monitor_limits(self) -> Limits:
+    def monitor_limits(self) -> AccountLimits:
         """What monitors may take."""
         return _MONITORS

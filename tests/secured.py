@@ -10,7 +10,7 @@ from typing import NamedTuple
 import bench.ports
 from bench.processes import Process, Processes, wait_until
 from broker.auth.accounts import accounts_of
-from broker.auth.store import Credential, Kind
+from broker.auth.store import Credential, CredentialKind
 from broker.client.access import Access
 from broker.client.connection import Connection
 from broker.client.nkey import new_seed, user_key
@@ -49,24 +49,24 @@ def key_of(name: str) -> str:
     return user_key(new_seed(hashlib.sha256(name.encode()).digest())).public
 
 
-def _credential(kind: Kind, name: str, *partitions: int) -> Credential:
+def _credential(kind: CredentialKind, name: str, *partitions: int) -> Credential:
     return Credential(kind=kind, name=name, nkey=key_of(name), since=NOW, partitions=partitions)
 
 
 def host(name: str) -> Credential:
-    return _credential(Kind.HOST, name)
+    return _credential(CredentialKind.HOST, name)
 
 
 def receiver(name: str, *partitions: int) -> Credential:
-    return _credential(Kind.RECEIVER, name, *partitions)
+    return _credential(CredentialKind.RECEIVER, name, *partitions)
 
 
 def admin(name: str) -> Credential:
-    return _credential(Kind.ADMIN, name)
+    return _credential(CredentialKind.ADMIN, name)
 
 
 def monitor(name: str) -> Credential:
-    return _credential(Kind.MONITOR, name)
+    return _credential(CredentialKind.MONITOR, name)
 
 
 def start_secured(processes: Processes, folder: Path, *credentials: Credential) -> Secured:

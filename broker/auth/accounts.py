@@ -21,7 +21,7 @@ from types import MappingProxyType
 
 from broker.auth import monitor
 from broker.auth.permissions import API, Permissions, permissions_of
-from broker.auth.store import Credential, CredentialStore, Kind
+from broker.auth.store import Credential, CredentialKind, CredentialStore
 from broker.report import SUBJECT
 from broker.wire.pause import PAUSE_SUBJECT
 from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
@@ -34,10 +34,10 @@ __all__ = [
     "SHIP",
     "SYS",
     "Account",
+    "AccountLimits",
     "Accounts",
     "Admission",
     "Crossing",
-    "Limits",
     "Traffic",
     "User",
     "accounts_of",
@@ -82,7 +82,7 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AccountLimits:
     """The most connections of all users of an account together, and the most subscriptions of each connection.
 
     So one leaked secret cannot shut the others out.
@@ -99,7 +99,7 @@ class Account:
     name: str
     users: tuple[User, ...] = ()
     has_jetstream: bool = False
-    limits: Limits | None = None
+    limits: AccountLimits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def admit(
     own: str,
     anybody: str,
     now: datetime,
-    limits: Mapping[str, Limits] = MappingProxyType({}),
+    limits: Mapping[str, AccountLimits] = MappingProxyType({}),
 ) -> Admission:
     """Return who gets in at `now`: logbroker itself by the key `own`, and whoever the store says.
 
@@ -146,32 +146,34 @@ def accounts_of(
     credentials: Sequence[Credential],
     own: str,
     now: datetime,
-    limits: Mapping[str, Limits] = MappingProxyType({}),
+    limits: Mapping[str, AccountLimits] = MappingProxyType({}),
     anybody: str = "",
 ) -> Accounts:
     """Return the accounts of a broker that lets in these credentials and logbroker itself, by the key `own`."""
     everybody = (User(anybody),) if anybody else ()
-    users = {kind: tuple(_users(credentials, kind, now)) for kind in Kind}
-    inside = (User(own), *users[Kind.ADMIN], *users[Kind.SITE], *everybody)
+    users = {kind: tuple(_users(credentials, kind, now)) for kind in CredentialKind}
+    inside = (User(own), *users[CredentialKind.ADMIN], *users[CredentialKind.SITE], *everybody)
     return Accounts(
         (
             Account(SYS),
             Account(LOGS, inside, has_jetstream=True, limits=limits.get(LOGS)),
-            Account(SHIP, users[Kind.HOST], limits=limits.get(SHIP)),
-            Account(RECEIVE, users[Kind.RECEIVER], limits=limits.get(RECEIVE)),
-            Account(MONITOR, users[Kind.MONITOR], limits=limits.get(MONITOR)),
+            Account(SHIP, users[CredentialKind.HOST], limits=limits.get(SHIP)),
+            Account(RECEIVE, users[CredentialKind.RECEIVER], limits=limits.get(RECEIVE)),
+            Account(MONITOR, users[CredentialKind.MONITOR], limits=limits.get(MONITOR)),
         ),
         _CROSSINGS,
         anybody,
     )
 
 
-def _users(credentials: Iterable[Credential], kind: Kind, now: datetime) -> Iterator[User]:
+def _users(
+    credentials: Iterable[Credential], kind: CredentialKind, now: datetime
+) -> Iterator[User]:
     for credential in credentials:
         if credential.kind is kind:
             permissions = permissions_of(credential)
             for key in credential.accepted_keys(now):
-                yield User(key, permissions, is_server=kind is Kind.SITE)
+                yield User(key, permissions, is_server=kind is CredentialKind.SITE)
 
 
 def _calls(into: str, traffic: Traffic, *calls: str) -> tuple[Crossing, ...]:

@@ -17,7 +17,7 @@ from broker.app.folder import make_folder, open_folder, read_file
 from broker.app.whole import write_for_owner
 from broker.auth.authority import Authority, UnusableAuthority, Use, names_in
 
-__all__ = ["OWN_NAME", "End", "Pki", "ends_of", "read_authority"]
+__all__ = ["OWN_NAME", "CertificateEnd", "Pki", "ends_of", "read_authority"]
 
 OWN_NAME = "logbroker.logship.internal"
 """The name in the certificate by which `logbroker run` itself connects to its server."""
@@ -27,7 +27,7 @@ _OPEN, _SECRET = 0o644, 0o600
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class CertificateEnd:
     """When a certificate ends; `path` is its file, `name` its subject, `names` are whom it is for."""
 
     path: str
@@ -149,7 +149,7 @@ def read_authority(certificate: Path, key: Path) -> Authority:
         ) from None
 
 
-def ends_of(files: Iterable[Path]) -> tuple[End, ...]:
+def ends_of(files: Iterable[Path]) -> tuple[CertificateEnd, ...]:
     """Return when the certificates end that stand first in each file, the soonest first; passes over what holds none."""
     found = []
     for path in files:
@@ -160,7 +160,7 @@ def ends_of(files: Iterable[Path]) -> tuple[End, ...]:
         except (OSError, ValueError):
             continue
         subject = certificate.subject.rfc4514_string()
-        found.append(End(str(path), subject, certificate.not_valid_after_utc, names))
+        found.append(CertificateEnd(str(path), subject, certificate.not_valid_after_utc, names))
     return tuple(sorted(found, key=lambda end: (end.not_after, end.path)))
 
 

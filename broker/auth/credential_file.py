@@ -12,18 +12,18 @@ from broker.app.exits import OperatorError
 from broker.app.folder import open_folder
 from broker.app.whole import half_made, telling, write_whole
 from broker.auth.permissions import API
-from broker.auth.store import Credential, Kind
+from broker.auth.store import Credential, CredentialKind
 from broker.wire.subjects import inbox_of
 
 __all__ = ["CredentialFile", "remove_files", "write_files"]
 
 _MODE = 0o600
 _HINTS = {
-    Kind.HOST: "logshipper --config {file} --file /var/log/app.log",
-    Kind.RECEIVER: "logreceiver --config {file} --output /var/log/logship",
-    Kind.ADMIN: "logbroker status --config {file}",
-    Kind.MONITOR: "logbroker status --config {file}",
-    Kind.SITE: "logbroker run --site-nkey {file} --site {name} --site-remote nats-leaf://HOST:7422 ...",
+    CredentialKind.HOST: "logshipper --config {file} --file /var/log/app.log",
+    CredentialKind.RECEIVER: "logreceiver --config {file} --output /var/log/logship",
+    CredentialKind.ADMIN: "logbroker status --config {file}",
+    CredentialKind.MONITOR: "logbroker status --config {file}",
+    CredentialKind.SITE: "logbroker run --site-nkey {file} --site {name} --site-remote nats-leaf://HOST:7422 ...",
 }
 
 
@@ -108,14 +108,14 @@ def _write_new(path: Path, text: str) -> None:
 def _own_settings(credential: Credential) -> dict[str, Any]:
     inbox = {"inbox_prefix": inbox_of(credential.name), "api_prefix": API}
     match credential.kind:
-        case Kind.HOST:
+        case CredentialKind.HOST:
             return {"host": credential.name, **inbox}
-        case Kind.RECEIVER:
+        case CredentialKind.RECEIVER:
             shares = [str(number) for number in credential.partitions]
             return {"partition": shares or ["all"], **inbox}
-        case Kind.MONITOR:
+        case CredentialKind.MONITOR:
             return inbox
-        case Kind.ADMIN | Kind.SITE:
+        case CredentialKind.ADMIN | CredentialKind.SITE:
             return {}
 
 

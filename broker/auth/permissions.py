@@ -7,7 +7,7 @@ right to the API of their own account, which has no JetStream and would answer t
 from dataclasses import dataclass
 
 from broker.auth.monitor import HEARD, SERVER_QUESTIONS, monitor_calls
-from broker.auth.store import Credential, Kind
+from broker.auth.store import Credential, CredentialKind
 from broker.report import SUBJECT as REPORT
 from broker.wire.pause import PAUSE_KEY, PAUSE_SUBJECT
 from broker.wire.streams import (
@@ -69,15 +69,15 @@ _COPIES = Permissions(
 def permissions_of(credential: Credential) -> Permissions | None:
     """Return the rights of a credential in its account; None for an admin, who has all that there are."""
     match credential.kind:
-        case Kind.HOST:
+        case CredentialKind.HOST:
             return _of_host(credential.name)
-        case Kind.RECEIVER:
+        case CredentialKind.RECEIVER:
             return _of_receiver(credential)
-        case Kind.ADMIN:
+        case CredentialKind.ADMIN:
             return None
-        case Kind.MONITOR:
+        case CredentialKind.MONITOR:
             return _of_monitor(credential.name)
-        case Kind.SITE:
+        case CredentialKind.SITE:
             return _COPIES
 
 

@@ -31,11 +31,11 @@ from broker.wire.subjects import validate_host
 __all__ = [
     "EMPTY",
     "Credential",
+    "CredentialKind",
     "CredentialStore",
-    "Difference",
     "Holder",
     "InvalidStore",
-    "Kind",
+    "StoreDifference",
     "parse_store",
     "summary_of",
 ]
@@ -47,7 +47,7 @@ class InvalidStore(ValueError):
     """A change that a credential store cannot take, or a text that is no credential store."""
 
 
-class Kind(Enum):
+class CredentialKind(Enum):
     """What a credential is for."""
 
     HOST = "host"
@@ -60,7 +60,7 @@ class Kind(Enum):
 class Holder(NamedTuple):
     """Who has a credential: one of each kind and name."""
 
-    kind: Kind
+    kind: CredentialKind
     name: str
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ class FormerKey(_Model):
 class Credential(_Model):
     """The keys of one holder; `partitions` are those of a receiver, empty for all of them."""
 
-    kind: Kind
+    kind: CredentialKind
     name: str
     partitions: tuple[_Partition, ...] = ()
     nkey: _PublicKey
@@ -104,13 +104,13 @@ class Credential(_Model):
 
     @model_validator(mode="after")
     def _check(self) -> "Credential":
-        if self.kind is Kind.HOST:
+        if self.kind is CredentialKind.HOST:
             validate_host(self.name)
         elif not _NAME.fullmatch(self.name):
             raise ValueError(
                 f"{self.kind.value} name {self.name!r} is not one of letters, digits, '.', '_' and '-', at most 64"
             )
-        if self.partitions and self.kind is not Kind.RECEIVER:
+        if self.partitions and self.kind is not CredentialKind.RECEIVER:
             raise ValueError(f"a {self.kind.value} has no partitions; receivers have")
         return self
 
@@ -153,7 +153,7 @@ def _refuse_twice(holders: Sequence[Holder]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class StoreDifference:
     """What tells one credential store from another."""
 
     added: tuple[Holder, ...]
@@ -264,10 +264,10 @@ class CredentialStore(_Model):
             )
         return other
 
-    def compared(self, after: "CredentialStore") -> Difference:
+    def compared(self, after: "CredentialStore") -> StoreDifference:
         """Return what another store changes."""
         old, new = ({one.holder: one for one in store.credentials} for store in (self, after))
-        return Difference(
+        return StoreDifference(
             tuple(holder for holder in new if holder not in old),
             tuple(holder for holder in old if holder not in new),
             tuple(holder for holder in new if holder in old and new[holder] != old[holder]),

@@ -26,12 +26,12 @@ from broker.client.api import Api
 from broker.client.arrived import Arrived
 from broker.client.client import BrokerClient
 from broker.client.denials import Denials
-from broker.client.door import BrokerAway, Door
 from broker.client.ending import close_client, last_words, retrieve, translated
 from broker.client.finding import find
 from broker.client.inboxes import ANYBODY, Inboxes
 from broker.client.receiving import Tap
 from broker.client.repeating import may_be_repeated, repeated
+from broker.client.server_pool import BrokerAway, ServerPool
 from broker.client.trust import Trust
 
 __all__ = ["Arrived", "BrokerAway", "Connection", "ConnectionLost", "Denied", "Message", "Rejected"]
@@ -56,7 +56,7 @@ class Connection:
     ) -> None:
         """Remember where to connect to, and how; nothing is sent and no file is read before the first call."""
         self._inboxes = Inboxes(access, servers, inbox_prefixes)
-        self._door = Door(servers, name, self._inboxes, access)
+        self._pool = ServerPool(servers, name, self._inboxes, access)
         self._api: Api | None = None
         self._finding = asyncio.Lock()
         self._client: BrokerClient | None = None
@@ -69,12 +69,12 @@ class Connection:
     @property
     def servers(self) -> str:
         """The addresses, for messages to a person: without the passwords that may stand in them."""
-        return str(self._door)
+        return str(self._pool)
 
     @property
     def has_choice(self) -> bool:
         """Whether there is more than one server to connect to."""
-        return self._door.is_one_of_several
+        return self._pool.is_one_of_several
 
     async def once(self, patience: float = 0.0) -> BrokerClient:
         """Return a live client, or raise `BrokerAway` when none answers for `patience` seconds.
@@ -117,7 +117,7 @@ class Connection:
                 return self._client
             with cancellation.kept():
                 await self._drop()
-                self._client = await self._door.enter(self._hear)
+                self._client = await self._pool.enter(self._hear)
             self._api, self._trust = None, Trust()
             self._denials.reset(self._inboxes.prefix)
             return self._client
@@ -244,7 +244,7 @@ class Connection:
         async with self._finding:
             await self.client()
             if self._api is None:
-                self._api = await find(self, self._door.api_prefix, self._inboxes, self._denials)
+                self._api = await find(self, self._pool.api_prefix, self._inboxes, self._denials)
             return self._api.subject(name)
 
     @property

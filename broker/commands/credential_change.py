@@ -16,7 +16,14 @@ from broker.app.folder import make_folder
 from broker.app.options import given
 from broker.auth.certificates import Pki
 from broker.auth.credential_file import CredentialFile, remove_files, write_files
-from broker.auth.store import EMPTY, Credential, CredentialStore, Holder, InvalidStore, Kind
+from broker.auth.store import (
+    EMPTY,
+    Credential,
+    CredentialKind,
+    CredentialStore,
+    Holder,
+    InvalidStore,
+)
 from broker.auth.store_file import held_credentials
 from broker.server.state_file import Taken, await_credentials, read_state
 from broker.server.tls import TLS_FOLDER
@@ -25,8 +32,8 @@ from broker.settings import BrokerSettings
 __all__ = [
     "NAMES",
     "OUTPUT",
-    "Change",
-    "Output",
+    "CredentialChange",
+    "SecretOutput",
     "begin",
     "holders_of",
     "now",
@@ -51,7 +58,7 @@ def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 NAMES = _options(
-    click.argument("kind", type=click.Choice([kind.value for kind in Kind])),
+    click.argument("kind", type=click.Choice([kind.value for kind in CredentialKind])),
     click.argument("names", nargs=-1, metavar="[NAME]..."),
     click.option(
         "--from",
@@ -83,11 +90,11 @@ def holders_of(
     said = (*names, *filter(None, lines))
     if everybody and said:
         raise click.UsageError("--all and names are two ways to say whom; give one of them")
-    if not said and not everybody and kind == Kind.ADMIN.value and listed is None:
+    if not said and not everybody and kind == CredentialKind.ADMIN.value and listed is None:
         said = (kind,)  # a lone admin needs no name
     if not said and not everybody:
         raise click.UsageError(f"say which {kind}: a name, several, or --from FILE")
-    return [Holder(Kind(kind), name) for name in said]
+    return [Holder(CredentialKind(kind), name) for name in said]
 
 
 def partitions_of(kind: str, words: Sequence[str], name: str = "") -> tuple[int, ...]:
@@ -95,7 +102,7 @@ def partitions_of(kind: str, words: Sequence[str], name: str = "") -> tuple[int,
 
     `words` are numbers with commas, or `all`; without any the receiver's name is one. Raises click.UsageError.
     """
-    if kind != Kind.RECEIVER.value:
+    if kind != CredentialKind.RECEIVER.value:
         if words:
             raise click.UsageError(f"--partition is for receivers; a {kind} has none")
         return ()
@@ -112,7 +119,7 @@ def partitions_of(kind: str, words: Sequence[str], name: str = "") -> tuple[int,
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class SecretOutput:
     """Where new secrets go: a file, a directory, `-` for standard output, or empty for files here."""
 
     place: str = ""
@@ -158,19 +165,19 @@ class Output:
 
 
 @dataclass(slots=True)
-class Change:
+class CredentialChange:
     """A change of the credential store in `folder`; `after` is what came of it."""
 
     folder: Path
     servers: Sequence[str]
-    output: Output
+    output: SecretOutput
     after: CredentialStore = EMPTY
 
     @classmethod
-    def of(cls, options: dict[str, Any], output: Output | None = None) -> "Change":
+    def of(cls, options: dict[str, Any], output: SecretOutput | None = None) -> "CredentialChange":
         """Begin one, as the options of a command say; raises what `begin` raises."""
         folder, settings = begin(options)
-        return cls(folder, _servers(settings, folder), output or Output())
+        return cls(folder, _servers(settings, folder), output or SecretOutput())
 
     def say(self, words: str) -> None:
         """Say it to the operator."""

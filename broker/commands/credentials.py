@@ -13,14 +13,14 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.lazily import Listed
 from broker.app.options import settings_options
 from broker.auth.listing import connections_at, rows, table
-from broker.auth.store import CredentialStore, Holder, Kind, parse_store, summary_of
+from broker.auth.store import CredentialKind, CredentialStore, Holder, parse_store, summary_of
 from broker.auth.store_file import load_credentials
 from broker.client.nkey import new_seed, user_key
 from broker.commands.credential_change import (
     NAMES,
     OUTPUT,
-    Change,
-    Output,
+    CredentialChange,
+    SecretOutput,
     Seeds,
     begin,
     holders_of,
@@ -69,10 +69,10 @@ def add(
 ) -> None:
     """Give someone new a credential: `add host web01`, `add receiver 3`, `add admin`, `add monitor grafana`."""
     holders = holders_of(kind, names, listed)
-    to = Output(output, force)
+    to = SecretOutput(output, force)
     to.check(len(holders))
     shares = [partitions_of(kind, partitions, holder.name) for holder in holders]
-    change = Change.of(options, to)
+    change = CredentialChange.of(options, to)
 
     def added(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
         seeds, keys = _new_keys(holders)
@@ -121,8 +121,8 @@ def rotate(
     """Make new secrets; the old ones are accepted for --grace, so that nobody is cut off meanwhile."""
     named = holders_of(kind, names, listed, everybody=everybody)
     share = partitions_of(kind, partitions) if partitions else None
-    to = Output(output, force)
-    change = Change.of(options, to)
+    to = SecretOutput(output, force)
+    change = CredentialChange.of(options, to)
 
     def rotated(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
         holders = named or _all_of(store, kind)
@@ -158,7 +158,7 @@ def revoke(
 ) -> None:
     """Revoke credentials; whoever uses one is disconnected at once, and nobody else."""
     named = holders_of(kind, names, listed, everybody=everybody)
-    change = Change.of(options)
+    change = CredentialChange.of(options)
     if everybody and not yes:
         ask(f"Revoke the credential of every {kind}?")
     if open_again and not yes:
@@ -191,7 +191,7 @@ def import_store(file: TextIO, force: bool, yes: bool, **options: Any) -> None:
 
     Each broker of a cluster has a credential store of its own; change one of them, and import that into the others.
     """
-    change = Change.of(options)
+    change = CredentialChange.of(options)
     try:
         theirs = parse_store(file.read())
     except ValueError as error:  # InvalidStore, and what is not UTF-8
@@ -238,4 +238,4 @@ def _new_keys(holders: Sequence[Holder]) -> tuple[Seeds, dict[Holder, str]]:
 
 
 def _all_of(store: CredentialStore, kind: str) -> list[Holder]:
-    return [one.holder for one in store.credentials if one.kind is Kind(kind)]
+    return [one.holder for one in store.credentials if one.kind is CredentialKind(kind)]

@@ -76,7 +76,7 @@ class Quarantined:
         return len(decode_payload(self.new_headers, self.payload).splitlines())
 
 
-class Progress(BaseModel):
+class RequeueProgress(BaseModel):
     """How many messages of a file are back, and behind which sequence of which stream the next one is published."""
 
     done: NonNegativeInt = 0
@@ -148,11 +148,11 @@ def _progress_of(file: Path) -> Path:
     return file.with_name(f"{file.name}.progress")
 
 
-def _load(file: Path) -> Progress:
+def _load(file: Path) -> RequeueProgress:
     try:
-        return Progress.model_validate_json(read_file(_progress_of(file)))
+        return RequeueProgress.model_validate_json(read_file(_progress_of(file)))
     except FileNotFoundError:
-        return Progress()
+        return RequeueProgress()
     except (OSError, ValidationError) as error:
         raise ConfigurationError(f"cannot read {_progress_of(file)}: {error}") from None
 
@@ -166,13 +166,15 @@ async def _put_back(connection: Connection, file: Path, messages: list[Quarantin
         created, first = await _state(connection, stream)
         if progress.after is None:
             last = await _found(connection, stream, {"last_by_subj": message.subject})
-            progress = Progress(done=done, after=last.sequence if last else 0, created=created)
+            progress = RequeueProgress(
+                done=done, after=last.sequence if last else 0, created=created
+            )
             write_whole(_progress_of(file), progress.model_dump_json())
             is_known = True
         else:
             is_known = progress.created == created and first <= progress.after + 1
         await _publish_once(connection, stream, message, progress.after or 0, is_known=is_known)
-        progress = Progress(done=done + 1)
+        progress = RequeueProgress(done=done + 1)
         write_whole(_progress_of(file), progress.model_dump_json())
 
 

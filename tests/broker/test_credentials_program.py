@@ -20,7 +20,7 @@ from broker.client.access import Access
 from broker.client.client import BrokerClient
 from broker.client.connection import BrokerAway, Connection, Rejected
 from broker.client.partitions import current_partitions
-from broker.commands.credential_change import Output
+from broker.commands.credential_change import SecretOutput
 from broker.wire.subjects import inbox_of
 from tests.broker.conftest import Broker
 
@@ -294,6 +294,6 @@ def test_a_change_that_nobody_was_told_of_counts_from_the_next_start(tmp_path: P
 
 def test_a_change_that_makes_no_secret_looks_at_no_folder_for_one(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    nowhere = Output(str(tmp_path / "file/below"))
+    nowhere = SecretOutput(str(tmp_path / "file/below"))
 
     assert nowhere.write([]) == []

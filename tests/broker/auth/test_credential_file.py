@@ -8,7 +8,7 @@ import pytest
 from broker.app.configuration import ProgramSettings, load
 from broker.app.exits import OperatorError
 from broker.auth.credential_file import CredentialFile, write_files
-from broker.auth.store import Credential, Kind
+from broker.auth.store import Credential, CredentialKind
 from broker.settings import BrokerSettings
 from receiver.settings import ReceiverSettings
 from shipper.settings import ShipperSettings
@@ -19,7 +19,7 @@ SERVERS = ("nats://b1:4222", "nats://b2:4222")
 HOST = 'wéb"01\\example'
 
 
-def credential_file(kind: Kind, name: str, *partitions: int) -> CredentialFile:
+def credential_file(kind: CredentialKind, name: str, *partitions: int) -> CredentialFile:
     one = Credential(kind=kind, name=name, nkey=key(1), since=NOW, partitions=partitions)
     return CredentialFile(one, SEED, SERVERS)
 
@@ -28,14 +28,14 @@ def credential_file(kind: Kind, name: str, *partitions: int) -> CredentialFile:
     ("file", "name", "model", "own"),
     [
         pytest.param(
-            credential_file(Kind.HOST, HOST),
+            credential_file(CredentialKind.HOST, HOST),
             f"host-{HOST}.toml",
             ShipperSettings,
             {"host": HOST, "inbox_prefix": "_INBOX_=", "api_prefix": "JS.LOGS.API"},
             id="host",
         ),
         pytest.param(
-            credential_file(Kind.RECEIVER, "central", 0, 3),
+            credential_file(CredentialKind.RECEIVER, "central", 0, 3),
             "receiver-central.toml",
             ReceiverSettings,
             {
@@ -46,21 +46,25 @@ def credential_file(kind: Kind, name: str, *partitions: int) -> CredentialFile:
             id="receiver",
         ),
         pytest.param(
-            credential_file(Kind.RECEIVER, "all"),
+            credential_file(CredentialKind.RECEIVER, "all"),
             "receiver-all.toml",
             ReceiverSettings,
             {"partition": ("all",), "inbox_prefix": "_INBOX_all", "api_prefix": "JS.LOGS.API"},
             id="of all",
         ),
         pytest.param(
-            credential_file(Kind.MONITOR, "m"),
+            credential_file(CredentialKind.MONITOR, "m"),
             "monitor-m.toml",
             BrokerSettings,
             {"inbox_prefix": "_INBOX_m", "api_prefix": "JS.LOGS.API"},
             id="monitor",
         ),
         pytest.param(
-            credential_file(Kind.ADMIN, "admin"), "admin.toml", BrokerSettings, {}, id="admin"
+            credential_file(CredentialKind.ADMIN, "admin"),
+            "admin.toml",
+            BrokerSettings,
+            {},
+            id="admin",
         ),
     ],
 )

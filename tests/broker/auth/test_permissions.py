@@ -3,13 +3,13 @@ import re
 import pytest
 
 from broker.auth.permissions import API, Permissions, permissions_of
-from broker.auth.store import Credential, Kind
+from broker.auth.store import Credential, CredentialKind
 from broker.client.rights import may_publish
 from broker.wire.pause import PAUSE_SUBJECT
 from tests.secured import NOW, admin, key_of
 
 
-def of(kind: Kind, name: str, *partitions: int) -> Permissions:
+def of(kind: CredentialKind, name: str, *partitions: int) -> Permissions:
     permissions = permissions_of(
         Credential(kind=kind, name=name, nkey=key_of("x"), since=NOW, partitions=partitions)
     )
@@ -27,9 +27,9 @@ def test_an_admin_has_no_limits() -> None:
 
 @pytest.mark.parametrize("host", ["web01", "web01.example.net", "wéb01", "x" * 253])
 def test_all_that_a_host_may_do_bears_its_own_name(host: str) -> None:
-    other = of(Kind.HOST, "db" + host[2:])
+    other = of(CredentialKind.HOST, "db" + host[2:])
 
-    mine = of(Kind.HOST, host)
+    mine = of(CredentialKind.HOST, host)
 
     shared = {*mine.publish, *mine.subscribe} & {*other.publish, *other.subscribe}
     assert shared == {
@@ -43,17 +43,19 @@ def test_all_that_a_host_may_do_bears_its_own_name(host: str) -> None:
 
 
 def test_the_inbox_of_a_host_takes_in_none_of_a_host_whose_name_goes_on_with_a_dot() -> None:
-    short, long = of(Kind.HOST, "web01"), of(Kind.HOST, "web01.example.net")
+    short, long = of(CredentialKind.HOST, "web01"), of(CredentialKind.HOST, "web01.example.net")
 
     assert short.subscribe == ("_INBOX_web01.>", PAUSE_SUBJECT)
     assert not long.subscribe[0].startswith("_INBOX_web01.")
 
 
 def test_a_host_called_like_the_hash_of_another_has_none_of_its_rights() -> None:
-    victim = of(Kind.HOST, "web01.example.net")
+    victim = of(CredentialKind.HOST, "web01.example.net")
     inbox = victim.subscribe[0]
 
-    called_like_it = of(Kind.HOST, inbox.removeprefix("_INBOX_").removesuffix(".>").strip("="))
+    called_like_it = of(
+        CredentialKind.HOST, inbox.removeprefix("_INBOX_").removesuffix(".>").strip("=")
+    )
 
     assert {*victim.subscribe} & {*called_like_it.subscribe} == {PAUSE_SUBJECT}
     shared = {*victim.publish} & {*called_like_it.publish}
@@ -61,7 +63,7 @@ def test_a_host_called_like_the_hash_of_another_has_none_of_its_rights() -> None
 
 
 def test_a_receiver_names_every_subject_of_its_partitions_and_reads_every_offset() -> None:
-    mine = of(Kind.RECEIVER, "r", 3, 5)
+    mine = of(CredentialKind.RECEIVER, "r", 3, 5)
 
     offsets = f"{API}.DIRECT.GET.KV_LOGS_OFFSETS.$KV.LOGS_OFFSETS.*"
     assert offsets in mine.publish
@@ -73,7 +75,7 @@ def test_a_receiver_names_every_subject_of_its_partitions_and_reads_every_offset
 
 
 def test_a_receiver_of_all_partitions_reaches_those_to_come_and_still_writes_no_line() -> None:
-    mine = of(Kind.RECEIVER, "r")
+    mine = of(CredentialKind.RECEIVER, "r")
 
     assert allows(mine, "$KV.LOGS_OFFSETS.p9999")
     assert allows(mine, f"{API}.CONSUMER.MSG.NEXT.LOGS.receiver-p9999")

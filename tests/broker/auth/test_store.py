@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.auth.accounts import LOGS, RECEIVE, SHIP, Limits, admit
-from broker.auth.store import EMPTY, CredentialStore, Holder, InvalidStore, Kind, parse_store
+from broker.auth.accounts import LOGS, RECEIVE, SHIP, AccountLimits, admit
+from broker.auth.store import (
+    EMPTY,
+    CredentialKind,
+    CredentialStore,
+    Holder,
+    InvalidStore,
+    parse_store,
+)
 from broker.client.nkey import new_seed, user_key
 
 NOW = datetime(2026, 11, 21, 17, tzinfo=UTC)
@@ -22,17 +29,17 @@ def key(number: int) -> str:
 
 
 A, B, C, D = map(key, range(1, 5))
-WEB_A, WEB_B = Holder(Kind.HOST, "web-a"), Holder(Kind.HOST, "web-b")
+WEB_A, WEB_B = Holder(CredentialKind.HOST, "web-a"), Holder(CredentialKind.HOST, "web-b")
 STORE = EMPTY.added([(WEB_A, A, ()), (WEB_B, B, ())], NOW)
 EVERY_KIND = EMPTY.added(
     [
-        (Holder(Kind.HOST, "wéb01.example.net"), A, ()),
-        (Holder(Kind.RECEIVER, "3"), B, (3, 7)),
-        *((Holder(kind, "x"), key(10 + n), ()) for n, kind in enumerate(Kind)),
+        (Holder(CredentialKind.HOST, "wéb01.example.net"), A, ()),
+        (Holder(CredentialKind.RECEIVER, "3"), B, (3, 7)),
+        *((Holder(kind, "x"), key(10 + n), ()) for n, kind in enumerate(CredentialKind)),
     ],
     NOW,
 )
-ROTATED = EVERY_KIND.rotated({Holder(Kind.RECEIVER, "3"): C}, NOW, HOUR)
+ROTATED = EVERY_KIND.rotated({Holder(CredentialKind.RECEIVER, "3"): C}, NOW, HOUR)
 
 
 def accepted(store: CredentialStore, at: datetime) -> dict[str, set[str]]:
@@ -45,7 +52,7 @@ def accepted(store: CredentialStore, at: datetime) -> dict[str, set[str]]:
     st.lists(
         st.tuples(
             st.sampled_from(["add", "rotate", "revoke"]),
-            st.sampled_from(list(Kind)),
+            st.sampled_from(list(CredentialKind)),
             st.sampled_from(["a", "b"]),
             st.sampled_from([0, 1, 3]),
         ),
@@ -53,7 +60,7 @@ def accepted(store: CredentialStore, at: datetime) -> dict[str, set[str]]:
     )
 )
 def test_whatever_is_done_those_get_in_whose_keys_are_good(
-    actions: list[tuple[str, Kind, str, int]],
+    actions: list[tuple[str, CredentialKind, str, int]],
 ) -> None:
     store, at, ends = EMPTY, NOW, dict[Holder, dict[str, datetime | None]]()
     for number, (action, kind, name, hours) in enumerate(actions, 1):
@@ -106,7 +113,7 @@ def test_it_is_known_when_the_next_former_key_ends() -> None:
 
 
 def test_hosts_and_receivers_are_limited_and_admins_are_not() -> None:
-    given_limits = {SHIP: Limits(7, 8), RECEIVE: Limits(9, 10)}
+    given_limits = {SHIP: AccountLimits(7, 8), RECEIVE: AccountLimits(9, 10)}
     found = admit(EVERY_KIND, OWN, ANYBODY, NOW, given_limits).accounts.accounts
 
     limits = {one.name: one.limits for one in found}
@@ -117,15 +124,27 @@ def test_hosts_and_receivers_are_limited_and_admins_are_not() -> None:
     ("holder", "nkey", "partitions", "words"),
     [
         pytest.param(WEB_A, C, (), "host web-a has a credential already", id="known"),
-        pytest.param(Holder(Kind.HOST, "a b"), C, (), "holds white space", id="host"),
-        pytest.param(Holder(Kind.HOST, "a*"), C, (), "holds white space, '*'", id="wildcard"),
-        pytest.param(Holder(Kind.ADMIN, "../x"), C, (), "admin name", id="admin"),
-        pytest.param(Holder(Kind.RECEIVER, ""), C, (), "receiver name", id="no name"),
-        pytest.param(Holder(Kind.HOST, "c"), C, (3,), "a host has no partitions", id="host's"),
-        pytest.param(Holder(Kind.RECEIVER, "c"), C, (-1,), "greater than or", id="partition"),
-        pytest.param(Holder(Kind.HOST, "c"), "SUAxyz", (), "not the public key", id="a seed"),
-        pytest.param(Holder(Kind.HOST, "c"), f"{C[:-1]}A", (), "public key", id="a damaged key"),
-        pytest.param(Holder(Kind.HOST, "c"), A, (), "that of two credentials", id="of another"),
+        pytest.param(Holder(CredentialKind.HOST, "a b"), C, (), "holds white space", id="host"),
+        pytest.param(
+            Holder(CredentialKind.HOST, "a*"), C, (), "holds white space, '*'", id="wildcard"
+        ),
+        pytest.param(Holder(CredentialKind.ADMIN, "../x"), C, (), "admin name", id="admin"),
+        pytest.param(Holder(CredentialKind.RECEIVER, ""), C, (), "receiver name", id="no name"),
+        pytest.param(
+            Holder(CredentialKind.HOST, "c"), C, (3,), "a host has no partitions", id="host's"
+        ),
+        pytest.param(
+            Holder(CredentialKind.RECEIVER, "c"), C, (-1,), "greater than or", id="partition"
+        ),
+        pytest.param(
+            Holder(CredentialKind.HOST, "c"), "SUAxyz", (), "not the public key", id="a seed"
+        ),
+        pytest.param(
+            Holder(CredentialKind.HOST, "c"), f"{C[:-1]}A", (), "public key", id="a damaged key"
+        ),
+        pytest.param(
+            Holder(CredentialKind.HOST, "c"), A, (), "that of two credentials", id="of another"
+        ),
     ],
 )
 def test_what_will_not_do_is_refused_with_the_reason(
@@ -138,7 +157,7 @@ def test_what_will_not_do_is_refused_with_the_reason(
 
 
 def test_whom_nobody_knows_is_named() -> None:
-    unknown = [Holder(Kind.HOST, f"x{number}") for number in range(5)]
+    unknown = [Holder(CredentialKind.HOST, f"x{number}") for number in range(5)]
 
     with pytest.raises(InvalidStore, match="no credential of host x0, host x1, host x2 and 2 more"):
         STORE.revoked(unknown)

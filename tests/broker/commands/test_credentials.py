@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from broker.app.exits import ConfigurationError, Exit, OperatorError
-from broker.auth.store import EMPTY, Kind
+from broker.auth.store import EMPTY, CredentialKind
 from broker.auth.store_file import load_credentials
 from broker.cli import group
 
@@ -298,5 +298,5 @@ def test_a_damaged_store_is_said_and_kept(call: Call) -> None:
 def test_kinds_are_as_the_store_has_them(call: Call) -> None:
     assert all(
         kind.value in done(CliRunner().invoke(group, ["credentials", "add", "--help"]))
-        for kind in Kind
+        for kind in CredentialKind
     )

@@ -1,4 +1,4 @@
-"""Where a broker is got in at: its servers are tried in turn, each time as the files of the means of access then are."""
+"""The servers of one broker: tried in turn, each time with the credential files as they are then."""
 
 import asyncio
 import random
@@ -16,14 +16,14 @@ from broker.client.inboxes import Inboxes
 from broker.client.servers import public
 from broker.client.trust import attempts, is_cut_off
 
-__all__ = ["BrokerAway", "Door"]
+__all__ = ["BrokerAway", "ServerPool"]
 
 
 class BrokerAway(OperatorError):
     """No broker lets us in at the addresses given."""
 
 
-class Door:
+class ServerPool:
     """The servers of one broker, and who asks to be let in there."""
 
     def __init__(self, servers: Sequence[str], name: str, inboxes: Inboxes, access: Access) -> None:
