@@ -1,13 +1,12 @@
-"""Leaves out lines. The next block that is shipped covers them with its span, so that a receiver sees no gap.
+"""Leaves out lines. The next block of the file covers them with its span, or an empty one does, so that a receiver sees no gap.
 
 Reads and ships nothing; used by one thread at a time.
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from broker.wire.positions import Cursor, after
 from shipper.tail.reader import Block
 
 __all__ = ["LineFilter", "Rules"]
@@ -34,29 +33,14 @@ class Rules:
         return b"\n".join(lines) + end if lines else b""
 
 
-@dataclass(frozen=True, slots=True)
-class _LeftOut:
-    """What was left out at the end of a file as far as it was read, from byte `start` on.
-
-    `cursor` is behind the last whole line of it; `in_line` says that the pieces of a line follow.
-    """
-
-    start: int
-    cursor: Cursor | None
-    in_line: bool = False
-
-
 class LineFilter:
-    """Passes blocks on with the lines that the rules leave; remembers by file what was left out since the last one."""
+    """Passes blocks on with the lines that the rules leave; the next block of a file covers what was left out before it."""
 
-    def __init__(self, rules: Rules, known: Iterable[Cursor]) -> None:
-        """Begin at the known cursors: what was left out before them stays so, whatever the rules are now."""
+    def __init__(self, rules: Rules) -> None:
+        """Have left out nothing yet."""
         self._rules = rules
-        self._left_out = {
-            cursor.file: _LeftOut(cursor.covered, cursor)
-            for cursor in known
-            if cursor.covered is not None
-        }
+        self._left_out: dict[str, Block] = {}
+        self._in_line: set[str] = set()
 
     def change(self, rules: Rules) -> None:
         """Apply other rules from now on."""
@@ -71,37 +55,38 @@ class LineFilter:
         """Return the blocks, in the order in which they were read, without those of which no line is left."""
         return [left for block in blocks if (left := self._filter(block)) is not None]
 
-    def passed(self) -> list[Cursor]:
-        """Return the cursors behind lines that were left out and are not covered by a block yet."""
-        return [
-            replace(left_out.cursor, covered=left_out.start)
-            for left_out in self._left_out.values()
-            if left_out.cursor is not None
-        ]
+    @property
+    def has_left_out(self) -> bool:
+        """Whether whole lines were left out that no block covers yet."""
+        return not self._left_out.keys() <= self._in_line
 
-    def keep(self, files: Collection[str]) -> None:
-        """Forget all files but these, by id."""
-        self._left_out = {file: one for file, one in self._left_out.items() if file in files}
+    def left_out(self) -> list[Block]:
+        """Return empty blocks that cover the whole lines that were left out and are not covered yet."""
+        whole = [file for file in self._left_out if file not in self._in_line]
+        return [self._left_out.pop(file) for file in whole]
 
     def _filter(self, block: Block) -> Block | None:
         section, span = block.section, block.section.span
-        before = self._left_out.pop(span.file, None) or _LeftOut(span.start, None)
+        before = self._left_out.pop(span.file, None)
+        start = span.start if before is None else before.section.span.start
         # the first piece of a line decides on all of them
         pieces = block.lines.find(b"\n") + 1 or len(block.lines) if block.continues else 0
-        lines = b"" if before.in_line else block.lines[:pieces]
+        lines = block.lines[:pieces] if before is None else b""
         lines += self._rules.apply(block.lines[pieces:])
-        if not lines:
-            is_whole = block.lines.endswith(b"\n")
-            cursor = after(section, block.read_at) if is_whole else before.cursor
-            self._left_out[span.file] = _LeftOut(before.start, cursor, not is_whole)
-            return None
-        if before.start == span.start and len(lines) == len(block.lines):
+        self._in_line.discard(span.file)
+        if start == span.start and len(lines) == len(block.lines):
             return block
         section = replace(
             section,
-            span=replace(span, start=before.start),
+            span=replace(span, start=start),
             size=len(lines),
             lines=lines.count(b"\n"),
             filtered=True,
         )
-        return replace(block, section=section, lines=lines)
+        left = replace(block, section=section, lines=lines)
+        if lines:
+            return left
+        self._left_out[span.file] = left
+        if not block.lines.endswith(b"\n"):
+            self._in_line.add(span.file)
+        return None

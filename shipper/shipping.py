@@ -36,7 +36,8 @@ class LoopOptions:
     Directories are scanned every `scan_every` seconds (less often where a scan takes long), and `scan_after` seconds
     after the last scan where files came or went. After a round of less than `small` bytes the next one is gathered
     when about `round_lines` lines have come, `least_interval` to `interval` seconds after the round was sent: a round
-    costs about the same for one line as for a hundred. `patience` bounds an answer of the broker with `once`. `rules`
+    costs about the same for one line as for a hundred. Lines that were left out are covered by a round without lines, every
+    `cover_every` seconds, where no other covers them. `patience` bounds an answer of the broker with `once`. `rules`
     say which lines are shipped.
     """
 
@@ -51,6 +52,7 @@ class LoopOptions:
     least_interval: float = 0.02
     round_lines: int = 170
     small: int = 128 * 1024
+    cover_every: float = 5.0
     rules: Rules = field(default_factory=Rules)
 
     def interval_after(self, lines: int, seconds: float) -> float:
@@ -88,7 +90,7 @@ class Shipping:
         self._options = options
         self._stopping = stopping
         self._meter = meter
-        self._filter = LineFilter(options.rules, positions.files.values())
+        self._filter = LineFilter(options.rules)
         self._goals = Goals()
         self._stop_seen: asyncio.Task[None] | None = None
         self._save: Save | None = None
@@ -99,7 +101,8 @@ class Shipping:
         self._scan_took = 0.0
         self._size = min(NEARBY_SIZE, options.round_size)
         self._ahead: asyncio.Task[list[Block]] | None = None
-        self._has_found = self._has_left_out = self._is_behind = self._is_trickle = False
+        self._covered_at = -math.inf
+        self._has_found = self._is_behind = self._is_trickle = False
 
     def change(self, options: LoopOptions) -> None:
         """Work by other options from the next round on."""
@@ -137,6 +140,7 @@ class Shipping:
         sent by tasks of `group`; the last one is acknowledged at the end. Raises what `publish` raises.
         """
         self._save = save
+        self._covered_at = asyncio.get_running_loop().time()
         self._stop_seen = group.create_task(self._wake_at_the_end())
         try:
             await self._scan()
@@ -148,7 +152,6 @@ class Shipping:
         await self._finish_reading()
         if self._options.once and self._follower.look_due:
             await self._scan()  # what was found out by reading is to be logged
-        self._cover_left_out()
 
     def conclude(self) -> None:
         """Log what is held back at the end of `once`; raises `OperatorError` when files were not read."""
@@ -181,7 +184,6 @@ class Shipping:
         if not was_oriented:
             self._goals.aim(self._follower.states())
         self._add_found()
-        self._cover_left_out()
         self._report(notices)
 
     async def _scan_when_due(self) -> None:
@@ -220,30 +222,35 @@ class Shipping:
         # with `once` a trouble is the error that the run ends with
         announce(n for n in notices if not (self._options.once and n.kind.is_trouble))
 
-    def _cover_left_out(self) -> None:
-        self._has_left_out = False
-        if not self._filter.is_idle:
-            self.positions = self.positions.passed(self._filter.passed())
-            self._filter.keep({*self.positions.files, *self.following()})
-            self.moved.set()
-
     # gathering
 
     async def _gather(self, group: asyncio.TaskGroup) -> list[Round]:
         while not self._stopping.is_set():
             await self._save_found(group)
-            if not (blocks := await self._next_blocks()):
-                break
-            fault("gathered")
-            if not self._filter.is_idle:
-                read, blocks = blocks, await asyncio.to_thread(self._filter.filter, blocks)
-                self._has_left_out |= len(blocks) < len(read)
-            if blocks:
+            read = blocks = await self._next_blocks()
+            if read:
+                fault("gathered")
+            if read and not self._filter.is_idle:
+                blocks = await asyncio.to_thread(self._filter.filter, read)
+            if blocks := blocks or self._left_out(is_last=not read):
                 rounds = await self._make(blocks, group)
                 self._meter.gathered(rounds)
                 return rounds
+            if not read:
+                break
             await self._scan_when_due()  # every line may be left out for long
         return []
+
+    def _left_out(self, *, is_last: bool) -> list[Block]:
+        """Return empty blocks over what was left out, now and then, and at the end of `once`."""
+        if self._until_cover() > 0 and not (is_last and self._options.once):
+            return []
+        if blocks := self._filter.left_out():
+            self._covered_at = asyncio.get_running_loop().time()
+        return blocks
+
+    def _until_cover(self) -> float:
+        return self._covered_at + self._options.cover_every - asyncio.get_running_loop().time()
 
     async def _save_found(self, group: asyncio.TaskGroup) -> None:
         """Return once the broker knows of every file that was found; scans go on while it is away."""
@@ -361,9 +368,9 @@ class Shipping:
             await asyncio.wait({self._stop_seen}, timeout=seconds)
 
     async def _wait_for_changes(self) -> None:
-        if self._has_left_out:
-            self._cover_left_out()
         most = self._until_scan()
+        if self._filter.has_left_out:
+            most = min(most, max(0.0, self._until_cover()))
         if self._follower.is_waiting:
             most = min(most, self._options.interval)
         await self._follower.wait(min(most, self._follower.patience))

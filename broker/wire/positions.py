@@ -23,8 +23,7 @@ class Cursor:
 
     `file` is the id that stays with it through renames and restarts, `path` only where it was last seen. `offset` is
     in bytes, the next one to ship; `identity` is the file's as it was at that offset. `seen` is when it was last
-    read, in nanoseconds since the epoch. `covered` is where the file's last section ended when the lines since then were
-    left out and are in no message; None when that is `offset`.
+    read, in nanoseconds since the epoch.
     """
 
     file: str
@@ -32,12 +31,6 @@ class Cursor:
     offset: int
     identity: Identity
     seen: int
-    covered: int | None = None
-
-    @property
-    def shipped(self) -> int:
-        """The end of the file's last section."""
-        return self.offset if self.covered is None else self.covered
 
 
 def after(section: Section, read_at: int) -> Cursor | None:
@@ -101,7 +94,7 @@ class Positions:
             for cursor in filter(None, (after(one, origin.read_at) for one in origin.sections)):
                 # a file's id never comes back with a lower offset, so an older message read again changes nothing
                 known = files.get(cursor.file)
-                if known is None or known.shipped < cursor.offset:
+                if known is None or known.offset < cursor.offset:
                     files[cursor.file] = cursor
         return Positions(sequence, agent, files)
 
@@ -126,18 +119,6 @@ class Positions:
         """
         begun = {name: cursor for name, cursor in self.files.items() if cursor.offset}
         files = {**{start.file: start for start in starts}, **begun}
-        return self if files == self.files else replace(self, files=files)
-
-    def passed(self, cursors: Iterable[Cursor]) -> "Positions":
-        """Return the positions behind lines that were left out and are in no message, where what comes before is stored.
-
-        The stream knows nothing of that either; without it they are read and left out once more.
-        """
-        files = dict(self.files)
-        for cursor in cursors:
-            known = files.get(cursor.file)
-            if cursor.covered == (0 if known is None else known.shipped):
-                files[cursor.file] = cursor
         return self if files == self.files else replace(self, files=files)
 
     def without(self, files: Iterable[str]) -> "Positions":
@@ -179,24 +160,20 @@ class Positions:
 
 
 def _entry(cursor: Cursor) -> dict[str, str | int]:
-    entry: dict[str, str | int] = {
+    return {
         "id": cursor.file,
         "path": cursor.path,
         "offset": cursor.offset,
         "identity": str(cursor.identity),
         "seen": cursor.seen,
     }
-    return entry if cursor.covered is None else entry | {"covered": cursor.covered}
 
 
 def _cursor(entry: Mapping[str, Any]) -> Cursor:
     offset, seen = _natural(entry["offset"]), _natural(entry["seen"])
-    covered = _natural(entry["covered"]) if "covered" in entry else None
-    if covered is not None and covered > offset:
-        raise ValueError(f"covered {covered} is behind offset {offset}")
     file = Span(str(entry["id"]), 0, offset).file  # an id that a message could not carry is refused
     identity = Identity.parse(str(entry["identity"]))
-    return Cursor(file, _path(entry["path"]), offset, identity, seen, covered)
+    return Cursor(file, _path(entry["path"]), offset, identity, seen)
 
 
 def _path(value: object) -> str:

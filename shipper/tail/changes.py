@@ -26,7 +26,7 @@ __all__ = ["ChangeDetection"]
 
 Heard = Callable[[Collection[FileKey], bool], None]
 
-_PAUSE = 0.05  # seconds from one wake-up to the next, however many write
+_PAUSE = 0.1  # seconds from one wake-up to the next, however many write
 _READ_SHARE = 20  # reading events takes one part in so many of a core at most
 _POLL_SHARE = 100  # a poll does
 _COARSE = 20_000_000  # nanoseconds; file systems keep time by the tick of the kernel

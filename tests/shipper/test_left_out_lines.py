@@ -105,7 +105,7 @@ async def test_a_long_tail_that_is_left_out_is_passed_over_once_and_nothing_is_b
     assert await host.ship("debug") == b"error\n"
 
     (cursor,) = host.positions.files.values()
-    assert (cursor.offset, cursor.covered) == (6 + len(tail), 86)
+    assert cursor.offset == 6 + len(tail)
     assert await host.ship("debug") == b""
     assert host.read == 0
     host.write("a.log", b"error again\n")
@@ -118,11 +118,9 @@ async def test_a_file_of_which_every_line_is_left_out_is_passed_over_too(host: H
 
     assert await host.ship("debug") == b""
 
-    (cursor,) = host.positions.files.values()
-    assert (cursor.offset, cursor.covered) == (600, 0)
     host.write("a.log", b"error\n")
     assert await host.ship("debug") == b"error\n"
-    assert [str(block.section.span) for block in host.blocks] == ["id0:0-606"]
+    assert [str(block.section.span) for block in host.blocks] == ["id0:0-600", "id0:600-606"]
 
 
 async def test_what_was_passed_over_stays_so_when_the_patterns_change(host: Host) -> None:
@@ -135,17 +133,15 @@ async def test_what_was_passed_over_stays_so_when_the_patterns_change(host: Host
     assert host.received() == b"error\ndebug 2\n"
 
 
-async def test_a_tail_is_read_and_left_out_again_when_the_positions_are_lost(host: Host) -> None:
-    host.write("a.log", b"error\n")
-    await host.ship("debug")
-    host.write("a.log", b"debug\n")
+async def test_a_tail_that_was_left_out_is_known_by_the_stream_alone(host: Host) -> None:
+    host.write("a.log", b"error\ndebug\n")
     await host.ship("debug")
     host.positions = Positions().advance(origins(host.blocks), len(host.blocks))
     host.write("a.log", b"error 2\n")
 
     assert await host.ship("debug") == b"error 2\n"
 
-    assert host.read == len(b"debug\nerror 2\n")
+    assert host.read == len(b"error 2\n")
     assert host.received() == b"error\nerror 2\n"
 
 

@@ -51,11 +51,11 @@ def test_rules_leave_lines(include: tuple[str, ...], exclude: tuple[str, ...], l
 def test_a_block_that_keeps_all_its_lines_is_passed_on_as_it_is() -> None:
     whole = block(0, b"a\nb\n")
 
-    assert LineFilter(rules(exclude=("x",)), []).filter([whole]) == [whole]
+    assert LineFilter(rules(exclude=("x",))).filter([whole]) == [whole]
 
 
 def test_a_block_covers_what_was_left_out_of_it_and_before_it() -> None:
-    line_filter = LineFilter(rules(exclude=("x",)), [])
+    line_filter = LineFilter(rules(exclude=("x",)))
 
     left = line_filter.filter(
         [block(0, b"x\n"), block(2, b"x\n"), block(4, b"x\na\n"), block(8, b"b\n")]
@@ -70,7 +70,7 @@ def test_a_block_covers_what_was_left_out_of_it_and_before_it() -> None:
 def test_a_whole_block_that_covers_others_is_marked_as_its_bytes_are_not_those_of_its_span() -> (
     None
 ):
-    line_filter = LineFilter(rules(exclude=("x",)), [])
+    line_filter = LineFilter(rules(exclude=("x",)))
 
     left = line_filter.filter([block(0, b"x\n"), block(2, b"a\n")])
 
@@ -78,7 +78,7 @@ def test_a_whole_block_that_covers_others_is_marked_as_its_bytes_are_not_those_o
 
 
 def test_each_file_covers_its_own() -> None:
-    line_filter = LineFilter(rules(exclude=("x",)), [])
+    line_filter = LineFilter(rules(exclude=("x",)))
 
     left = line_filter.filter([block(0, b"x\n"), block(7, b"b\n", file="f2"), block(2, b"a\n")])
 
@@ -95,7 +95,7 @@ def test_each_file_covers_its_own() -> None:
 def test_the_first_piece_of_a_long_line_decides_on_all_of_it(
     exclude: tuple[str, ...], left: bytes
 ) -> None:
-    line_filter = LineFilter(rules(exclude=exclude), [])
+    line_filter = LineFilter(rules(exclude=exclude))
     pieces = [block(0, b"xxxx"), block(4, b"zzzz", True), block(8, b"\nx\ny\n", True)]
 
     got = b"".join(b.lines for piece in pieces for b in line_filter.filter([piece]))
@@ -104,45 +104,37 @@ def test_the_first_piece_of_a_long_line_decides_on_all_of_it(
 
 
 def test_what_goes_on_with_a_line_that_was_shipped_before_a_restart_stays() -> None:
-    line_filter = LineFilter(rules(exclude=("x",)), [])
+    line_filter = LineFilter(rules(exclude=("x",)))
 
     left = line_filter.filter([block(4, b"xx\nx\n", True)])
 
     assert [(span_of(b), b.lines) for b in left] == [((4, 9), b"xx\n")]
 
 
-def test_what_was_passed_over_is_known_up_to_the_last_whole_line() -> None:
-    line_filter = LineFilter(rules(exclude=("x",)), [])
-    line_filter.filter([block(0, b"a\n"), block(2, b"x\n"), block(4, b"xxxx")])
+def test_what_was_left_out_is_covered_by_an_empty_block_up_to_the_last_whole_line() -> None:
+    line_filter = LineFilter(rules(exclude=("x",)))
+    line_filter.filter([block(0, b"a\n"), block(2, b"x\n"), block(4, b"x\n")])
 
-    (cursor,) = line_filter.passed()
+    (covering,) = line_filter.left_out()
 
-    assert (cursor.covered, cursor.offset) == (2, 4)
-
-
-def test_what_was_passed_over_before_a_restart_is_covered_by_the_next_block_whatever_the_rules() -> (
-    None
-):
-    before = LineFilter(rules(exclude=("x",)), [])
-    before.filter([block(0, b"a\n"), block(2, b"x\n")])
-
-    after = LineFilter(rules(), before.passed())
-    left = after.filter([block(4, b"x\n"), block(6, b"b\n")])
-
-    assert [span_of(b) for b in left] == [(2, 6), (6, 8)]
-    assert after.is_idle
+    assert (span_of(covering), covering.lines, covering.section.filtered) == ((2, 6), b"", True)
+    assert line_filter.left_out() == []
+    line_filter.filter([block(6, b"xxxx")])
+    assert line_filter.left_out() == []
+    line_filter.filter([block(10, b"\n", True)])
+    assert [span_of(one) for one in line_filter.left_out()] == [(6, 11)]
 
 
 def test_the_newline_added_to_a_last_line_is_in_no_span_whether_the_line_stays_or_goes() -> None:
     last = block(2, b"x")
     finished = replace(last, section=replace(last.section, size=2, lines=1), lines=b"x\n")
 
-    kept = LineFilter(rules(exclude=("y",)), []).filter([block(0, b"y\n"), finished])
-    gone = LineFilter(rules(exclude=("x",)), [])
+    kept = LineFilter(rules(exclude=("y",))).filter([block(0, b"y\n"), finished])
+    gone = LineFilter(rules(exclude=("x",)))
 
     assert [(span_of(b), b.lines) for b in kept] == [((0, 3), b"x\n")]
     assert gone.filter([block(0, b"y\n"), finished])[0].lines == b"y\n"
-    assert [(c.covered, c.offset) for c in gone.passed()] == [(2, 3)]
+    assert [span_of(one) for one in gone.left_out()] == [(2, 3)]
 
 
 line = st.sampled_from(
@@ -160,13 +152,12 @@ def test_any_cutting_leaves_the_same_lines_and_blocks_that_follow_each_other(
         run = bytes(data[at:until])
         blocks.append(block(at, run, continues))
         at, continues = until, not run.endswith(b"\n")
-    line_filter = LineFilter(rules(exclude=("x",)), [])
+    line_filter = LineFilter(rules(exclude=("x",)))
 
-    left = [
-        b
-        for n in range(0, len(blocks), together)
-        for b in line_filter.filter(blocks[n : n + together])
-    ]
+    left = []
+    for n in range(0, len(blocks), together):
+        left += line_filter.filter(blocks[n : n + together])
+        left += line_filter.left_out() if n % 2 else []
 
     first = [line if len(line) < 12 else line[:12] for line in lines]
     kept = [line for line, piece in zip(lines, first, strict=True) if b"x" not in piece]

@@ -91,7 +91,14 @@ class Agent:
         self._saved = Positions()
         self._most = most
         self._options = LoopOptions(
-            1 << 20, "none", False, None, scan_after=0.01, interval=0.01, rules=rules or Rules()
+            1 << 20,
+            "none",
+            False,
+            None,
+            scan_after=0.01,
+            interval=0.01,
+            cover_every=0.01,
+            rules=rules or Rules(),
         )
         self._ids = (f"f{number}" for number in itertools.count())
 

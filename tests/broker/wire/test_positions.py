@@ -16,7 +16,7 @@ IDENTITY = Identity(1, 4, "ab", 2, "cd")
 DAY = 86_400 * 1_000_000_000
 
 
-FIELDS = ["agent", "sequence", "files", "id", "path", "offset", "identity", "seen", "covered"]
+FIELDS = ["agent", "sequence", "files", "id", "path", "offset", "identity", "seen"]
 
 
 def origin(file: str, end: int, agent: str = "1-aaaaaaaa") -> Origin:
@@ -71,9 +71,8 @@ NUMBERS = st.integers(0, 2**63 - 1)
 @st.composite
 def cursors(draw: st.DrawFn) -> Cursor:
     offset = draw(NUMBERS)
-    covered = draw(st.none() | st.integers(0, offset))
     identity = Identity(draw(st.integers(0, 2**64 - 1)), draw(st.integers(0, 1024)), "ab", 2, "cd")
-    return Cursor(draw(IDS), draw(PATHS), offset, identity, draw(NUMBERS), covered)
+    return Cursor(draw(IDS), draw(PATHS), offset, identity, draw(NUMBERS))
 
 
 @given(st.lists(cursors(), max_size=20), NUMBERS, IDS)
@@ -122,7 +121,7 @@ def test_json_of_any_shape_is_read_or_refused(document: object) -> None:
 
 @given(st.data())
 def test_a_snapshot_in_which_a_value_is_another_is_read_or_refused(data: st.DataObject) -> None:
-    document = json.loads(Positions().passed([passed(0, 50)]).encode())
+    document = json.loads(Positions().advance([origin("f", 50)], 7).encode())
     place = data.draw(st.sampled_from([document, document["files"][0]]))
     place[data.draw(st.sampled_from(sorted(place)))] = data.draw(JSON)
 
@@ -198,46 +197,3 @@ def test_only_files_that_are_neither_followed_nor_recently_read_are_forgettable(
     assert [cursor.file for cursor in forgettable] == ["old"]
     assert positions.forgettable(set(), 6 * DAY) == []
     assert set(positions.without(["old"]).files) == {"followed"}
-
-
-def passed(covered: int, offset: int, file: str = "f") -> Cursor:
-    return Cursor(file, "/log/a", offset, IDENTITY, 9, covered)
-
-
-@pytest.mark.parametrize(
-    ("stored", "cursor", "offset"),
-    [
-        pytest.param([10], passed(10, 50), 50, id="behind what is stored"),
-        pytest.param([], passed(0, 50), 50, id="from the beginning of a file never stored"),
-        pytest.param([10], passed(20, 50), 10, id="behind what is not stored yet"),
-        pytest.param([10, 30], passed(10, 20), 30, id="long ago"),
-    ],
-)
-def test_lines_left_out_are_passed_only_where_all_before_them_is_stored(
-    stored: list[int], cursor: Cursor, offset: int
-) -> None:
-    positions = Positions().advance([origin("f", end) for end in stored], 7)
-
-    assert positions.passed([cursor]).files["f"].offset == offset
-
-
-def test_more_lines_left_out_are_passed_and_a_section_that_covers_them_takes_their_place() -> None:
-    positions = Positions().advance([origin("f", 10)], 7).passed([passed(10, 50)])
-    positions = Positions.decode(positions.encode()).passed([passed(10, 90)])
-    assert (positions.files["f"].offset, positions.files["f"].shipped) == (90, 10)
-
-    again = positions.advance([origin("f", 10)], 7)
-    further = positions.advance([origin("f", 120)], 8)
-    by_another_agent = positions.advance([origin("f", 60)], 8)
-
-    assert again.files["f"].offset == 90
-    assert (further.files["f"].offset, further.files["f"].covered) == (120, None)
-    assert (by_another_agent.files["f"].offset, by_another_agent.files["f"].covered) == (60, None)
-
-
-@pytest.mark.parametrize("covered", [b"-1", b"51", b'"x"'])
-def test_an_entry_that_covers_more_than_it_passed_is_damaged(covered: bytes) -> None:
-    data = Positions().passed([passed(0, 50)]).encode()
-
-    with pytest.raises(PositionsUnreadable, match="ValueError"):
-        Positions.decode(data.replace(b'"covered":0', b'"covered":' + covered))
