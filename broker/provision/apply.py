@@ -11,10 +11,9 @@ from broker.client import bucket
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.client.quorum import is_certain
 from broker.provision.cautions import cautions
-from broker.provision.deletion import without
+from broker.provision.losses import losses_of, without
 from broker.provision.plan import Actual, plan
 from broker.provision.steps import Action, Kind, Plan, Step
-from broker.provision.weighing import weigh
 from broker.topology import Topology
 from broker.wire.descent import is_being_restored
 from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM
@@ -60,13 +59,13 @@ async def apply(connection: Connection, desired: Topology, patience: float = _PA
         logger.warning("%s", words)
     made = plan(desired, await look(connection, desired))
     refuse(made)
-    losses = await weigh(connection, made)
+    losses = await losses_of(connection, made)
     for loss in losses:
         logger.warning(
             "%s keeps its %s, since the change %s; `logbroker apply` with the same settings asks, and does it",
             loss.step.name,
             " and ".join(loss.fields) or "place",
-            loss.words,
+            loss.reason,
         )
     safe = without(made, losses)
     await carry_out(connection, safe, patience)

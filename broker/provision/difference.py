@@ -6,10 +6,9 @@ from typing import Any
 
 from broker.app.durations import format_duration
 from broker.app.printable import printable
-from broker.provision.deletion import Loss
-from broker.provision.steps import Action, Change, Left, Plan, Step
+from broker.provision.steps import Action, Change, Loss, Plan, Step
 
-__all__ = ["describe", "describe_left", "is_shown", "shown"]
+__all__ = ["as_json", "describe", "is_shown", "shown"]
 
 _SIGNS = {Action.CREATE: "+", Action.UPDATE: "~", Action.REMOVE: "-"}
 _LENGTHS = frozenset(
@@ -26,20 +25,28 @@ def describe(plan: Plan, losses: Iterable[Loss] = ()) -> str:
     return "\n".join(map(printable, lines)) or "nothing to do"
 
 
-def describe_left(left: Iterable[Left]) -> str:
-    """Return the fields that stay as somebody set them, a line each."""
-    lines = [
-        f"= {one.kind.value} {one.name} keeps {one.field}: {shown(one.field, one.value)}, "
-        "which is not declared"
-        for one in left
+def as_json(plan: Plan, losses: Iterable[Loss] = ()) -> list[dict[str, Any]]:
+    """Return the steps of a plan for programs."""
+    held = list(losses)
+    return [
+        {
+            "action": step.action.value,
+            "kind": step.kind.value,
+            "name": step.name,
+            "stream": step.stream or None,
+            "changes": {
+                one.field: {"before": one.before, "after": one.after} for one in step.changes
+            },
+            "deletes": [loss.reason for loss in held if loss.step == step],
+        }
+        for step in plan.steps
     ]
-    return "\n".join(map(printable, lines))
 
 
 def _describe(step: Step, losses: list[Loss]) -> list[str]:
     head = f"{_SIGNS[step.action]} {step.action.value} {step.kind.value} {step.name}"
     changes = [f"    {_difference(change)}" for change in step.changes if is_shown(change)]
-    deleted = [f"    ! {loss.words}" for loss in losses if loss.step == step]
+    deleted = [f"    ! {loss.reason}" for loss in losses if loss.step == step]
     return [head, *changes, *deleted]
 
 

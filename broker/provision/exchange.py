@@ -1,54 +1,111 @@
-"""Takes configurations from a broker, and plans how one gets those of a document. Changes nothing."""
+"""Configurations of streams and consumers as the nats CLI writes and reads them: JSON of the JetStream API, a file for each."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
-from broker.provision.apply import consumers_of, look, refuse_half
-from broker.provision.comparing import Wanted, compare
-from broker.provision.document import Document, cleaned
-from broker.provision.plan import merge, plan_entry
-from broker.provision.steps import Change, Kind, Plan
-from broker.topology import Topology
-from broker.wire.streams import CONFIG_BUCKET, STREAM, existing_in, partitions_in
+from broker.provision.apply import consumers_of, refuse_half
+from broker.provision.comparing import Wanted
+from broker.provision.plan import merge
+from broker.provision.steps import Kind, Plan
+from broker.wire.streams import existing_in
 
-__all__ = ["gather", "overruled", "plan_document"]
+__all__ = ["MalformedFile", "export", "parse", "plan_import"]
+
+_NOT_OURS = ("_nats.", "logship.")  # metadata that tells of a server, or of a stream's own past
+_OF_CONSUMERS = frozenset({"ack_policy", "deliver_policy", "durable_name", "filter_subject"})
+_NO_NAME = frozenset(" .*>/\\\t\r\n")
 
 
-async def gather(
+class MalformedFile(ValueError):
+    """A text that is no configuration of a stream or consumer."""
+
+
+async def export(
     connection: Connection,
     only: Collection[str],
-    asked_for: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
-) -> Document:
-    """Return the configurations of all streams and their durable consumers, or of the streams in `only`.
+    asked_for: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+) -> dict[str, str]:
+    """Return the texts by file name of all streams and their durable consumers, or of the streams in `only`.
 
-    `asked_for` says what of a stream's configuration somebody asked for.
-    Raises `ConfigurationError` for a stream that is not there, `Rejected`, `ConnectionLost`.
+    Each is what `nats stream add` or `nats consumer add` take with --config. `asked_for` says what of a stream's configuration
+    somebody asked for. Raises `ConfigurationError` for a stream that is not there, `Rejected`, `ConnectionLost`.
     """
     streams = await _streams(connection)
     if missing := sorted(set(only) - streams.keys()):
         raise ConfigurationError(f"no such stream: {', '.join(missing)}")
     names = [name for name in sorted(streams) if name in only or not only]
-    consumers = await asyncio.gather(*(consumers_of(connection, name) for name in names))
-    return Document(
-        (
-            *(Wanted(Kind.STREAM, name, cleaned(asked_for(streams[name]))) for name in names),
-            *(
-                Wanted(Kind.CONSUMER, info["name"], cleaned(info["config"]), name)
-                for name, infos in zip(names, consumers, strict=True)
-                for info in sorted(infos, key=_by_number)
-                if info["config"].get("durable_name")
-            ),
-        ),
-        await _partitions(connection) if f"KV_{CONFIG_BUCKET}" in names else None,
+    files = {f"{name}.json": asked_for(streams[name]) for name in names}
+    of_each = await asyncio.gather(*(consumers_of(connection, name) for name in names))
+    for stream, consumers in zip(names, of_each, strict=True):
+        for config in (info["config"] for info in consumers):
+            if config.get("durable_name"):
+                files[f"{stream}.{config['durable_name']}.json"] = config
+    return {name: json.dumps(_cleaned(config), indent=2) + "\n" for name, config in files.items()}
+
+
+def parse(name: str, text: str) -> Wanted:
+    """Read a file by its name and text: of `export`, or what `nats stream info --json` or `nats consumer info --json` show.
+
+    The server itself refuses fields that it does not know. Raises `MalformedFile`.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MalformedFile(f"not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise MalformedFile("not a JSON object")
+    config = found["config"] if isinstance(found.get("config"), dict) else found
+    for field, kind in (("metadata", dict), ("subjects", list)):
+        if not isinstance(config.get(field) or kind(), kind):
+            raise MalformedFile(f"{field} is no {'list' if kind is list else 'JSON object'}")
+    if not _OF_CONSUMERS & config.keys():
+        return Wanted(Kind.STREAM, _name(config.get("name"), "stream"), _cleaned(config))
+    consumer = _name(config.get("durable_name") or config.get("name"), "consumer")
+    stream = found.get("stream_name") or name.removesuffix(".json").removesuffix(f".{consumer}")
+    return Wanted(Kind.CONSUMER, consumer, _cleaned(config), _name(stream, "stream"))
+
+
+def _name(value: Any, kind: str) -> str:
+    if not isinstance(value, str) or not value or _NO_NAME & set(value):
+        raise MalformedFile(f"{value!r} is no name of a {kind}")
+    return value
+
+
+def _cleaned(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration without what a server, or a restored backup, wrote into it."""
+    kept = {field: value for field, value in config.items() if value not in (None, {})}
+    metadata = kept.pop("metadata", {})
+    if own := {name: one for name, one in metadata.items() if not name.startswith(_NOT_OURS)}:
+        kept["metadata"] = own
+    if not kept.get("duplicate_window"):
+        kept.pop("duplicate_window", None)  # the server's default then, which depends on the age
+    return kept
+
+
+async def plan_import(connection: Connection, wanted: Iterable[Wanted]) -> Plan:
+    """Return what makes streams and consumers as wanted; all others stay.
+
+    Raises `ConfigurationError` while a backup is restored, `Rejected`, `ConnectionLost`.
+    """
+    everything = sorted(wanted, key=lambda one: one.kind is Kind.CONSUMER)
+    streams = await _streams(connection)
+    refuse_half(streams)
+    consumers = {
+        (name, info["name"]): info["config"]
+        for name in {one.stream for one in everything if one.stream} & streams.keys()
+        for info in await consumers_of(connection, name)
+    }
+    return merge(
+        (one, consumers.get((one.stream, one.name)))
+        if one.stream
+        else (_with_partitions(one, streams.get(one.name)), streams.get(one.name))
+        for one in everything
     )
-
-
-def _by_number(info: Mapping[str, Any]) -> tuple[int, str]:
-    return len(info["name"]), info["name"]  # p2 before p10
 
 
 async def _streams(connection: Connection) -> dict[str, Mapping[str, Any]]:
@@ -61,51 +118,10 @@ async def _streams(connection: Connection) -> dict[str, Mapping[str, Any]]:
             return found
 
 
-async def _partitions(connection: Connection) -> int | None:
-    return partitions_in((await look(connection, Topology())).partitions)
-
-
-async def plan_document(connection: Connection, document: Document) -> Plan:
-    """Return what gives the broker what a document holds; what it does not name stays.
-
-    Raises `ConfigurationError` while a backup is restored, `Rejected`, `ConnectionLost`.
-    """
-    streams = await _streams(connection)
-    refuse_half(streams)
-    consumers = {
-        (name, info["name"]): info["config"]
-        for name in {one.stream for one in document.wanted if one.stream} & streams.keys()
-        for info in await consumers_of(connection, name)
-    }
-    made = merge(
-        (one, consumers.get((one.stream, one.name)))
-        if one.stream
-        else (_with_partitions(one, streams.get(one.name)), streams.get(one.name))
-        for one in document.wanted
-    )
-    if document.partitions is None:
-        return made
-    entry = plan_entry(document.partitions, await look(connection, Topology()))
-    return Plan((*made.steps, *entry.steps), (*made.refusals, *entry.refusals), made.left)
-
-
 def _with_partitions(wanted: Wanted, found: Mapping[str, Any] | None) -> Wanted:
     """Return a stream that keeps the subjects of the partitions that exist: those that hosts have left as well."""
     asked, there = wanted.config.get("subjects"), (found or {}).get("subjects")
-    if wanted.name != STREAM or not asked or not there:
+    if not asked or not there:
         return wanted
     kept = [one for one in there if existing_in([one]) and one not in asked]
     return replace(wanted, config={**wanted.config, "subjects": [*asked, *kept]})
-
-
-def overruled(declared: Topology, document: Document) -> tuple[Change, ...]:
-    """Return what of a document the settings say otherwise: `logbroker run` and `apply` would set it back."""
-    ours = {config["name"]: config for config in declared.streams()}
-    found: list[Change] = []
-    for one in document.wanted:
-        if one.name not in ours:
-            continue
-        config = {field: value for field, value in ours[one.name].items() if field in one.config}
-        step = compare(Wanted(Kind.STREAM, one.name, config), one.config).step
-        found.extend(step.changes if step else ())
-    return tuple(found)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-__all__ = ["Action", "Change", "Kind", "Left", "Plan", "Step"]
+__all__ = ["Action", "Change", "Kind", "Left", "Loss", "Plan", "Step"]
 
 
 class Kind(Enum):
@@ -46,6 +46,15 @@ class Step:
     config: Mapping[str, Any]
     changes: tuple[Change, ...] = ()
     stream: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What some fields of a step would delete, for a person."""
+
+    step: Step
+    fields: tuple[str, ...]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

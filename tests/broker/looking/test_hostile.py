@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -75,7 +76,7 @@ def test_garbage_in_one_offset_is_shown_as_such_and_the_others_as_usual(
 
 
 def test_what_others_wrote_reaches_no_terminal_as_it_is(
-    logbroker_inside: Logbroker, provisioned: str
+    logbroker_inside: Logbroker, provisioned: str, tmp_path: Path
 ) -> None:
     _, headers = message(b"a\n", file=f"/var/{ACTIVE}")
 
@@ -109,8 +110,7 @@ def test_what_others_wrote_reaches_no_terminal_as_it_is(
         ("get", "2"),
         ("get", "3"),
         ("tail", "--since", "1", "--no-follow"),
-        ("export",),
-        ("export", "--format", "terraform"),
+        ("export", tmp_path),
         ("apply", "--dry-run", "--partitions", "2"),
         ("purge", "--everything", "--dry-run"),
         ("rm", "--seq", "3", "--dry-run"),

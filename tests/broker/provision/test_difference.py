@@ -1,8 +1,7 @@
 import pytest
 
-from broker.provision.deletion import Loss
-from broker.provision.difference import describe, shown
-from broker.provision.steps import Action, Change, Kind, Plan, Step
+from broker.provision.difference import as_json, describe, shown
+from broker.provision.steps import Action, Change, Kind, Loss, Plan, Step
 
 
 def test_an_empty_plan_says_that_there_is_nothing_to_do() -> None:
@@ -45,3 +44,6 @@ def test_what_is_deleted_stands_below_what_deletes_it() -> None:
     text = describe(Plan((step,)), [Loss(step, ("max_msgs",), "deletes 3 of 8 messages")])
 
     assert text.splitlines()[2] == "    ! deletes 3 of 8 messages"
+    (found,) = as_json(Plan((step,)), [Loss(step, ("max_msgs",), "deletes 3 of 8 messages")])
+    assert found["changes"] == {"max_msgs": {"before": -1, "after": 5}}
+    assert found["deletes"] == ["deletes 3 of 8 messages"]

@@ -1,35 +1,22 @@
+"""Configurations go to another broker and back as the nats CLI writes them."""
+
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
-from broker.provision.apply import apply, carry_out
+from broker.provision.apply import Refused, apply, carry_out
 from broker.provision.comparing import Wanted
-from broker.provision.document import Document, read, text
-from broker.provision.exchange import gather, overruled, plan_document
-from broker.provision.steps import Kind
+from broker.provision.exchange import MalformedFile, export, parse, plan_import
+from broker.provision.steps import Kind, Plan
 from broker.topology import Topology
 from broker.wire.descent import marked
 
-pytestmark = pytest.mark.nats
-
-TOPOLOGY = Topology(
-    partitions=11,
-    max_msgs=10**6,
-    max_bytes=10**8,
-    max_msg_size=10**6,
-    max_msgs_per_subject=10**5,
-    max_consumers=100,
-    discard_new_per_subject=True,
-    compression="s2",
-    placement_tags=("ssd",),
-    description="lines",
-    metadata=("owner=ops",),
-)
+TOPOLOGY = Topology(partitions=11, max_msgs=10**6, max_bytes=10**8)
 
 
 @pytest.fixture
@@ -46,71 +33,104 @@ async def other(own_server: Any) -> AsyncIterator[Connection]:
     await connection.close()
 
 
+async def planned(connection: Connection, files: dict[str, str]) -> Plan:
+    return await plan_import(connection, [parse(*file) for file in files.items()])
+
+
+@pytest.mark.nats
 async def test_what_was_exported_gives_an_empty_broker_the_same_configuration(
     connection: Connection, other: Connection
 ) -> None:
     await apply(connection, TOPOLOGY)
-    exported = text(await gather(connection, ()))
+    exported = await export(connection, (), dict)
 
-    document = read("-", exported)
-    await carry_out(other, await plan_document(other, document))
+    await carry_out(other, await planned(other, exported))
 
-    assert text(await gather(other, ())) == exported
-    assert not (await plan_document(other, document)).steps
-    assert not (await plan_document(connection, document)).steps
-    assert (await apply(other, TOPOLOGY)).steps == ()
-    assert [one.name for one in document.wanted[-2:]] == ["receiver-p9", "receiver-p10"]
+    assert await export(other, (), dict) == exported
+    assert not (await planned(other, exported)).steps
+    assert not (await planned(connection, exported)).steps
+    assert [one.name for one in (await apply(other, TOPOLOGY)).steps] == ["LOGS_CONFIG/partitions"]
 
 
+@pytest.mark.nats
 async def test_a_stream_of_any_kind_can_be_exported_alone(connection: Connection) -> None:
     await apply(connection, Topology(partitions=1))
     body = {"name": "COPY", "mirror": {"name": "LOGS"}, "storage": "memory", "mirror_direct": True}
     await connection.api("STREAM.CREATE.COPY", body)
 
-    document = await gather(connection, {"COPY"})
+    exported = await export(connection, {"COPY"}, dict)
 
-    assert [one.name for one in document.wanted] == ["COPY"]
-    assert document.partitions is None
-    assert not (await plan_document(connection, document)).steps
+    assert list(exported) == ["COPY.json"]
+    assert not (await planned(connection, exported)).steps
     with pytest.raises(ConfigurationError, match="no such stream: NONE"):
-        await gather(connection, {"NONE", "LOGS"})
+        await export(connection, {"NONE", "LOGS"}, dict)
 
 
-async def test_only_what_a_document_names_is_changed(connection: Connection) -> None:
+@pytest.mark.nats
+async def test_only_what_a_file_names_is_changed_and_the_server_refuses_what_it_does_not_know(
+    connection: Connection,
+) -> None:
     await apply(connection, TOPOLOGY)
 
-    made = await plan_document(connection, read("x", '{"name": "LOGS", "max_msgs": 9000000}'))
+    made = await planned(connection, {"x": '{"name": "LOGS", "max_msgs": 9000000}'})
     await carry_out(connection, made)
 
     assert [change.field for step in made.steps for change in step.changes] == ["max_msgs"]
     assert (await apply(connection, replace(TOPOLOGY, max_msgs=9_000_000))).steps == ()
+    with pytest.raises(Refused, match="shape"):
+        await carry_out(
+            connection, await planned(connection, {"x": '{"name": "LOGS", "shape": 1}'})
+        )
 
 
-async def test_another_number_of_partitions_is_refused_under_stored_lines(
-    connection: Connection,
-) -> None:
-    await apply(connection, Topology(partitions=2))
-    await connection.ask("logs.p0.web01", b"line\n")
-
-    made = await plan_document(connection, Document((), 3))
-
-    assert "is 2 and not 3" in made.refusals[0]
-
-
-async def test_what_the_settings_set_back_is_told() -> None:
-    imported = Topology(max_age=timedelta(days=2), replicas=3).streams()[0]
-    document = Document((Wanted(Kind.STREAM, "LOGS", imported),))
-
-    (change,) = overruled(Topology(), document)
-
-    assert (change.field, change.after) == ("max_age", 86_400 * 10**9)
-
-
+@pytest.mark.nats
 async def test_a_stream_that_is_not_whole_is_not_opened(connection: Connection) -> None:
     await apply(connection, TOPOLOGY)
-    document = await gather(connection, ())
+    exported = await export(connection, (), dict)
     config = (await connection.api("STREAM.INFO.KV_LOGS_CONFIG"))["config"]
     await connection.api("STREAM.UPDATE.KV_LOGS_CONFIG", marked(config))
 
     with pytest.raises(ConfigurationError, match=r"KV_LOGS_CONFIG.*logbroker restore"):
-        await plan_document(connection, document)
+        await planned(connection, exported)
+
+
+STREAM = {"name": "S", "max_age": 5, "metadata": {"_nats.ver": "1", "owner": "ops"}}
+CONSUMER = {"durable_name": "c", "ack_policy": "all", "filter_subject": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "wanted"),
+    [
+        ("S.json", STREAM, Wanted(Kind.STREAM, "S", {**STREAM, "metadata": {"owner": "ops"}})),
+        ("-", {"config": {"name": "S"}, "state": {}}, Wanted(Kind.STREAM, "S", {"name": "S"})),
+        (
+            "S.c.json",
+            CONSUMER,
+            Wanted(Kind.CONSUMER, "c", {"durable_name": "c", "ack_policy": "all"}, "S"),
+        ),
+        (
+            "-",
+            {"stream_name": "S", "config": CONSUMER},
+            Wanted(Kind.CONSUMER, "c", {"durable_name": "c", "ack_policy": "all"}, "S"),
+        ),
+    ],
+)
+def test_each_form_of_the_nats_cli_is_read(name: str, content: object, wanted: Wanted) -> None:
+    assert parse(name, json.dumps(content)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not JSON"),
+        ("[" * 10**5, "not JSON"),
+        ("[]", "not a JSON object"),
+        ('{"name": "a b"}', "'a b' is no name of a stream"),
+        ('{"name": "a", "metadata": 1}', "metadata is no JSON object"),
+        ('{"name": "a", "subjects": "b"}', "subjects is no list"),
+        ('{"ack_policy": "all"}', "None is no name of a consumer"),
+    ],
+)
+def test_what_is_no_configuration_is_refused(text: str, words: str) -> None:
+    with pytest.raises(MalformedFile, match=words):
+        parse("x.json", text)
