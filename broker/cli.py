@@ -22,7 +22,7 @@ _SECTIONS = {
         "partitions": "partitions:partitions",
         "export": "exchange:export",
         "import": "exchange:import_",
-        "promote": "promoting:promote",
+        "promote": "promote:promote",
     },
     "Looking": {
         "status": "looking:status",
@@ -38,11 +38,11 @@ _SECTIONS = {
     "Changing": {
         "pause": "pause:pause",
         "resume": "pause:resume",
-        "purge": "removing:purge",
-        "rm": "removing:rm",
+        "purge": "purge:purge",
+        "rm": "purge:rm",
         "requeue": "requeue:requeue",
-        "backup": "backing_up:backup",
-        "restore": "backing_up:restore",
+        "backup": "backup:backup",
+        "restore": "backup:restore",
     },
 }
 

@@ -10,8 +10,8 @@ import click
 from broker.app.exits import ConfigurationError
 from broker.app.notify import notifier_from
 from broker.app.options import given, settings_options
-from broker.keeping.pushes import refuse_pushes
 from broker.retention.service import retain
+from broker.server.pushes import refuse_pushes
 from broker.server.service import log_as_set, serve
 from broker.settings import RUN_FIELDS, BrokerSettings
 

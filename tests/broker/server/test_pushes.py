@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.client.connection import Connection, Rejected
-from broker.keeping.pushes import Pushes, is_misused
+from broker.server.pushes import Pushes, is_misused
 
 pytestmark = pytest.mark.nats
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from broker.app.exits import OperatorError
 from broker.app.folder import Folder, make_folder, open_folder, read_file
-from broker.keeping.manifest import NAME, Backup, UnreadableBackup
+from broker.backup.manifest import NAME, Backup, UnreadableBackup
 
 __all__ = ["find", "load", "name_of", "new_backup", "prune"]
 
@@ -26,17 +26,17 @@ _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z")
 
 
 @contextmanager
-def new_backup(shelf: Path, now: datetime) -> Iterator[Folder]:
+def new_backup(directory: Path, now: datetime) -> Iterator[Folder]:
     """Yield a folder to write a backup into, which gets its name in the end; removed again if that does not come.
 
     `now` in UTC. Raises `OperatorError` while another one is under way there, where the folder cannot be used, and where
     others may enter it.
     """
     try:
-        with make_folder(shelf, _MODE) as folder, _lock(folder):
+        with make_folder(directory, _MODE) as folder, _lock(folder):
             _refuse_open(folder)
             _sweep(folder)
-            whole = name_of(shelf, now).name
+            whole = name_of(directory, now).name
             part = f"{whole}{_PART}"
             os.mkdir(part, _MODE, dir_fd=folder.descriptor)
             try:
@@ -49,13 +49,13 @@ def new_backup(shelf: Path, now: datetime) -> Iterator[Folder]:
                 raise
     except OSError as error:
         raise OperatorError(
-            f"cannot write the backup to {shelf}: {error.strerror or error}; nothing is left of it there"
+            f"cannot write the backup to {directory}: {error.strerror or error}; nothing is left of it there"
         ) from None
 
 
-def name_of(shelf: Path, now: datetime) -> Path:
+def name_of(directory: Path, now: datetime) -> Path:
     """Return the folder of the backup that began at a time."""
-    return shelf / f"{now:%Y-%m-%dT%H%M%SZ}"
+    return directory / f"{now:%Y-%m-%dT%H%M%SZ}"
 
 
 def _refuse_open(folder: Folder) -> None:
@@ -82,37 +82,37 @@ def _settle(folder: Folder, part: str, whole: str) -> None:
 
 
 @contextmanager
-def _lock(shelf: Folder) -> Iterator[None]:
+def _lock(directory: Folder) -> Iterator[None]:
     try:
-        fcntl.flock(shelf.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(directory.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise OperatorError(
-            f"another backup to {shelf.path} is under way; wait for its end"
+            f"another backup to {directory.path} is under way; wait for its end"
         ) from None
     yield
 
 
-def _sweep(shelf: Folder) -> None:
-    for name in shelf.names():
+def _sweep(directory: Folder) -> None:
+    for name in directory.names():
         if name.endswith(_PART) and _NAME.fullmatch(name.removesuffix(_PART)):
-            _remove(shelf, name)
+            _remove(directory, name)
 
 
-def _remove(shelf: Folder, name: str) -> None:
-    shutil.rmtree(name, ignore_errors=True, dir_fd=shelf.descriptor)
+def _remove(directory: Folder, name: str) -> None:
+    shutil.rmtree(name, ignore_errors=True, dir_fd=directory.descriptor)
 
 
-def _backups(shelf: Path) -> list[Path]:
-    """Return the whole backups on a shelf, oldest first."""
-    found = (path for path in shelf.iterdir() if _NAME.fullmatch(path.name))
+def _backups(directory: Path) -> list[Path]:
+    """Return the whole backups on a directory, oldest first."""
+    found = (path for path in directory.iterdir() if _NAME.fullmatch(path.name))
     return sorted(path for path in found if (path / NAME).is_file())
 
 
-def prune(shelf: Path, keep: int) -> list[Path]:
+def prune(directory: Path, keep: int) -> list[Path]:
     """Remove all whole backups but the newest `keep`, and return what was removed; raises `OperatorError`."""
-    surplus = _backups(shelf)[:-keep]
+    surplus = _backups(directory)[:-keep]
     try:
-        with open_folder(shelf) as folder:
+        with open_folder(directory) as folder:
             for path in surplus:
                 with folder.enter(path.name) as one:
                     one.remove(NAME)  # first: what is removed by half is no backup
@@ -123,7 +123,7 @@ def prune(shelf: Path, keep: int) -> list[Path]:
 
 
 def find(folder: Path) -> Path:
-    """Return the folder of a backup: the one given, or the newest on the shelf given; raises `OperatorError`."""
+    """Return the folder of a backup: the one given, or the newest on the directory given; raises `OperatorError`."""
     if (folder / NAME).is_file():
         return folder
     try:

@@ -1,13 +1,12 @@
-"""Archives on their way between a server and a file, a window of chunks at a time: memory stays flat whatever their size.
+"""Archives on their way between a server and a file, some chunks at a time: memory stays flat whatever their size.
 
-The archive is nats-server's own and opaque here. A chunk is acknowledged once it is written, or sent once there is room
-for it, so the slower end sets the pace; a server gives an end up that is silent for 5 s.
+The archive is nats-server's own and opaque here. A chunk is acknowledged once it is written, or sent once the one so many
+before it is acknowledged, so the slower end sets the pace; a server gives up an end that is silent for 5 s.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import nats.errors
@@ -16,40 +15,19 @@ from aiofiles.threadpool.binary import AsyncBufferedReader
 from broker.client.answer import answer_of
 from broker.client.connection import Arrived, Connection, ConnectionLost
 
-__all__ = ["NARROW", "WIDE", "SnapshotFailed", "Window", "read_in", "take"]
+__all__ = ["SnapshotFailed", "read_in", "take"]
 
+_CHUNK, _WINDOW = 128 * 1024, 2 * 1024 * 1024  # bytes: of a chunk, and unacknowledged at a time
 _PATIENCE = 30.0  # seconds without a word from a server that is alive
 _ACTIVATION = 600.0  # seconds that it may take to make a stream of what it has read in
-_NO_FLOW = "408"
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """How much is under way: chunks of so many bytes, and so many bytes of them unacknowledged."""
-
-    chunk: int
-    size: int
-
-
-WIDE = Window(256 * 1024, 16 * 1024 * 1024)
-NARROW = Window(64 * 1024, 1024 * 1024)
-"""For a line on which a wide window did not come through."""
 
 
 class SnapshotFailed(Exception):
     """The server broke off an archive; the message is its reason."""
 
-    def __init__(self, reason: str, *, may_pass: bool) -> None:
-        """Say why; `may_pass` where the same may succeed if it is tried again."""
-        super().__init__(reason)
-        self.may_pass = may_pass
-
 
 async def take(
-    connection: Connection,
-    stream: str,
-    window: Window,
-    write: Callable[[Sequence[bytes]], object],
+    connection: Connection, stream: str, write: Callable[[Sequence[bytes]], object]
 ) -> Mapping[str, Any]:
     """Have a stream's archive written, chunk by chunk in a thread, and return the answer with its `config` and `state`.
 
@@ -60,17 +38,14 @@ async def take(
     arrived: asyncio.Queue[Arrived] = asyncio.Queue()
     inbox = connection.new_inbox()
     subscription = await connection.tap(inbox, arrived.put_nowait)
+    body = {
+        "deliver_subject": inbox,
+        "no_consumers": False,
+        "chunk_size": _CHUNK,
+        "window_size": _WINDOW,
+    }
     try:
-        answer = await connection.api(
-            f"STREAM.SNAPSHOT.{stream}",
-            {
-                "deliver_subject": inbox,
-                "no_consumers": False,
-                "chunk_size": window.chunk,
-                "window_size": window.size,
-            },
-            patience=_PATIENCE,
-        )
+        answer = await connection.api(f"STREAM.SNAPSHOT.{stream}", body, patience=_PATIENCE)
         while not await _write_what_came(connection, arrived, write):
             pass
     finally:
@@ -88,7 +63,7 @@ async def _write_what_came(
     chunks = [await connection.guard(arrived.get(), _PATIENCE)]
     while not arrived.empty():
         chunks.append(arrived.get_nowait())
-    # the last word carries nothing, or a status and nothing
+    # the last message carries nothing, or a status and nothing
     last = chunks.pop() if not chunks[-1].data else None
     if last is not None:
         _check(last)
@@ -104,8 +79,7 @@ def _check(last: Arrived) -> None:
     headers = last.headers or {}
     status = headers.get("Status", "")
     if status not in {"", "204"}:
-        reason = headers.get("Description") or f"status {status}"
-        raise SnapshotFailed(reason, may_pass=status == _NO_FLOW)
+        raise SnapshotFailed(headers.get("Description") or f"status {status}")
 
 
 async def read_in(
@@ -113,21 +87,18 @@ async def read_in(
     config: Mapping[str, Any],
     state: Mapping[str, Any],
     archive: AsyncBufferedReader,
-    window: Window,
-    tell: Callable[[int], None],
+    advance: Callable[[int], None],
 ) -> Mapping[str, Any]:
-    """Make a stream of an archive under a configuration, and return its description; `tell` hears of bytes taken in.
+    """Make a stream of an archive under a configuration, and return its description; `advance` is told of bytes taken in.
 
     Raises `Rejected` and `ConnectionLost`; the server then has a part of the stream, and keeps that.
     """
     client = await connection.once()
-    name = config["name"]
     begun = await connection.api(
-        f"STREAM.RESTORE.{name}", {"config": config, "state": state}, patience=_PATIENCE
+        f"STREAM.RESTORE.{config['name']}", {"config": config, "state": state}, patience=_PATIENCE
     )
-    chunk = min(window.chunk, client.max_payload)
-    sending = _Sending(connection, begun["deliver_subject"], max(1, window.size // chunk), tell)
-    async with sending:
+    chunk = min(_CHUNK, client.max_payload)
+    async with _Sending(connection, begun["deliver_subject"], _WINDOW // chunk, advance) as sending:
         while data := await archive.read(chunk):
             await sending.send(data)
         return await sending.finish()
@@ -137,12 +108,12 @@ class _Sending:
     """Chunks under way to a server, so many at a time."""
 
     def __init__(
-        self, connection: Connection, subject: str, room: int, tell: Callable[[int], None]
+        self, connection: Connection, subject: str, most: int, advance: Callable[[int], None]
     ) -> None:
         self._connection = connection
         self._subject = subject
-        self._room = room
-        self._tell = tell
+        self._most = max(1, most)
+        self._advance = advance
         self._sizes: list[int] = []
         self._answers: asyncio.Queue[Arrived] = asyncio.Queue()
 
@@ -156,23 +127,23 @@ class _Sending:
             await self._subscription.unsubscribe()
 
     async def send(self, data: bytes) -> None:
-        while len(self._sizes) >= self._room:
-            await self._hear(_PATIENCE)
+        while len(self._sizes) >= self._most:
+            await self._hear()
         self._sizes.append(len(data))
         await self._connection.publish(self._subject, data, reply=self._inbox)
 
     async def finish(self) -> Mapping[str, Any]:
         while self._sizes:
-            await self._hear(_PATIENCE)
+            await self._hear()
         await self._connection.publish(self._subject, b"", reply=self._inbox)
         answer = await self._connection.guard(self._answers.get(), _ACTIVATION)
         return answer_of(answer.data)
 
-    async def _hear(self, patience: float) -> None:
-        answer = await self._connection.guard(self._answers.get(), patience, self._subject)
+    async def _hear(self) -> None:
+        answer = await self._connection.guard(self._answers.get(), _PATIENCE, self._subject)
         if answer.data:
             answer_of(answer.data)  # raises what the server says
             raise ConnectionLost("the server took the archive for finished before its end")
         if (answer.headers or {}).get("Status") == "503":
             raise ConnectionLost("the server has given the restore up")
-        self._tell(self._sizes.pop(0))
+        self._advance(self._sizes.pop(0))

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,12 @@ import pytest
 
 from broker.app.exits import OperatorError
 from broker.app.folder import open_folder
+from broker.backup.archives import STREAMS, back_up, check
+from broker.backup.manifest import Backup
+from broker.backup.preview import Change, preview
+from broker.backup.restore import present, restore
 from broker.client import bucket
-from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.keeping import transfer
-from broker.keeping.backup import STREAMS, back_up, check
-from broker.keeping.manifest import Backup
-from broker.keeping.outlook import Change, outlook
-from broker.keeping.restore import restore, there
+from broker.client.connection import Connection, Rejected
 from broker.looking.feed import Feed, at_sequence
 from broker.provision.apply import apply
 from broker.topology import Topology
@@ -95,26 +95,31 @@ async def target(second_url: str) -> AsyncIterator[Connection]:
     await connection.close()
 
 
-async def test_a_consumer_that_a_receiver_has_made_meanwhile_is_in_no_restores_way(
-    source: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_consumers_that_receivers_make_meanwhile_are_in_no_restores_way(
+    source: Connection, target: Connection, tmp_path: Path
 ) -> None:
-    await ship(source, 1)
+    for number in range(40):
+        await ship(source, number)
+    config = {"deliver_policy": "all", "ack_policy": "none", "mem_storage": True}
+    await source.api("CONSUMER.CREATE.LOGS.wake-p1-1", _made("wake-p1-1", config))
     backup = await taken(source, tmp_path)
-    words = 'restore failed: failed to add consumer "wake-p1-1": start sequence can not be updated'
-    refusals = [words, words]
 
-    async def refused_twice(*arguments: Any) -> Any:
-        made = await transfer.read_in(*arguments)
-        if refusals:
-            raise Rejected(500, 10012, refusals.pop())
-        return made
+    async def receive() -> None:
+        starting = {**config, "deliver_policy": "by_start_sequence", "opt_start_seq": 2}
+        while True:
+            with suppress(Rejected):
+                await target.api("CONSUMER.CREATE.LOGS.wake-p1-1", _made("wake-p1-1", starting))
+            await asyncio.sleep(0)
 
-    monkeypatch.setattr("broker.keeping.restore.read_in", refused_twice)
-    await ship(source, 2)
-    await restore(source, tmp_path, backup.archives, KEEP)
+    receiving = asyncio.ensure_future(receive())
+    await restore(target, tmp_path, backup.archives, KEEP)
+    receiving.cancel()
 
-    assert not refusals
-    assert (await source.api("STREAM.INFO.LOGS"))["state"]["last_seq"] == 1
+    assert (await target.api("STREAM.INFO.LOGS"))["state"]["last_seq"] == 40
+
+
+def _made(name: str, config: dict[str, Any]) -> dict[str, Any]:
+    return {"stream_name": "LOGS", "config": {"name": name, **config}, "action": "create"}
 
 
 async def test_a_backup_under_load_is_restored_with_equal_content(
@@ -144,7 +149,7 @@ async def test_a_backup_under_load_is_restored_with_equal_content(
 
     logs = next(archive for archive in backup.archives if archive.stream == "LOGS")
     entry = await bucket.read(target, OFFSETS_BUCKET, "p0")
-    found = (await there(target, ["LOGS"]))["LOGS"]
+    found = (await present(target, ["LOGS"]))["LOGS"]
     assert entry is not None
     assert 100 < Offset.decode(entry.value).next <= logs.until
     assert await digests(target, logs.until) == await digests(source, logs.until)
@@ -179,7 +184,7 @@ async def test_positions_come_back_and_never_point_beyond_the_lines_that_came_ba
     await restore(target, tmp_path, backup.archives, KEEP)
 
     entry = await bucket.read(target, POSITIONS_BUCKET, key)
-    last = (await there(target, ["LOGS"]))["LOGS"]["state"]["last_seq"]
+    last = (await present(target, ["LOGS"]))["LOGS"]["state"]["last_seq"]
     assert entry is not None
     assert 0 < int(entry.value) <= last
     await bucket.write(target, POSITIONS_BUCKET, key, b"newer", entry.revision)
@@ -198,13 +203,13 @@ async def test_a_restore_that_dies_leaves_nothing_that_can_be_written_to_and_can
     with pytest.raises(OperatorError, match="run the same `logbroker restore` again"):
         await restore(target, tmp_path, backup.archives, KEEP)
 
-    half = await there(target, STREAMS)
+    half = await present(target, STREAMS)
     assert ("LOGS" in half) == (share > 0.5)
     with pytest.raises(Rejected):
         await ship(target, 1)
     assert (await apply(target, Topology(partitions=3))).steps == ()
-    assert ("LOGS" in await there(target, STREAMS)) == ("LOGS" in half)
-    assert outlook(backup.archives, half, KEEP, clock()).deleted == ()
+    assert ("LOGS" in await present(target, STREAMS)) == ("LOGS" in half)
+    assert preview(backup.archives, half, KEEP, clock()).deletes == {}
     with pytest.raises(OperatorError, match="being restored"):
         await taken(target, tmp_path, ["KV_LOGS_CONFIG"])
     (tmp_path / "LOGS.nats").write_bytes(whole)
@@ -217,7 +222,7 @@ async def test_a_restore_that_dies_leaves_nothing_that_can_be_written_to_and_can
     ("change", "bound", "words"),
     [
         pytest.param(Change(replicas=3), 900_000, "try --replicas 1", id="too few servers"),
-        pytest.param(KEEP, 90_000, "more than its bound", id="too small a stream"),
+        pytest.param(KEEP, 90_000, "more than its limit", id="too small a stream"),
     ],
 )
 async def test_what_the_server_would_refuse_is_found_before_anything_is_deleted(
@@ -227,12 +232,12 @@ async def test_what_the_server_would_refuse_is_found_before_anything_is_deleted(
     await ship(source, 1)
     await ship(source, 2)
     backup = await taken(source, tmp_path)
-    before = await there(target, STREAMS)
+    before = await present(target, STREAMS)
 
     with pytest.raises(OperatorError, match=words):
         await restore(target, tmp_path, backup.archives, change)
 
-    after = await there(target, STREAMS)
+    after = await present(target, STREAMS)
     assert {name: info["created"] for name, info in after.items()} == {
         name: info["created"] for name, info in before.items()
     }
@@ -250,7 +255,7 @@ async def test_one_stream_alone_can_be_restored(
 
     assert await bucket.read(target, OFFSETS_BUCKET, "p0") is None
     await apply(target, Topology(partitions=3))
-    config = (await there(target, STREAMS))["KV_LOGS_CONFIG"]["config"]
+    config = (await present(target, STREAMS))["KV_LOGS_CONFIG"]["config"]
     assert not is_being_restored(config)
     await ship(target, 2)
     assert await digests(target, 2) == await digests(source, 2)
@@ -282,15 +287,19 @@ async def test_a_server_that_goes_away_in_the_middle_ends_an_archive_at_once(
     own_server: Server, tmp_path: Path
 ) -> None:
     connection = await broker(own_server.url)
-    for number in range(40):
+    for number in range(400):
         await ship(connection, number)
+    taking = asyncio.ensure_future(taken(connection, tmp_path, ["LOGS"]))
+    for _ in range(100_000):
+        if (tmp_path / "LOGS.nats").exists():
+            break
+        await asyncio.sleep(0)
+    own_server.stop()
 
-    def write(_: Sequence[bytes]) -> None:
-        own_server.stop()
+    with pytest.raises(OperatorError, match="take the backup again"):
+        await taking
 
-    with pytest.raises(ConnectionLost):
-        await transfer.take(connection, "LOGS", transfer.Window(1024, 1024), write)
-
+    (tmp_path / "LOGS.nats").unlink()
     await asyncio.to_thread(own_server.start)
-    assert (await taken(connection, tmp_path)).size > 40 * 40_000
+    assert (await taken(connection, tmp_path)).size > 400 * 40_000
     await connection.close()

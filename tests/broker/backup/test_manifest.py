@@ -1,27 +1,35 @@
 """What a backup says of itself survives the disk, and nothing else is taken for it."""
 
 import json
-from dataclasses import asdict
+from typing import Any
 
 import pytest
 
-from broker.keeping.manifest import Archive, Backup, UnreadableBackup
+from broker.backup.manifest import Backup, UnreadableBackup
 
-ARCHIVE = Archive(
-    "LOGS",
-    "LOGS.nats",
-    5,
-    "ab",
-    "2026-11-20T00:00:00Z",
-    {"name": "LOGS", "subjects": ["logs.>"]},
-    {"messages": 2, "bytes": 50, "first_seq": 1, "last_seq": 3},
-)
-BACKUP = Backup("2026-11-21T00:00:00Z", "2026-11-21T00:00:01Z", "nats://a", "2.15.1", (ARCHIVE,))
+ARCHIVE: dict[str, Any] = {
+    "stream": "LOGS",
+    "file": "LOGS.nats",
+    "size": 5,
+    "sha256": "ab",
+    "created": "2026-11-20T00:00:00Z",
+    "config": {"name": "LOGS", "subjects": ["logs.>"]},
+    "state": {"messages": 2, "bytes": 50, "first_seq": 1, "last_seq": 3},
+}
+DOCUMENT: dict[str, Any] = {
+    "version": 1,
+    "began": "2026-11-21T00:00:00Z",
+    "ended": "2026-11-21T00:00:01Z",
+    "server": "nats://a",
+    "server_version": "2.15.1",
+    "archives": [ARCHIVE],
+}
+BACKUP = Backup.decode(json.dumps(DOCUMENT).encode())
 
 
 def test_it_reads_what_it_wrote() -> None:
     assert Backup.decode(BACKUP.encode()) == BACKUP
-    assert (ARCHIVE.messages, ARCHIVE.bytes, ARCHIVE.until) == (2, 50, 4)
+    assert [(one.messages, one.bytes, one.until) for one in BACKUP.archives] == [(2, 50, 4)]
 
 
 @pytest.mark.parametrize("length", range(0, len(BACKUP.encode()) - 2, 37))
@@ -42,12 +50,12 @@ def test_a_manifest_that_is_cut_off_is_refused(length: int) -> None:
     ],
 )
 def test_an_entry_that_does_not_hold_together_is_refused(change: dict[str, object]) -> None:
-    document = {"version": 1, **asdict(BACKUP), "archives": [{**asdict(ARCHIVE), **change}]}
+    document = {**DOCUMENT, "archives": [{**ARCHIVE, **change}]}
 
     with pytest.raises(UnreadableBackup):
         Backup.decode(json.dumps(document).encode())
 
 
-def test_a_later_version_is_refused_by_its_number() -> None:
-    with pytest.raises(UnreadableBackup, match="version 2"):
-        Backup.decode(json.dumps({"version": 2, **asdict(BACKUP)}).encode())
+def test_a_later_version_is_refused() -> None:
+    with pytest.raises(UnreadableBackup, match="another version: version"):
+        Backup.decode(json.dumps({**DOCUMENT, "version": 2}).encode())

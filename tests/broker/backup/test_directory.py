@@ -1,4 +1,4 @@
-"""Backups on a shelf are whole or not there."""
+"""Backups in a directory are whole or not there."""
 
 import os
 from datetime import UTC, datetime, timedelta
@@ -7,25 +7,25 @@ from pathlib import Path
 import pytest
 
 from broker.app.exits import OperatorError
-from broker.keeping import shelf
-from broker.keeping.manifest import NAME
+from broker.backup import directory
+from broker.backup.manifest import NAME
 
 NOW = datetime(2026, 11, 21, 16, 45, tzinfo=UTC)
 
 
 def put(folder: Path, now: datetime = NOW) -> Path:
-    with shelf.new_backup(folder, now) as part:
+    with directory.new_backup(folder, now) as part:
         (part.path / NAME).write_bytes(b"{}")
-    return shelf.name_of(folder, now)
+    return directory.name_of(folder, now)
 
 
 def test_it_gets_its_name_once_it_is_whole(tmp_path: Path) -> None:
-    with shelf.new_backup(tmp_path / "a" / "b", NOW) as part:
+    with directory.new_backup(tmp_path / "a" / "b", NOW) as part:
         assert part.path.name == "2026-11-21T164500Z.part"
         assert part.path.stat().st_mode & 0o777 == 0o700
         (part.path / NAME).write_bytes(b"{}")
 
-    assert shelf.find(tmp_path / "a" / "b").name == "2026-11-21T164500Z"
+    assert directory.find(tmp_path / "a" / "b").name == "2026-11-21T164500Z"
     assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["2026-11-21T164500Z"]
 
 
@@ -33,14 +33,14 @@ def test_it_gets_its_name_once_it_is_whole(tmp_path: Path) -> None:
 def test_nothing_is_left_of_one_that_was_broken_off(
     tmp_path: Path, error: type[BaseException]
 ) -> None:
-    with pytest.raises(error), shelf.new_backup(tmp_path, NOW):
+    with pytest.raises(error), directory.new_backup(tmp_path, NOW):
         raise error
 
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(OperatorError, match="No space left"), shelf.new_backup(tmp_path, NOW):
+    with pytest.raises(OperatorError, match="No space left"), directory.new_backup(tmp_path, NOW):
         raise OSError(28, "No space left on device")
 
     assert list(tmp_path.iterdir()) == []
@@ -53,7 +53,7 @@ def test_what_a_crash_left_is_no_backup_and_is_swept(tmp_path: Path) -> None:
     other = tmp_path / "mine.part"
     other.mkdir()
     with pytest.raises(OperatorError, match="no whole backup"):
-        shelf.find(tmp_path)
+        directory.find(tmp_path)
 
     put(tmp_path)
 
@@ -63,9 +63,9 @@ def test_what_a_crash_left_is_no_backup_and_is_swept(tmp_path: Path) -> None:
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
     with (
-        shelf.new_backup(tmp_path, NOW),
+        directory.new_backup(tmp_path, NOW),
         pytest.raises(OperatorError, match="under way"),
-        shelf.new_backup(tmp_path, NOW + timedelta(seconds=1)),
+        directory.new_backup(tmp_path, NOW + timedelta(seconds=1)),
     ):
         pass
 
@@ -84,13 +84,13 @@ def test_the_newest_are_kept_and_nothing_else_is_touched(tmp_path: Path) -> None
     made = [put(tmp_path, NOW + timedelta(hours=hour)) for hour in range(4)]
     (tmp_path / "notes").touch()
 
-    removed = shelf.prune(tmp_path, 2)
+    removed = directory.prune(tmp_path, 2)
 
     assert removed == made[:2]
     assert [path for path in made if path.exists()] == made[2:]
     assert (tmp_path / "notes").exists()
-    assert shelf.find(tmp_path) == made[3]
-    assert shelf.find(made[2]) == made[2]
+    assert directory.find(tmp_path) == made[3]
+    assert directory.find(made[2]) == made[2]
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o750, 0o701])
@@ -104,7 +104,7 @@ def test_a_folder_that_others_may_enter_is_refused_with_what_to_do(
         pytest.raises(
             OperatorError, match=rf"b may be entered by others.*`chmod 700 {tmp_path}/b`"
         ),
-        shelf.new_backup(tmp_path / "b", NOW),
+        directory.new_backup(tmp_path / "b", NOW),
     ):
         pytest.fail("others could read it")
 
@@ -119,18 +119,18 @@ def test_a_folder_that_is_made_for_backups_is_for_its_owner_alone(tmp_path: Path
 
 def test_what_is_removed_is_never_what_a_link_points_to(tmp_path: Path) -> None:
     put(tmp_path / "theirs")
-    shelf_ = tmp_path / "ours"
-    put(shelf_)
-    (shelf_ / "2026-11-20T000000Z.part").symlink_to(tmp_path / "theirs")
-    old = shelf_ / "2026-11-19T000000Z"
-    old.symlink_to(shelf.name_of(tmp_path / "theirs", NOW))
+    ours = tmp_path / "ours"
+    put(ours)
+    (ours / "2026-11-20T000000Z.part").symlink_to(tmp_path / "theirs")
+    old = ours / "2026-11-19T000000Z"
+    old.symlink_to(directory.name_of(tmp_path / "theirs", NOW))
 
     with pytest.raises(OperatorError, match="symbolic link"):
-        shelf.prune(shelf_, 1)
+        directory.prune(ours, 1)
     old.unlink()
-    put(shelf_, NOW + timedelta(hours=1))
+    put(ours, NOW + timedelta(hours=1))
 
-    assert (shelf.name_of(tmp_path / "theirs", NOW) / NAME).exists()
+    assert (directory.name_of(tmp_path / "theirs", NOW) / NAME).exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes another user's folder")
@@ -142,7 +142,7 @@ def test_root_backs_up_through_no_link_of_another_user(tmp_path: Path) -> None:
 
     with (
         pytest.raises(OperatorError, match="another user's link"),
-        shelf.new_backup(tmp_path / "theirs" / "b", NOW),
+        directory.new_backup(tmp_path / "theirs" / "b", NOW),
     ):
         pytest.fail("the link was followed")
 

@@ -13,16 +13,16 @@ from broker.app.exits import Exit, OperatorError
 from broker.app.options import given, settings_options
 from broker.app.printable import printable
 from broker.app.sizes import format_size
+from broker.backup import directory
+from broker.backup.archives import STREAMS, back_up, check, stream_of
+from broker.backup.manifest import Archive, Backup
+from broker.backup.preview import Change, Preview, preview
+from broker.backup.restore import present
+from broker.backup.restore import restore as put_back
 from broker.client import bucket
 from broker.client.connection import Connection
 from broker.commands.asking import asking
 from broker.commands.typed import length
-from broker.keeping import shelf
-from broker.keeping.backup import STREAMS, back_up, check, stream_of
-from broker.keeping.manifest import Archive, Backup
-from broker.keeping.outlook import Change, Outlook, grown, outlook
-from broker.keeping.restore import restore as put_back
-from broker.keeping.restore import there
 from broker.settings import STATUS_FIELDS, BrokerSettings
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAM
 
@@ -69,19 +69,19 @@ def backup(
     program.log_to_stderr(settings)
     _fail_when_told_to_end()
     if verify:
-        found = shelf.find(folder)
-        _check(found, shelf.load(found).archives)
+        found = directory.find(folder)
+        _check(found, directory.load(found).archives)
         click.echo(f"{found} is whole")
         return
     now = _now()
-    with shelf.new_backup(folder, now) as part:
+    with directory.new_backup(folder, now) as part:
         names = [stream_of(name) for name in dict.fromkeys(streams)] or STREAMS
         taken = asking(
             settings, "backup", lambda connection: back_up(connection, names, part, _now)
         )
-    click.echo(_told(shelf.name_of(folder, now), taken))
+    click.echo(_told(directory.name_of(folder, now), taken))
     click.echo(_IN_THE_CLEAR.format(folder), err=True)
-    for removed in shelf.prune(folder, keep) if keep else ():
+    for removed in directory.prune(folder, keep) if keep else ():
         click.echo(f"removed {removed}, as --keep is {keep}")
 
 
@@ -147,28 +147,32 @@ def restore(
     settings = given(BrokerSettings, options)
     program.log_to_stderr(settings)
     _fail_when_told_to_end()
-    found = shelf.find(folder)
-    kept = shelf.load(found)
+    found = directory.find(folder)
+    kept = directory.load(found)
     archives = _chosen(kept, streams)
     change = Change(replicas, max_age)
-    seen = asking(settings, "restore", lambda connection: _look(connection, kept, archives, change))
+    plan = (kept, archives, change)
+    seen = asking(settings, "restore", lambda connection: _preview(connection, *plan))
     click.echo(printable(f"from {found}, of {kept.server}, taken at {kept.began}:"))
     for line in [*map(_line, archives), *(f"note: {note}" for note in seen.notes)]:
         click.echo(printable(f"  {line}"))
-    for line in seen.deleted:
-        click.echo(printable(f"  deletes {line}"))
+    for stream, words in seen.deletes.items():
+        click.echo(printable(f"  deletes {stream}: {words}"))
     _refuse(seen, replace=replace)
     # before anything is deleted, and before a person is asked
     _check(found, archives)
     if dry_run:
         return
-    if seen.deleted and not yes:
+    if seen.deletes and not yes:
         ask("Delete that and restore the backup?")
 
     async def restored(connection: Connection) -> str:
         # digests take minutes, a person as well, and shippers do not wait for either
-        if reason := grown(seen, await _look(connection, kept, archives, change)):
-            raise OperatorError(f"{reason}; nothing was changed")
+        now = await _preview(connection, *plan)
+        if new := now.deletes.keys() - seen.deletes.keys():
+            raise OperatorError(
+                f"{', '.join(sorted(new))} got messages meanwhile, which would be deleted; nothing was changed"
+            )
         return await _restore(connection, found, archives, change)
 
     click.echo(asking(settings, "restore", restored))
@@ -181,29 +185,27 @@ def _chosen(kept: Backup, streams: tuple[str, ...]) -> tuple[Archive, ...]:
     return tuple(one for one in kept.archives if not wanted or one.stream in wanted)
 
 
-def _refuse(seen: Outlook, *, replace: bool) -> None:
-    if seen.refusal:
-        raise OperatorError(f"{seen.refusal}; nothing was changed")
-    if seen.deleted and not replace:
+def _refuse(seen: Preview, *, replace: bool) -> None:
+    if seen.refusals:
+        raise OperatorError(f"{'; '.join(seen.refusals)}; nothing was changed")
+    if seen.deletes and not replace:
         raise OperatorError(
             "the broker is not empty; nothing was changed (--replace deletes what is said above)"
         )
 
 
-async def _look(
+async def _preview(
     connection: Connection, kept: Backup, archives: tuple[Archive, ...], change: Change
-) -> Outlook:
+) -> Preview:
     version = (await connection.once()).connected_server_version
-    present = await there(connection, [*STREAMS, *(archive.stream for archive in archives)])
-    return outlook(archives, present, change, _now(), _newer(kept, version.major, version.minor))
-
-
-def _newer(kept: Backup, major: int, minor: int) -> str:
-    """Return why a server cannot read the archives; nothing if it can."""
     theirs = tuple(int(part) for part in kept.server_version.split(".")[:2] if part.isdigit())
-    if (major, minor) < (2, 15) <= theirs:
-        return f"the archives are of nats-server {kept.server_version}, and {major}.{minor} cannot read them"
-    return ""
+    if (version.major, version.minor) < (2, 15) <= theirs:
+        raise OperatorError(
+            f"the archives are of nats-server {kept.server_version}, and {version.major}.{version.minor} cannot read "
+            "them; nothing was changed"
+        )
+    there = await present(connection, {*STREAMS, *(archive.stream for archive in archives)})
+    return preview(archives, there, change, _now())
 
 
 async def _restore(
@@ -236,7 +238,7 @@ def _afterwards(archives: Mapping[str, Archive], before: str, after: str) -> lis
 
 
 async def _partitions(connection: Connection) -> str:
-    if not await there(connection, [f"KV_{CONFIG_BUCKET}"]):
+    if not await present(connection, [f"KV_{CONFIG_BUCKET}"]):
         return ""
     entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
     return entry.value.decode("ascii", "replace") if entry else ""

@@ -1,1 +1,0 @@
-"""What is kept beside a broker or taken out of it: backups, and the removal of messages."""
