@@ -1,6 +1,6 @@
 """The points of a receiver at which a test can kill it; `broker.app.faults` does it."""
 
-__all__ = ["IN_BATCH", "IN_DRIVER", "IN_TURN", "IN_UNDO", "NOW_AND_THEN", "POINTS"]
+__all__ = ["IN_BATCH", "IN_DRIVER", "IN_TURN", "IN_UNDO", "POINTS"]
 
 IN_BATCH = (
     "fetched",
@@ -17,10 +17,8 @@ IN_BATCH = (
     "reported",
 )
 """Those that every batch in which files are rotated comes through, on its way to the end of the stay."""
-NOW_AND_THEN = ("gaps_told",)
-"""Those of a task that has a gap to tell."""
 IN_UNDO = ("fenced", "undoing", "undone", "settled")
 IN_TURN = ("turned",)
 IN_DRIVER = ("claimed", "heard", "compressed", "packed", "pruned")
 
-POINTS = (*IN_BATCH, *NOW_AND_THEN, *IN_UNDO, *IN_TURN, *IN_DRIVER)
+POINTS = (*IN_BATCH, *IN_UNDO, *IN_TURN, *IN_DRIVER)

@@ -10,6 +10,7 @@ from broker.app.rate import Rate
 from broker.wire.offset import Offset
 from receiver.consume.judging import Finding, Kind
 from receiver.consume.outcome import Blocked, Done
+from receiver.storage.gaps import gap_report
 
 __all__ = ["Meter", "Standing"]
 
@@ -135,9 +136,8 @@ def _log(done: Done) -> None:
         logger.warning("partition %d: %s", done.partition, _describe(finding))
     if rest := done.findings[_MOST_LOGGED:]:
         logger.warning(
-            "partition %d: %d more of these; every gap is in .gaps.jsonl",
-            done.partition,
-            len(rest),
+            "partition %d: %d more of these; every gap is in %s",
+            *(done.partition, len(rest), gap_report(done.partition)),
         )
     for notice in done.notices:
         logger.warning("partition %d: %s", done.partition, notice)

@@ -232,7 +232,7 @@ def _afterwards(archives: Mapping[str, Archive], before: str, after: str) -> lis
         )
         words.append(
             f"lines acknowledged after sequence {archives[STREAM].until - 1} are not in the backup: shippers go on behind "
-            "them, and receivers name whatever they miss of them (.gaps.jsonl)"
+            "them, and receivers name whatever they miss of them (.gaps.p<N>.jsonl)"
         )
     return words
 

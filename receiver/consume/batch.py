@@ -174,10 +174,14 @@ class Batch:
         if self._pieces:
             self._append(self._pieces)
         until = last.sequence + 1
+        missing = [_gap(one) for one in self._judge.findings if one.kind in _MISSING]
+        if missing:
+            number = assignment.partition
+            self._output.append(gaps.gap_report(number), gaps.lines_of(missing, number))
         self._output.sync()
         self._quarantine.sync()
         fault("synced")
-        self._put(until)
+        self._put(until, missing)
         fault("stored")
         return Done(
             partition=assignment.partition,
@@ -196,10 +200,9 @@ class Batch:
             notices=tuple(self._output.notices),
         )
 
-    def _put(self, until: int) -> None:
+    def _put(self, until: int, missing: Iterable[Gap]) -> None:
         store, stored = self._store, self._writing.stored(self._assignment, until)
         unfinished = {live: file for live, (_, file) in self._endings.torn.items()}
-        missing = (_gap(one) for one in self._judge.findings if one.kind in _MISSING)
         today = self._days.today if self._layout.has_date else ""
         with store.transaction():
             self._output.put(stored, today, unfinished)

@@ -7,7 +7,7 @@ from types import TracebackType
 
 from broker.wire.message import Followed
 from receiver.consume.assignment import Assignment, Destination
-from receiver.storage import gaps, moves
+from receiver.storage import moves
 from receiver.storage.calendar import Calendar
 from receiver.storage.files import Output
 from receiver.storage.folders import Folders
@@ -115,10 +115,6 @@ class OpenPartition:
         self.store.close()
         self.store = Store(self.site.path)
         self.recover()
-
-    def tell_gaps(self) -> None:
-        """Tell of gaps that are committed; raises OSError."""
-        gaps.tell(self.store, self._destination.output, self.site.partition)
 
     def unfinished(self) -> dict[str, tuple[str, str]]:
         """Return whose line is not finished at the end of live files: host and id of the source file."""

@@ -27,7 +27,7 @@ from receiver.consume.batch import Batch
 from receiver.consume.claim import Entry, Taken, hold_against_stream
 from receiver.consume.fetch import Chunk, Reading
 from receiver.consume.handover import MustWait, follows, require_received
-from receiver.consume.judging import Kind, host_of
+from receiver.consume.judging import host_of
 from receiver.consume.offsets import StreamMismatch, nanoseconds, position_of
 from receiver.consume.open_partition import OpenPartition
 from receiver.consume.outcome import Blocked, Cause, Done, Ending, Report, Superseded
@@ -205,7 +205,6 @@ class _Session:
             background.wait(self._entry.fence(), _MOVE_PATIENCE)
             fault("fenced")
         notices = partition.recover()
-        partition.tell_gaps()
         partition.spans.forget(time.time_ns())
         committed.done = replace(committed.done, notices=tuple(notices))
 
@@ -306,8 +305,6 @@ class _Session:
         committed.done = committed.done.then(done)
         committed.batches += 1
         committed.seconds += time.monotonic() - self._fetched
-        if any(finding.kind in {Kind.GAP, Kind.LOSS} for finding in done.findings):
-            self._partition.tell_gaps()
 
     async def _moved(self, done: Done) -> None:
         await self._entry.move(done)
@@ -325,7 +322,9 @@ class _Session:
         today = Days(partition.zone).date(now) if partition.layout.has_date else ""
         unfinished = {live: file for live, (_, file) in partition.unfinished().items()}
         with partition.writing() as writing:
-            rows = partition.store.files("length > 0 AND path NOT IN (SELECT path FROM segments)")
+            rows = partition.store.files(
+                "host != '' AND length > 0 AND path NOT IN (SELECT path FROM segments)"
+            )
             output = writing.output
             output.close_files(
                 row.path

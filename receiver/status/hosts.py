@@ -19,7 +19,7 @@ Answer = TypeVar("Answer")
 _FILES = """
 SELECT path, last_line, length + coalesce(closed, 0), coalesce(count, 0) FROM files LEFT JOIN (
   SELECT live, sum(size) AS closed, count(*) AS count FROM segments WHERE path != live GROUP BY live
-) ON live = path WHERE length NOT NULL
+) ON live = path WHERE length NOT NULL AND host != ''
 """
 
 

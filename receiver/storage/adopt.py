@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from receiver.storage.folders import Folders, make_folder
+from receiver.storage.gaps import gap_report
 from receiver.storage.layout import Layout
 from receiver.storage.position import Batch, Damaged, Position
 from receiver.storage.rotation import (
@@ -34,7 +35,8 @@ def adopt(site: Site, position: Position) -> int:
         known = {row.path: row for row in store.files("TRUE")}
         folders = Folders(site.output)
         try:
-            paths = sorted({*paths, *(path for path in known if folders.find(path))})
+            others = (path for path in {*known, gap_report(site.partition)} if folders.find(path))
+            paths = sorted({*paths, *others})
             numbers = highest_numbers(paths)
             lives = [path for path in paths if not is_closed(path)]
             rows = [

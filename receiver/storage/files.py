@@ -72,9 +72,12 @@ class Output:
             path: planned(self._touched(path), of_file, self._limit, self.calendar, self._segment)
             for path, of_file in runs.items()
         }
-        self._announce(steps)
-        for path, of_file in steps.items():
-            self._do(path, of_file)
+        self._carry_out(steps)
+
+    def append(self, path: str, data: bytes) -> None:
+        """Append to a live file that is no host's, and which neither size nor time closes; raises OSError."""
+        runs = [Run(0, 0, [data])]
+        self._carry_out({path: planned(self._touched(path), runs, 0, _NEVER, self._segment)})
 
     def close_files(self, paths: Iterable[str]) -> None:
         """Close live files that have lines; what is no file by now is left as it is. Raises OSError."""
@@ -84,16 +87,16 @@ class Output:
                 live = self._touched(path)
                 if live.size:
                     steps[path] = [self._segment(live, live.number, live.size, live.moment)]
+        self._carry_out(steps)
+
+    def _carry_out(self, steps: Mapping[str, Sequence[Step]]) -> None:
         self._announce(steps)
         for path, of_file in steps.items():
-            self._do(path, of_file)
-
-    def _do(self, path: str, steps: Iterable[Step]) -> None:
-        for step in steps:
-            if isinstance(step, SegmentRow):
-                self._close(path, step)
-            else:
-                self._append(path, step)
+            for step in of_file:
+                if isinstance(step, SegmentRow):
+                    self._close(path, step)
+                else:
+                    self._append(path, step)
 
     # what is there
 
@@ -110,7 +113,7 @@ class Output:
                 raise self._not_ours(path)
             row = self._names.row(path, self.batch)
             return Live(row, 0, 0, 1, 0, is_new=True, is_unannounced=True)
-        if notice := difference(row, found):
+        if row.host and (notice := difference(row, found)):
             self.notices.append(notice)
         if found is None or (found.st_size == 0 and found.st_ino != row.inode):
             return self._begun_anew(row, path, is_there=found is not None)

@@ -55,9 +55,8 @@ CREATE TABLE spans (
 CREATE TABLE gaps (
   id INTEGER PRIMARY KEY, kind TEXT NOT NULL, host TEXT NOT NULL, file TEXT NOT NULL, file_id TEXT NOT NULL,
   start INTEGER NOT NULL, until INTEGER NOT NULL, sequence INTEGER NOT NULL,
-  after INTEGER NOT NULL, since TEXT, read_at TEXT, batch INTEGER NOT NULL, told INTEGER NOT NULL
+  after INTEGER NOT NULL, since TEXT, read_at TEXT, batch INTEGER NOT NULL
 );
-CREATE INDEX gaps_to_tell ON gaps (id) WHERE NOT told;
 CREATE TABLE segments (
   path TEXT PRIMARY KEY, live TEXT NOT NULL, number INTEGER NOT NULL, day TEXT NOT NULL, inode INTEGER NOT NULL,
   size INTEGER NOT NULL, last_line INTEGER NOT NULL, closed_at TEXT NOT NULL,
@@ -84,7 +83,7 @@ _ERRORS = {
 class FileRow(NamedTuple):
     """A live file: how long it is, None where it is not there, and how long it was before `batch`.
 
-    `inode` tells it from another file at its path; 0 where that is not known. `number` is that of its next segment.
+    Its `host` is empty where it is the report of gaps. `inode` tells it from another file at its path; 0 where that is not known. `number` is that of its next segment.
     `last_line` is when its last line was stored, in nanoseconds since the epoch; `unfinished` is the id of the source
     file whose line is not at its end, None where no such line is there.
     """

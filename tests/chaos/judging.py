@@ -12,7 +12,7 @@ import zstandard
 
 from bench.oracle import Verdict, judge
 from broker.wire.subjects import partition_of
-from receiver.storage.gaps import GAPS
+from receiver.storage.gaps import GAP_REPORTS
 from receiver.storage.store import Store, path_of
 from tests.chaos.hands import received_with, untold
 from tests.chaos.losses import Audit, Key, Source, audit, without
@@ -102,10 +102,8 @@ def _receivers(logs: Path) -> list[Path]:
 
 
 def _told(world: "World", kind: str) -> list[dict[str, Any]]:
-    path = world.output / GAPS
-    if not path.exists():
-        return []
-    told = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    reports = [path.read_text("utf-8") for path in sorted(world.output.glob(GAP_REPORTS))]
+    told = [json.loads(line) for report in reports for line in report.splitlines()]
     return [one for one in told if one["kind"] == kind]
 
 

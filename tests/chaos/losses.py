@@ -78,7 +78,7 @@ def audit(
     received: Mapping[str, bytes],
     forgotten: Mapping[str, int] | None = None,
 ) -> Audit:
-    """Hold the gaps that were reported (`.gaps.jsonl`, an object each) against what was destroyed.
+    """Hold the gaps that were reported (`.gaps.p<N>.jsonl`, an object each) against what was destroyed.
 
     `reached` is how far each source file has been received, `received` what was received from each host. `forgotten` is how many
     times what was known of a host's gaps may have been lost: so many of each file are in no report.

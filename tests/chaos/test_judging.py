@@ -9,7 +9,7 @@ from bench.processes import Processes
 from receiver.consume.judging import Finding, Kind
 from receiver.consume.outcome import Done
 from receiver.meter import Meter
-from receiver.storage.gaps import GAPS
+from receiver.storage.gaps import gap_report
 from tests.chaos.host import Host
 from tests.chaos.judging import judged, repeats
 from tests.chaos.program import Supervisor
@@ -75,7 +75,7 @@ def test_a_host_whose_files_cannot_be_read_is_a_finding(world: World) -> None:
 
 def test_a_gap_that_is_told_where_nothing_is_lost_is_a_finding(world: World) -> None:
     told = '{"kind":"gap","host":"web01","file_id":"f1","start":10,"end":30}\n'
-    (world.output / GAPS).write_text(told, "utf-8")
+    (world.output / gap_report(1)).write_text(told, "utf-8")
 
     assert judged(world).findings == [
         "host web01, file f1: 20 bytes [10, 30) reported, and not lost"
@@ -84,7 +84,7 @@ def test_a_gap_that_is_told_where_nothing_is_lost_is_a_finding(world: World) -> 
 
 def test_a_loss_that_is_told_where_nothing_was_destroyed_is_a_finding(world: World) -> None:
     told = '{"kind":"loss","host":"web01","after":3,"sequence":7}\n'
-    (world.output / GAPS).write_text(told, "utf-8")
+    (world.output / gap_report(1)).write_text(told, "utf-8")
 
     (finding,) = judged(world).findings
 

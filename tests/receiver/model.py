@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench.received import read_segment
 from receiver.storage import rotation
+from receiver.storage.gaps import GAP_REPORTS
 
 __all__ = ["Folder", "Model", "Sent"]
 
@@ -134,8 +135,8 @@ class Folder:
 
     def told(self) -> Counter[tuple[str, str, int, int]]:
         """Return the gaps that were told."""
-        path = self.output / ".gaps.jsonl"
-        lines = path.read_bytes().splitlines() if path.exists() else []
+        reports = sorted(self.output.glob(GAP_REPORTS))
+        lines = [line for report in reports for line in report.read_bytes().splitlines()]
         gaps = map(json.loads, lines)
         return Counter((gap["host"], gap["file"], gap["start"], gap["end"]) for gap in gaps)
 

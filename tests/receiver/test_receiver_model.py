@@ -23,7 +23,7 @@ from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.consume.assignment import Turn
-from receiver.faults import IN_BATCH, IN_TURN, IN_UNDO, NOW_AND_THEN
+from receiver.faults import IN_BATCH, IN_TURN, IN_UNDO
 from receiver.storage import folders, names, quarantine, spans
 from receiver.storage.retention import Limits, Order, Retention
 from tests.conftest import start_server
@@ -52,7 +52,7 @@ RECEIVING = {
     "make_stream_anew": 1,
     "restart_broker": 1,
 }
-POINTS_IN_TASK = (*IN_BATCH, *NOW_AND_THEN, *IN_UNDO)
+POINTS_IN_TASK = (*IN_BATCH, *IN_UNDO)
 POINTS_IN_TURN = ("closed", "rotated", *IN_TURN)
 MOST_ATTEMPTS = 12
 

@@ -66,7 +66,7 @@ def test_once_receives_what_is_there_commits_it_names_what_retention_took_and_en
     assert receiver.wait(180) == 0
     assert scene.received() == scene.expected()
     assert scene.of_host("web01") == b"received\nafter that\n"
-    [gap] = map(json.loads, (scene.output / ".gaps.jsonl").read_text("ascii").splitlines())
+    [gap] = map(json.loads, (scene.output / ".gaps.p0.jsonl").read_text("ascii").splitlines())
     assert (gap["host"], gap["file"]) == ("web01", "/var/log/a")
     assert (gap["start"], gap["end"]) == (9, 20)
     assert "gap of 11 bytes: host web01, file '/var/log/a'" in receiver.log.read_text()

@@ -302,21 +302,6 @@ def test_a_state_folder_that_takes_nothing_blocks_and_goes_on_when_it_does_again
         assert partition.read("db") == b"first of db\nbehind a gap\n"
 
 
-def test_gaps_wait_for_room_to_be_told_and_are_told_once(partition: Partition) -> None:
-    partition.claim()
-    partition.publish(ours("web01", "a", 0, b"one\n"), ours("web01", "a", 9, b"two\n"))
-    with disk(partition.output, "size=64k") as full:
-        assert partition.run_apart(fault="committed").returncode == -9
-        until = partition.offset().next
-        fill(full)
-        blocked(partition.run(until), Cause.DISK, "No space left", ".gaps.jsonl")
-        (full / "filler").unlink()
-        for _ in range(2):
-            assert isinstance(partition.run(until), Done)
-
-        assert (partition.output / ".gaps.jsonl").read_bytes().count(b"\n") == 1
-
-
 @pytest.mark.parametrize("point", [point for point in IN_BATCH if point != "reported"])
 def test_where_other_machines_may_share_the_state_a_rollback_journal_does_as_well(
     partition: Partition, point: str

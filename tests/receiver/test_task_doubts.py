@@ -103,7 +103,7 @@ def test_a_gap_is_told_in_the_stay_that_finds_it_which_goes_on(partition: Partit
     report = partition.stay(Stay(60.0, 0.1))
 
     assert report.ended is Ending.SILENCE
-    assert (partition.output / ".gaps.jsonl").read_bytes().count(b"\n") == 1
+    assert (partition.output / ".gaps.p0.jsonl").read_bytes().count(b"\n") == 1
 
 
 @pytest.mark.parametrize("seconds", [0, 90], ids=["the same", "rewound and grown since"])

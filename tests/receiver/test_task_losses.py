@@ -11,7 +11,7 @@ from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 from receiver.consume.attempts import DEADLY, Attempts
-from receiver.storage.gaps import GAPS
+from receiver.storage.gaps import gap_report
 from tests.conftest import apply_topology
 from tests.receiver.partition import Partition, ours
 
@@ -47,7 +47,7 @@ def remove(partition: Partition, *sequences: int) -> None:
 
 def told(partition: Partition) -> list[dict[str, Any]]:
     """Return what is in the report of gaps; another run tells what the one before has committed."""
-    path = partition.output / GAPS
+    path = partition.output / gap_report(0)
     return [json.loads(one) for one in path.read_text().splitlines()] if path.exists() else []
 
 

@@ -141,7 +141,7 @@ def test_gaps_and_repeats_are_found_across_batches_and_not_invented_by_an_undo(
     ]
     assert partition.read("web01") == b"12345\n67890\nabc\nlater\n"
     partition.run(done.until)
-    [told] = (partition.output / ".gaps.jsonl").read_text().splitlines()
+    [told] = (partition.output / ".gaps.p0.jsonl").read_text().splitlines()
     gap = json.loads(told)
     assert (gap["host"], gap["file"], gap["start"], gap["end"]) == ("web01", "/var/log/a", 16, 20)
     assert (gap["partition"], gap["bytes"], gap["kind"]) == (0, 4, "gap")
@@ -169,7 +169,7 @@ def test_sections_are_judged_each_by_itself_across_batches_and_an_undo(
     ]
     assert partition.read("web01") == b"a1\nb1\na2\npiece, \nb2\nrest\n"
     partition.run(done.until)
-    [told] = (partition.output / ".gaps.jsonl").read_text().splitlines()
+    [told] = (partition.output / ".gaps.p0.jsonl").read_text().splitlines()
     assert json.loads(told)["file"] == "/var/log/b"
 
 
