@@ -48,6 +48,7 @@ class PauseWatch:
         self._value = b""
         self._pauses: tuple[Pause, ...] = ()
         self._heard = 0
+        self._is_deaf = False
         self._may_publish = asyncio.Event()
         self._may_publish.set()
         self._end: asyncio.TimerHandle | None = None
@@ -73,7 +74,9 @@ class PauseWatch:
         try:
             entry = await bucket.read(self._connection, CONFIG_BUCKET, PAUSE_KEY)
         except Denied as error:
-            logger.debug("cannot be paused: %s", error)
+            if not self._is_deaf:
+                logger.warning("this host cannot be paused: %s", error)
+            self._is_deaf = True
             return
         if heard == self._heard:  # else what was heard meanwhile is newer
             self._take(entry.value if entry else b"")

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from bench.oracle import judge
 from bench.received import read_received
-from tests.chaos.faults.fault import Act, CannotStrike, FaultKind
+from tests.chaos.commands import insist
+from tests.chaos.faults.fault import Act, CannotStrike, End, FaultKind
 from tests.chaos.program import Program
 from tests.chaos.schedule import Kind
 
@@ -104,6 +105,19 @@ def _replay(world: "World", chance: random.Random) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _pause(world: "World", chance: random.Random) -> End:
+    """Pause a host, some or all; their lines wait, and flow again when they are resumed, or before by time."""
+    name = chance.choice(world.hosts).name
+    globs = chance.choice([(), (name,), (f"{name[:2]}*",)])
+    by_time = chance.choice([(), ("--for", "3s")])
+    _well(world, "logbroker", "pause", *globs, *by_time, *world.admin_words)
+
+    def resume() -> None:
+        insist("logbroker", "resume", *world.admin_words)
+
+    return resume
+
+
 def _signal(pick: Callable[["World"], Sequence[Program]], number: int, most: int) -> Act:
     def act(world: "World", chance: random.Random) -> None:
         """Send a signal several times to one program, which has promised not to mind."""
@@ -136,6 +150,7 @@ KINDS = (
     FaultKind(Kind("backup", weight=0.5), _back_up),
     FaultKind(Kind("verify", weight=0.25), _verify),
     FaultKind(Kind("replay", weight=0.25), _replay),
+    FaultKind(Kind("pause", lasts=(1.0, 8.0)), _pause),
     FaultKind(Kind("rotate-now"), _signal(_receivers, signal.SIGUSR1, 5)),
     FaultKind(Kind("hang-up-receiver"), _signal(_receivers, signal.SIGHUP, 3)),
     FaultKind(Kind("hang-up-shipper"), _signal(_shippers, signal.SIGHUP, 5)),
