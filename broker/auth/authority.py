@@ -1,4 +1,4 @@
-"""A private authority that signs the certificates of brokers and clients. Decides what stands in them; touches no file.
+"""A private authority that signs the certificates of brokers. Decides what stands in them; touches no file.
 
 Keys are ECDSA on P-256, which every TLS 1.3 client takes, and which a server signs with at a tenth of RSA's cost.
 """
@@ -6,7 +6,6 @@ Keys are ECDSA on P-256, which every TLS 1.3 client takes, and which a server si
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import Enum
 from ipaddress import ip_address
 
 from cryptography import x509
@@ -15,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-__all__ = ["Authority", "Issued", "UnusableAuthority", "Use", "names_in"]
+__all__ = ["Authority", "Issued", "UnusableAuthority", "names_in"]
 
 
 _SKEW = timedelta(hours=1)  # machines whose clock is behind must be able to connect at once
@@ -24,13 +23,6 @@ _LONGEST_COMMON_NAME = 64  # RFC 5280, ub-common-name
 
 class UnusableAuthority(ValueError):
     """Bytes that are not a certificate of an authority with its key."""
-
-
-class Use(Enum):
-    """What a certificate is for: a broker is server to clients and client to other brokers."""
-
-    BROKER = "broker"
-    CLIENT = "client"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +67,15 @@ class Authority:
             raise UnusableAuthority("its key belongs to another certificate")
         return cls(parsed, secret)
 
-    def issue(self, names: Iterable[str], use: Use, now: datetime, valid: timedelta) -> Issued:
+    def issue(self, names: Iterable[str], now: datetime, valid: timedelta) -> Issued:
         """Return a certificate for `names` (DNS names and IP addresses, the first one is the subject), with a new key.
 
-        It never outlives the authority's own. Raises ValueError for a name that no certificate can hold.
+        It is for a broker, which is server to clients and client to other brokers. It never outlives the authority's own. Raises ValueError for a name that no certificate can hold.
         """
         wanted = tuple(names)
         key = ec.generate_private_key(ec.SECP256R1())
         until = min(now + valid, self.certificate.not_valid_after_utc)
-        usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
-        if use is Use.BROKER:
-            usages.insert(0, ExtendedKeyUsageOID.SERVER_AUTH)
+        usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         certificate = (
             _begun(_subject(wanted[0]), self.certificate.subject, key.public_key(), now, until)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)

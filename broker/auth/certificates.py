@@ -15,12 +15,10 @@ from cryptography import x509
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.folder import make_folder, open_folder, read_file
 from broker.app.whole import write_for_owner
-from broker.auth.authority import Authority, UnusableAuthority, Use, names_in
+from broker.auth.authority import Authority, UnusableAuthority, names_in
 
-__all__ = ["OWN_NAME", "CertificateEnd", "Pki", "ends_of", "read_authority"]
+__all__ = ["CertificateEnd", "Pki", "ends_of", "read_authority"]
 
-OWN_NAME = "logbroker.logship.internal"
-"""The name in the certificate by which `logbroker run` itself connects to its server."""
 _VALID = timedelta(days=365)
 _AUTHORITY_VALID = timedelta(days=3650)
 _OPEN, _SECRET = 0o644, 0o600
@@ -38,7 +36,7 @@ class CertificateEnd:
 
 @dataclass(frozen=True, slots=True)
 class Pki:
-    """The folder `DIR/tls` of a store: authority, the broker's certificate, and that of logbroker itself."""
+    """The folder `DIR/tls` of a store: authority, and the broker's certificate."""
 
     folder: Path
 
@@ -59,7 +57,7 @@ class Pki:
 
     @property
     def own(self) -> Path:
-        """Certificate and key by which logbroker itself connects where clients need one."""
+        """Certificate and key that an operator puts here for logbroker itself, where clients need one of another authority."""
         return self.folder / "logbroker.pem"
 
     @property
@@ -91,19 +89,14 @@ class Pki:
         self._write(self.authority, certificate, _OPEN)
 
     def sign(self, authority: Authority, names: Sequence[str], now: datetime) -> None:
-        """Write both certificates of a broker that is reached by `names`, new or anew; raises `OperatorError`.
-
-        The broker's own comes last: with it TLS is on.
-        """
+        """Write the certificate of a broker that is reached by `names`, new or anew: then TLS is on. Raises `OperatorError`."""
         try:
-            own = authority.issue([OWN_NAME], Use.CLIENT, now, _VALID)
-            broker = authority.issue(names, Use.BROKER, now, _VALID)
+            issued = authority.issue(names, now, _VALID)
         except ValueError as error:
             raise ConfigurationError(
                 f"{', '.join(names)} cannot stand in a certificate: {error}"
             ) from None
-        self._write(self.own, own.certificate + own.key, _SECRET)
-        self._write(self.broker, broker.certificate + broker.key, _SECRET)
+        self._write(self.broker, issued.certificate + issued.key, _SECRET)
 
     def _make_folder(self) -> None:
         with self._usable(), make_folder(self.folder.parent) as store:

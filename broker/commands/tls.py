@@ -3,7 +3,7 @@
 import socket
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from broker.app.exits import OperatorError
 from broker.app.lazily import Listed
 from broker.app.options import given, settings_options
 from broker.auth.certificates import Pki, ends_of, read_authority
+from broker.commands.typed import length
 from broker.server.tls import TLS_FOLDER
 from broker.settings import BrokerSettings
 
@@ -103,20 +104,32 @@ def init(
     is_flag=True,
     help="For a broker on another machine: with --name this one's own names are left out.",
 )
+@click.option(
+    "--within",
+    metavar="TIME",
+    callback=length,
+    help="Only where the certificate ends within that time, or lacks a --name.",
+)
 @settings_options(BrokerSettings, _FIELDS)
 def renew(
-    names: Sequence[str], authority_key: Path | None, elsewhere: bool, **options: Any
+    names: Sequence[str],
+    authority_key: Path | None,
+    elsewhere: bool,
+    within: timedelta | None,
+    **options: Any,
 ) -> None:
-    """Sign this broker's certificates anew; one that runs takes them over by itself."""
+    """Sign this broker's certificate anew; one that runs takes it over by itself."""
     pki = _pki(options)
-    signer = read_authority(pki.authority, authority_key or pki.authority_key)
     own = _HERE if elsewhere else _own_names()
-    wanted = _checked((*names, *own)) if names else pki.names()
-    pki.sign(signer, wanted, _now())
+    present = pki.names()
+    wanted = _checked((*names, *own)) if names else present
     (end,) = ends_of([pki.broker])
-    click.echo(
-        f"signed anew: {end.path} is for {', '.join(end.names)} until {end.not_after:%Y-%m-%d}"
-    )
+    is_new = within is None or end.not_after - _now() < within or not set(names) <= set(present)
+    if is_new:
+        pki.sign(read_authority(pki.authority, authority_key or pki.authority_key), wanted, _now())
+        (end,) = ends_of([pki.broker])
+    done = "signed anew" if is_new else "not renewed"
+    click.echo(f"{done}: {end.path} is for {', '.join(end.names)} until {end.not_after:%Y-%m-%d}")
 
 
 def _pki(options: dict[str, Any]) -> Pki:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.auth.authority import names_in
-from broker.auth.certificates import OWN_NAME, Pki, ends_of
+from broker.auth.certificates import Pki, ends_of
 from broker.client.access import Access
 from broker.server.conf import TlsConf
 from broker.settings_tls import TlsSettings
@@ -55,15 +55,27 @@ def security_of(settings: TlsSettings, folder: Path) -> Security:
         None if authorities is None else str(authorities.absolute()),
         settings.require_certificates,
     )
-    own = pki.own if pki.own.exists() else None
-    if settings.require_certificates and own is None:
-        raise ConfigurationError(
-            f"logbroker itself needs a certificate to get in: put one for {OWN_NAME}, with its key, into {pki.own}"
-        )
-    access = Access(tls_ca=certificate, tls_cert=own, tls_name=_name_in(certificate))
+    own = _own(settings, pki)
+    access = Access(
+        tls_ca=certificate,
+        tls_cert=own or certificate,
+        tls_key=None if own or key == certificate else key,
+        tls_name=_name_in(certificate),
+    )
     return Security(
         tls, access, tuple(dict.fromkeys(filter(None, (certificate, key, authorities, own))))
     )
+
+
+def _own(settings: TlsSettings, pki: Pki) -> Path | None:
+    """Return the certificate that logbroker itself shows to its server, None for that of the server."""
+    if pki.own.exists():
+        return pki.own
+    if settings.require_certificates and settings.client_ca and not settings.server_cert:
+        raise ConfigurationError(
+            f"logbroker itself needs a certificate that --client-ca has signed: put it, with its key, into {pki.own}"
+        )
+    return None
 
 
 def _refuse_without(settings: TlsSettings) -> None:
@@ -100,16 +112,15 @@ def _name_in(certificate: Path) -> str:
 def renew_certificates(folder: Path, files: Sequence[Path], now: datetime) -> None:
     """Renew those of a broker's own certificates that end within a month, and warn of the others among `files`."""
     pki = Pki(folder / TLS_FOLDER)
-    ours = {str(pki.broker), str(pki.own)}
     near = [end for end in ends_of(files) if end.not_after - now < _NEAR]
-    if pki.authority_key.exists() and any(end.path in ours for end in near):
+    if pki.authority_key.exists() and any(end.path == str(pki.broker) for end in near):
         try:
             pki.sign(pki.read_authority(), pki.names(), now)
         except OperatorError as error:
-            logger.warning("cannot renew the certificates in %s: %s", pki.folder, error)
+            logger.warning("cannot renew %s: %s", pki.broker, error)
         else:
-            logger.info("renewed the certificates in %s", pki.folder)
-            near = [end for end in near if end.path not in ours]
+            logger.info("renewed %s", pki.broker)
+            near = [end for end in near if end.path != str(pki.broker)]
     for end in near:
         verb = "ends" if end.not_after > now else "ended"
         logger.warning("certificate %s %s on %s", end.path, verb, end.not_after)

@@ -238,27 +238,6 @@ def test_a_member_that_is_down_is_started_where_it_makes_a_quorum(
     decided(tmp_path, f"logship_broker_starts_now == {starts}", given)
 
 
-@pytest.mark.parametrize(
-    ("names", "lacks"),
-    [(["b1", "10.0.0.1", "b1.example.net"], False), (["b1"], True), ([], True)],
-    ids=["all", "some", "none"],
-)
-def test_a_certificate_is_renewed_where_it_lacks_a_name(
-    tmp_path: Path, names: list[str], lacks: bool
-) -> None:
-    folder = "/srv/authority/logship-secrets/brokers/b1/tls"
-    told = [
-        {"file": f"{folder}/broker.pem", "names": names},
-        {"file": f"{folder}/logbroker.pem", "names": ["b1.example.net"]},
-    ]
-    given = {
-        "logship_broker_certified": ["b1", "b1.example.net"],
-        "logship_broker_ends": {"stdout": json.dumps(told)},
-    }
-
-    decided(tmp_path, f"logship_broker_is_uncertified == {lacks}", given)
-
-
 def decided(folder: Path, words: str, given: dict[str, Any]) -> None:
     """See what the variables of the role come to."""
     role = ROLES / "logship_broker"

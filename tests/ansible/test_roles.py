@@ -15,7 +15,7 @@ TASK_FILES = sorted(
     if path.parent.name in ("tasks", "handlers") or path.parent == ANSIBLE
 )
 INVENTORIES = sorted((ANSIBLE / "inventories").glob("*/hosts.yml"))
-SECRET = ("/etc/credstore/", ".env", "logship_credential_output", "logbroker.pem", "secret")
+SECRET = ("/etc/credstore/", ".env", "logship_credential_output", "broker.pem", "secret")
 WORDS = {"name", "when", "loop", "register", "vars", "notify", "delegate_to", "become"}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from broker.auth.authority import Authority, UnusableAuthority, Use, names_in
+from broker.auth.authority import Authority, UnusableAuthority, names_in
 
 NOW = datetime.now(UTC)  # noqa: TID251 - what OpenSSL goes by
 DAY = timedelta(days=1)
@@ -53,20 +53,18 @@ def test_a_brokers_certificate_holds_for_each_of_its_names_and_both_ends_of_a_ro
     authority: Authority, tmp_path: Path, name: str
 ) -> None:
     names = ["broker1.example.net", "127.0.0.1", "::1", "localhost"]
-    issued = authority.issue(names, Use.BROKER, NOW, DAY)
-    client = authority.issue(["web01"], Use.CLIENT, NOW, DAY)
+    issued = authority.issue(names, NOW, DAY)
     pair = issued.certificate + issued.key
 
     assert names_in(issued.certificate) == tuple(names)
     trusted = authority.as_issued().certificate
-    shake_hands(tmp_path, pair, trusted, name, client.certificate + client.key)
     shake_hands(tmp_path, pair, trusted, name, pair)
 
 
 def test_it_does_not_hold_for_another_name_nor_under_another_authority(
     authority: Authority, tmp_path: Path
 ) -> None:
-    issued = authority.issue(["broker1.example.net"], Use.BROKER, NOW, DAY)
+    issued = authority.issue(["broker1.example.net"], NOW, DAY)
     pair = issued.certificate + issued.key
     stranger = Authority.found("theirs", NOW, DAY)
 
@@ -79,24 +77,15 @@ def test_it_does_not_hold_for_another_name_nor_under_another_authority(
     assert not stranger.has_signed(b"nonsense")
 
 
-def test_a_clients_certificate_is_none_of_a_server(authority: Authority, tmp_path: Path) -> None:
-    issued = authority.issue(["web01"], Use.CLIENT, NOW, DAY)
-
-    with pytest.raises(ssl.SSLError, match=r"unsuitable certificate purpose|unsupported"):
-        shake_hands(
-            tmp_path, issued.certificate + issued.key, authority.as_issued().certificate, "web01"
-        )
-
-
 def test_nothing_outlives_the_authority(authority: Authority) -> None:
-    issued = authority.issue(["web01"], Use.CLIENT, NOW, 1000 * DAY)
+    issued = authority.issue(["web01"], NOW, 1000 * DAY)
 
     parsed = x509.load_pem_x509_certificate(issued.certificate)
     assert parsed.not_valid_after_utc == authority.certificate.not_valid_after_utc
 
 
 def test_a_clock_that_is_behind_is_no_hindrance(authority: Authority) -> None:
-    issued = authority.issue(["web01"], Use.CLIENT, NOW, DAY)
+    issued = authority.issue(["web01"], NOW, DAY)
 
     parsed = x509.load_pem_x509_certificate(issued.certificate)
     assert parsed.not_valid_before_utc <= NOW - timedelta(minutes=30)
@@ -106,8 +95,8 @@ def test_an_authority_is_read_back_and_anything_else_refused(authority: Authorit
     own, other = authority.as_issued(), Authority.found("theirs", NOW, DAY).as_issued()
 
     again = Authority.read(own.certificate, own.key)
-    assert again.has_signed(authority.issue(["x"], Use.CLIENT, NOW, DAY).certificate)
-    assert again.has_signed(again.issue(["x"], Use.CLIENT, NOW, DAY).certificate)
+    assert again.has_signed(authority.issue(["x"], NOW, DAY).certificate)
+    assert again.has_signed(again.issue(["x"], NOW, DAY).certificate)
     for certificate, key in [
         (b"", own.key),
         (own.certificate, b""),
@@ -119,7 +108,7 @@ def test_an_authority_is_read_back_and_anything_else_refused(authority: Authorit
 
 
 def test_keys_are_never_shown(authority: Authority) -> None:
-    issued = authority.issue(["web01"], Use.CLIENT, NOW, DAY)
+    issued = authority.issue(["web01"], NOW, DAY)
 
     assert "PRIVATE" not in repr(issued)
     assert "Private" not in repr(authority)

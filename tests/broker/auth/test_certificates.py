@@ -33,7 +33,6 @@ def test_what_root_makes_belongs_to_the_stores_owner(tmp_path: Path) -> None:
         "authority.key": 0o600,
         "authority.pem": 0o644,
         "broker.pem": 0o600,
-        "logbroker.pem": 0o600,
     }
 
 
@@ -72,4 +71,4 @@ def test_no_pipe_in_a_certificates_place_is_waited_for(tmp_path: Path) -> None:
     pki.broker.unlink()
     os.mkfifo(pki.broker)
 
-    assert [end.path for end in ends_of([pki.broker, pki.own])] == [str(pki.own)]
+    assert [end.path for end in ends_of([pki.broker, pki.authority])] == [str(pki.authority)]

@@ -40,7 +40,7 @@ def test_what_is_secret_is_open_to_nobody_else(made: Path) -> None:
     modes = {path.name: path.stat().st_mode & 0o777 for path in (made / "tls").iterdir()}
 
     assert modes.pop("authority.pem") == 0o644
-    assert set(modes) == {"authority.key", "broker.pem", "logbroker.pem"}
+    assert set(modes) == {"authority.key", "broker.pem"}
     assert set(modes.values()) == {0o600}
 
 
@@ -79,6 +79,13 @@ def test_renew_keeps_the_names_or_takes_new_ones(made: Path, logbroker: Call) ->
 
     assert logbroker("tls", "renew", "--store-dir", made, "--name", "other").returncode == 0
     assert names_in(broker.read_bytes())[0] == "other"
+
+    (store, at) = ("--store-dir", made)
+    before = broker.read_bytes()
+    due = logbroker("tls", "renew", store, at, "--within", "30d", "--name", "other")
+    assert (due.stdout.split(":")[0], broker.read_bytes()) == ("not renewed", before)
+    for reason in (("--within", "400d"), ("--within", "30d", "--name", "third")):
+        assert logbroker("tls", "renew", store, at, *reason).stdout.startswith("signed anew")
 
     away = ("--name", "broker2", "--elsewhere")
     assert logbroker("tls", "renew", "--store-dir", made, *away).returncode == 0

@@ -11,8 +11,7 @@ import pytest
 from bench.processes import Processes, wait_until
 from broker.app.address import Address
 from broker.app.exits import ConfigurationError
-from broker.auth.authority import Use
-from broker.auth.certificates import OWN_NAME, Pki, ends_of
+from broker.auth.certificates import Pki, ends_of
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection
 from broker.server.conf import ServerConf, render
@@ -28,7 +27,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pki = Pki(folder / "tls")
     authority = pki.found("ours", NOW)
     pki.sign(authority, ["broker1.example.net"], NOW)  # not for 127.0.0.1
-    client = authority.issue(["web01"], Use.CLIENT, NOW, timedelta(days=1))
+    client = authority.issue(["web01"], NOW, timedelta(days=1))
     (folder / "web01.pem").write_bytes(client.certificate + client.key)
     return folder
 
@@ -83,18 +82,13 @@ def test_what_cannot_be_used_is_named(
         security_of(BrokerSettings(**given), tmp_path)
 
 
-def test_logbroker_needs_a_certificate_of_its_own_where_clients_do(
-    tmp_path: Path, tls: Path
-) -> None:
-    settings = BrokerSettings(
-        server_cert=tls / "server.pem",
-        server_key=tls / "server.key",
-        client_ca=tls / "authority.pem",
-        require_certificates=True,
-    )
+def test_logbroker_needs_a_certificate_of_its_own_where_clients_do(store: Path, tls: Path) -> None:
+    settings = BrokerSettings(client_ca=tls / "authority.pem", require_certificates=True)
 
-    with pytest.raises(ConfigurationError, match=OWN_NAME):
-        security_of(settings, tmp_path)
+    with pytest.raises(
+        ConfigurationError, match=r"that --client-ca has signed: put it.*logbroker\.pem"
+    ):
+        security_of(settings, store)
 
 
 async def gets_in(port: int, access: Access) -> str:
@@ -141,7 +135,7 @@ def pki(tmp_path: Path) -> Pki:
 def test_own_certificates_are_renewed_a_month_before_their_end_with_the_same_names(
     pki: Pki,
 ) -> None:
-    files = [pki.broker, pki.own, pki.authority]
+    files = [pki.broker, pki.authority]
     first = pki.broker.read_bytes()
 
     renew_certificates(pki.folder.parent, files, NOW + timedelta(days=334))
@@ -150,8 +144,8 @@ def test_own_certificates_are_renewed_a_month_before_their_end_with_the_same_nam
     later = NOW + timedelta(days=336)
     renew_certificates(pki.folder.parent, files, later)
     assert pki.names() == ("broker1.example.net",)
-    ends = [end.not_after for end in ends_of([pki.broker, pki.own])]
-    assert all(end > later + timedelta(days=364) for end in ends)
+    (end,) = ends_of([pki.broker])
+    assert end.not_after > later + timedelta(days=364)
 
 
 @pytest.mark.parametrize("key", [None, "nonsense"])
